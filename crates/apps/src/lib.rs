@@ -7,3 +7,4 @@ pub mod faulty;
 pub mod http;
 pub mod load;
 pub mod proxy;
+pub mod tls;

@@ -46,6 +46,7 @@ fn world(folder: &Folder, seed: u64, loss: f64) -> World {
         head: Duration::from_secs(10),
         per_address: Some(2),
         log: None,
+        keys: None,
     };
     let hosting = Hosting {
         pool: Some(Arc::new(Pool::inline())),

@@ -29,7 +29,9 @@ pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
 pub use planned::planned;
-pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};
+pub use serving::{
+    HangUps, Place, Serving, Signals, Watch, hold_signals, hold_signals_and_hang_ups, serve,
+};
 /// The network of a device, and its changes.
 pub use slipstack_channel::control::net;
 pub use slipstack_device::DeviceCounters;

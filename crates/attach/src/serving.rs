@@ -86,6 +86,41 @@ pub fn hold_signals() -> Result<Signals, Error> {
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
+/// As [`hold_signals`], for a process that reads something again at SIGHUP
+/// ([`HangUps::on_each`]) instead of ending.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
+    let ends = process::term_signals().map_err(Error::io("receive signals"))?;
+    let hang_ups = process::hang_up().map_err(Error::io("receive signals"))?;
+    Ok((Signals(ends), HangUps(hang_ups)))
+}
+
+/// SIGHUPs that are held.
+#[derive(Debug)]
+pub struct HangUps(OwnedFd);
+
+impl HangUps {
+    /// Calls `run` on a thread of its own each time one has come.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn on_each(self, mut run: impl FnMut() + Send + 'static) -> io::Result<()> {
+        let body = move || {
+            // What is told of a signal; several that wait are one.
+            let mut told = [0; 128];
+            while await_readable(&self.0) {
+                if rustix::io::read(&self.0, &mut told).is_ok() {
+                    run();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("reload".to_owned());
+        thread.spawn(body).map(|_| ())
+    }
+}
+
 impl Signals {
     /// Calls `run` on a thread of its own when one of them has come.
     ///
@@ -165,21 +200,24 @@ fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<Link>>, Error> {
 
 fn watch_signals(signals: OwnedFd, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let body = move || {
-        let mut fds = [rustix::event::PollFd::new(
-            &signals,
-            rustix::event::PollFlags::IN,
-        )];
-        loop {
-            match rustix::event::poll(&mut fds, None) {
-                Ok(_) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
-            }
+        if await_readable(&signals) {
+            run();
         }
-        run();
     };
     let thread = std::thread::Builder::new().name("signals".to_owned());
     thread.spawn(body).map(|_| ())
+}
+
+/// Waits until something can be read; `false` if the kernel refuses to wait.
+fn await_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// Hears the engines until all have ended; the first failure ends the others.

@@ -217,6 +217,11 @@ impl<R> Context<'_, R> {
         self.core.program.tx_unacked(id.0)
     }
 
+    /// Has [`crate::Service::on_room`] follow when there is more room than now.
+    pub fn await_room(&self, id: ConnectionId) {
+        self.note_wish(id);
+    }
+
     #[cold]
     fn note_wish(&self, id: ConnectionId) {
         // Asks the engine to tell, if the write did not.

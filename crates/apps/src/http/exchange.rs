@@ -8,7 +8,9 @@ use std::sync::Arc;
 use slipstack_service::{ConnectionId, Context};
 
 use super::files::{About, Content, Found, LongFile};
+use super::handshake::Shaken;
 use super::request::Skip;
+use crate::tls::Transport;
 
 /// Bytes of a long file that a worker reads at a time.
 const PIECE: usize = 256 * 1024;
@@ -20,6 +22,8 @@ pub enum Done {
     /// The file is as the cache has it.
     Same(String),
     Piece(std::io::Result<Vec<u8>>),
+    /// `None`: its session was somewhere else.
+    Shaken(Option<Shaken>),
 }
 
 /// Where a connection is.
@@ -39,6 +43,7 @@ pub enum Step {
 /// Kept with each connection.
 #[derive(Debug)]
 pub struct Exchange {
+    pub transport: Transport,
     pub step: Step,
     pub skip: Skip,
     /// Bytes of the present body that were passed over.
@@ -54,8 +59,9 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(peer: Option<IpAddr>) -> Exchange {
+    pub fn new(peer: Option<IpAddr>, transport: Transport) -> Exchange {
         Exchange {
+            transport,
             step: Step::Head,
             skip: Skip::Nothing,
             skipped: 0,
@@ -143,7 +149,12 @@ impl Out {
     }
 
     /// Writes what the send ring takes.
-    pub fn write(&mut self, cx: &Context<'_, Done>, id: ConnectionId) -> Progress {
+    pub fn write(
+        &mut self,
+        cx: &Context<'_, Done>,
+        id: ConnectionId,
+        transport: &mut Transport,
+    ) -> Progress {
         let head = &self.head[self.sent..];
         let body: &[u8] = match &self.body {
             Rest::None => &[],
@@ -153,7 +164,7 @@ impl Out {
         let wanted = head.len() + body.len();
         let written = match wanted {
             0 => 0,
-            _ => cx.write_vectored(id, &[IoSlice::new(head), IoSlice::new(body)]),
+            _ => transport.write(cx, id, &[IoSlice::new(head), IoSlice::new(body)]),
         };
         self.advance(written);
         if written < wanted {

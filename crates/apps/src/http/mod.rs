@@ -7,6 +7,7 @@
 mod cache;
 mod exchange;
 mod files;
+mod handshake;
 mod listing;
 mod log;
 pub(crate) mod request;

@@ -16,6 +16,7 @@ use super::log::{self, Log};
 use super::request::{self, Body, HEAD_MAX, Method, Parsed, Request, Skip};
 use super::response::{self, SERVER, select};
 use super::status::Status;
+use crate::tls::{Keys, Transport};
 
 /// Longest body of a request, which is thrown away.
 const BODY_MAX: u64 = 1 << 20;
@@ -42,18 +43,20 @@ pub struct HttpOptions {
     /// Connections of one address on each engine.
     pub per_address: Option<usize>,
     pub log: Option<Log>,
+    /// For TLS.
+    pub keys: Option<Arc<Keys>>,
 }
 
 /// See the module.
 pub struct Http {
-    options: HttpOptions,
+    pub(super) options: HttpOptions,
     cache: Cache,
     by_address: HashMap<IpAddr, usize>,
     /// The date as it is sent, and the second of the monotonic clock that it was made in.
     date: (u64, String),
 }
 
-type Cx<'a> = Context<'a, Done>;
+pub(super) type Cx<'a> = Context<'a, Done>;
 
 impl Http {
     pub fn new(options: HttpOptions) -> Http {
@@ -76,31 +79,55 @@ impl Http {
     }
 
     /// Answers as many requests as have come.
-    fn advance(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+    pub(super) fn advance(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         while state.step == Step::Head && cx.is_open(id) {
             if state.skip != Skip::Nothing && !self.pass_over_body(cx, id, state) {
                 return;
             }
-            let bytes = cx.received(id).contiguous(HEAD_MAX + 1);
-            if bytes.is_empty() {
-                return;
-            }
-            match request::parse(&bytes) {
+            let bytes = state.transport.lend(cx, id, HEAD_MAX + 1);
+            let parsed = request::parse(&bytes);
+            let stays = match &parsed {
+                _ if bytes.is_empty() => None,
                 Ok(Parsed::Request(request, len)) => {
                     state.is_timed = false;
-                    self.answer(cx, id, state, &request, len);
+                    self.answer(cx, id, state, request, *len);
+                    Some(())
                 }
-                Ok(Parsed::Partial) => return self.await_head(cx, id, state, bytes.len()),
-                Err(status) => return self.refuse(cx, id, state, status),
+                Ok(Parsed::Partial) => {
+                    self.await_head(cx, id, state, bytes.len());
+                    None
+                }
+                Err(status) => {
+                    self.refuse(cx, id, state, *status);
+                    None
+                }
+            };
+            state.transport.take_back(bytes);
+            if stays.is_none() {
+                return self.close_ended(cx, id, state);
             }
         }
     }
 
+    /// Closes a session of TLS whose peer has ended, and of which nothing waits any more. Without
+    /// TLS [`Service::on_end`] follows the last byte.
+    fn close_ended(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        if let Transport::Plain = state.transport {
+            return;
+        }
+        let is_over = state.step == Step::Head
+            && state.transport.is_drained()
+            && (state.has_ended || state.transport.has_ended(cx, id));
+        if is_over {
+            state.transport.close(cx, id);
+        }
+    }
+
     fn await_head(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, len: usize) {
-        if cx.has_ended(id) {
+        if state.transport.has_ended(cx, id) {
             // Half a request, and no more to come.
-            cx.consume(id, len);
-            return cx.close(id);
+            state.transport.consume(cx, id, len);
+            return state.transport.close(cx, id);
         }
         if !state.is_timed {
             state.is_timed = true;
@@ -111,13 +138,16 @@ impl Http {
     /// Whether the body has ended.
     fn pass_over_body(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) -> bool {
         while state.skip != Skip::Nothing {
-            let bytes = cx.received(id).contiguous(SKIP_AT_ONCE);
-            match state.skip.pass(&bytes) {
+            let bytes = state.transport.lend(cx, id, SKIP_AT_ONCE);
+            let passed = state.skip.pass(&bytes);
+            if let Ok(len) = passed {
+                state.transport.consume(cx, id, len);
+                state.skipped += len as u64;
+            }
+            state.transport.take_back(bytes);
+            match passed {
                 Ok(0) if state.skip != Skip::Nothing => return false,
-                Ok(len) => {
-                    cx.consume(id, len);
-                    state.skipped += len as u64;
-                }
+                Ok(_) => {}
                 Err(status) => {
                     self.refuse(cx, id, state, status);
                     return false;
@@ -193,7 +223,7 @@ impl Http {
         request: &Request<'_>,
         len: usize,
     ) {
-        cx.consume(id, len);
+        state.transport.consume(cx, id, len);
         state.skip = Skip::new(request.body);
         // Who expects a word before its body has not sent it, or perhaps it has.
         state.keeps_alive = request.keeps_alive && !(request.expects && request.body != Body::None);
@@ -233,7 +263,8 @@ impl Http {
             };
             let pieces = [OK.as_bytes(), date, &head[..], connection.as_bytes(), body];
             let is_whole = !matches!(source, Source::File(_)) || !is_get;
-            if is_whole && cx.write_all(id, &pieces.map(IoSlice::new)).is_ok() {
+            let io = pieces.map(IoSlice::new);
+            if is_whole && state.transport.write_whole(cx, id, &io) {
                 return self.finish(cx, id, state);
             }
             let head = pieces[..4].concat();
@@ -249,7 +280,7 @@ impl Http {
     }
 
     fn send(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, mut out: Out) {
-        match out.write(cx, id) {
+        match out.write(cx, id, &mut state.transport) {
             Progress::Done => self.finish(cx, id, state),
             _ => {
                 state.step = Step::Sending;
@@ -263,7 +294,7 @@ impl Http {
     fn send_on(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         let Some(out) = &mut state.out else { return };
         cx.set_timer(id, self.options.idle);
-        if out.write(cx, id) == Progress::Done {
+        if out.write(cx, id, &mut state.transport) == Progress::Done {
             state.out = None;
             state.step = Step::Head;
             self.finish(cx, id, state);
@@ -273,7 +304,7 @@ impl Http {
 
     /// The response is in the send ring.
     fn finish(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
-        if state.keeps_alive && !state.has_ended {
+        if state.keeps_alive && !(state.has_ended && state.transport.is_drained()) {
             return cx.set_timer(id, self.options.idle);
         }
         self.end(cx, id, state);
@@ -281,29 +312,32 @@ impl Http {
 
     /// Ends the connection such that the last response arrives: unread bytes would reset it.
     fn end(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
-        if state.has_ended || (cx.has_ended(id) && cx.received(id).is_empty()) {
-            return cx.close(id);
-        }
-        if state.skip == Skip::Nothing && cx.received(id).is_empty() {
-            return cx.close(id);
+        let is_empty = cx.received(id).is_empty();
+        let has_ended = state.has_ended || cx.has_ended(id);
+        if is_empty && (has_ended || state.skip == Skip::Nothing) {
+            return state.transport.close(cx, id);
         }
         state.step = Step::Draining;
-        cx.consume(id, usize::MAX);
-        cx.shutdown(id);
+        state.transport.discard(cx, id);
+        state.transport.shutdown(cx, id);
         cx.set_timer(id, DRAIN);
     }
 
     /// Answers what is no request, and ends the connection.
-    fn refuse(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, status: Status) {
+    pub(super) fn refuse(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        status: Status,
+    ) {
         state.keeps_alive = false;
         let head = self.page_head(cx, status, CLOSE, "");
         let page = status.page();
         self.log(state, "", None, (status, page.len() as u64));
         // What does not fit a ring that was empty a moment ago is not worth waiting for.
-        let _ = cx.write_all(
-            id,
-            &[IoSlice::new(head.as_bytes()), IoSlice::new(page.as_bytes())],
-        );
+        let pieces = [head.as_bytes(), page.as_bytes()].map(IoSlice::new);
+        let _ = state.transport.write_whole(cx, id, &pieces);
         self.end(cx, id, state);
     }
 
@@ -447,11 +481,23 @@ impl Service for Http {
             }
             *count += 1;
         }
-        cx.set_timer(id, self.options.idle);
-        Some(Exchange::new(peer))
+        let transport = self.transport()?;
+        let mut state = Exchange::new(peer, transport);
+        state.is_timed = !state.transport.is_ready();
+        cx.set_timer(
+            id,
+            match state.is_timed {
+                true => self.options.head,
+                false => self.options.idle,
+            },
+        );
+        Some(state)
     }
 
     fn on_data(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        if !state.transport.is_ready() {
+            return self.shake(cx, id, state);
+        }
         match state.step {
             Step::Head => self.advance(cx, id, state),
             // Nobody is at work for it: no worker had time.
@@ -461,7 +507,7 @@ impl Service for Http {
             }
             Step::Waiting => {}
             Step::Sending => self.send_on(cx, id, state),
-            Step::Draining => cx.consume(id, usize::MAX),
+            Step::Draining => state.transport.discard(cx, id),
         }
     }
 
@@ -474,6 +520,12 @@ impl Service for Http {
 
     fn on_result(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, result: Done) {
         match result {
+            Done::Shaken(shaken) => {
+                return match shaken {
+                    Some(shaken) => self.on_shaken(cx, id, state, shaken),
+                    None => cx.reset(id),
+                };
+            }
             Done::Piece(read) => {
                 let out = state.out.as_mut();
                 if out.and_then(|out| out.on_piece(read)).is_some() {
@@ -498,18 +550,24 @@ impl Service for Http {
 
     fn on_end(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         state.has_ended = true;
-        if state.step != Step::Sending {
-            cx.close(id);
+        let is_at_work = matches!(state.step, Step::Sending | Step::Waiting);
+        if !is_at_work && !matches!(state.transport, Transport::Away) {
+            state.transport.close(cx, id);
         }
     }
 
     fn on_timer(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         match state.step {
+            _ if !state.transport.is_ready() => cx.close(id),
             Step::Head if state.is_timed => self.refuse(cx, id, state, Status::RequestTimeout),
-            Step::Head => cx.close(id),
+            Step::Head => state.transport.close(cx, id),
             Step::Waiting => cx.set_timer(id, self.options.idle),
             Step::Sending | Step::Draining => cx.reset(id),
         }
+    }
+
+    fn on_stop(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        state.transport.close(cx, id);
     }
 
     fn on_closed(&mut self, _: &Cx<'_>, _: ConnectionId, state: Exchange, _: Closed) {

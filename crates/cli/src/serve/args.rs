@@ -60,7 +60,8 @@ fn http() -> Command {
         .after_help(
             "Examples:\n  \
              slipstack serve http /var/www --port 80\n  \
-             slipstack serve http . --if eth1 --ip 10.0.0.5/24 --cores 0-1 --access-log access.log",
+             slipstack serve http . --if eth1 --ip 10.0.0.5/24 --cores 0-1 --access-log access.log\n  \
+             slipstack serve http . --port 443 --tls-cert chain.pem --tls-key key.pem",
         )
         .arg(
             Arg::new("root")
@@ -102,7 +103,15 @@ fn http() -> Command {
                 .help(
                     "Append a line for each request (combined format, UTC); - is standard output",
                 ),
-        );
+        )
+        .arg(file(
+            "tls-cert",
+            "Serve TLS with this chain of certificates (PEM); may be given several times",
+        ))
+        .arg(file(
+            "tls-key",
+            "Key of the chain that is named at the same place (PEM)",
+        ));
     server(command, "8081")
 }
 
@@ -302,6 +311,15 @@ fn demo() -> Command {
             "Say what the stack does, as --log debug",
         ));
     server(command, "80")
+}
+
+fn file(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("FILE")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(std::path::PathBuf))
+        .help(help)
 }
 
 /// For tests: named nowhere.

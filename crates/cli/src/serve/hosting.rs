@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use slipstack_attach::{Place, Serving, Signals, Watch};
+use slipstack_attach::{HangUps, Place, Serving, Signals, Watch};
 use slipstack_config::Settings;
 use slipstack_service::{
     Answerer, Control, Dispatch, Host, Hosting, Limits, Pool, Refusal, Refused, Service, Shape,
@@ -47,6 +47,19 @@ pub struct Common {
 
 impl Common {
     pub fn new(matches: &ArgMatches) -> Result<Common, Failure> {
+        let hold = || slipstack_attach::hold_signals().map(|signals| (signals, ()));
+        Common::with(matches, hold).map(|(common, ())| common)
+    }
+
+    /// As [`Common::new`], for a server that reads something again at SIGHUP instead of ending.
+    pub fn with_reload(matches: &ArgMatches) -> Result<(Common, HangUps), Failure> {
+        Common::with(matches, slipstack_attach::hold_signals_and_hang_ups)
+    }
+
+    fn with<T>(
+        matches: &ArgMatches,
+        hold: impl FnOnce() -> Result<(Signals, T), slipstack_attach::Error>,
+    ) -> Result<(Common, T), Failure> {
         let (_, mut settings) = settings(matches)?;
         settings.instances = Vec::new();
         settings.bin = std::env::current_exe().ok();
@@ -55,8 +68,7 @@ impl Common {
             host::check(&settings)?;
         }
         // Before the workers' threads.
-        let signals =
-            slipstack_attach::hold_signals().map_err(|error| Failure::new(error.to_string()))?;
+        let (signals, others) = hold().map_err(|error| Failure::new(error.to_string()))?;
         let workers = *matches.get_one::<usize>("workers").unwrap_or(&0);
         let pool = match workers {
             0 => None,
@@ -72,7 +84,7 @@ impl Common {
                 .unwrap_or(Limits::default().connections_max),
             ..Limits::default()
         };
-        Ok(Common {
+        let common = Common {
             settings,
             signals,
             pool: pool.map(Arc::new),
@@ -80,7 +92,8 @@ impl Common {
             limits,
             port: *matches.get_one::<u16>("port").unwrap_or(&0),
             is_on_kernel,
-        })
+        };
+        Ok((common, others))
     }
 
     /// Has datagrams answered as `--shape` says, by workers that `make` gives what they need.

@@ -106,3 +106,19 @@ pub fn abort_at_panics(may_unwind: fn() -> bool) {
 pub fn end_signals() -> io::Result<OwnedFd> {
     sys::end_signals()
 }
+
+/// As [`end_signals`], for a process in which [`hang_up`] means something else.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn term_signals() -> io::Result<OwnedFd> {
+    sys::term_signals()
+}
+
+/// Blocks SIGHUP, and gives a descriptor that becomes readable when it arrives.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn hang_up() -> io::Result<OwnedFd> {
+    sys::hang_up()
+}

@@ -43,11 +43,24 @@ pub(super) fn ignore_file_limit() {
 }
 
 pub(super) fn end_signals() -> io::Result<OwnedFd> {
+    let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+    held([libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up))
+}
+
+pub(super) fn term_signals() -> io::Result<OwnedFd> {
+    held([libc::SIGTERM, libc::SIGINT].into_iter())
+}
+
+pub(super) fn hang_up() -> io::Result<OwnedFd> {
+    held([libc::SIGHUP].into_iter())
+}
+
+/// Blocks these signals; the descriptor becomes readable when one arrives.
+fn held(signals: impl Iterator<Item = i32>) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: initialises the set it is given.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
-    for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up) {
+    for signal in signals {
         // SAFETY: the set has been initialised, the signal exists.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
