@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import socket
 import subprocess
 
 from harness import test
@@ -128,81 +127,6 @@ def nothing_outside_of_the_root_is_served(world):
 
 
 HOST = b"Host: x\r\n"
-MALFORMED = {
-    # The request, what ours answers, and what nginx answers where that differs.
-    "plain": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200], None),
-    "1.0": (b"GET /hello HTTP/1.0\r\n\r\n", [200], None),
-    "absolute form": (b"GET http://x/hello HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200], None),
-    "no host": (b"GET /hello HTTP/1.1\r\n\r\n", [400], None),
-    "two hosts": (b"GET /hello HTTP/1.1\r\n" + HOST + HOST + b"\r\n", [400], None),
-    "bad host": (b"GET /hello HTTP/1.1\r\nHost: a/b\r\n\r\n", [400], None),
-    "no version": (b"GET /hello\r\n\r\n", [400], [0]),
-    "version 2": (b"GET /hello HTTP/2.0\r\n" + HOST + b"\r\n", [505], None),
-    "version 1.2": (b"GET /hello HTTP/1.2\r\n" + HOST + b"Connection: close\r\n\r\n", [505], [200]),
-    "no version number": (b"GET /hello HTTP/x\r\n" + HOST + b"\r\n", [400], None),
-    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", [400], None),
-    "unknown method": (b"BREW /hello HTTP/1.1\r\n" + HOST + b"\r\n", [501], [405]),
-    "post": (b"POST /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 0\r\nConnection: close\r\n\r\n", [405], None),
-    "lower-case method": (b"get /hello HTTP/1.1\r\n" + HOST + b"\r\n", [501], [400]),
-    "both lengths": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400], None),
-    "two lengths": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", [400], None),
-    "signed length": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: +3\r\n\r\nabc", [400], None),
-    "odd coding": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip\r\n\r\n", [501], None),
-    "chunked in 1.0": (b"GET /hello HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400], None),
-    "bad chunk": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", [200, 400], [400]),
-    "bare line feeds": (b"GET /hello HTTP/1.1\nHost: x\nConnection: close\n\n", [400], [200]),
-    "blank before colon": (b"GET /hello HTTP/1.1\r\nHost : x\r\n\r\n", [400], None),
-    "folded line": (b"GET /hello HTTP/1.1\r\n" + HOST + b"X: a\r\n b\r\n\r\n", [400], None),
-    "no name": (b"GET /hello HTTP/1.1\r\n" + HOST + b": a\r\n\r\n", [400], None),
-    "nul in field": (b"GET /hello HTTP/1.1\r\n" + HOST + b"X: a\0b\r\n\r\n", [400], None),
-    "long line": (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", [414], None),
-    "long head": (b"GET /hello HTTP/1.1\r\n" + HOST + (b"X-Y: " + b"a" * 4000 + b"\r\n") * 10 + b"\r\n", [431], [400]),
-    "bad escape": (b"GET /%zz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [400], None),
-    "options star": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [405], [400]),
-    "pipelined": (b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\nGET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200, 404], None),
-    "body then next": (
-        b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n\r\nGET /GET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
-        [200, 404],
-        None,
-    ),
-    "chunks then next": (
-        b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n"
-        b"GET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
-        [200, 404],
-        None,
-    ),
-    "empty lines first": (b"\r\n\r\nGET /hello HTTP/1.0\r\n\r\n", [200], None),
-}
-
-
-@test(modes=ALONE)
-def malformed_requests_are_refused_as_nginx_does_or_more_strictly(world):
-    root = http(world)
-    nginx = world.folder / "nginx.conf"
-    nginx.write_text(
-        f"daemon off; master_process off; user root; error_log stderr; pid {world.folder}/nginx.pid; events {{}}\n"
-        f"http {{ access_log off; server {{ listen {world.PEER}:8080; root {root}; keepalive_timeout 1; }} }}\n"
-    )
-    world.peer("nginx", "-e", "stderr", "-c", nginx)
-    world.wait_port(8080, address=world.PEER)
-    wrong = []
-    for name, (request, ours, nginxs) in MALFORMED.items():
-        if (got := raw(world, PORT, request)) != ours:
-            wrong.append(f"{name}: {got}, not {ours}")
-        with world.peer_ns.inside():
-            theirs = raw_at(world.PEER, 8080, request)
-        if theirs != (nginxs or ours):
-            wrong.append(f"{name}: nginx answers {theirs}, not {nginxs or ours}")
-    assert not wrong, "\n".join(wrong)
-
-
-def raw_at(address, port, request):
-    class There:
-        def connect(self, port):
-            return socket.create_connection((address, port), timeout=10)
-
-    return raw(There(), port, request)
-
 
 @test(modes=ALONE)
 def slow_and_silent_clients_are_sent_away(world):

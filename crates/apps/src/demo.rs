@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipstack_service::{ConnectionId, Context, Service, Via};
 
-use crate::http::request::{self, HEAD_MAX, Parsed};
+use crate::http::request::{self, HEAD_MAX, Method, Parsed};
 use crate::proxy::Figures;
 
 const KEEP_ALIVE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 21\r\n\
@@ -61,6 +61,9 @@ impl Service for Demo {
                 return cx.set_timer(id, self.options.idle);
             }
             let (request, len) = match request::parse(&bytes) {
+                Ok(Parsed::Request(request, _)) if matches!(request.method, Method::Other(_)) => {
+                    return cx.reset(id);
+                }
                 Ok(Parsed::Request(request, len)) => (request, len),
                 Ok(Parsed::Partial) => return,
                 Err(_) => return cx.reset(id),

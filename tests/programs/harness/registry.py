@@ -1,6 +1,6 @@
 """Which tests there are."""
 
-import importlib.util
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -36,7 +36,7 @@ def test(body=None, *, modes=MODES, serial=False, timeout=60, device="veth"):
 
 
 def load(folder):
+    """Loads the files of `folder`, which is on the path: one that another one imports is loaded once."""
     for file in sorted(Path(folder).glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        importlib.import_module(file.stem)
     return TESTS

@@ -1,7 +1,7 @@
 //! The access log (combined format), written by a thread of its own.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,21 @@ use std::time::{Duration, SystemTime};
 
 /// Lines that wait to be written; further ones are lost and counted.
 const LINES_MAX: usize = 16_384;
+/// Bytes that are written at once.
+const BATCH: usize = 64 * 1024;
+
+/// What the writer gets.
+#[derive(Debug)]
+enum Entry {
+    Line(String),
+    /// All before it is to be written now.
+    Flush(SyncSender<()>),
+}
 
 /// The way to the writer.
 #[derive(Clone, Debug)]
 pub struct Log {
-    lines: SyncSender<String>,
+    entries: SyncSender<Entry>,
     lost: Arc<AtomicU64>,
 }
 
@@ -28,18 +38,31 @@ impl Log {
             true => Box::new(io::stdout()),
             false => Box::new(File::options().create(true).append(true).open(path)?),
         };
-        let (lines, waiting) = sync_channel(LINES_MAX);
+        let (entries, waiting) = sync_channel(LINES_MAX);
         let lost = Arc::new(AtomicU64::new(0));
-        let unwritten = Arc::clone(&lost);
+        let batch = Batch {
+            out,
+            bytes: Vec::with_capacity(BATCH),
+            lines: 0,
+            lost: Arc::clone(&lost),
+        };
         let thread = std::thread::Builder::new().name("access-log".to_owned());
-        thread.spawn(move || write_all(&waiting, out, &unwritten))?;
-        Ok(Log { lines, lost })
+        thread.spawn(move || batch.write_all(&waiting))?;
+        Ok(Log { entries, lost })
     }
 
     /// Hands a line over; it is lost if the writer cannot keep up.
     pub fn put(&self, line: String) {
-        if self.lines.try_send(line).is_err() {
+        if self.entries.try_send(Entry::Line(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until what was put is written, `most` at the longest.
+    pub fn flush(&self, most: Duration) {
+        let (done, is_done) = sync_channel(1);
+        if self.entries.try_send(Entry::Flush(done)).is_ok() {
+            let _ = is_done.recv_timeout(most);
         }
     }
 
@@ -49,20 +72,54 @@ impl Log {
     }
 }
 
-/// Writes what comes, and flushes when nothing does.
-fn write_all(lines: &Receiver<String>, out: Box<dyn Write + Send>, lost: &AtomicU64) {
-    let mut out = BufWriter::with_capacity(64 * 1024, out);
-    while let Ok(line) = lines.recv() {
-        let mut next = Some(line);
-        while let Some(line) = next {
-            if out.write_all(line.as_bytes()).is_err() {
-                lost.fetch_add(1, Ordering::Relaxed);
+/// Lines on their way to the file.
+struct Batch {
+    out: Box<dyn Write + Send>,
+    bytes: Vec<u8>,
+    lines: u64,
+    lost: Arc<AtomicU64>,
+}
+
+impl Batch {
+    /// Writes what comes, as soon as nothing more does.
+    fn write_all(mut self, entries: &Receiver<Entry>) {
+        while let Ok(entry) = entries.recv() {
+            let mut next = Some(entry);
+            while let Some(entry) = next {
+                self.take(entry);
+                next = entries.try_recv().ok();
             }
-            next = lines.try_recv().ok();
+            self.write();
         }
-        if out.flush().is_err() {
-            lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Line(line) => {
+                self.bytes.extend_from_slice(line.as_bytes());
+                self.lines += 1;
+                if self.bytes.len() >= BATCH {
+                    self.write();
+                }
+            }
+            Entry::Flush(done) => {
+                self.write();
+                let _ = done.try_send(());
+            }
         }
+    }
+
+    /// Lines that cannot be written are lost: the next ones are tried anew.
+    fn write(&mut self) {
+        let written = self
+            .out
+            .write_all(&self.bytes)
+            .and_then(|()| self.out.flush());
+        if written.is_err() {
+            self.lost.fetch_add(self.lines, Ordering::Relaxed);
+        }
+        self.bytes.clear();
+        self.lines = 0;
     }
 }
 
@@ -138,6 +195,16 @@ mod tests {
         assert_eq!(at(0), "01/Jan/1970:00:00:00 +0000");
         assert_eq!(at(951_782_400), "29/Feb/2000:00:00:00 +0000");
         assert_eq!(at(1_795_593_599), "25/Nov/2026:07:59:59 +0000");
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted() {
+        let log = Log::open(Path::new("/dev/full")).unwrap();
+        for _ in 0..1000 {
+            log.put("a line\n".to_owned());
+        }
+        log.flush(Duration::from_secs(10));
+        assert_eq!(log.lost(), 1000);
     }
 
     #[test]

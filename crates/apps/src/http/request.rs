@@ -11,11 +11,12 @@ pub const HEAD_MAX: usize = 32 * 1024;
 /// Most header fields.
 const FIELDS_MAX: usize = 100;
 
-/// Methods that are answered, and others that exist.
+/// Methods that are answered, and others, which get a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Get,
     Head,
+    Other(Status),
 }
 
 /// How long the body is.
@@ -44,7 +45,8 @@ pub struct Fields<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub method: Method,
-    /// As it was sent.
+    /// Both as they were sent.
+    pub method_name: &'a str,
     pub target: &'a str,
     /// HTTP/1.1, not 1.0.
     pub is_v11: bool,
@@ -126,6 +128,8 @@ fn version_status(bytes: &[u8]) -> Status {
         .unwrap_or_default();
     let word = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     match word.strip_prefix(b"HTTP/") {
+        // A word too many before the version, not the version, is wrong.
+        Some(b"1.0" | b"1.1") => Status::BadRequest,
         Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => {
             Status::VersionNotSupported
         }
@@ -133,15 +137,16 @@ fn version_status(bytes: &[u8]) -> Status {
     }
 }
 
+/// # Errors
+/// What follows the head of TRACE and CONNECT may be no request.
 fn method(name: &str) -> Result<Method, Status> {
-    match name {
-        "GET" => Ok(Method::Get),
-        "HEAD" => Ok(Method::Head),
-        "POST" | "PUT" | "DELETE" | "OPTIONS" | "TRACE" | "CONNECT" | "PATCH" => {
-            Err(Status::MethodNotAllowed)
-        }
-        _ => Err(Status::NotImplemented),
-    }
+    Ok(match name {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" => Method::Other(Status::MethodNotAllowed),
+        "TRACE" | "CONNECT" => return Err(Status::MethodNotAllowed),
+        _ => Method::Other(Status::NotImplemented),
+    })
 }
 
 /// Fields that may come once.
@@ -166,7 +171,9 @@ fn request<'a>(head: &httparse::Request<'_, 'a>) -> Result<Request<'a>, Status> 
     if framing.is_chunked && (framing.length.is_some() || !is_v11) {
         return Err(Status::BadRequest);
     }
-    if is_v11 && framing.host.is_none() {
+    // RFC 9110 4.2.1: an empty host names nobody.
+    let is_named = framing.host.is_some_and(|host| !host.is_empty());
+    if (is_v11 && !is_named) || framing.host.is_some_and(<[u8]>::is_empty) {
         return Err(Status::BadRequest);
     }
     let body = match framing {
@@ -179,9 +186,13 @@ fn request<'a>(head: &httparse::Request<'_, 'a>) -> Result<Request<'a>, Status> 
         } => Body::Length(len),
         _ => Body::None,
     };
-    let target = head.path.unwrap_or_default();
+    let (method_name, target) = (
+        head.method.unwrap_or_default(),
+        head.path.unwrap_or_default(),
+    );
     Ok(Request {
-        method: method(head.method.unwrap_or_default())?,
+        method: method(method_name)?,
+        method_name,
         target,
         is_v11,
         keeps_alive: !framing.says_close && (is_v11 || framing.says_keep_alive),
@@ -285,7 +296,9 @@ pub fn path_of(target: &str) -> Result<&str, Status> {
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
     let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    (is_http && !rest.is_empty()).then_some(rest)
+    // RFC 9110 4.2.1: an empty host names nobody.
+    let has_host = !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']);
+    (is_http && has_host).then_some(rest)
 }
 
 /// What is left of a body that is thrown away.

@@ -174,6 +174,10 @@ impl Http {
         if matches!(request.body, Body::Length(length) if length > BODY_MAX) {
             return self.refuse(cx, id, state, Status::ContentTooLarge);
         }
+        if let Method::Other(status) = request.method {
+            self.begin_response(cx, id, state, request, len);
+            return self.send_page_with(cx, id, state, request, (status, allow(status)));
+        }
         let decoded = request::path_of(request.target).and_then(files::decode);
         let path = match decoded {
             Ok(path) => path,
@@ -332,7 +336,7 @@ impl Http {
         status: Status,
     ) {
         state.keeps_alive = false;
-        let head = self.page_head(cx, status, CLOSE, "");
+        let head = self.page_head(cx, status, CLOSE, allow(status));
         let page = status.page();
         self.log(state, "", None, (status, page.len() as u64));
         // What does not fit a ring that was empty a moment ago is not worth waiting for.
@@ -372,7 +376,7 @@ impl Http {
     ) {
         let mut head = self.page_head(cx, status, connection(state), more);
         let len = match request.method {
-            Method::Get => {
+            Method::Get | Method::Other(_) => {
                 head.push_str(&status.page());
                 status.page().len() as u64
             }
@@ -414,10 +418,7 @@ impl Http {
         let peer = state.peer.map_or("-".to_owned(), |ip| ip.to_string());
         let time = log::time(SystemTime::now());
         let line = request.map_or(String::new(), |request| {
-            let method = match request.method {
-                Method::Get => "GET",
-                Method::Head => "HEAD",
-            };
+            let method = request.method_name;
             let version = u8::from(request.is_v11);
             let target = log::quoted(Some(target.as_bytes()));
             format!("{method} {target} HTTP/1.{version}")
@@ -429,6 +430,14 @@ impl Http {
         log.put(format!(
             "{peer} - - [{time}] \"{line}\" {code} {len} \"{referer}\" \"{agent}\"\n"
         ));
+    }
+}
+
+/// The field that belongs to 405 (RFC 9110 15.5.6).
+fn allow(status: Status) -> &'static str {
+    match status {
+        Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
+        _ => "",
     }
 }
 

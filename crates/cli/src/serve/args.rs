@@ -89,8 +89,8 @@ fn http() -> Command {
             "How long a request's head may take",
         ))
         .arg(
-            Arg::new("per-address")
-                .long("per-address")
+            Arg::new("connections-per-address")
+                .long("connections-per-address")
                 .value_name("COUNT")
                 .value_parser(value_parser!(usize))
                 .help("Most connections of one address on each engine; further ones are reset"),

@@ -11,14 +11,15 @@ use clap::ArgMatches;
 use slipstack_attach::{HangUps, Place, Serving, Signals, Watch};
 use slipstack_config::Settings;
 use slipstack_service::{
-    Answerer, Control, Dispatch, Host, Hosting, Limits, Pool, Refusal, Refused, Service, Shape,
-    doorbell, run_on_kernel,
+    Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refusal, Refused, Service,
+    Shape, Tally, doorbell, run_on_kernel,
 };
 
 use super::dispatch;
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::host;
+use crate::output;
 
 /// Jobs that wait for each worker at most.
 const JOBS_PER_WORKER: usize = 64;
@@ -116,6 +117,7 @@ impl Common {
         let dispatch = self.dispatch.clone();
         let controls = Mutex::default();
         let served = self.serve_all(name, make, &controls);
+        say_refused(&lock(&controls));
         if let (Some(dispatch), Ok(_)) = (dispatch, &served) {
             let report = dispatch::report(&dispatch, &lock(&controls));
             // Nobody may be left to hear it.
@@ -248,6 +250,26 @@ impl Common {
             }
             refusal.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::new(why)))
         })
+    }
+}
+
+/// Says at the end what the services refused, and what went wrong in them.
+fn say_refused(controls: &[Control]) {
+    let sum = |count: fn(&Counts) -> &Tally| -> u64 {
+        controls.iter().map(|it| count(it.counts()).get()).sum()
+    };
+    let told = [
+        (
+            sum(|counts| &counts.refused),
+            "connections were refused: a limit was reached",
+        ),
+        (
+            sum(|counts| &counts.panics),
+            "connections were reset: their handlers panicked",
+        ),
+    ];
+    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+        output::say(&format!("slipstack: {count} {what}"));
     }
 }
 

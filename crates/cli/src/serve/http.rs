@@ -14,6 +14,8 @@ use super::hosting::{Common, Site};
 use crate::failure::Failure;
 use crate::output;
 
+/// How long the end waits for the access log.
+const LOG_MOST: Duration = Duration::from_secs(2);
 /// Longest file that the cache takes whole.
 const WHOLE_MAX: u64 = 1 << 20;
 
@@ -57,11 +59,21 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         cache: number("cache-mb") as usize * 1024 * 1024,
         idle: seconds("idle"),
         head: seconds("head-timeout"),
-        per_address: matches.get_one::<usize>("per-address").copied(),
+        per_address: matches.get_one::<usize>("connections-per-address").copied(),
         log: log.clone(),
         keys: keys.clone(),
     };
-    common.serve("http", |site| Http::new(options(site)))
+    let served = common.serve("http", |site| Http::new(options(site)));
+    if let Some(log) = log {
+        log.flush(LOG_MOST);
+        let lost = log.lost();
+        if lost > 0 {
+            output::say(&format!(
+                "slipstack: {lost} lines of the access log were lost"
+            ));
+        }
+    }
+    served
 }
 
 /// Chains and keys, each chain with the key that is given at the same place.
