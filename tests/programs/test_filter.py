@@ -6,35 +6,8 @@ import signal
 import socket
 
 from harness import test
+from harness.filters import attempt, counts, ipfw, ipfw_or_nothing, is_echoed
 from harness.process import until
-
-
-def ipfw(world, *words):
-    return world.admin("ipfw", *words).finish()
-
-
-def counts(world):
-    """Packets by the number of a rule."""
-    return {row["number"]: row["packets"] for row in json.loads(ipfw(world, "--json", "show"))}
-
-
-def attempt(world, port, seconds=5):
-    """A new connection's errno, or the connection."""
-    with world.at_peer():
-        client = socket.socket()
-    client.settimeout(seconds)
-    try:
-        client.connect((world.STACK, port))
-    except OSError as error:
-        client.close()
-        return type(error)
-    return client
-
-
-def is_echoed(client):
-    client.settimeout(5)
-    client.sendall(b"x")
-    return client.recv(1) == b"x"
 
 
 @test(modes=("inprocess", "instance"))
@@ -114,7 +87,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
     for at in range(0, 1000, 250):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(str(control))
-            link.send(json.dumps({"Net": {"version": 2, "query": {"SetFilter": rules[at : at + 250]}}}).encode())
+            link.send(json.dumps({"Net": {"version": 3, "query": {"SetFilter": rules[at : at + 250]}}}).encode())
             answer = json.loads(link.recv(200_000))
             assert len(answer["Net"]["FilterChanged"]) == 250, answer
     until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the last rule holds")
@@ -127,12 +100,10 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
         (["add", 70000, "deny", "ip", "from", "any", "to", "any"], "a rule's number"),
         (["add", 500, "skipto", 400, "ip", "from", "any", "to", "any"], "skipto goes forward"),
         (["delete", 5000], "rule 5000 not found"),
-        (["-n", "add", 500, "deny", "ip", "from", "any", "to", "any"], "-n is not supported"),
+        (["add", 500, "allow", "ip", "from", "any", "to", "any", "uid", "root"], "whose owners it does not know"),
+        (["set", "disable", 31], "set 31 is always enabled"),
+        (["table", 1, "delete", "10.0.0.0/8"], "there is no table 1"),
+        (["table", 1, "create", "type", "iface"], "tables of type iface are not supported"),
     ]:
         wrong = world.admin("ipfw", *words)
         assert wrong.wait(10) == 1 and why in wrong.errors(), wrong.tail()
-
-
-def ipfw_or_nothing(world):
-    listed = world.admin("ipfw", "list")
-    return listed.output().splitlines() if listed.wait(10) == 0 else []

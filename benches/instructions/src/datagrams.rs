@@ -42,10 +42,10 @@ impl Service for Echo {
 /// `count` datagrams, [`AT_ONCE`] in a turn.
 pub fn run(count: usize) -> Result<(), Box<dyn Error>> {
     let (a, b) = wire::pair();
-    let mut server = Side::engine(a, SERVER, [2, 0, 0, 0, 0, 1], None);
+    let mut server = Side::engine(a, (SERVER, [2, 0, 0, 0, 0, 1]), None, None);
     let (inside, _control) = Host::inside(Echo, Hosting::default())?;
     server.attach_owner(inside);
-    let mut client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2])?;
+    let mut client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2], None)?;
     let sock = client
         .program
         .open_socket(Kind::Udp)

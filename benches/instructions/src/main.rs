@@ -3,6 +3,7 @@
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
 mod datagrams;
+mod rules;
 mod wire;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -35,15 +36,25 @@ struct Side {
 }
 
 impl Side {
-    fn new(device: Wire, address: Ipv4Addr, mac: [u8; 6]) -> std::io::Result<Side> {
+    fn new(
+        device: Wire,
+        address: Ipv4Addr,
+        mac: [u8; 6],
+        rules: Option<usize>,
+    ) -> std::io::Result<Side> {
         let end = EngineEnd::create()?;
         let program = ProgramEnd::open(end.region().clone())?;
-        let mut engine = Side::engine(device, address, mac, Some(end.region().clone()));
+        let mut engine = Side::engine(device, (address, mac), Some(end.region().clone()), rules);
         engine.attach_client(end, None);
         Ok(Side { engine, program })
     }
 
-    fn engine(device: Wire, address: Ipv4Addr, mac: [u8; 6], directory: Option<Region>) -> Engine {
+    fn engine(
+        device: Wire,
+        (address, mac): (Ipv4Addr, [u8; 6]),
+        directory: Option<Region>,
+        rules: Option<usize>,
+    ) -> Engine {
         let stack = StackConfig {
             network: NetworkConfig {
                 addrs: vec![(address.into(), 24)],
@@ -60,10 +71,14 @@ impl Side {
             device: Box::new(device),
             directory,
             fabric: None,
-            ports: None,
+            ports: rules.map(|count| Box::new(rules::Authority(count)) as _),
             neighbours: None,
         };
-        Engine::new(setup, Instant(1))
+        let mut engine = Engine::new(setup, Instant(1));
+        if rules.is_some() {
+            engine.begin_with(rules::network());
+        }
+        engine
     }
 
     fn drain_events(&self) -> Option<SockId> {
@@ -103,10 +118,11 @@ struct World {
 }
 
 impl World {
-    fn new() -> Result<World, Box<dyn std::error::Error>> {
+    /// `rules`: how many the server's packet filter has, if it has one.
+    fn new(rules: Option<usize>) -> Result<World, Box<dyn std::error::Error>> {
         let (a, b) = wire::pair();
-        let server = Side::new(a, SERVER, [2, 0, 0, 0, 0, 1])?;
-        let client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2])?;
+        let server = Side::new(a, SERVER, [2, 0, 0, 0, 0, 1], rules)?;
+        let client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2], None)?;
         let mut world = World {
             server,
             client,
@@ -240,9 +256,10 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
     if what == "datagrams" {
         return datagrams::run(count);
     }
-    let mut world = World::new()?;
+    let rules = what.strip_prefix("filtered-").map(str::parse).transpose()?;
+    let mut world = World::new(rules)?;
     match what {
-        "request" => {
+        _ if what == "request" || rules.is_some() => {
             let (server, client) = world.connect()?;
             for _ in 0..count {
                 world.ask(server, client)?;
@@ -263,7 +280,7 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
                 world.finish(client);
             }
         }
-        _ => return Err("say request, connection, burst or datagrams".into()),
+        _ => return Err("say request, filtered-RULES, connection, burst or datagrams".into()),
     }
     Ok(())
 }

@@ -4,15 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use slipstack_channel::control::net::{FilterRule, NetworkState};
-use slipstack_channel::control::{
-    Protocol, Refusal, Reply, Request, TimeWaitTold, read_lines, read_text, text_file,
-};
+use slipstack_channel::control::net::{FilterReceived, NetworkState};
+use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold, text_file};
 use slipstack_engine::custodian::Custodian;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
 
 use crate::error::Error;
+use crate::inquiry::join_filter;
 use crate::link::{Link, REGION};
 
 /// One engine's way to the keeper.
@@ -108,12 +107,16 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn filter(&self) -> Option<Vec<FilterRule>> {
-        let (Reply::Filter, files) = self.link.ask(&Request::Filter, &[]).ok()? else {
-            return None;
-        };
-        let text = read_text(files.into_iter().next()?).ok()?;
-        read_lines(&text)
+    fn filter(&self, known: &[u64]) -> Option<FilterReceived> {
+        let known = known.to_vec();
+        match self.link.ask(&Request::Filter { known }, &[]).ok()? {
+            (Reply::Filter(told), files) => join_filter(told, files),
+            _ => None,
+        }
+    }
+
+    fn log_filter(&self, lines: Vec<String>) {
+        self.link.tell(&Request::FilterLog { lines });
     }
 
     fn next_inquiry(&self) -> Option<Asked> {

@@ -3,9 +3,11 @@
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
-    Answer, Call, EngineTold, FilterRule, Inquiry, ProgramTold, Query,
+    Answer, Call, EngineTold, FilterReceived, FilterTold, Inquiry, ProgramTold, Query,
 };
-use slipstack_channel::control::{ControlSocket, Reply, Request, connect, read_lines, read_text};
+use slipstack_channel::control::{
+    ControlSocket, Reply, Request, connect, read_bytes, read_lines, read_text,
+};
 use slipstack_channel::report::{ReportTable, Row};
 use slipstack_config::Settings;
 
@@ -78,18 +80,25 @@ pub fn programs(settings: &Settings) -> Result<Vec<ProgramSockets>, Error> {
     Ok(programs)
 }
 
-/// The rules of a device's packet filter.
+/// A device's packet filter; with the prefixes of its tables, or only how many they are.
 ///
 /// # Errors
 /// A keeper's refusal, or there is none, or it is not clear which.
-pub fn filter_rules(settings: &Settings) -> Result<Vec<FilterRule>, Error> {
+pub fn filter(settings: &Settings, has_prefixes: bool) -> Result<FilterReceived, Error> {
     let keeper = connect(&control_socket(settings)?)?;
-    let (Answer::Filter, files) = call(&keeper, Query::Filter)? else {
-        return Err(Error::Confused);
-    };
-    let file = files.into_iter().next().ok_or(Error::Confused)?;
-    let text = read_text(file).map_err(Error::io("read the rules"))?;
-    read_lines(&text).ok_or(Error::Confused)
+    let known = has_prefixes.then(Vec::new);
+    match call(&keeper, Query::Filter { known })? {
+        (Answer::Filter(told), files) => join_filter(told, files).ok_or(Error::Confused),
+        _ => Err(Error::Confused),
+    }
+}
+
+/// The filter out of a message and the two files beside it.
+pub(crate) fn join_filter(told: FilterTold, files: Vec<OwnedFd>) -> Option<FilterReceived> {
+    let mut files = files.into_iter();
+    let rules = read_text(files.next()?).ok()?;
+    let prefixes = read_bytes(files.next()?).ok()?;
+    told.join(read_lines(&rules)?, &prefixes)
 }
 
 fn add_programs(socket: &ControlSocket, programs: &mut Vec<ProgramSockets>) -> Result<(), Error> {

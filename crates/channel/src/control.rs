@@ -22,11 +22,11 @@ pub use report::{
     StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
-pub use text::{add_line, read_lines, read_text, text_file};
+pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 9;
+pub const CONTROL_VERSION: u32 = 10;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -131,8 +131,14 @@ pub enum Request {
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),
-    /// The rules of the packet filter.
-    Filter,
+    /// The packet filter, with the prefixes of tables whose revisions are not known.
+    Filter {
+        known: Vec<u64>,
+    },
+    /// Matches of its rules that are to be logged; a sentence each.
+    FilterLog {
+        lines: Vec<String>,
+    },
     /// Asks for the next question of an operator to this client's engine, after a notice.
     NextInquiry,
     /// Carries the file with the answer to it.
@@ -172,8 +178,8 @@ pub enum Reply {
     },
     Network(Box<NetworkState>),
     Net(Box<net::Answer>),
-    /// Carries the file with the rules.
-    Filter,
+    /// Carries the file with the rules, and that with the prefixes.
+    Filter(net::FilterTold),
     Inquiry {
         id: u64,
         inquiry: Box<net::Inquiry>,

@@ -81,6 +81,9 @@ fn network_commands(command: Command) -> Command {
             "Examples:\n  \
              slipstack ipfw add 100 allow tcp from 10.0.0.0/8 to me 22,80 setup in\n  \
              slipstack ipfw add 200 reset tcp from any to me 8000-8099\n  \
+             slipstack ipfw add 300 deny log ip from 'table(bad)' to any\n  \
+             slipstack ipfw table bad add 192.0.2.0/24\n  \
+             slipstack ipfw -q /etc/ipfw.rules\n  \
              slipstack ipfw show\n  \
              slipstack ipfw add 100 setfib 10 ip from 10.10.10.0/24 to any out\n  \
              slipstack ipfw list\n  \

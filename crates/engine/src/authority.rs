@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::control::net::{FilterRule, Inquiry, NetworkState};
+use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +69,16 @@ pub trait PortAuthority: Send {
         None
     }
 
-    /// The rules of the packet filter. `None`: nobody knows.
-    fn filter(&self) -> Option<Vec<FilterRule>> {
+    /// The packet filter; tables whose revisions are known come without their prefixes. `None`:
+    /// nobody knows.
+    fn filter(&self, known: &[u64]) -> Option<FilterReceived> {
+        let _ = known;
         None
+    }
+
+    /// Matches of rules that are to be logged.
+    fn log_filter(&self, lines: Vec<String>) {
+        let _ = lines;
     }
 
     /// What an operator asks of this engine, if there is something.

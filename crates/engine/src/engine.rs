@@ -17,6 +17,7 @@ use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Owned};
 use crate::departed::Departed;
 use crate::effects::Fx;
+use crate::filtering::HeldFilter;
 use crate::frames::FrameQueue;
 use crate::inquiry::errand::Errand;
 use crate::load::Load;
@@ -114,6 +115,9 @@ pub struct Engine {
     pub(crate) owned: Vec<Owned>,
     /// What an operator has asked, while it is being answered.
     pub(crate) errand: Option<Box<Errand>>,
+    pub(crate) filter: HeldFilter,
+    /// When its rules are asked for again.
+    pub(crate) filter_due: Option<Instant>,
     load: Load,
     is_sleeping: bool,
     /// Frames wait in the device for what the program answers.
@@ -172,6 +176,8 @@ impl Engine {
             is_alone: None,
             owned: Vec::new(),
             errand: None,
+            filter: HeldFilter::default(),
+            filter_due: None,
             load: Load::default(),
             is_sleeping: false,
             is_holding: false,
@@ -222,6 +228,7 @@ impl Engine {
         }
         progress |= self.tend_listeners(now);
         progress |= self.run_errand(now);
+        self.tend_filter(now);
         self.finish(now, may_hold);
         if progress {
             self.load.on_work(now);
@@ -488,10 +495,18 @@ impl Engine {
         let released = clients.filter_map(Client::release_at).min();
         let left = Some(self.world.left_at).filter(|at| *at != Instant::FAR_FUTURE);
         let owned = self.owners_deadline();
-        [self.stack.next_deadline(), polled, released, left, owned]
-            .into_iter()
-            .flatten()
-            .min()
+        let filter = self.filter_due;
+        [
+            self.stack.next_deadline(),
+            polled,
+            released,
+            left,
+            owned,
+            filter,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether a turn would find something now: frames, commands, frames from other engines, what an earlier one

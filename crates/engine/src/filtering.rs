@@ -1,58 +1,259 @@
 //! The packet filter as the keeper publishes it, between its words and the stack's.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use slipstack_channel::control::net::{
-    FilterAction, FilterDirection, FilterEnd, FilterPart, FilterRule, NetworkState, UnreachCode,
+    FilterAction, FilterDirection, FilterEnd, FilterKeep, FilterPart, FilterReceived, FilterRule,
+    FilterState, FilterTerm, FilterTest, NetworkState, UnreachCode,
 };
-use slipstack_stack::filter::{self, Action, Direction, End, Part, Unreach};
+use slipstack_stack::filter::{
+    self, Action, Addresses, Direction, End, Keeping, LimitBy, Numbers, Part, Table, Term, Test,
+    Unreach,
+};
+use slipstack_stack::{FilterRules, Stack};
 
-/// Rules in the stack's words, with the stack's own addresses in the place of "me".
-pub fn stack_filter(rules: &[FilterRule], network: &NetworkState) -> Vec<filter::FilterRule> {
-    let own: Vec<(IpAddr, u8)> = network
-        .addresses()
-        .iter()
-        .map(|(ip, _)| host(*ip))
-        .collect();
-    let of = |rule: &FilterRule| filter::FilterRule {
-        id: rule.id,
-        number: rule.number,
-        action: action(rule.action),
-        protocol: rule.protocol,
-        is_v6: rule.is_v6,
-        from: end(&rule.from, &own),
-        to: end(&rule.to, &own),
-        direction: rule.direction.map(|direction| match direction {
-            FilterDirection::In => Direction::In,
-            FilterDirection::Out => Direction::Out,
-        }),
-        vlan: rule.vlan,
-        part: rule.part.map(|part| match part {
-            FilterPart::Established => Part::Established,
-            FilterPart::Setup => Part::Setup,
-        }),
-    };
-    rules.iter().map(of).collect()
+/// What a stack's filter is made of. It is compiled when that changes, and not with every change of
+/// the network.
+#[derive(Debug, Default)]
+pub struct HeldFilter {
+    /// [`NetworkState::filter`] with which it holds.
+    revision: u64,
+    rules: Vec<FilterRule>,
+    disabled_sets: u32,
+    tables: Vec<HeldTable>,
+    /// Of the stack's own addresses, for which it is compiled; `None`: it is not.
+    own: Option<Vec<IpAddr>>,
+}
+
+#[derive(Debug)]
+struct HeldTable {
+    name: String,
+    revision: u64,
+    table: Arc<Table>,
+}
+
+impl HeldFilter {
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub fn rules(&self) -> &[FilterRule] {
+        &self.rules
+    }
+
+    /// The revisions of the tables that are here.
+    pub fn known(&self) -> Vec<u64> {
+        self.tables.iter().map(|table| table.revision).collect()
+    }
+
+    /// Holds what has come.
+    pub fn take(&mut self, revision: u64, told: FilterReceived) {
+        let before = std::mem::take(&mut self.tables);
+        let tables = told.tables.into_iter().map(|received| {
+            let known = before
+                .iter()
+                .find(|it| it.revision == received.told.revision);
+            let table = match (received.entries, known) {
+                (Some(entries), _) => Arc::new(Table::new(&entries)),
+                (None, Some(known)) => known.table.clone(),
+                (None, None) => Arc::default(),
+            };
+            HeldTable {
+                name: received.told.name,
+                revision: received.told.revision,
+                table,
+            }
+        });
+        *self = HeldFilter {
+            revision,
+            rules: told.rules,
+            disabled_sets: told.disabled_sets,
+            tables: tables.collect(),
+            own: None,
+        };
+    }
+
+    /// The same of somebody who has the whole.
+    pub fn take_state(&mut self, revision: u64, state: &FilterState) {
+        let known = self.known();
+        let (told, bytes) = state.tell(Some(&known));
+        if let Some(told) = told.join(state.rules.clone(), &bytes) {
+            self.take(revision, told);
+        }
+    }
+
+    /// Makes the stack go by it, if it does not yet.
+    pub fn apply(&mut self, stack: &mut Stack, network: &NetworkState) {
+        let addresses = network.addresses();
+        let own: Vec<IpAddr> = addresses.iter().map(|(ip, _)| *ip).collect();
+        if self.own.as_ref() == Some(&own) {
+            return;
+        }
+        let words = Words {
+            own: own.iter().map(|ip| host(*ip)).collect(),
+            tables: self
+                .tables
+                .iter()
+                .map(|table| table.name.as_str())
+                .collect(),
+        };
+        let is_enabled = |rule: &FilterRule| self.disabled_sets >> rule.set & 1 == 0;
+        let rules = self.rules.iter();
+        stack.set_filter(FilterRules {
+            rules: rules
+                .map(|rule| words.rule(rule, is_enabled(rule)))
+                .collect(),
+            tables: self
+                .tables
+                .iter()
+                .map(|table| table.table.clone())
+                .collect(),
+        });
+        self.own = Some(own);
+    }
+}
+
+/// The stack's own addresses in the place of "me", and places in that of tables' names.
+struct Words<'a> {
+    own: Vec<(IpAddr, u8)>,
+    tables: Vec<&'a str>,
+}
+
+impl Words<'_> {
+    fn rule(&self, told: &FilterRule, is_enabled: bool) -> filter::FilterRule {
+        let clauses = told.clauses.iter();
+        let mut clauses: Vec<Vec<Term>> = clauses
+            .map(|any| any.iter().map(|term| self.term(term)).collect())
+            .collect();
+        let from = self.end(&told.from, &mut clauses, Test::Source);
+        let to = self.end(&told.to, &mut clauses, Test::Destination);
+        filter::FilterRule {
+            id: told.id,
+            number: told.number,
+            is_enabled,
+            action: action(told.action),
+            protocol: told.protocol,
+            is_v6: told.is_v6,
+            from,
+            to,
+            direction: told.direction.map(direction),
+            vlan: told.vlan,
+            part: told.part.map(part),
+            clauses,
+            state: told.keep.map(keeping),
+            log: told.log,
+        }
+    }
+
+    /// One end of a rule; with tables its addresses are a clause of their own.
+    fn end(
+        &self,
+        told: &FilterEnd,
+        clauses: &mut Vec<Vec<Term>>,
+        test: fn(Addresses) -> Test,
+    ) -> End {
+        let mut end = End {
+            ports: told.ports.clone(),
+            is_not_ports: told.is_not_ports,
+            ..End::default()
+        };
+        let addresses = self.addresses(told);
+        if told.tables.is_empty() {
+            (end.nets, end.is_not) = (addresses.nets, told.is_not);
+            return end;
+        }
+        clauses.push(vec![Term {
+            is_not: told.is_not,
+            test: test(addresses),
+        }]);
+        end
+    }
+
+    fn addresses(&self, told: &FilterEnd) -> Addresses {
+        let mut nets = told.nets.clone();
+        let is_meant = |ip: &IpAddr| told.is_me || (told.is_me6 && ip.is_ipv6());
+        nets.extend(self.own.iter().filter(|(ip, _)| is_meant(ip)));
+        // A stack without such addresses is nobody; an empty list would be everybody.
+        if nets.is_empty() && (told.is_me || told.is_me6) {
+            nets.push(host(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)));
+        }
+        let place = |name: &str| self.tables.iter().position(|known| *known == name);
+        // One that is not there has no prefixes.
+        let tables = told.tables.iter().map(|(name, value)| {
+            let place = place(name).unwrap_or(usize::MAX);
+            (place, *value)
+        });
+        Addresses {
+            nets,
+            tables: tables.collect(),
+        }
+    }
+
+    fn term(&self, told: &FilterTerm) -> Term {
+        let test = match &told.test {
+            FilterTest::Protocol(number) => Test::Protocol(*number),
+            FilterTest::V6(is_v6) => Test::V6(*is_v6),
+            FilterTest::Source(end) => Test::Source(self.addresses(end)),
+            FilterTest::Destination(end) => Test::Destination(self.addresses(end)),
+            FilterTest::SourcePort(ports) => Test::SourcePort(ports.clone()),
+            FilterTest::DestinationPort(ports) => Test::DestinationPort(ports.clone()),
+            FilterTest::Direction(told) => Test::Direction(direction(*told)),
+            FilterTest::Via(vlan) => Test::Vlan(*vlan),
+            FilterTest::Part(told) => Test::Part(part(*told)),
+            FilterTest::TcpFlags { set, clear } => Test::Flags {
+                set: *set,
+                clear: *clear,
+            },
+            FilterTest::IcmpTypes(types) => Test::IcmpType(Numbers::of(types)),
+            FilterTest::Icmp6Types(types) => Test::Icmp6Type(Numbers::of(types)),
+            FilterTest::Fragment => Test::Fragment,
+            FilterTest::Ttl(ranges) => Test::Ttl(ranges.clone()),
+            FilterTest::Len(ranges) => Test::Len(ranges.clone()),
+        };
+        Term {
+            is_not: told.is_not,
+            test,
+        }
+    }
 }
 
 fn host(ip: IpAddr) -> (IpAddr, u8) {
     (ip, if ip.is_ipv4() { 32 } else { 128 })
 }
 
-fn end(told: &FilterEnd, own: &[(IpAddr, u8)]) -> End {
-    let mut nets = told.nets.clone();
-    if told.is_me {
-        nets.extend(own);
-        // A stack without addresses is nobody; an empty list would be everybody.
-        if nets.is_empty() {
-            nets.push(host(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)));
-        }
+fn direction(told: FilterDirection) -> Direction {
+    match told {
+        FilterDirection::In => Direction::In,
+        FilterDirection::Out => Direction::Out,
     }
-    End {
-        nets,
-        is_not: told.is_not,
-        ports: told.ports.clone(),
-        is_not_ports: told.is_not_ports,
+}
+
+fn part(told: FilterPart) -> Part {
+    match told {
+        FilterPart::Established => Part::Established,
+        FilterPart::Setup => Part::Setup,
+    }
+}
+
+fn keeping(told: FilterKeep) -> Keeping {
+    match told {
+        FilterKeep::State => Keeping::State,
+        FilterKeep::Limit {
+            source,
+            source_port,
+            destination,
+            destination_port,
+            max,
+        } => Keeping::Limit {
+            by: LimitBy {
+                source,
+                source_port,
+                destination,
+                destination_port,
+            },
+            max,
+        },
     }
 }
 
@@ -63,6 +264,7 @@ fn action(told: FilterAction) -> Action {
         FilterAction::Count => Action::Count,
         FilterAction::SkipTo(number) => Action::SkipTo(number),
         FilterAction::Reset => Action::Reset,
+        FilterAction::CheckState => Action::CheckState,
         FilterAction::Unreach(code) => Action::Unreach(match code {
             UnreachCode::Net => Unreach::Net,
             UnreachCode::Host => Unreach::Host,

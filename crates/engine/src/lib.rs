@@ -17,6 +17,7 @@ mod departed;
 mod detach;
 mod effects;
 mod engine;
+mod filter_log;
 mod filtering;
 mod frames;
 mod groups;
@@ -48,7 +49,7 @@ pub use authority::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport
 pub use client::ClientId;
 pub use detach::{Ending, Estate};
 pub use engine::{Engine, Setup, Turn};
-pub use filtering::stack_filter;
+pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Fabric;

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_channel::control::net::{Interface, LearntEntry, LearntNetwork, NetworkState};
+use slipstack_channel::control::net::{
+    FilterReceived, Interface, LearntEntry, LearntNetwork, NetworkState,
+};
 use slipstack_stack::{
     Instant, Learnt, LearntAddress, NetworkConfig, Redirected, Tunable, VlanConfig,
 };
 
 use crate::engine::Engine;
-use crate::filtering::stack_filter;
 use crate::routing::{stack_routes, stack_rules};
+
+/// Between two attempts to fetch the rules of the filter.
+const FILTER_RETRY_NS: u64 = 100_000_000;
 
 impl Engine {
     /// The keeper says that the network has changed.
@@ -37,9 +41,7 @@ impl Engine {
     }
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
-        if !self.set_filter(&network) {
-            return;
-        }
+        self.set_filter(&network);
         self.stack.set_network(now, engine_config_of(&network));
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt_of(learnt));
@@ -47,21 +49,44 @@ impl Engine {
         self.publish(network);
     }
 
-    /// Goes by the rules of the packet filter. Returns `false` if they cannot be had: then
-    /// everything stays as it is until the next change.
-    fn set_filter(&mut self, network: &NetworkState) -> bool {
-        if network.filter == 0 && self.network.filter == 0 {
-            return true;
+    /// Goes by the packet filter. Rules that cannot be had now are asked for again soon; until then
+    /// those before them hold.
+    fn set_filter(&mut self, network: &NetworkState) {
+        self.filter_due = None;
+        if network.filter != self.filter.revision() {
+            let known = self.filter.known();
+            let told = match network.filter {
+                0 => Some(FilterReceived::default()),
+                _ => self.ports.as_ref().and_then(|ports| ports.filter(&known)),
+            };
+            match told {
+                Some(told) => self.filter.take(network.filter, told),
+                None => self.filter_due = Some(self.world.now.plus_nanos(FILTER_RETRY_NS)),
+            }
         }
-        let rules = match network.filter {
-            0 => Some(Vec::new()),
-            _ => self.ports.as_ref().and_then(|ports| ports.filter()),
-        };
-        let Some(rules) = rules else {
-            return false;
-        };
-        self.stack.set_filter(&stack_filter(&rules, network));
-        true
+        self.filter.apply(&mut self.stack, network);
+    }
+
+    /// Does what the filter leaves to do: fetches rules that could not be had, and gives the keeper
+    /// the matches that are logged.
+    #[inline]
+    pub(crate) fn tend_filter(&mut self, now: Instant) {
+        if self.filter_due.is_some_and(|due| due <= now) || self.stack.has_filter_log() {
+            self.tend_busy_filter(now);
+        }
+    }
+
+    #[cold]
+    fn tend_busy_filter(&mut self, now: Instant) {
+        if self.filter_due.is_some_and(|due| due <= now) {
+            let network = self.network.clone();
+            self.set_filter(&network);
+        }
+        let logged = self.stack.take_filter_log();
+        let lines = self.filter.lines(&logged, &self.network);
+        if let Some(ports) = self.ports.as_ref().filter(|_| !lines.is_empty()) {
+            ports.log_filter(lines);
+        }
     }
 
     /// Programs go by it from now on.
@@ -162,3 +187,6 @@ fn learnt_of(told: &LearntNetwork) -> Learnt {
         retry: time(told.retry_ms),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{
-    Change, FilterRule, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
+    Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
 use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
@@ -209,7 +209,7 @@ pub struct State {
     /// The network with its last change.
     pub network: NetworkState,
     /// The rules of its packet filter.
-    pub filter: Vec<FilterRule>,
+    pub filter: FilterState,
 }
 
 /// The inheritance.
@@ -226,6 +226,8 @@ pub struct World {
     pub inboxes: Inboxes,
     pub neighbours: Neighbours,
     pub journal: Journal,
+    /// The tables of the packet filter, which are large and rarely change.
+    pub tables: Journal,
     pub state: State,
     /// The channel regions of the clients.
     pub regions: HashMap<RegionKey, Region>,
@@ -295,6 +297,7 @@ impl World {
             inboxes: Inboxes::create(count).map_err(KeeperError::io("create shared memory"))?,
             neighbours: Neighbours::create().map_err(KeeperError::io("create shared memory"))?,
             journal: Journal::create().map_err(KeeperError::io("create shared memory"))?,
+            tables: Journal::create().map_err(KeeperError::io("create shared memory"))?,
             state: State {
                 leases: Leases::new(
                     usize::from(count),
@@ -307,7 +310,7 @@ impl World {
                 routers,
                 kernel_flows: Vec::new(),
                 network: network.state.clone(),
-                filter: Vec::new(),
+                filter: FilterState::default(),
             },
             regions: HashMap::new(),
             estates: HashMap::new(),
@@ -332,12 +335,22 @@ impl World {
         }
     }
 
+    /// The same of the packet filter's tables.
+    pub fn save_tables(&self) {
+        if !self.tables.write(&self.state.filter.tables) {
+            say(format_args!(
+                "the filter's tables do not fit into their region; a successor would miss the last change"
+            ));
+        }
+    }
+
     /// Reads back what the former keeper wrote.
     pub fn restore(&mut self) {
         match self.journal.read::<State>() {
             Some(state) if state.leases.is_sound(usize::from(self.slots.count())) => {
                 self.network.state = state.network.clone();
                 self.state = state;
+                self.state.filter.tables = self.tables.read().unwrap_or_default();
             }
             _ => say(format_args!("the former keeper left no usable state")),
         }

@@ -19,8 +19,10 @@ mod sockets;
 pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
 pub use filter::{
-    FILTER_RULES_MAX, FilterAction, FilterChange, FilterDirection, FilterEnd, FilterError,
-    FilterPart, FilterRule, UnreachCode, change_filter,
+    FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterAction,
+    FilterChange, FilterDirection, FilterEnd, FilterError, FilterFault, FilterKeep, FilterPart,
+    FilterReceived, FilterRule, FilterState, FilterTable, FilterTerm, FilterTest, FilterTold,
+    ReceivedTable, TableChange, TableEntry, TableTold, UnreachCode, change_filter,
 };
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{
@@ -29,6 +31,6 @@ pub use network::{
 };
 pub use share::{KernelShare, Listed, ShareAction};
 pub use sockets::{
-    Comparison, EngineTold, Expression, Figures, Filter, Inquiry, ProgramTold, Side, SocketRow,
-    SocketState, SyntaxError, Transport, parse_filter,
+    Comparison, EngineTold, Expression, Figures, Filter, FilterCountRow, FilterStateRow, Inquiry,
+    ProgramTold, Side, SocketRow, SocketState, SyntaxError, Transport, parse_filter,
 };

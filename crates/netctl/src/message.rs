@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::filter::FilterChange;
+use crate::filter::{FilterChange, FilterTold};
 use crate::network::NetworkState;
 use crate::sockets::{EngineTold, Inquiry, ProgramTold};
 
 /// Version of this protocol. A keeper refuses another one and names its own.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The envelope that tells these messages from others on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +55,11 @@ pub enum Query {
     Watch,
     /// Every engine is asked.
     Inquire(Inquiry),
-    /// The rules of the packet filter.
-    Filter,
+    /// The packet filter, with the prefixes of tables whose revisions are not known; `None`: of no
+    /// table.
+    Filter {
+        known: Option<Vec<u64>>,
+    },
     /// All of the changes of them or none.
     SetFilter(Vec<FilterChange>),
     /// The programs that describe their sockets, from this place in the list on.
@@ -79,8 +82,9 @@ pub enum Answer {
     },
     /// The answers of engines, each in a file: their descriptors are beside the message, in order.
     Engines(Vec<EngineTold>),
-    /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is beside the message.
-    Filter,
+    /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is beside the message,
+    /// the prefixes of tables in a second one.
+    Filter(FilterTold),
     /// The rules hold, with these numbers for those that are new.
     FilterChanged(Vec<u32>),
     /// With the tables in which they do so beside the message, in order.

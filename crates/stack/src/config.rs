@@ -129,6 +129,8 @@ pub struct StackConfig {
     /// `icmp.ratelimit`).
     pub icmp_error_intervals: [Duration; 2],
     pub tcp: TcpConfig,
+    /// How long the packet filter knows flows, and how many.
+    pub filter_states: crate::filter::StateTimes,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
     /// Key of initial sequence numbers and timestamp offsets (RFC 6528 3), where stacks that share an address are to
@@ -154,6 +156,7 @@ impl Default for StackConfig {
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
             slaac: None,
+            filter_states: crate::filter::StateTimes::DEFAULT,
             icmp_errors_per_second: 1000,
             icmp_error_intervals: [Duration::from_secs(1), Duration::from_millis(100)],
             tcp: TcpConfig::default(),

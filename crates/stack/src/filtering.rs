@@ -1,5 +1,9 @@
 //! Where the packet filter looks: at frames from the device, and at packets on their way out.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::icmpv4::{IcmpKind, code};
@@ -7,27 +11,40 @@ use slipstack_wire::icmpv6::Icmpv6Kind;
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::protocol;
+use slipstack_wire::tcp::TcpFlags;
 
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, RxChecksum, RxMeta};
-use crate::filter::{Count, Direction, Filter, FilterRule, Packet, Unreach, Verdict};
+use crate::filter::{
+    Count, Direction, Filter, FilterRule, Logged, Packet, StateRow, Table, Unreach, Verdict,
+};
 use crate::ip::IpMeta;
 use crate::link::Cx;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
+/// The rules of a packet filter, with what they look at beside packets.
+#[derive(Debug, Default)]
+pub struct FilterRules {
+    /// In ascending order of their numbers.
+    pub rules: Vec<FilterRule>,
+    /// Rules name them by their places.
+    pub tables: Vec<Arc<Table>>,
+}
+
 impl Stack {
-    /// Puts rules in the place of those that were there, in ascending order of their numbers. The counts of rules that
-    /// stay go on.
-    pub fn set_filter(&mut self, rules: &[FilterRule]) {
+    /// Puts rules in the place of those that were there. What is known of rules that stay is kept:
+    /// counts, and the flows that they have let in.
+    pub fn set_filter(&mut self, told: FilterRules) {
         let before = self.link.filter.take();
-        if rules.is_empty() {
+        if told.rules.is_empty() {
             return;
         }
-        let mut filter = Filter::new(rules);
+        let mut filter = Filter::new(&told.rules, told.tables);
         if let Some(before) = before {
-            filter.keep_counts(&before);
+            filter.keep(*before);
         }
+        filter.set_times(self.config.filter_states);
         self.link.filter = Some(filter.into());
     }
 
@@ -36,11 +53,57 @@ impl Stack {
         self.link.filter.iter().flat_map(|filter| filter.counts())
     }
 
-    /// Begins to count anew; for some rules, or with `None` for all.
-    pub fn zero_filter(&mut self, ids: Option<&[u64]>) {
+    /// Begins to count and to log anew, or only to log; for some rules, or with `None` for all.
+    pub fn zero_filter(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
         if let Some(filter) = &mut self.link.filter {
-            filter.zero(ids);
+            filter.zero(ids, is_log_only);
         }
+    }
+
+    /// The flows that rules with a state have let in.
+    pub fn filter_states(&self, now: Instant) -> impl Iterator<Item = StateRow> + '_ {
+        let filter = self.link.filter.iter();
+        filter.flat_map(move |filter| filter.states(now))
+    }
+
+    /// Matches of rules that are logged, since they were last asked for.
+    pub fn take_filter_log(&mut self) -> Vec<Logged> {
+        let filter = self.link.filter.as_mut();
+        filter.map_or_else(Vec::new, |filter| filter.take_logged())
+    }
+
+    /// Whether [`Stack::take_filter_log`] has some.
+    #[inline]
+    pub fn has_filter_log(&self) -> bool {
+        let filter = self.link.filter.as_ref();
+        filter.is_some_and(|filter| filter.has_logged())
+    }
+
+    /// A connection has come here; the filter knows its flow, if it would know it where it was.
+    pub(crate) fn note_adopted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) {
+        let Some(filter) = &mut self.link.filter else {
+            return;
+        };
+        let setup = |direction, src: SocketAddr, dst: SocketAddr| Packet {
+            flags: TcpFlags::SYN,
+            ..Packet::plain(direction, protocol::TCP, src, dst)
+        };
+        let came = setup(Direction::In, remote, local);
+        let went = setup(Direction::Out, local, remote);
+        filter.adopt(now, &[came, went]);
+    }
+
+    /// Forgets flows of the filter whose time is over; open connections of this stack stay known.
+    #[cold]
+    fn sweep_filter(&mut self, now: Instant) {
+        let Some(filter) = &mut self.link.filter else {
+            return;
+        };
+        let tcp = &self.tcp;
+        let states = filter.states_mut();
+        states.sweep(now, |one, other| {
+            tcp.has_connection(one, other) || tcp.has_connection(other, one)
+        });
     }
 
     /// Whether the filter keeps a frame from the stack; its sender has been told then, if a rule says so.
@@ -66,6 +129,13 @@ impl Stack {
         let Some((header, bytes)) = EthernetHeader::parse(frame) else {
             return false;
         };
+        if header.ethertype == EtherType::IPV4
+            && let Some(filter) = &mut self.link.filter
+            && !filter.is_sweep_due(now)
+            && filter.passes(now, (Direction::In, meta.vlan), bytes, bytes.len())
+        {
+            return false;
+        }
         let (ethertype, bytes) = match header.ethertype {
             EtherType::TAGGED => match ethernet::parse_priority_tag(bytes) {
                 Some(inner) => inner,
@@ -82,7 +152,11 @@ impl Stack {
         let (Some(packet), Some(filter)) = (packet, &mut self.link.filter) else {
             return false;
         };
-        let verdict = filter.verdict(&packet);
+        let is_sweep_due = filter.is_sweep_due(now);
+        let verdict = filter.verdict(now, &packet);
+        if is_sweep_due {
+            self.sweep_filter(now);
+        }
         if verdict == Verdict::Pass {
             return false;
         }
@@ -210,23 +284,31 @@ fn meta_of(bytes: &[u8], vlan: u16) -> Option<IpMeta> {
 impl Cx<'_> {
     /// Whether the filter lets a packet of ours out. What stays in the machine is not looked at.
     #[inline]
-    pub(crate) fn is_kept_in(&mut self, frame: &FrameOut<'_>) -> bool {
-        self.link.filter.is_some() && !frame.local && self.look_at_outgoing(frame)
+    pub(crate) fn is_kept_in(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
+        self.link.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)
     }
 
     #[inline(never)]
-    fn look_at_outgoing(&mut self, frame: &FrameOut<'_>) -> bool {
+    fn look_at_outgoing(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
         let Some((header, bytes)) = EthernetHeader::parse(frame.header) else {
             return false;
         };
         let is_v6 = header.ethertype == EtherType::IPV6;
+        let len = bytes.len() + frame.payload.len();
+        let way = (Direction::Out, frame.offload.vlan);
+        if !is_v6
+            && let Some(filter) = &mut self.link.filter
+            && filter.passes(now, way, bytes, len)
+        {
+            return false;
+        }
         // The payload is beside the headers: a packet without a transport's header of its own has no ports.
         let packet = Packet::parse(Direction::Out, frame.offload.vlan, is_v6, bytes);
         let (Some(mut packet), Some(filter)) = (packet, &mut self.link.filter) else {
             return false;
         };
-        packet.len += frame.payload.len() as u32;
-        let is_stopped = filter.verdict(&packet) != Verdict::Pass;
+        packet.len = len as u32;
+        let is_stopped = filter.verdict(now, &packet) != Verdict::Pass;
         if is_stopped {
             self.counters.bump(Counter::DropFilterOut);
         }

@@ -334,7 +334,7 @@ impl Cx<'_> {
             offload,
             local: false,
         };
-        self.send_by(&way, frame, fx);
+        self.send_by(now, &way, frame, fx);
         Ok(())
     }
 
@@ -384,7 +384,7 @@ impl Cx<'_> {
                 local: false,
             };
             self.counters.bump(Counter::TxFragments);
-            self.send_by(&way, frame, fx);
+            self.send_by(now, &way, frame, fx);
         }
         self.counters.bump(Counter::TxFragmented);
         Ok(())

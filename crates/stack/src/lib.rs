@@ -72,6 +72,7 @@ pub use effects::{
 };
 pub use error::{Reason, SocketError};
 pub use fib::Choice;
+pub use filtering::FilterRules;
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IpMeta, PathCause, PathError, Told};

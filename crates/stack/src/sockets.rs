@@ -196,7 +196,11 @@ impl Stack {
         image: &ConnectionImage,
         fx: &mut impl Effects,
     ) -> Result<ConnId, SocketError> {
-        self.tcp.adopt(now, image, &mut cx!(self), fx)
+        let id = self.tcp.adopt(now, image, &mut cx!(self), fx)?;
+        if let Some((local, remote)) = self.tcp.endpoints(id) {
+            self.note_adopted(now, local, remote);
+        }
+        Ok(id)
     }
 
     /// Resets a connection that was not adopted, unless somebody here has the same ends.

@@ -32,14 +32,23 @@ pub fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
 /// # Errors
 /// It is no plain file, or the kernel's refusal.
 pub fn read_text(file: OwnedFd) -> io::Result<String> {
+    let bytes = read_bytes(file)?;
+    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// The same of what is no text.
+///
+/// # Errors
+/// It is no plain file, or the kernel's refusal.
+pub fn read_bytes(file: OwnedFd) -> io::Result<Vec<u8>> {
     let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
     if kind != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidData.into());
     }
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
-    let mut text = String::new();
-    File::from(file).take(TEXT_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    File::from(file).take(TEXT_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a value out of each line. `None`: a line is none.

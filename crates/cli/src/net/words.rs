@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 
+#[derive(Clone)]
 pub struct Words<'a> {
     left: &'a [String],
     /// How the command is called, for its refusals.

@@ -7,7 +7,9 @@ pub(crate) mod errand;
 mod rows;
 
 use slipstack_channel::control::add_line;
-use slipstack_channel::control::net::{Filter, Inquiry, SocketRow, SocketState, Transport};
+use slipstack_channel::control::net::{
+    Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow, SocketState, Transport,
+};
 use slipstack_channel::{Kind, SockId};
 use slipstack_stack::{Instant, Stack};
 
@@ -33,7 +35,10 @@ impl Engine {
         let asked = self.ports.as_ref().and_then(|ports| ports.next_inquiry());
         self.errand = asked.map(|asked| {
             let left = match &asked.inquiry {
-                Inquiry::Counters | Inquiry::FilterCounts | Inquiry::ZeroFilter(_) => Vec::new(),
+                Inquiry::Counters
+                | Inquiry::FilterCounts
+                | Inquiry::FilterStates
+                | Inquiry::ZeroFilter { .. } => Vec::new(),
                 Inquiry::Sockets { .. } => self.parts(now, true),
                 Inquiry::Drop { .. } => self.parts(now, false),
             };
@@ -82,7 +87,10 @@ impl Engine {
         match &errand.asked.inquiry {
             Inquiry::Counters => errand.text = counters_text(&self.counter_rows()),
             Inquiry::FilterCounts => errand.text = filter_text(&self.stack),
-            Inquiry::ZeroFilter(ids) => self.stack.zero_filter(ids.as_deref()),
+            Inquiry::FilterStates => errand.text = states_text(&self.stack, self.world.now),
+            Inquiry::ZeroFilter { ids, is_log_only } => {
+                self.stack.zero_filter(ids.as_deref(), *is_log_only);
+            }
             Inquiry::Sockets { .. } | Inquiry::Drop { .. } => {}
         }
         if let Some(ports) = &self.ports {
@@ -97,7 +105,10 @@ impl Engine {
                 has_figures,
             } => (filter, *has_figures, false),
             Inquiry::Drop { filter } => (filter, false, true),
-            Inquiry::Counters | Inquiry::FilterCounts | Inquiry::ZeroFilter(_) => return,
+            Inquiry::Counters
+            | Inquiry::FilterCounts
+            | Inquiry::FilterStates
+            | Inquiry::ZeroFilter { .. } => return,
         };
         let row = match part {
             Part::OfStack(subject) => self.stack_row(now, &subject, has_figures),
@@ -193,8 +204,9 @@ pub fn answer_of_stack(
             return counters_text(&rows);
         }
         Inquiry::FilterCounts => return filter_text(stack),
-        Inquiry::ZeroFilter(ids) => {
-            stack.zero_filter(ids.as_deref());
+        Inquiry::FilterStates => return states_text(stack, now),
+        Inquiry::ZeroFilter { ids, is_log_only } => {
+            stack.zero_filter(ids.as_deref(), *is_log_only);
             return text;
         }
     };
@@ -212,7 +224,31 @@ pub fn answer_of_stack(
 fn filter_text(stack: &Stack) -> Vec<u8> {
     let mut text = Vec::new();
     for (id, count) in stack.filter_counts().filter(|(_, count)| count.packets > 0) {
-        add_line(&mut text, &(id, count.packets, count.bytes));
+        let row = FilterCountRow {
+            id,
+            packets: count.packets,
+            bytes: count.bytes,
+            last_ns: count.last.as_nanos(),
+        };
+        add_line(&mut text, &row);
+    }
+    text
+}
+
+fn states_text(stack: &Stack, now: Instant) -> Vec<u8> {
+    let mut text = Vec::new();
+    for state in stack.filter_states(now) {
+        let row = FilterStateRow {
+            rule: state.rule,
+            is_limited: state.is_limited,
+            protocol: state.protocol,
+            src: state.src,
+            dst: state.dst,
+            packets: state.packets,
+            bytes: state.bytes,
+            left_ms: state.left.as_millis() as u64,
+        };
+        add_line(&mut text, &row);
     }
     text
 }

@@ -20,6 +20,7 @@ use std::os::fd::RawFd;
 
 use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGroup};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
+use slipstack_engine::HeldFilter;
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
 
@@ -79,6 +80,7 @@ pub struct Net {
     /// Connections that waited here and were given up.
     parked_reset: u64,
     told: Told,
+    filter: HeldFilter,
 }
 
 impl Net {
@@ -129,6 +131,7 @@ impl Net {
             inbox_refused: 0,
             parked_reset: 0,
             told: Told::default(),
+            filter: HeldFilter::default(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
 
 use slipstack_channel::InboxMessage;
-use slipstack_channel::control::net::{FilterRule, Inquiry, LearntNetwork, NetworkState};
-use slipstack_engine::{answer_of_stack, config_of, learnt_entries, stack_filter};
+use slipstack_channel::control::net::{FilterState, Inquiry, LearntNetwork, NetworkState};
+use slipstack_engine::{answer_of_stack, config_of, learnt_entries};
 use slipstack_stack::{Counter, Instant};
 
 use super::Net;
@@ -42,8 +42,19 @@ impl Net {
     }
 
     /// The own stack goes by these rules of the packet filter.
-    pub fn set_filter(&mut self, rules: &[FilterRule], state: &NetworkState) {
-        self.stack.set_filter(&stack_filter(rules, state));
+    pub fn set_filter(&mut self, filter: &FilterState, state: &NetworkState) {
+        if state.filter != self.filter.revision() {
+            self.filter.take_state(state.filter, filter);
+        }
+        self.filter.apply(&mut self.stack, state);
+    }
+
+    /// Matches of its rules that are to be logged.
+    pub fn take_filter_log(&mut self, state: &NetworkState) -> Vec<String> {
+        match self.stack.has_filter_log() {
+            true => self.filter.lines(&self.stack.take_filter_log(), state),
+            false => Vec::new(),
+        }
     }
 
     /// For a report.

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
-    Answer as NetAnswer, Call, Change, Denied, FilterChange, NetworkState, Query, VERSION,
-    change_filter,
+    Answer as NetAnswer, Call, Change, Denied, FilterChange, FilterTold, NetworkState, Query,
+    VERSION, change_filter,
 };
 use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
 
@@ -12,10 +12,14 @@ use slipstack_stack::Tunable;
 
 use super::Server;
 use super::clients::{Answer, refuse};
+use crate::log::say;
 use crate::routes::check_forwarding;
 
 /// New rules of one change, as bits of their ids.
-const IDS_PER_CHANGE: u32 = 16;
+const IDS_PER_CHANGE: u32 = 20;
+/// Lines of a log in one message of an engine, and characters of each.
+const LOG_LINES_MAX: usize = 256;
+const LOG_LINE_MAX: usize = 256;
 
 impl Server {
     pub(super) fn on_call(&mut self, token: u64, call: Call, now: u64) -> Answer {
@@ -35,7 +39,10 @@ impl Server {
                 }
                 NetAnswer::Network(self.world.network.state.clone())
             }
-            Query::Filter => return self.filter_file(NetAnswer::Filter),
+            Query::Filter { known } => {
+                let (told, files) = self.filter_files(known.as_deref())?;
+                return Ok((Reply::Net(Box::new(NetAnswer::Filter(told))), files));
+            }
             Query::SetFilter(changes) if self.may_change(token) => self.set_filter(&changes, now),
             Query::SetFilter(_) => denied(
                 "Operation not permitted: only root and the owner of the device may change its filter",
@@ -97,19 +104,21 @@ impl Server {
         }
     }
 
-    fn filter_file(&self, answer: NetAnswer) -> Answer {
-        let file = self.rules_file()?;
-        Ok((Reply::Net(Box::new(answer)), vec![file]))
-    }
-
-    /// The rules of the packet filter, in a file of their own.
-    pub(super) fn rules_file(&self) -> Result<OwnedFd, (Refusal, String)> {
+    /// The packet filter: its rules and the prefixes of its tables in files of their own.
+    pub(super) fn filter_files(
+        &self,
+        known: Option<&[u64]>,
+    ) -> Result<(FilterTold, Vec<OwnedFd>), (Refusal, String)> {
+        let filter = &self.world.state.filter;
         let mut text = Vec::new();
-        for rule in &self.world.state.filter {
+        for rule in &filter.rules {
             add_line(&mut text, rule);
         }
+        let (told, prefixes) = filter.tell(known);
         let failed = |error| (Refusal::Failed, format!("no file for the rules: {error}"));
-        text_file(&text).map_err(failed)
+        let files = [text_file(&text), text_file(&prefixes)];
+        let files: Result<Vec<OwnedFd>, _> = files.into_iter().collect();
+        Ok((told, files.map_err(failed)?))
     }
 
     fn set_filter(&mut self, changes: &[FilterChange], now: u64) -> NetAnswer {
@@ -118,19 +127,49 @@ impl Server {
         let mut numbers = Vec::new();
         // No other change had this revision.
         let id = state.revision << IDS_PER_CHANGE;
-        let rules = &self.world.state.filter;
-        let next = match change_filter(rules, changes, id, &mut numbers) {
+        let next = match change_filter(&self.world.state.filter, changes, id, &mut numbers) {
             Ok(next) => next,
-            Err(error) => return denied(&error.to_string(), Some(error.at())),
+            Err(error) => return denied(&error.to_string(), Some(error.at)),
         };
-        state.filter = if next.is_empty() { 0 } else { state.revision };
+        state.filter = match next.rules.is_empty() {
+            true => 0,
+            false => state.revision,
+        };
+        let has_tables = next.tables != self.world.state.filter.tables;
         let before = std::mem::replace(&mut self.world.state.filter, next);
+        if has_tables {
+            self.world.save_tables();
+        }
         match self.publish(state, now) {
             Ok(()) => NetAnswer::FilterChanged(numbers),
             Err(error) => {
                 self.world.state.filter = before;
+                if has_tables {
+                    self.world.save_tables();
+                }
                 denied(&error.to_string(), None)
             }
+        }
+    }
+
+    pub(super) fn on_filter(&self, known: &[u64]) -> Answer {
+        let (told, files) = self.filter_files(Some(known))?;
+        Ok((Reply::Filter(told), files))
+    }
+
+    pub(super) fn on_filter_log(&mut self, lines: &[String]) -> Answer {
+        self.log_filter(lines);
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    /// Matches of the filter's rules that an engine has told, for the log.
+    pub(super) fn log_filter(&mut self, lines: &[String]) {
+        for line in lines.iter().take(LOG_LINES_MAX) {
+            say(line
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(LOG_LINE_MAX)
+                .collect::<String>());
         }
     }
 

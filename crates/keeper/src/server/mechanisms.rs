@@ -30,7 +30,7 @@ pub(super) fn describe(world: &World) -> Vec<String> {
     if state.is_forwarding {
         told.push("forwarding: packets for others are passed on".to_owned());
     }
-    match world.state.filter.len() {
+    match world.state.filter.rules.len() {
         0 => {}
         1 => told.push("filter: 1 rule".to_owned()),
         rules => told.push(format!("filter: {rules} rules")),

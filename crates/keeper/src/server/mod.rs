@@ -283,6 +283,8 @@ impl Server {
         }
         self.deaf_until = self.deaf_until.filter(|until| now < *until);
         self.follow_routers(now);
+        let lines = self.net.take_filter_log(&self.world.network.state);
+        self.log_filter(&lines);
         self.follow_strays(now);
         self.look_for_stalls(now);
         self.follow_inquests(now);

@@ -120,7 +120,8 @@ impl Server {
                 self.done()
             }
             Request::RegisterReport => self.on_report(client, fds),
-            Request::Filter => Ok((Reply::Filter, vec![self.rules_file()?])),
+            Request::Filter { known } => self.on_filter(&known),
+            Request::FilterLog { lines } => self.on_filter_log(&lines),
             Request::NextInquiry => self.on_next_inquiry(client),
             Request::AnswerInquiry { id } => self.on_inquiry_answer(client, id, fds, now),
             Request::Handover { id, images } => self.on_handover(client, id, images, now),

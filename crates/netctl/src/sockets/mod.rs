@@ -21,10 +21,41 @@ pub enum Inquiry {
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
     Counters,
-    /// How often each rule of the packet filter has matched: its id, packets and bytes as JSON in each line.
+    /// How often each rule of the packet filter has matched, a [`FilterCountRow`] as JSON in each line.
     FilterCounts,
-    /// The rules of these ids, or with `None` all, begin to count anew.
-    ZeroFilter(Option<Vec<u64>>),
+    /// The flows that rules with a state have let in, a [`FilterStateRow`] as JSON in each line.
+    FilterStates,
+    /// The rules of these ids, or with `None` all, begin to count and to log anew.
+    ZeroFilter {
+        ids: Option<Vec<u64>>,
+        is_log_only: bool,
+    },
+}
+
+/// What a rule of the packet filter has matched in an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterCountRow {
+    pub id: u64,
+    pub packets: u64,
+    pub bytes: u64,
+    /// When it was the last time, in nanoseconds of CLOCK_MONOTONIC.
+    pub last_ns: u64,
+}
+
+/// A flow that a rule with a state has let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterStateRow {
+    /// Id of that rule.
+    pub rule: u64,
+    pub is_limited: bool,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Of its first packet; port 0 stands for none.
+    pub src: SocketAddr,
+    pub dst: SocketAddr,
+    pub packets: u64,
+    pub bytes: u64,
+    pub left_ms: u64,
 }
 
 /// The engine that answered.

@@ -1,11 +1,9 @@
 //! From a packet's properties to the first rule that it satisfies.
 
+use super::packet::{NO_PORT, Packet};
+use super::ranges::{Range, Ranges, RuleSet, joined, others, ranges_of};
+use super::rule::{Action, Direction, End, FilterRule, Part};
 use alloc::vec::Vec;
-use core::net::IpAddr;
-
-use super::packet::{NO_PORT, Packet, value};
-use super::ranges::{Range, Ranges, RuleSet, joined, others};
-use super::{Direction, End, FilterRule, Part};
 
 /// Direction, family, established, setup: what is two-valued.
 const KINDS: usize = 16;
@@ -33,7 +31,10 @@ impl Classifier {
             set
         });
         Classifier {
-            src: Ranges::new(count, |at| addresses(&rules[at].from)),
+            src: Ranges::new(count, |at| match is_looked_at(&rules[at]) {
+                true => addresses(&rules[at].from),
+                false => Vec::new(),
+            }),
             dst: Ranges::new(count, |at| addresses(&rules[at].to)),
             src_port: Ranges::new(count, |at| ports(&rules[at].from)),
             dst_port: Ranges::new(count, |at| ports(&rules[at].to)),
@@ -45,21 +46,35 @@ impl Classifier {
         }
     }
 
-    /// The first rule from `from` on that the packet satisfies.
-    pub fn first(&self, packet: &Packet, from: usize) -> Option<usize> {
-        let sets = [
-            self.src.find(packet.src),
-            self.dst.find(packet.dst),
-            self.src_port.find(packet.ports.0.into()),
-            self.dst_port.find(packet.ports.1.into()),
-            self.protocol.find(packet.protocol.into()),
-            self.vlan.find(packet.vlan.into()),
-            &self.kinds[kind_of(packet)],
-        ];
+    /// The rules that a packet satisfies.
+    pub fn matching(&self, packet: &Packet) -> Matching<'_> {
+        Matching {
+            sets: [
+                self.src.find(packet.src),
+                self.dst.find(packet.dst),
+                self.src_port.find(packet.ports.0.into()),
+                self.dst_port.find(packet.ports.1.into()),
+                self.protocol.find(packet.protocol.into()),
+                self.vlan.find(packet.vlan.into()),
+                &self.kinds[packet.kind()],
+            ],
+        }
+    }
+}
+
+/// Rules that are in all of the sets.
+pub struct Matching<'a> {
+    sets: [&'a RuleSet; 7],
+}
+
+impl Matching<'_> {
+    /// The first from `from` on.
+    pub fn first(&self, from: usize) -> Option<usize> {
         let (word, bit) = (from / 64, from % 64);
         if word >= u64::BITS as usize {
             return None;
         }
+        let sets = &self.sets;
         let mut left = sets.iter().fold(!0 << word, |all, set| all & set.summary);
         while left != 0 {
             let at = left.trailing_zeros() as usize;
@@ -74,11 +89,9 @@ impl Classifier {
     }
 }
 
-fn kind_of(packet: &Packet) -> usize {
-    usize::from(packet.direction == Direction::Out)
-        | usize::from(packet.is_v6) << 1
-        | usize::from(packet.is_established) << 2
-        | usize::from(packet.is_setup) << 3
+/// Whether packets are held against a rule.
+fn is_looked_at(rule: &FilterRule) -> bool {
+    rule.is_enabled && rule.action != Action::CheckState
 }
 
 fn is_of_kind(rule: &FilterRule, kind: usize) -> bool {
@@ -100,22 +113,11 @@ fn addresses(end: &End) -> Vec<Range> {
     if end.nets.is_empty() {
         return alloc::vec![(0, u128::MAX)];
     }
-    let ranges = joined(end.nets.iter().map(|net| range_of(*net)).collect());
+    let ranges = joined(end.nets.iter().flat_map(|net| ranges_of(*net)).collect());
     match end.is_not {
         true => others(&ranges, u128::MAX),
         false => ranges,
     }
-}
-
-fn range_of((ip, len): (IpAddr, u8)) -> Range {
-    let width = if ip.is_ipv4() { 32 } else { 128 };
-    let host_bits = width - u32::from(len).min(width);
-    let hosts = match host_bits {
-        128 => u128::MAX,
-        bits => (1 << bits) - 1,
-    };
-    let low = value(ip) & !hosts;
-    (low, low | hosts)
 }
 
 fn ports(end: &End) -> Vec<Range> {

@@ -1,98 +1,59 @@
 //! A packet filter: rules in order, compiled to a classifier.
 //!
 //! Without rules a packet pays for one look at an empty place. With rules each property of a packet (addresses, ports,
-//! protocol, direction) names the set of rules that it satisfies; the first rule of the intersection decides.
+//! protocol, direction) names the set of rules that it satisfies; the first rule of the intersection decides. Packets
+//! of one flow that all rules take alike are looked up once ([`cache`]).
 
+mod cache;
 mod classifier;
 mod packet;
 mod ranges;
+mod rule;
+mod states;
+mod table;
+mod terms;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
+use cache::{Cache, Key, Trail};
 use classifier::Classifier;
 pub use packet::Packet;
+pub use rule::{
+    Action, Addresses, Direction, End, FilterRule, Keeping, LimitBy, Numbers, Part, Term, Test,
+    Unreach,
+};
+use states::States;
+pub use states::{StateRow, StateTimes};
+pub use table::{PREFIXES_MAX, Prefix, Table};
+use terms::Clauses;
+
+use crate::time::Instant;
 
 /// Rules of one filter.
 pub const RULES_MAX: usize = 4096;
-
-/// Which way a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    In,
-    Out,
-}
-
-/// Which segments of a TCP connection are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Those with ACK or RST.
-    Established,
-    /// Those with SYN and without ACK.
-    Setup,
-}
-
-/// One end of a packet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct End {
-    /// Networks of either family; none = everybody.
-    pub nets: Vec<(IpAddr, u8)>,
-    /// Everybody else.
-    pub is_not: bool,
-    /// Ports from and to; none = every packet, also one without ports.
-    pub ports: Vec<(u16, u16)>,
-    /// Every other port.
-    pub is_not_ports: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Allow,
-    Deny,
-    /// The next rules are looked at.
-    Count,
-    /// The next rule that is looked at is the first of this number or a greater one.
-    SkipTo(u32),
-    /// The sender of a TCP segment gets a RST; what is no TCP is dropped.
-    Reset,
-    /// The sender gets an ICMP error.
-    Unreach(Unreach),
-}
-
-/// Codes of ICMP's Destination Unreachable, and their counterparts in ICMPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreach {
-    Net,
-    Host,
-    Port,
-    Prohibited,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterRule {
-    /// Tells it from all others that there ever were.
-    pub id: u64,
-    /// Its place in the order; several may share one.
-    pub number: u32,
-    pub action: Action,
-    /// IP protocol number.
-    pub protocol: Option<u8>,
-    pub is_v6: Option<bool>,
-    pub from: End,
-    pub to: End,
-    pub direction: Option<Direction>,
-    /// The VLAN that it comes or goes by; 0 = the device's own link.
-    pub vlan: Option<u16>,
-    pub part: Option<Part>,
-}
+/// Matches that are logged in a second; more are counted alone.
+const LINES_PER_SECOND: u32 = 100;
 
 /// Packets and bytes that a rule has matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub packets: u64,
     pub bytes: u64,
+    /// When it was the last time.
+    pub last: Instant,
+}
+
+impl Count {
+    #[inline]
+    fn add(&mut self, now: Instant, len: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(len);
+        self.last = now;
+    }
 }
 
 /// What becomes of a packet.
@@ -104,72 +65,333 @@ pub enum Verdict {
     Unreach(Unreach),
 }
 
+/// A match of a rule that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    pub rule: u64,
+    pub packet: Packet,
+    /// Further matches of the rule are not logged.
+    pub is_last: bool,
+}
+
+/// One rule, without what the classifier stands for.
+#[derive(Debug)]
+struct Line {
+    id: u64,
+    number: u32,
+    action: Action,
+    clauses: Option<Clauses>,
+    keeping: Option<Keeping>,
+    log: Option<u32>,
+}
+
+/// What becomes known while packets pass.
+#[derive(Debug, Default)]
+struct Book {
+    counts: Vec<Count>,
+    states: States,
+    /// Lines that each rule has logged.
+    logs: Vec<u32>,
+    logged: Vec<Logged>,
+    /// The second in which lines are counted, and how many there were.
+    second: (u64, u32),
+}
+
 /// Compiled rules with their counts.
 #[derive(Debug)]
 pub struct Filter {
-    ids: Vec<u64>,
-    numbers: Vec<u32>,
-    actions: Vec<Action>,
-    counts: Vec<Count>,
+    lines: Vec<Line>,
+    /// Where each rule is, by its id.
+    places: BTreeMap<u64, usize>,
+    /// Rules before which known flows are looked for, in order.
+    probing: Vec<usize>,
+    tables: Vec<Arc<Table>>,
     classifier: Classifier,
+    book: Book,
+    cache: Cache,
 }
 
 impl Filter {
-    /// Rules in ascending order of their numbers; what is beyond [`RULES_MAX`] is left out.
-    pub fn new(rules: &[FilterRule]) -> Filter {
+    /// Rules in ascending order of their numbers; what is beyond [`RULES_MAX`] is left out. Rules name tables by their
+    /// places.
+    pub fn new(rules: &[FilterRule], tables: Vec<Arc<Table>>) -> Filter {
         let rules = &rules[..rules.len().min(RULES_MAX)];
+        let line = |rule: &FilterRule| Line {
+            id: rule.id,
+            number: rule.number,
+            action: rule.action,
+            clauses: Clauses::new(&rule.clauses),
+            keeping: rule.state,
+            log: rule.log,
+        };
+        let is_probing = |rule: &FilterRule| {
+            rule.is_enabled && (rule.state.is_some() || rule.action == Action::CheckState)
+        };
+        let probing = rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| is_probing(rule));
+        let ids = rules.iter().map(|rule| rule.id);
         Filter {
-            ids: rules.iter().map(|rule| rule.id).collect(),
-            numbers: rules.iter().map(|rule| rule.number).collect(),
-            actions: rules.iter().map(|rule| rule.action).collect(),
-            counts: rules.iter().map(|_| Count::default()).collect(),
+            lines: rules.iter().map(line).collect(),
+            places: ids.zip(0..).collect(),
+            probing: probing.map(|(at, _)| at).collect(),
+            tables,
             classifier: Classifier::new(rules),
+            book: Book {
+                counts: rules.iter().map(|_| Count::default()).collect(),
+                logs: rules.iter().map(|_| 0).collect(),
+                ..Book::default()
+            },
+            cache: Cache::default(),
         }
     }
 
-    /// Keeps the counts of rules that were there before.
-    pub fn keep_counts(&mut self, before: &Filter) {
-        for (id, count) in self.ids.iter().zip(&mut self.counts) {
-            if let Some(at) = before.ids.iter().position(|known| known == id) {
-                *count = before.counts[at];
+    /// Keeps what is known of rules that were there before: counts, flows, lines of the log.
+    pub fn keep(&mut self, before: Filter) {
+        for (id, &at) in &self.places {
+            if let Some(&was) = before.places.get(id) {
+                self.book.counts[at] = before.book.counts[was];
+                self.book.logs[at] = before.book.logs[was];
             }
         }
+        self.book.states = before.book.states;
+        let (lines, places) = (&self.lines, &self.places);
+        self.book.states.retain(|id| {
+            let line = places.get(&id).and_then(|at| lines.get(*at));
+            line.is_some_and(|line| line.keeping.is_some())
+        });
+        self.book.logged = before.book.logged;
     }
 
     /// Every rule's count by its id.
     pub fn counts(&self) -> impl Iterator<Item = (u64, Count)> + '_ {
-        self.ids.iter().copied().zip(self.counts.iter().copied())
+        let ids = self.lines.iter().map(|line| line.id);
+        ids.zip(self.book.counts.iter().copied())
     }
 
-    /// Begins to count anew; for some rules, or with `None` for all.
-    pub fn zero(&mut self, ids: Option<&[u64]>) {
-        for (id, count) in self.ids.iter().zip(&mut self.counts) {
-            if ids.is_none_or(|ids| ids.contains(id)) {
-                *count = Count::default();
-            }
-        }
-    }
-
-    /// What the first rule that decides says; without one a packet passes.
-    pub fn verdict(&mut self, packet: &Packet) -> Verdict {
-        let mut from = 0;
-        while let Some(at) = self.classifier.first(packet, from) {
-            let count = &mut self.counts[at];
-            count.packets += 1;
-            count.bytes += u64::from(packet.len);
-            from = at + 1;
-            match self.actions[at] {
-                Action::Allow => return Verdict::Pass,
-                Action::Deny => return Verdict::Drop,
-                Action::Reset => return Verdict::Reset,
-                Action::Unreach(how) => return Verdict::Unreach(how),
-                Action::Count => {}
-                Action::SkipTo(number) => {
-                    let there = self.numbers.partition_point(|known| *known < number);
-                    from = from.max(there);
+    /// Begins to count and to log anew, or only to log; for some rules, or with `None` for all.
+    pub fn zero(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
+        for (at, line) in self.lines.iter().enumerate() {
+            if ids.is_none_or(|ids| ids.contains(&line.id)) {
+                self.book.logs[at] = 0;
+                if !is_log_only {
+                    self.book.counts[at] = Count::default();
                 }
             }
         }
-        Verdict::Pass
+    }
+
+    /// The known flows.
+    pub fn states(&self, now: Instant) -> impl Iterator<Item = StateRow> + '_ {
+        self.book.states.rows(now)
+    }
+
+    pub fn set_times(&mut self, times: StateTimes) {
+        self.book.states.times = times;
+    }
+
+    /// Whether [`States::sweep`] is due.
+    #[inline]
+    pub(crate) fn is_sweep_due(&self, now: Instant) -> bool {
+        self.book.states.is_sweep_due(now)
+    }
+
+    pub(crate) fn states_mut(&mut self) -> &mut States {
+        &mut self.book.states
+    }
+
+    pub fn has_logged(&self) -> bool {
+        !self.book.logged.is_empty()
+    }
+
+    /// The matches to be written to the log.
+    pub fn take_logged(&mut self) -> Vec<Logged> {
+        core::mem::take(&mut self.book.logged)
+    }
+
+    /// What the first rule that decides says; without one a packet passes.
+    #[inline]
+    pub fn verdict(&mut self, now: Instant, packet: &Packet) -> Verdict {
+        let key = Key::of(packet);
+        let Some(known) = self.cache.find(&key) else {
+            return self.decide(now, packet, key);
+        };
+        for rule in known.rules() {
+            if let Some(count) = self.book.counts.get_mut(usize::from(*rule)) {
+                count.add(now, packet.len);
+            }
+        }
+        known.verdict
+    }
+
+    /// Whether it is known that a plain packet passes, by its headers; it is counted then. `len` is that of the whole.
+    #[inline]
+    pub fn passes(&mut self, now: Instant, way: (Direction, u16), ip: &[u8], len: usize) -> bool {
+        let Some(key) = Key::of_plain(way.0, way.1, ip) else {
+            return false;
+        };
+        let known = self.cache.find(&key);
+        let Some(known) = known.filter(|it| it.verdict == Verdict::Pass) else {
+            return false;
+        };
+        for rule in known.rules() {
+            if let Some(count) = self.book.counts.get_mut(usize::from(*rule)) {
+                count.add(now, len as u32);
+            }
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn decide(&mut self, now: Instant, packet: &Packet, key: Key) -> Verdict {
+        let mut trail = Trail::default();
+        let verdict = self.walk(now, packet, &mut trail);
+        self.cache.keep(key, verdict, &trail);
+        verdict
+    }
+
+    fn walk(&mut self, now: Instant, packet: &Packet, trail: &mut Trail) -> Verdict {
+        let matching = self.classifier.matching(packet);
+        let lines = &self.lines;
+        let mut is_probed = false;
+        let mut from = 0;
+        loop {
+            let found = matching.first(from);
+            if !is_probed && self.is_probing_between(from, found) {
+                is_probed = true;
+                trail.spoil();
+                let rule = self.book.states.find(now, packet);
+                if let Some(&at) = rule.and_then(|id| self.places.get(&id)) {
+                    match self.book.act(lines, (at, now), packet, trail) {
+                        Step::Decided(verdict) => return verdict,
+                        Step::On(next) => from = next,
+                    }
+                    continue;
+                }
+            }
+            let Some(at) = found else {
+                return Verdict::Pass;
+            };
+            from = at + 1;
+            let Some(line) = lines.get(at) else {
+                return Verdict::Pass;
+            };
+            if let Some(clauses) = &line.clauses {
+                if !clauses.is_of_flow {
+                    trail.spoil();
+                }
+                if !clauses.hold(packet, &self.tables) {
+                    continue;
+                }
+            }
+            if let Some(keeping) = line.keeping {
+                let added = self.book.states.add(now, packet, (line.id, keeping));
+                if added.is_err() {
+                    self.book.counts[at].add(now, packet.len);
+                    return Verdict::Drop;
+                }
+            }
+            match self.book.act(lines, (at, now), packet, trail) {
+                Step::Decided(verdict) => return verdict,
+                Step::On(next) => from = next,
+            }
+        }
+    }
+
+    /// Whether known flows are looked for before the rule that was found, or before none.
+    fn is_probing_between(&self, from: usize, found: Option<usize>) -> bool {
+        let next = self.probing.partition_point(|at| *at < from);
+        let next = self.probing.get(next);
+        next.is_some_and(|at| found.is_none_or(|found| *at <= found))
+    }
+
+    /// A connection has come from another stack, whose filter knew its flow: so does this one, by the first rule with a
+    /// state that its SYN would have met. `setups`: that SYN from either side.
+    pub fn adopt(&mut self, now: Instant, setups: &[Packet]) {
+        if self.probing.is_empty() {
+            return;
+        }
+        for setup in setups {
+            let matching = self.classifier.matching(setup);
+            let mut from = 0;
+            while let Some(at) = matching.first(from) {
+                from = at + 1;
+                let line = &self.lines[at];
+                let clauses = line.clauses.as_ref();
+                if !clauses.is_none_or(|it| it.hold(setup, &self.tables)) {
+                    continue;
+                }
+                if let Some(keeping) = line.keeping {
+                    let states = &mut self.book.states;
+                    return states.adopt(now, setup, (line.id, keeping));
+                }
+                match line.action {
+                    Action::Count | Action::CheckState => {}
+                    Action::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Where a number's rules begin.
+fn place_of(lines: &[Line], number: u32) -> usize {
+    lines.partition_point(|line| line.number < number)
+}
+
+enum Step {
+    Decided(Verdict),
+    /// The next rule to be looked at.
+    On(usize),
+}
+
+impl Book {
+    /// A rule is for this packet.
+    fn act(
+        &mut self,
+        lines: &[Line],
+        (at, now): (usize, Instant),
+        packet: &Packet,
+        trail: &mut Trail,
+    ) -> Step {
+        self.counts[at].add(now, packet.len);
+        trail.add(at);
+        let line = &lines[at];
+        if let Some(max) = line.log {
+            trail.spoil();
+            self.log(now, (at, line.id), max, packet);
+        }
+        let verdict = match line.action {
+            Action::Allow => Verdict::Pass,
+            Action::Deny => Verdict::Drop,
+            Action::Reset => Verdict::Reset,
+            Action::Unreach(how) => Verdict::Unreach(how),
+            Action::Count | Action::CheckState => return Step::On(at + 1),
+            Action::SkipTo(number) => return Step::On(place_of(lines, number).max(at + 1)),
+        };
+        Step::Decided(verdict)
+    }
+
+    fn log(&mut self, now: Instant, (at, rule): (usize, u64), max: u32, packet: &Packet) {
+        let lines = &mut self.logs[at];
+        if max != 0 && *lines >= max {
+            return;
+        }
+        let second = now.as_millis() / 1000;
+        if self.second.0 != second {
+            self.second = (second, 0);
+        }
+        if self.second.1 >= LINES_PER_SECOND {
+            return;
+        }
+        self.second.1 += 1;
+        *lines = lines.saturating_add(1);
+        self.logged.push(Logged {
+            rule,
+            packet: *packet,
+            is_last: max != 0 && *lines == max,
+        });
     }
 }

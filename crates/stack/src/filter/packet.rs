@@ -1,14 +1,15 @@
 //! What a filter looks at in a packet.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
-use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::ipv4;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::ipv6_extensions::{self as extensions, Walked};
 use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::{icmpv6, protocol};
 
-use super::Direction;
+use super::ranges::V4;
+use super::rule::Direction;
 use crate::bound;
 
 /// In the place of the port of a packet that has none.
@@ -16,6 +17,7 @@ pub const NO_PORT: u32 = 1 << 16;
 
 /// Where the flags are in a TCP header.
 const FLAGS_AT: usize = 13;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 /// An address as a number, so that a network is a range.
 #[inline]
@@ -34,72 +36,165 @@ pub struct Packet {
     pub protocol: u8,
     /// [`NO_PORT`] in later fragments and where the protocol has none.
     pub ports: (u32, u32),
-    pub is_established: bool,
-    pub is_setup: bool,
+    /// Of a TCP segment.
+    pub flags: TcpFlags,
+    /// Of ICMP or ICMPv6.
+    pub icmp_type: Option<u8>,
+    pub is_later_fragment: bool,
+    /// Or hop limit.
+    pub ttl: u8,
     pub vlan: u16,
     /// Of the IP packet.
     pub len: u32,
 }
 
+/// Where the transport's header is, and of which protocol.
+struct Upper<'a> {
+    protocol: u8,
+    bytes: &'a [u8],
+    is_later_fragment: bool,
+}
+
 impl Packet {
+    #[inline]
     pub fn has_ports(&self) -> bool {
         self.ports.0 != NO_PORT
     }
 
+    #[inline]
+    pub fn is_established(&self) -> bool {
+        self.flags.intersects(TcpFlags::ACK | TcpFlags::RST)
+    }
+
+    #[inline]
+    pub fn is_setup(&self) -> bool {
+        self.flags.is_syn() && !self.flags.is_ack()
+    }
+
+    /// What is two-valued as a number: direction, family, established, setup.
+    #[inline]
+    pub fn kind(&self) -> usize {
+        usize::from(self.direction == Direction::Out)
+            | usize::from(self.is_v6) << 1
+            | usize::from(self.is_established()) << 2
+            | usize::from(self.is_setup()) << 3
+    }
+
+    /// One without anything that a header says beside its ends.
+    pub fn plain(direction: Direction, protocol: u8, src: SocketAddr, dst: SocketAddr) -> Packet {
+        Packet {
+            direction,
+            src: value(src.ip()),
+            dst: value(dst.ip()),
+            is_v6: src.is_ipv6(),
+            protocol,
+            ports: (src.port().into(), dst.port().into()),
+            flags: TcpFlags::NONE,
+            icmp_type: None,
+            is_later_fragment: false,
+            ttl: 0,
+            vlan: 0,
+            len: 0,
+        }
+    }
+
     /// Reads an IP packet, or its headers. `None`: it is none, or one of neighbour discovery, without which nothing
     /// would be reached.
+    #[inline]
     pub fn parse(direction: Direction, vlan: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
-        let (src, dst, number, transport, is_later): (IpAddr, IpAddr, u8, &[u8], bool) = match is_v6
-        {
-            false => {
-                let packet = Ipv4Packet::parse_quoted(ip).ok()?;
-                let header = &packet.header;
-                let is_later = packet.fragment_offset != 0;
-                (
-                    header.src.into(),
-                    header.dst.into(),
-                    header.protocol,
-                    packet.payload,
-                    is_later,
-                )
-            }
-            true => {
-                let packet = Ipv6Packet::parse_quoted(ip)?;
-                let (src, dst) = (packet.header.src.into(), packet.header.dst.into());
-                match extensions::walk(packet.header.next_header, packet.payload) {
-                    Ok(Walked::Whole(upper)) => (src, dst, upper.protocol, upper.payload, false),
-                    Ok(Walked::Fragment(_)) | Err(_) => {
-                        (src, dst, packet.header.next_header, &[][..], true)
-                    }
-                }
-            }
-        };
-        if is_v6 && number == protocol::ICMPV6 && icmpv6::is_discovery(transport) {
+        match is_v6 {
+            false => Self::parse_v4(direction, vlan, ip),
+            true => Self::parse_v6(direction, vlan, ip),
+        }
+    }
+
+    #[inline]
+    fn parse_v4(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Packet> {
+        let h = ip.first_chunk::<{ ipv4::HEADER_LEN }>()?;
+        let header_len = usize::from(h[0] & 0x0f) * 4;
+        let total_len = u16::from_be_bytes([h[2], h[3]]);
+        if h[0] >> 4 != 4 || header_len < ipv4::HEADER_LEN || usize::from(total_len) < header_len {
             return None;
         }
-        let mut packet = Packet {
+        let end = usize::from(total_len).min(ip.len());
+        let address = |at: usize| {
+            V4 | u128::from(u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]))
+        };
+        let packet = Packet {
             direction,
-            src: value(src),
-            dst: value(dst),
-            is_v6,
-            protocol: number,
+            src: address(12),
+            dst: address(16),
+            is_v6: false,
+            protocol: h[9],
             ports: (NO_PORT, NO_PORT),
-            is_established: false,
-            is_setup: false,
+            flags: TcpFlags::NONE,
+            icmp_type: None,
+            is_later_fragment: u16::from_be_bytes([h[6], h[7]]) & FRAGMENT_OFFSET != 0,
+            ttl: h[8],
             vlan,
             len: ip.len() as u32,
         };
-        let has_ports = matches!(number, protocol::TCP | protocol::UDP) && !is_later;
-        if let Some(&[a, b, c, d]) = transport.first_chunk::<4>()
-            && has_ports
-        {
-            let port = |high, low| u32::from(u16::from_be_bytes([high, low]));
-            packet.ports = (port(a, b), port(c, d));
-            let flags = transport.get(FLAGS_AT).filter(|_| number == protocol::TCP);
-            let flags = TcpFlags(flags.copied().unwrap_or(0));
-            packet.is_established = flags.is_ack() || flags.is_rst();
-            packet.is_setup = flags.is_syn() && !flags.is_ack();
+        let upper = Upper {
+            protocol: h[9],
+            bytes: ip.get(header_len..end)?,
+            is_later_fragment: packet.is_later_fragment,
+        };
+        Some(packet.with_upper(&upper))
+    }
+
+    fn parse_v6(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Packet> {
+        let packet = Ipv6Packet::parse_quoted(ip)?;
+        let header = &packet.header;
+        let upper = match extensions::walk(header.next_header, packet.payload) {
+            Ok(Walked::Whole(upper)) => Upper {
+                protocol: upper.protocol,
+                bytes: upper.payload,
+                is_later_fragment: false,
+            },
+            Ok(Walked::Fragment(_)) | Err(_) => Upper {
+                protocol: header.next_header,
+                bytes: &[],
+                is_later_fragment: true,
+            },
+        };
+        if upper.protocol == protocol::ICMPV6 && icmpv6::is_discovery(upper.bytes) {
+            return None;
         }
-        Some(packet)
+        let packet = Packet {
+            direction,
+            src: value(header.src.into()),
+            dst: value(header.dst.into()),
+            is_v6: true,
+            protocol: upper.protocol,
+            ports: (NO_PORT, NO_PORT),
+            flags: TcpFlags::NONE,
+            icmp_type: None,
+            is_later_fragment: upper.is_later_fragment,
+            ttl: header.hop_limit,
+            vlan,
+            len: ip.len() as u32,
+        };
+        Some(packet.with_upper(&upper))
+    }
+
+    #[inline(always)]
+    fn with_upper(mut self, upper: &Upper<'_>) -> Packet {
+        if upper.is_later_fragment {
+            return self;
+        }
+        match upper.protocol {
+            protocol::TCP | protocol::UDP => {
+                if let Some(&[a, b, c, d]) = upper.bytes.first_chunk::<4>() {
+                    let port = |high, low| u32::from(u16::from_be_bytes([high, low]));
+                    self.ports = (port(a, b), port(c, d));
+                    let flags = upper.bytes.get(FLAGS_AT);
+                    let flags = flags.filter(|_| upper.protocol == protocol::TCP);
+                    self.flags = TcpFlags(flags.copied().unwrap_or(0));
+                }
+            }
+            protocol::ICMP | protocol::ICMPV6 => self.icmp_type = upper.bytes.first().copied(),
+            _ => {}
+        }
+        self
     }
 }

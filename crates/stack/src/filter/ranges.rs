@@ -1,6 +1,13 @@
 //! Sets of rules by ranges of a value.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::packet::value;
+
+/// The first of IPv4's addresses among all, in their mapped form.
+pub const V4: u128 = 0xffff << 32;
+const V4_LAST: u128 = V4 | 0xffff_ffff;
 
 /// Rules as bits, and for each word of them one bit that says whether it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +41,26 @@ impl RuleSet {
 
 /// A range of values, both ends included.
 pub type Range = (u128, u128);
+
+/// The addresses of a network. None of IPv6 has those of IPv4.
+pub fn ranges_of((ip, len): (IpAddr, u8)) -> Vec<Range> {
+    let width = if ip.is_ipv4() { 32 } else { 128 };
+    let host_bits = width - u32::from(len).min(width);
+    let hosts = match host_bits {
+        128 => u128::MAX,
+        bits => (1 << bits) - 1,
+    };
+    let low = value(ip) & !hosts;
+    let high = low | hosts;
+    let is_around = ip.is_ipv6() && low <= V4 && high >= V4_LAST && len < 96;
+    match is_around {
+        true => [(low, V4 - 1), (V4_LAST + 1, high)]
+            .into_iter()
+            .filter(|(low, high)| low <= high)
+            .collect(),
+        false => alloc::vec![(low, high)],
+    }
+}
 
 /// Sorts ranges and joins those that touch.
 pub fn joined(mut ranges: Vec<Range>) -> Vec<Range> {

@@ -1,17 +1,24 @@
+mod flows;
+mod tables;
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
+
+use slipstack_wire::tcp::TcpFlags;
 
 use super::packet::{NO_PORT, value};
 use super::*;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const NOW: Instant = Instant::from_millis(1000);
 
 fn rule(number: u32, action: Action) -> FilterRule {
     FilterRule {
         id: u64::from(number) << 16,
         number,
+        is_enabled: true,
         action,
         protocol: None,
         is_v6: None,
@@ -20,7 +27,18 @@ fn rule(number: u32, action: Action) -> FilterRule {
         direction: None,
         vlan: None,
         part: None,
+        clauses: Vec::new(),
+        state: None,
+        log: None,
     }
+}
+
+fn filter(rules: &[FilterRule]) -> Filter {
+    Filter::new(rules, Vec::new())
+}
+
+fn verdict(filter: &mut Filter, packet: &Packet) -> Verdict {
+    filter.verdict(NOW, packet)
 }
 
 fn net(text: &str) -> (IpAddr, u8) {
@@ -37,8 +55,10 @@ fn packet(src: &str, dst: &str, ports: (u32, u32)) -> Packet {
         is_v6: src.is_ipv6(),
         protocol: TCP,
         ports,
-        is_established: false,
-        is_setup: true,
+        flags: TcpFlags::SYN,
+        icmp_type: None,
+        is_later_fragment: false,
+        ttl: 64,
         vlan: 0,
         len: 100,
     }
@@ -46,7 +66,7 @@ fn packet(src: &str, dst: &str, ports: (u32, u32)) -> Packet {
 
 #[test]
 fn the_first_rule_that_matches_decides() {
-    let mut filter = Filter::new(&[
+    let mut filter = filter(&[
         FilterRule {
             protocol: Some(UDP),
             ..rule(100, Action::Deny)
@@ -72,26 +92,28 @@ fn the_first_rule_that_matches_decides() {
         rule(500, Action::Allow),
     ]);
     let it = packet("10.1.2.3", "192.0.2.1", (4000, 8080));
-    assert_eq!(filter.verdict(&it), Verdict::Reset);
+    assert_eq!(verdict(&mut filter, &it), Verdict::Reset);
     let udp = Packet {
         protocol: UDP,
         ..it
     };
-    assert_eq!(filter.verdict(&udp), Verdict::Drop);
+    assert_eq!(verdict(&mut filter, &udp), Verdict::Drop);
     let v6 = packet("fd00::1", "fd00::2", (4000, 80));
-    assert_eq!(filter.verdict(&v6), Verdict::Reset);
+    assert_eq!(verdict(&mut filter, &v6), Verdict::Reset);
     let other = packet("11.0.0.1", "192.0.2.1", (4000, 80));
-    assert_eq!(filter.verdict(&other), Verdict::Unreach(Unreach::Port));
+    assert_eq!(
+        verdict(&mut filter, &other),
+        Verdict::Unreach(Unreach::Port)
+    );
     let out = Packet {
         direction: Direction::Out,
-        is_setup: false,
-        is_established: true,
+        flags: TcpFlags::ACK,
         ..it
     };
-    assert_eq!(filter.verdict(&out), Verdict::Pass);
+    assert_eq!(verdict(&mut filter, &out), Verdict::Pass);
     let counts: Vec<u64> = filter.counts().map(|(_, count)| count.packets).collect();
     assert_eq!(counts, [1, 4, 2, 1, 1]);
-    filter.zero(Some(&[200 << 16]));
+    filter.zero(Some(&[200 << 16]), false);
     assert_eq!(filter.counts().nth(1).unwrap().1, Count::default());
 }
 
@@ -118,23 +140,23 @@ fn negations_and_packets_without_ports_are_told_apart() {
     ];
     for (rule, src, port, is_dropped) in table {
         let it = packet(src, "192.0.2.1", (port, NO_PORT));
-        let verdict = Filter::new(&[rule]).verdict(&it);
+        let verdict = verdict(&mut filter(&[rule]), &it);
         assert_eq!(verdict == Verdict::Drop, is_dropped, "{src} {port}");
     }
 }
 
 #[test]
 fn a_skip_goes_on_at_its_number() {
-    let mut filter = Filter::new(&[
+    let mut filter = filter(&[
         rule(100, Action::SkipTo(250)),
         rule(200, Action::Deny),
         rule(300, Action::Count),
     ]);
     let it = packet("10.0.0.1", "10.0.0.2", (1, 2));
-    assert_eq!(filter.verdict(&it), Verdict::Pass);
+    assert_eq!(verdict(&mut filter, &it), Verdict::Pass);
     assert_eq!(filter.counts().last().unwrap().1.packets, 1);
-    let mut end = Filter::new(&[rule(100, Action::SkipTo(65_535)), rule(200, Action::Deny)]);
-    assert_eq!(end.verdict(&it), Verdict::Pass);
+    let mut end = self::filter(&[rule(100, Action::SkipTo(65_535)), rule(200, Action::Deny)]);
+    assert_eq!(verdict(&mut end, &it), Verdict::Pass);
 }
 
 /// What the classifier stands for.
@@ -158,8 +180,8 @@ fn walk(rules: &[FilterRule], it: &Packet) -> Option<usize> {
             && rule.direction.is_none_or(|it_is| it_is == it.direction)
             && rule.vlan.is_none_or(|it_is| it_is == it.vlan)
             && (rule.part.is_none()
-                || (rule.part == Some(Part::Setup) && it.is_setup)
-                || (rule.part == Some(Part::Established) && it.is_established))
+                || (rule.part == Some(Part::Setup) && it.is_setup())
+                || (rule.part == Some(Part::Established) && it.is_established()))
             && is_in(&rule.from, it.src, it.ports.0)
             && is_in(&rule.to, it.dst, it.ports.1)
     })
@@ -213,13 +235,15 @@ fn the_classifier_finds_what_a_walk_over_the_rules_finds() {
                 is_v6: false,
                 protocol: [TCP, UDP, 1][draw(3) as usize],
                 ports: (draw(9) as u32, draw(9) as u32),
-                is_established: draw(2) == 0,
-                is_setup: false,
+                flags: TcpFlags(0x10 * draw(2) as u8),
+                icmp_type: None,
+                is_later_fragment: false,
+                ttl: 64,
                 vlan: [0, 7][draw(2) as usize],
                 len: 1,
             };
             assert_eq!(
-                classifier.first(&it, 0),
+                classifier.matching(&it).first(0),
                 walk(&rules, &it),
                 "round {round}: {it:?}"
             );

@@ -146,7 +146,7 @@ impl Cx<'_> {
             let mut room = [0; HEADER_MAX + FRAGMENT_LEN];
             let frame = self.fragment(&mut room, &whole, part, way.hop());
             self.counters.bump(Counter::TxFragments);
-            output = self.send_by(&way, frame, fx);
+            output = self.send_by(now, &way, frame, fx);
         }
         self.counters.bump(Counter::TxFragmented);
         output

@@ -60,7 +60,7 @@ impl Cx<'_> {
         {
             let mut buffer = [0; HEADER_MAX_V4];
             let frame = self.frame(&mut buffer, packet, (src, dst), segment, hop);
-            return self.send(frame, fx);
+            return self.send(now, frame, fx);
         }
         self.find_and_send(now, packet, (src, dst), hint, segment, fx)
     }
@@ -82,7 +82,7 @@ impl Cx<'_> {
         };
         let mut buffer = [0; HEADER_MAX_V4];
         let frame = self.frame(&mut buffer, packet, ends, segment, way.hop());
-        self.send_by(&way, frame, fx)
+        self.send_by(now, &way, frame, fx)
     }
 
     /// The way of a packet; `hint` is used, and renewed.
@@ -124,13 +124,14 @@ impl Cx<'_> {
 
     pub(crate) fn send_by(
         &mut self,
+        now: Instant,
         way: &Way,
         frame: FrameOut<'_>,
         fx: &mut impl Effects,
     ) -> Output {
         match way {
-            Way::Out(_) => self.send(frame, fx),
-            Way::Wait(..) if self.is_kept_in(&frame) => Output::Sent,
+            Way::Out(_) => self.send(now, frame, fx),
+            Way::Wait(..) if self.is_kept_in(now, &frame) => Output::Sent,
             Way::Wait(neighbour, _) => {
                 let held = Held::new(&frame);
                 self.link.neighbours.hold(*neighbour, held, self.counters);
@@ -140,9 +141,9 @@ impl Cx<'_> {
     }
 
     #[inline]
-    fn send(&mut self, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+    fn send(&mut self, now: Instant, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
         // To the sender it is as if a wire had lost it.
-        if self.is_kept_in(&frame) {
+        if self.is_kept_in(now, &frame) {
             return Output::Sent;
         }
         if frame.local {
@@ -156,6 +157,7 @@ impl Cx<'_> {
     #[inline]
     pub fn send_plain(
         &mut self,
+        now: Instant,
         header: &[u8],
         payload: Payload<'_>,
         gso_mss: Option<u16>,
@@ -183,7 +185,7 @@ impl Cx<'_> {
             },
             local: hop.local,
         };
-        self.send(frame, fx)
+        self.send(now, frame, fx)
     }
 
     /// A packet to `dst` was too large for its path, which takes `mtu` bytes.

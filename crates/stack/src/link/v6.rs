@@ -44,7 +44,7 @@ impl Cx<'_> {
         };
         let mut buffer = [0; HEADER_MAX];
         let frame = self.frame_v6(&mut buffer, packet, (src, dst), segment, way.hop());
-        self.send_by(&way, frame, fx)
+        self.send_by(now, &way, frame, fx)
     }
 
     /// Writes all headers into `buffer`; lengths have been checked.

@@ -476,6 +476,13 @@ impl Tcp {
             .map(|conn| TcpInfo::of(conn, now, cx_config))
     }
 
+    /// Whether there is a connection between these ends.
+    pub fn has_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
+        let place = self.find_place(&key, self.hasher.table(&key));
+        matches!(place, Some(Place::Connection(_)))
+    }
+
     pub fn endpoints(&self, id: ConnId) -> Option<(SocketAddr, SocketAddr)> {
         self.conns
             .find(id.index, id.generation)

@@ -138,6 +138,7 @@ fn plain(
     conn.segments.on_sent(len, mss);
     cx.counters.bump(Counter::TxTcp);
     cx.send_plain(
+        now,
         &buffer[..header_len],
         payload,
         (len > u32::from(mss)).then_some(mss),
@@ -382,7 +383,7 @@ pub fn bare_ack(
             None => header.emit([], &mut buffer),
         };
         cx.counters.bump(Counter::TxTcp);
-        return cx.send_plain(&buffer[..len], Payload::None, None, hop, fx);
+        return cx.send_plain(now, &buffer[..len], Payload::None, None, hop, fx);
     }
     let options = TcpOptions {
         timestamps: ack.timestamps,
@@ -456,7 +457,7 @@ pub fn opening(
         && syn.fast_open.is_none()
         && syn.user_timeout.is_none()
         && syn.payload.is_empty()
-        && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
+        && let Some(output) = bare_plain(now, envelope, (src, dst, hop), syn, cx, fx)
     {
         return output;
     }
@@ -496,6 +497,7 @@ fn rare_opening(
 /// Builds a segment over IPv4 to a resolved next hop, with the options of a full SYN, timestamps or none; returns `None` for others.
 #[inline]
 fn bare_plain(
+    now: Instant,
     envelope: Envelope<'_>,
     (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
     syn: &Opening<'_>,
@@ -516,5 +518,5 @@ fn bare_plain(
         return None;
     };
     cx.counters.bump(Counter::TxTcp);
-    Some(cx.send_plain(&buffer[..header_len], Payload::None, None, hop, fx))
+    Some(cx.send_plain(now, &buffer[..header_len], Payload::None, None, hop, fx))
 }

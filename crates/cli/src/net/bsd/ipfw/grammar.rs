@@ -1,47 +1,141 @@
 //! The body of a rule, read.
 
-use std::net::IpAddr;
-
 use slipstack_channel::control::net::{
-    FilterAction, FilterDirection, FilterEnd, FilterPart, FilterRule, NetworkState, UnreachCode,
+    FilterAction, FilterDirection, FilterKeep, FilterPart, FilterRule, FilterTerm, FilterTest,
+    NetworkState, UnreachCode,
 };
 
+use super::ends::{self, address_test, ranges};
+use super::names;
 use crate::failure::Failure;
-use crate::net::names::{find_interface, parse_net};
+use crate::net::names::find_interface;
 use crate::net::words::Words;
 
-const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
+/// FreeBSD's `net.inet.ip.fw.verbose_limit` as its rc.conf sets it.
+const LOG_AMOUNT: u32 = 100;
 
-/// The action of a filter rule, if that is what follows.
-pub fn action(words: &mut Words<'_>) -> Result<Option<FilterAction>, Failure> {
-    let Some(word) = words.peek() else {
+/// Options of ipfw that there are not, and why.
+const REFUSED: [(&[&str], &str); 8] = [
+    (
+        &["uid", "gid", "jail"],
+        "packets are filtered below the sockets, whose owners it does not know",
+    ),
+    (
+        &["mac", "MAC", "mac-type", "layer2", "src-mac", "dst-mac"],
+        "the filter looks at packets of IP, not at frames",
+    ),
+    (
+        &[
+            "keep-state-name",
+            "record-state",
+            "set-limit",
+            "defer-immediate-action",
+            "defer-action",
+        ],
+        "states are made by keep-state and limit alone",
+    ),
+    (
+        &[
+            "ipoptions",
+            "tcpoptions",
+            "ipversion",
+            "ipprecedence",
+            "iptos",
+            "dscp",
+            "ipid",
+            "tcpack",
+            "tcpseq",
+            "tcpwin",
+            "tcpdatalen",
+            "tcpmss",
+            "flow-id",
+            "ext6hdr",
+        ],
+        "of headers it looks at addresses, ports, protocol, flags, types, TTL and length",
+    ),
+    (
+        &["antispoof", "verrevpath", "verrcvpath", "versrcreach"],
+        "the filter does not ask the routes",
+    ),
+    (
+        &[
+            "tagged",
+            "bridged",
+            "diverted",
+            "diverted-loopback",
+            "diverted-output",
+        ],
+        "packets carry no tags",
+    ),
+    (
+        &["sockarg", "fib", "ipsec", "lookup", "flow"],
+        "the filter does not know it of a packet",
+    ),
+    (&["prob"], "rules hold for all packets that they match"),
+];
+
+/// Actions of ipfw that there are not, and why.
+const REFUSED_ACTIONS: [(&[&str], &str); 4] = [
+    (
+        &[
+            "divert",
+            "tee",
+            "nat",
+            "nat64lsn",
+            "nat64stl",
+            "nptv6",
+            "ngtee",
+            "netgraph",
+            "reass",
+            "call",
+            "return",
+            "setdscp",
+            "tcp-setmss",
+            "abort",
+            "abort6",
+            "setmark",
+        ],
+        "packets are let through or stopped, not changed or handed on",
+    ),
+    (
+        &["fwd", "forward"],
+        "ways are chosen by routing tables: use setfib",
+    ),
+    (&["pipe", "queue", "sched"], "there is no traffic shaper"),
+    (&["tag", "untag", "altq"], "packets carry no tags"),
+];
+
+fn refusal(word: &str, all: &[(&[&str], &str)]) -> Option<Failure> {
+    let (_, why) = all.iter().find(|(names, _)| names.contains(&word))?;
+    Some(Failure::new(format!(
+        "ipfw: {word} is not supported: {why}"
+    )))
+}
+
+/// The action of a filter rule.
+pub fn action(words: &mut Words<'_>) -> Result<FilterAction, Failure> {
+    let Some(word) = words.next() else {
         return Err(words.missing("an action"));
     };
-    let action = match word {
+    Ok(match word {
         "allow" | "accept" | "pass" | "permit" => FilterAction::Allow,
         "deny" | "drop" => FilterAction::Deny,
         "count" => FilterAction::Count,
         "reset" | "reset6" => FilterAction::Reset,
         "reject" => FilterAction::Unreach(UnreachCode::Host),
+        "check-state" => FilterAction::CheckState,
         "unreach" | "unreach6" => {
-            words.next();
             let code = words.value("unreach")?;
-            let Some(code) = unreach_code(code) else {
-                return Err(words.wrong("unreach", code));
-            };
-            return Ok(Some(FilterAction::Unreach(code)));
+            FilterAction::Unreach(unreach_code(code).ok_or_else(|| words.wrong("unreach", code))?)
         }
-        "skipto" => {
-            words.next();
-            return Ok(Some(FilterAction::SkipTo(words.parsed("skipto")?)));
+        "skipto" => FilterAction::SkipTo(words.parsed("skipto")?),
+        word => {
+            return Err(refusal(word, &REFUSED_ACTIONS)
+                .unwrap_or_else(|| Failure::new(format!("ipfw: there is no action \"{word}\""))));
         }
-        _ => return Ok(None),
-    };
-    words.next();
-    Ok(Some(action))
+    })
 }
 
 fn unreach_code(word: &str) -> Option<UnreachCode> {
@@ -56,266 +150,333 @@ fn unreach_code(word: &str) -> Option<UnreachCode> {
     })
 }
 
-/// `[log] PROTOCOL from END to END [OPTIONS]`
-pub fn body(
+/// `[set N] ACTION [log [logamount N]] [PROTOCOL from END to END] [OPTIONS] [// COMMENT]`
+pub fn rule(
     words: &mut Words<'_>,
     state: &NetworkState,
     number: u32,
-    action: FilterAction,
 ) -> Result<FilterRule, Failure> {
-    let word = words.value("a rule")?;
-    let (protocol, is_v6) = match word {
-        "ip" | "all" => (None, None),
-        "ip4" | "ipv4" => (None, Some(false)),
-        "ip6" | "ipv6" => (None, Some(true)),
-        "tcp" => (Some(TCP), None),
-        "udp" => (Some(UDP), None),
-        "icmp" => (Some(ICMP), None),
-        "icmp6" | "ipv6-icmp" => (Some(ICMPV6), None),
-        number => match number.parse() {
-            Ok(protocol) => (Some(protocol), None),
-            Err(_) => return Err(words.unknown(word)),
-        },
+    let set = match words.take("set") {
+        true => words.parsed("set")?,
+        false => 0,
     };
-    let has_ports = matches!(protocol, Some(TCP | UDP));
-    let from = end(words, "from", has_ports)?;
-    let to = end(words, "to", has_ports)?;
     let mut rule = FilterRule {
-        id: 0,
-        number,
-        action,
-        protocol,
-        is_v6,
-        from,
-        to,
-        direction: None,
-        vlan: None,
-        part: None,
+        set,
+        ..FilterRule::new(number, action(words)?)
     };
-    while let Some(word) = words.next() {
-        option(&mut rule, word, words, state)?;
+    rule.log = log(words)?;
+    if rule.action == FilterAction::CheckState {
+        flow_name(words)?;
+        comment(&mut rule, words);
+        words.end()?;
+        return Ok(rule);
     }
+    let has_ends = words.peek().is_some_and(|word| !is_option(word));
+    if has_ends {
+        protocols(&mut rule, words)?;
+        let has_ports = has_ports(&rule);
+        rule.from = ends::end(words, ("from", has_ports), &mut rule.clauses)?;
+        rule.to = ends::end(words, ("to", has_ports), &mut rule.clauses)?;
+    }
+    options(&mut rule, words, state)?;
     Ok(rule)
 }
 
-fn option(
-    rule: &mut FilterRule,
-    word: &str,
-    words: &mut Words<'_>,
-    state: &NetworkState,
-) -> Result<(), Failure> {
-    match word {
-        "in" => rule.direction = Some(FilterDirection::In),
-        "out" => rule.direction = Some(FilterDirection::Out),
-        "established" | "setup" if rule.protocol == Some(TCP) => {
-            rule.part = Some(match word {
-                "setup" => FilterPart::Setup,
-                _ => FilterPart::Established,
-            });
+/// Whether a rule begins with its options, without "PROTOCOL from END to END".
+fn is_option(word: &str) -> bool {
+    let known = [
+        "in",
+        "out",
+        "via",
+        "recv",
+        "xmit",
+        "established",
+        "setup",
+        "tcpflags",
+        "icmptypes",
+        "icmp6types",
+        "frag",
+        "fragment",
+        "ipttl",
+        "iplen",
+        "proto",
+        "src-ip",
+        "dst-ip",
+        "src-ip6",
+        "dst-ip6",
+        "src-port",
+        "dst-port",
+        "keep-state",
+        "limit",
+        "//",
+    ];
+    known.contains(&word)
+}
+
+fn log(words: &mut Words<'_>) -> Result<Option<u32>, Failure> {
+    if !words.take("log") {
+        return Ok(None);
+    }
+    match words.take("logamount") {
+        true => words.parsed("logamount").map(Some),
+        false => Ok(Some(LOG_AMOUNT)),
+    }
+}
+
+/// `[:default]`
+fn flow_name(words: &mut Words<'_>) -> Result<(), Failure> {
+    match words.peek() {
+        Some(":default" | "any") => {
+            words.next();
+            Ok(())
         }
-        "established" | "setup" => {
-            return Err(Failure::new(format!("ipfw: {word} is for rules of tcp")));
+        Some(name) if name.starts_with(':') => Err(Failure::new(format!(
+            "ipfw: states named \"{name}\" are not supported: all are of one name, :default"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// `PROTOCOL` or `{ PROTOCOL or … }`, each with "not" before it.
+fn protocols(rule: &mut FilterRule, words: &mut Words<'_>) -> Result<(), Failure> {
+    let mut terms = any_of(words, "a rule", |words| {
+        let word = words.value("a rule")?;
+        Ok(match word {
+            "ip" | "all" => None,
+            "ip4" | "ipv4" => Some(FilterTest::V6(false)),
+            "ip6" | "ipv6" => Some(FilterTest::V6(true)),
+            word => match names::protocol(word) {
+                Some(number) => Some(FilterTest::Protocol(number)),
+                None => {
+                    return Err(refusal(word, &REFUSED).unwrap_or_else(|| words.unknown(word)));
+                }
+            },
+        })
+    })?;
+    match (terms.as_slice(), terms.len()) {
+        ([(false, None)], 1) => {}
+        ([(false, Some(FilterTest::V6(is_v6)))], 1) => rule.is_v6 = Some(*is_v6),
+        ([(false, Some(FilterTest::Protocol(number)))], 1) => rule.protocol = Some(*number),
+        _ => {
+            // One that every packet is of leaves no condition.
+            let is_all = |(is_not, test): &(bool, Option<FilterTest>)| !is_not && test.is_none();
+            if terms.iter().any(is_all) {
+                return Ok(());
+            }
+            terms.retain(|(_, test)| test.is_some());
+            if terms.is_empty() {
+                return Err(Failure::new("ipfw: a rule for no protocol matches nothing"));
+            }
+            let terms = terms
+                .into_iter()
+                .filter_map(|(is_not, test)| test.map(|test| FilterTerm { is_not, test }));
+            rule.clauses.push(terms.collect());
         }
-        "via" | "recv" | "xmit" => {
-            let interface = find_interface(state, words.value(word)?)?;
-            rule.vlan = Some(interface.vlan);
-            rule.direction = match word {
-                "recv" => Some(FilterDirection::In),
-                "xmit" => Some(FilterDirection::Out),
-                _ => rule.direction,
-            };
-        }
-        "keep-state" | "check-state" | "limit" | "log" | "tcpflags" | "icmptypes" => {
-            return Err(Failure::new(format!(
-                "ipfw: {word} is not supported; established and setup tell segments of connections"
-            )));
-        }
-        other => return Err(words.unknown(other)),
     }
     Ok(())
 }
 
-fn end(words: &mut Words<'_>, which: &str, has_ports: bool) -> Result<FilterEnd, Failure> {
-    if !words.take(which) {
-        return Err(words.missing(which));
-    }
-    let mut end = FilterEnd {
-        is_not: words.take("not"),
-        ..FilterEnd::default()
+/// Whether all packets of the rule are of protocols with ports.
+fn has_ports(rule: &FilterRule) -> bool {
+    let is_of = |number: u8| matches!(number, TCP | UDP);
+    let is_either = |term: &FilterTerm| {
+        !term.is_not && matches!(term.test, FilterTest::Protocol(number) if is_of(number))
     };
-    for part in words.value(which)?.split(',') {
-        match part {
-            "any" => {}
-            "me" | "me6" => end.is_me = true,
-            part => {
-                let Some(net) = parse_net(part) else {
-                    return Err(words.wrong(which, part));
-                };
-                end.nets.push(net);
+    rule.protocol.is_some_and(is_of) || rule.clauses.iter().any(|any| any.iter().all(is_either))
+}
+
+/// `[not] X` or `{ [not] X or … }`
+pub fn any_of<'a, T>(
+    words: &mut Words<'a>,
+    what: &str,
+    mut one: impl FnMut(&mut Words<'a>) -> Result<T, Failure>,
+) -> Result<Vec<(bool, T)>, Failure> {
+    let is_not_block = words.take("not");
+    if !words.take("{") {
+        return Ok(vec![(is_not_block, one(words)?)]);
+    }
+    if is_not_block {
+        return Err(Failure::new(
+            "ipfw: \"not\" stands before each part of a { } block, not before the block",
+        ));
+    }
+    let mut all = Vec::new();
+    loop {
+        let is_not = words.take("not");
+        all.push((is_not, one(words)?));
+        match words.next() {
+            Some("or") => {}
+            Some("}") => return Ok(all),
+            Some(other) => return Err(words.unknown(other)),
+            None => return Err(words.missing(&format!("\"}}\" of {what}"))),
+        }
+    }
+}
+
+fn comment(rule: &mut FilterRule, words: &mut Words<'_>) {
+    if !words.take("//") {
+        return;
+    }
+    let mut text = Vec::new();
+    while let Some(word) = words.next() {
+        text.push(word);
+    }
+    rule.comment = text.join(" ");
+}
+
+fn options(
+    rule: &mut FilterRule,
+    words: &mut Words<'_>,
+    state: &NetworkState,
+) -> Result<(), Failure> {
+    while let Some(word) = words.peek() {
+        match word {
+            "//" => {
+                comment(rule, words);
+                return Ok(());
+            }
+            "keep-state" => {
+                words.next();
+                flow_name(words)?;
+                rule.keep = Some(FilterKeep::State);
+            }
+            "limit" => {
+                words.next();
+                rule.keep = Some(limit(words)?);
+                flow_name(words)?;
+            }
+            "recv" | "xmit" => {
+                words.next();
+                let interface = find_interface(state, words.value(word)?)?;
+                rule.vlan = Some(interface.vlan);
+                rule.direction = Some(match word {
+                    "recv" => FilterDirection::In,
+                    _ => FilterDirection::Out,
+                });
+            }
+            _ => {
+                let terms = any_of(words, "the options", |words| option(words, state))?;
+                add_terms(rule, terms)?;
             }
         }
     }
-    if end.is_not && end.nets.is_empty() && !end.is_me {
-        return Err(words.wrong(which, "not any"));
+    Ok(())
+}
+
+/// Conditions, in the rule's own places where it has one for them.
+fn add_terms(rule: &mut FilterRule, terms: Vec<(bool, FilterTest)>) -> Result<(), Failure> {
+    if let [(false, test)] = terms.as_slice() {
+        let is_taken = match test {
+            FilterTest::Direction(direction) if rule.direction.is_none() => {
+                rule.direction = Some(*direction);
+                true
+            }
+            FilterTest::Via(vlan) if rule.vlan.is_none() => {
+                rule.vlan = Some(*vlan);
+                true
+            }
+            FilterTest::Part(part) if rule.protocol == Some(TCP) && rule.part.is_none() => {
+                rule.part = Some(*part);
+                true
+            }
+            FilterTest::Part(part) if rule.protocol.is_some_and(|number| number != TCP) => {
+                let word = match part {
+                    FilterPart::Setup => "setup",
+                    FilterPart::Established => "established",
+                };
+                return Err(Failure::new(format!("ipfw: {word} is for rules of tcp")));
+            }
+            _ => false,
+        };
+        if is_taken {
+            return Ok(());
+        }
     }
-    let is_ports = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
-    let is_not_ports = words.peek() == Some("not");
-    if is_not_ports {
-        words.next();
-    }
-    if words.peek().is_some_and(is_ports) {
-        let text = words.value("ports")?;
-        if !has_ports {
+    let term = |(is_not, test)| FilterTerm { is_not, test };
+    rule.clauses.push(terms.into_iter().map(term).collect());
+    Ok(())
+}
+
+fn option(words: &mut Words<'_>, state: &NetworkState) -> Result<FilterTest, Failure> {
+    let word = words.value("an option")?;
+    Ok(match word {
+        "in" => FilterTest::Direction(FilterDirection::In),
+        "out" => FilterTest::Direction(FilterDirection::Out),
+        "established" => FilterTest::Part(FilterPart::Established),
+        "setup" => FilterTest::Part(FilterPart::Setup),
+        "via" => FilterTest::Via(find_interface(state, words.value("via")?)?.vlan),
+        "recv" | "xmit" => {
             return Err(Failure::new(format!(
-                "ipfw: ports {text} are for rules of tcp or udp"
+                "ipfw: {word} stands alone: use via, in and out with \"not\" and in {{ }} blocks"
             )));
         }
-        end.is_not_ports = is_not_ports;
-        end.ports = ports(text).ok_or_else(|| words.wrong("ports", text))?;
-    } else if is_not_ports {
-        return Err(words.missing("ports behind not"));
-    }
-    Ok(end)
-}
-
-/// `80,443,8000-8099`
-fn ports(text: &str) -> Option<Vec<(u16, u16)>> {
-    let range = |part: &str| {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let (low, high) = (low.parse().ok()?, high.parse().ok()?);
-        (low <= high).then_some((low, high))
-    };
-    text.split(',').map(range).collect()
-}
-
-/// A rule as it would be given.
-pub fn text(rule: &FilterRule, state: &NetworkState) -> String {
-    let action = match rule.action {
-        FilterAction::Allow => "allow".to_owned(),
-        FilterAction::Deny => "deny".to_owned(),
-        FilterAction::Count => "count".to_owned(),
-        FilterAction::Reset => "reset".to_owned(),
-        FilterAction::SkipTo(number) => format!("skipto {number}"),
-        FilterAction::Unreach(code) => match code {
-            UnreachCode::Net => "unreach net".to_owned(),
-            UnreachCode::Host => "unreach host".to_owned(),
-            UnreachCode::Port => "unreach port".to_owned(),
-            UnreachCode::Prohibited => "unreach filter-prohib".to_owned(),
-        },
-    };
-    let protocol = match (rule.protocol, rule.is_v6) {
-        (Some(TCP), _) => "tcp".to_owned(),
-        (Some(UDP), _) => "udp".to_owned(),
-        (Some(ICMP), _) => "icmp".to_owned(),
-        (Some(ICMPV6), _) => "icmp6".to_owned(),
-        (Some(number), _) => number.to_string(),
-        (None, None) => "ip".to_owned(),
-        (None, Some(false)) => "ip4".to_owned(),
-        (None, Some(true)) => "ip6".to_owned(),
-    };
-    let (from, to) = (end_text(&rule.from), end_text(&rule.to));
-    let mut text = format!("{action} {protocol} from {from} to {to}");
-    match rule.part {
-        Some(FilterPart::Established) => text.push_str(" established"),
-        Some(FilterPart::Setup) => text.push_str(" setup"),
-        None => {}
-    }
-    match rule.direction {
-        Some(FilterDirection::In) => text.push_str(" in"),
-        Some(FilterDirection::Out) => text.push_str(" out"),
-        None => {}
-    }
-    if let Some(vlan) = rule.vlan {
-        let interface = state.find_vlan(vlan).map(|it| it.name.clone());
-        let name = interface.unwrap_or_else(|| format!("vlan{vlan}"));
-        text.push_str(&format!(" via {name}"));
-    }
-    text
-}
-
-fn end_text(end: &FilterEnd) -> String {
-    let mut all: Vec<String> = end.nets.iter().map(|net| net_text(*net)).collect();
-    if end.is_me {
-        all.insert(0, "me".to_owned());
-    }
-    if all.is_empty() {
-        all.push("any".to_owned());
-    }
-    let not = |is_not: bool| if is_not { "not " } else { "" };
-    let mut text = format!("{}{}", not(end.is_not), all.join(","));
-    if !end.ports.is_empty() {
-        let range = |(low, high): &(u16, u16)| match low == high {
-            true => low.to_string(),
-            false => format!("{low}-{high}"),
-        };
-        let ports: Vec<String> = end.ports.iter().map(range).collect();
-        text.push_str(&format!(" {}{}", not(end.is_not_ports), ports.join(",")));
-    }
-    text
-}
-
-pub fn net_text((ip, len): (IpAddr, u8)) -> String {
-    match len == if ip.is_ipv4() { 32 } else { 128 } {
-        true => ip.to_string(),
-        false => format!("{ip}/{len}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> Result<String, String> {
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let mut words = Words::new("ipfw", &words);
-        let state = NetworkState::default();
-        let action = action(&mut words).map_err(|e| e.to_string())?.unwrap();
-        let rule = body(&mut words, &state, 100, action).map_err(|e| e.to_string())?;
-        Ok(super::text(&rule, &state))
-    }
-
-    #[test]
-    fn rules_are_written_as_they_are_read() {
-        for text in [
-            "deny ip from any to any",
-            "allow tcp from 10.0.0.0/8,192.0.2.1 to me 80,443,8000-8099 setup in",
-            "reset tcp from not fd00::/8 to any not 22",
-            "unreach filter-prohib udp from any 53 to any out",
-            "count icmp6 from any to any",
-            "skipto 500 ip4 from any to not me",
-        ] {
-            assert_eq!(read(text).as_deref(), Ok(text));
+        "tcpflags" => {
+            let text = words.value(word)?;
+            let (set, clear) = names::tcp_flags(text).ok_or_else(|| words.wrong(word, text))?;
+            FilterTest::TcpFlags { set, clear }
         }
-        assert_eq!(
-            read("reject tcp from any to any established").unwrap(),
-            "unreach host tcp from any to any established"
-        );
-    }
+        "icmptypes" | "icmp6types" => {
+            let text = words.value(word)?;
+            let types: Result<Vec<u8>, _> = text.split(',').map(str::parse).collect();
+            let types = types.map_err(|_| words.wrong(word, text))?;
+            match word {
+                "icmptypes" => FilterTest::IcmpTypes(types),
+                _ => FilterTest::Icmp6Types(types),
+            }
+        }
+        "frag" | "fragment" => FilterTest::Fragment,
+        "ipttl" | "iplen" => {
+            let text = words.value(word)?;
+            let ranges = ranges(text).ok_or_else(|| words.wrong(word, text))?;
+            match word {
+                "ipttl" => FilterTest::Ttl(ranges),
+                _ => FilterTest::Len(ranges),
+            }
+        }
+        "proto" => {
+            let text = words.value(word)?;
+            let number = names::protocol(text).ok_or_else(|| words.wrong(word, text))?;
+            FilterTest::Protocol(number)
+        }
+        "src-ip" | "src-ip6" => FilterTest::Source(address_test(words, word)?),
+        "dst-ip" | "dst-ip6" => FilterTest::Destination(address_test(words, word)?),
+        "src-port" | "dst-port" => {
+            let text = words.value(word)?;
+            let ports = ends::ports(text).ok_or_else(|| words.wrong(word, text))?;
+            match word {
+                "src-port" => FilterTest::SourcePort(ports),
+                _ => FilterTest::DestinationPort(ports),
+            }
+        }
+        word => return Err(refusal(word, &REFUSED).unwrap_or_else(|| words.unknown(word))),
+    })
+}
 
-    #[test]
-    fn faults_are_named() {
-        for (text, why) in [
-            ("deny tpc from any to any", "what is \"tpc\"?"),
-            ("deny ip from 10.0.0.0/33 to any", "from cannot be"),
-            (
-                "deny ip from any 80 to any",
-                "ports 80 are for rules of tcp or udp",
-            ),
-            (
-                "deny tcp from any 90-80 to any",
-                "ports cannot be \"90-80\"",
-            ),
-            (
-                "deny udp from any to any setup",
-                "setup is for rules of tcp",
-            ),
-            (
-                "allow tcp from any to any keep-state",
-                "keep-state is not supported",
-            ),
-        ] {
-            let error = read(text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
+/// `{src-addr | src-port | dst-addr | dst-port} … N`
+fn limit(words: &mut Words<'_>) -> Result<FilterKeep, Failure> {
+    let (mut source, mut source_port) = (false, false);
+    let (mut destination, mut destination_port) = (false, false);
+    loop {
+        let word = words.value("limit")?;
+        match word {
+            "src-addr" => source = true,
+            "src-port" => source_port = true,
+            "dst-addr" => destination = true,
+            "dst-port" => destination_port = true,
+            number => {
+                let is_by_something = source || source_port || destination || destination_port;
+                let max = number
+                    .parse()
+                    .ok()
+                    .filter(|max| *max > 0 && is_by_something);
+                return Ok(FilterKeep::Limit {
+                    source,
+                    source_port,
+                    destination,
+                    destination_port,
+                    max: max.ok_or_else(|| words.wrong("limit", number))?,
+                });
+            }
         }
     }
 }

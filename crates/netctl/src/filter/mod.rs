@@ -1,0 +1,242 @@
+//! The packet filter: rules in order, tables of prefixes, and changes of them.
+
+mod change;
+mod table;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use change::{FilterChange, FilterError, FilterFault, TableChange, change_filter};
+pub use table::{FilterTable, TableEntry};
+#[cfg(test)]
+use table::{read_prefixes, write_prefixes};
+pub use told::{FilterReceived, FilterTold, ReceivedTable, TableTold};
+
+/// Rules of one filter.
+pub const FILTER_RULES_MAX: usize = 4096;
+/// Prefixes of all tables together.
+pub const FILTER_PREFIXES_MAX: usize = 131_072;
+/// FreeBSD's `net.inet.ip.fw.tables_max`.
+pub const FILTER_TABLES_MAX: usize = 128;
+/// The set of the rule for everything else: always enabled, and never flushed.
+pub const FILTER_SET_MAX: u8 = 31;
+
+/// What a rule does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterAction {
+    Allow,
+    Deny,
+    Count,
+    SkipTo(u32),
+    /// RST for what is TCP.
+    Reset,
+    Unreach(UnreachCode),
+    /// Packets of flows that a rule with a state has let in go by that rule.
+    CheckState,
+}
+
+/// Which ICMP error the sender gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnreachCode {
+    Net,
+    Host,
+    Port,
+    Prohibited,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterDirection {
+    In,
+    Out,
+}
+
+/// Segments of TCP connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterPart {
+    Established,
+    Setup,
+}
+
+/// One end of a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilterEnd {
+    /// With `is_me` everybody's if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nets: Vec<(IpAddr, u8)>,
+    /// The stack's own addresses, whatever they are.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_me: bool,
+    /// Those of IPv6.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_me6: bool,
+    /// Tables, each with the value that an address has to have in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<(String, Option<u32>)>,
+    /// Everybody else.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_not: bool,
+    /// From and to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<(u16, u16)>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_not_ports: bool,
+}
+
+impl FilterEnd {
+    /// Whether every address is meant.
+    pub fn is_any(&self) -> bool {
+        self.nets.is_empty() && !self.is_me && !self.is_me6 && self.tables.is_empty()
+    }
+}
+
+fn is_false(it: &bool) -> bool {
+    !it
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterTest {
+    Protocol(u8),
+    V6(bool),
+    /// Addresses alone.
+    Source(FilterEnd),
+    Destination(FilterEnd),
+    SourcePort(Vec<(u16, u16)>),
+    DestinationPort(Vec<(u16, u16)>),
+    Direction(FilterDirection),
+    /// It comes or goes by this VLAN; 0 = the device's own link.
+    Via(u16),
+    Part(FilterPart),
+    /// Of a TCP segment: bits that are set, and bits that are not.
+    TcpFlags {
+        set: u8,
+        clear: u8,
+    },
+    IcmpTypes(Vec<u8>),
+    Icmp6Types(Vec<u8>),
+    /// A fragment that is not the first.
+    Fragment,
+    /// TTL, or hop limit.
+    Ttl(Vec<(u16, u16)>),
+    /// Length of the IP packet.
+    Len(Vec<(u16, u16)>),
+}
+
+/// A condition, or its contrary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterTerm {
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_not: bool,
+    pub test: FilterTest,
+}
+
+/// A rule whose packets make their flow known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FilterKeep {
+    State,
+    /// At most so many flows that are alike in these.
+    Limit {
+        source: bool,
+        source_port: bool,
+        destination: bool,
+        destination_port: bool,
+        max: u32,
+    },
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterRule {
+    /// Given by the keeper: tells a rule from all others, for its counts.
+    pub id: u64,
+    /// 0 in a change: behind the last one.
+    pub number: u32,
+    pub action: FilterAction,
+    /// IP protocol number.
+    pub protocol: Option<u8>,
+    pub is_v6: Option<bool>,
+    pub from: FilterEnd,
+    pub to: FilterEnd,
+    pub direction: Option<FilterDirection>,
+    /// 0 = the device's own link.
+    pub vlan: Option<u16>,
+    pub part: Option<FilterPart>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub set: u8,
+    /// Further conditions: of each list one has to hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clauses: Vec<Vec<FilterTerm>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<FilterKeep>,
+    /// Matches are logged, so many until the log is reset; 0 = all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<u32>,
+    /// What people say of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+impl FilterRule {
+    /// For every packet.
+    pub fn new(number: u32, action: FilterAction) -> FilterRule {
+        FilterRule {
+            id: 0,
+            number,
+            action,
+            protocol: None,
+            is_v6: None,
+            from: FilterEnd::default(),
+            to: FilterEnd::default(),
+            direction: None,
+            vlan: None,
+            part: None,
+            set: 0,
+            clauses: Vec::new(),
+            keep: None,
+            log: None,
+            comment: String::new(),
+        }
+    }
+
+    /// The tables that it names.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        let terms = self.clauses.iter().flatten();
+        let ends = terms.filter_map(|term| match &term.test {
+            FilterTest::Source(end) | FilterTest::Destination(end) => Some(end),
+            _ => None,
+        });
+        let ends = [&self.from, &self.to].into_iter().chain(ends);
+        ends.flat_map(|end| end.tables.iter().map(|(name, _)| name.as_str()))
+    }
+}
+
+fn is_zero(it: &u8) -> bool {
+    *it == 0
+}
+
+/// All that the packet filter goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterState {
+    pub rules: Vec<FilterRule>,
+    /// As bits; their rules are not looked at.
+    #[serde(default)]
+    pub disabled_sets: u32,
+    /// In the order of their names. They are many, and written down apart.
+    #[serde(skip)]
+    pub tables: Vec<FilterTable>,
+}
+
+impl FilterState {
+    pub fn is_enabled(&self, rule: &FilterRule) -> bool {
+        self.disabled_sets >> rule.set & 1 == 0
+    }
+
+    pub fn find_table(&self, name: &str) -> Option<&FilterTable> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+}

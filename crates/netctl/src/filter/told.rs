@@ -1,0 +1,84 @@
+//! The filter on its way to engines and commands: rules in one file, the prefixes of tables in
+//! another.
+
+use serde::{Deserialize, Serialize};
+
+use super::table::{FilterTable, TableEntry, read_prefixes, write_prefixes};
+use super::{FilterRule, FilterState};
+
+/// What is said of a filter in the message beside the two files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterTold {
+    pub disabled_sets: u32,
+    pub tables: Vec<TableTold>,
+}
+
+/// What is said of a table beside its prefixes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableTold {
+    pub name: String,
+    pub revision: u64,
+    pub len: usize,
+    /// The prefixes are in the file, behind those of the tables before.
+    pub is_sent: bool,
+}
+
+/// A filter that has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterReceived {
+    pub rules: Vec<FilterRule>,
+    pub disabled_sets: u32,
+    pub tables: Vec<ReceivedTable>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedTable {
+    pub told: TableTold,
+    /// `None`: as they were with this revision.
+    pub entries: Option<Vec<TableEntry>>,
+}
+
+impl FilterState {
+    /// The message, and the prefixes beside it: those of tables whose revisions are not among the
+    /// known ones; `None` = of none.
+    pub fn tell(&self, known: Option<&[u64]>) -> (FilterTold, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let mut tell = |table: &FilterTable| {
+            let is_sent = known.is_some_and(|known| !known.contains(&table.revision));
+            if is_sent {
+                write_prefixes(&table.entries, &mut bytes);
+            }
+            TableTold {
+                name: table.name.clone(),
+                revision: table.revision,
+                len: table.entries.len(),
+                is_sent,
+            }
+        };
+        let tables = self.tables.iter().map(&mut tell).collect();
+        let told = FilterTold {
+            disabled_sets: self.disabled_sets,
+            tables,
+        };
+        (told, bytes)
+    }
+}
+
+impl FilterTold {
+    /// The filter, of the message and what was beside it. `None`: they do not fit each other.
+    pub fn join(self, rules: Vec<FilterRule>, mut prefixes: &[u8]) -> Option<FilterReceived> {
+        let mut tables = Vec::new();
+        for told in self.tables {
+            let entries = match told.is_sent {
+                true => Some(read_prefixes(&mut prefixes, told.len)?),
+                false => None,
+            };
+            tables.push(ReceivedTable { told, entries });
+        }
+        Some(FilterReceived {
+            rules,
+            disabled_sets: self.disabled_sets,
+            tables,
+        })
+    }
+}

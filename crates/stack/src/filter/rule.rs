@@ -1,0 +1,165 @@
+//! Rules of a packet filter, as they are given.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    In,
+    Out,
+}
+
+/// Which segments of a TCP connection are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Those with ACK or RST.
+    Established,
+    /// Those with SYN and without ACK.
+    Setup,
+}
+
+/// One end of a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// Networks of either family; none = everybody.
+    pub nets: Vec<(IpAddr, u8)>,
+    /// Everybody else.
+    pub is_not: bool,
+    /// Ports from and to; none = every packet, also one without ports.
+    pub ports: Vec<(u16, u16)>,
+    /// Every other port.
+    pub is_not_ports: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Allow,
+    Deny,
+    /// The next rules are looked at.
+    Count,
+    /// The next rule that is looked at is the first of this number or a greater one.
+    SkipTo(u32),
+    /// The sender of a TCP segment gets a RST; what is no TCP is dropped.
+    Reset,
+    /// The sender gets an ICMP error.
+    Unreach(Unreach),
+    /// Flows that a rule with [`FilterRule::state`] has let in are treated as that rule says; for
+    /// all others the next rules are looked at.
+    CheckState,
+}
+
+/// Codes of ICMP's Destination Unreachable, and their counterparts in ICMPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreach {
+    Net,
+    Host,
+    Port,
+    Prohibited,
+}
+
+/// Addresses of a condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    pub nets: Vec<(IpAddr, u8)>,
+    /// Places in the list of tables, each with the value that an address has to have there.
+    pub tables: Vec<(usize, Option<u32>)>,
+}
+
+/// Numbers below 256.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers(pub [u64; 4]);
+
+impl Numbers {
+    pub fn of(numbers: &[u8]) -> Numbers {
+        let mut all = Numbers::default();
+        for number in numbers {
+            all.0[usize::from(number >> 6)] |= 1 << (number & 63);
+        }
+        all
+    }
+
+    pub fn contains(&self, number: u8) -> bool {
+        self.0[usize::from(number >> 6)] >> (number & 63) & 1 != 0
+    }
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Test {
+    Protocol(u8),
+    V6(bool),
+    Source(Addresses),
+    Destination(Addresses),
+    SourcePort(Vec<(u16, u16)>),
+    DestinationPort(Vec<(u16, u16)>),
+    Direction(Direction),
+    Vlan(u16),
+    Part(Part),
+    /// Of a TCP segment: those that are set, and those that are not.
+    Flags {
+        set: u8,
+        clear: u8,
+    },
+    IcmpType(Numbers),
+    Icmp6Type(Numbers),
+    /// A fragment that is not the first.
+    Fragment,
+    /// TTL, or hop limit.
+    Ttl(Vec<(u16, u16)>),
+    /// Length of the IP packet.
+    Len(Vec<(u16, u16)>),
+}
+
+/// A condition, or its contrary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub is_not: bool,
+    pub test: Test,
+}
+
+/// What flows are counted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitBy {
+    pub source: bool,
+    pub source_port: bool,
+    pub destination: bool,
+    pub destination_port: bool,
+}
+
+/// A rule whose packets make their flow known: the other packets of it, in both directions, are
+/// treated like them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    State,
+    /// At most so many flows that are alike.
+    Limit {
+        by: LimitBy,
+        max: u32,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterRule {
+    /// Tells it from all others that there ever were.
+    pub id: u64,
+    /// Its place in the order; several may share one.
+    pub number: u32,
+    /// It is looked at; otherwise only flows that it has let in go by it.
+    pub is_enabled: bool,
+    pub action: Action,
+    /// IP protocol number.
+    pub protocol: Option<u8>,
+    pub is_v6: Option<bool>,
+    pub from: End,
+    pub to: End,
+    pub direction: Option<Direction>,
+    /// The VLAN that it comes or goes by; 0 = the device's own link.
+    pub vlan: Option<u16>,
+    pub part: Option<Part>,
+    /// Further conditions: of each list one has to hold.
+    pub clauses: Vec<Vec<Term>>,
+    pub state: Option<Keeping>,
+    /// Matches are logged, so many until the log is reset; 0 = all.
+    pub log: Option<u32>,
+}
