@@ -301,12 +301,12 @@ impl Process {
         self.absence.note();
         for link in self.homes.links() {
             link.lose();
-            self.mourn(&link);
+            self.on_engine_death(&link);
         }
         match self.link().filter(|link| link.is_left()) {
             Some(link) => {
                 link.lose();
-                self.mourn(&link);
+                self.on_engine_death(&link);
             }
             // One of them has found out first.
             None => self.wake_all(),

@@ -23,6 +23,7 @@ mod cede;
 mod chosen;
 mod description;
 mod epoll;
+mod engine_death;
 pub mod errno;
 mod fork;
 mod habit;
@@ -35,7 +36,7 @@ pub mod kernel;
 pub mod kqueue;
 mod lending;
 mod link;
-mod mourn;
+
 mod options;
 pub mod outcome;
 mod owner;

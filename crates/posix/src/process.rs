@@ -252,7 +252,7 @@ impl Process {
     }
 
     /// The attachment that the calling thread's sockets are on, made now if need be. Not under the lock of a socket's
-    /// part: one that has died is mourned.
+    /// part: a dead one is forgotten.
     pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
         match self.own_engine() {
             Some(link) => Ok(link),

@@ -138,7 +138,7 @@ impl Process {
         if !link.is_dead() {
             return Some(link);
         }
-        self.mourn(&link);
+        self.on_engine_death(&link);
         None
     }
 

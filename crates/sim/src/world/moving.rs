@@ -11,7 +11,7 @@ use crate::passage::Passage;
 use crate::program::Program;
 
 /// After the flows of the dead have been forgotten.
-const MOURNED_NS: u64 = 1_300_000_000;
+const DEATH_NOTICED_NS: u64 = 1_300_000_000;
 
 /// How a connection changes its engine.
 #[derive(Clone, Copy, Debug)]
@@ -286,8 +286,8 @@ impl World {
         self.publish_engines(number);
         self.forget_listeners(number, index, ending);
         self.salvage(number, index);
-        let mourned = now.plus_nanos(MOURNED_NS);
-        self.deeds.add(mourned, number, Deed::Sweep);
+        let noticed = now.plus_nanos(DEATH_NOTICED_NS);
+        self.deeds.add(noticed, number, Deed::Sweep);
         self.hosts[keeper].turn_at.get_or_insert(now);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::verbosity::Verbosity;
 impl Process {
     /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
     /// bound datagram sockets become intents again, for the next engine that can be had.
-    pub(crate) fn mourn(&self, dead: &Arc<Link>) {
+    pub(crate) fn on_engine_death(&self, dead: &Arc<Link>) {
         if !self.homes.forget(dead) {
             let mut place = self.link.lock();
             match &*place {
