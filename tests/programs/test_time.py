@@ -109,7 +109,7 @@ def a_send_outside_a_batch_leaves_at_once(world):
 def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
     """What a program sends may wait for its next call that waits while it always makes that call at
     once. The first answer after which it computes waits for the ticker, the next ones do not."""
-    server = world.stack(*world.program("habits.py"), 7701)
+    server = world.stack(*world.program("promptness.py"), 7701)
     world.wait_port(7701, process=server)
     with world.connect(7701) as first, world.connect(7701) as second:
         socks = [first, second]

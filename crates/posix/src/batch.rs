@@ -2,18 +2,18 @@
 //!
 //! While a thread works through the events that a wait gave it, its sends are held: they leave
 //! together with the last of them, with the next wait, or before the first call that moves bytes 20 µs on. The sends of
-//! a program whose habit it is to wait again at once leave with that wait, whichever event they are
+//! a program that usually waits again at once leave with that wait, whichever event they are
 //! for: all answers share one call. The answer to a lone event leaves at once, what is sent after it
 //! with the wait. With spinning off it waits too if something was sent after the last such answer: an
 //! answer and the end of its connection then share a frame, which costs the former some microseconds.
 //! A send outside a batch leaves at once.
 //!
-//! With spinning off, sends of a program of that habit are held for up to 100 µs. There, and where the program is behind, what
+//! With spinning off, sends of such a program are held for up to 100 µs. There, and where the program is behind, what
 //! the engine has to say after a sleep leaves with them, and for 50 µs events that are known are handed out before anything leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::habit::Habit;
+use crate::promptness::Promptness;
 use crate::spin::Thrift;
 
 /// A send that is held for longer leaves before the next call of the program's that moves bytes.
@@ -55,18 +55,18 @@ pub(crate) struct Batch {
     has_sequel: AtomicBool,
     /// Somebody lets a held send leave if the thread comes back late.
     has_net: AtomicBool,
-    habit: Habit,
+    promptness: Promptness,
 }
 
 impl Batch {
-    /// Whether a thread that comes back late is stood in for. Without that, no habit is relied on.
+    /// Whether a thread that comes back late is stood in for. Without that, its promptness is not relied on.
     pub(crate) fn set_net(&self, has_net: bool) {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
 
-    /// Whether the program's habit is to answer and to wait again at once.
+    /// Whether the program usually answers and waits again at once.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.has_net.load(Ordering::Relaxed) && self.habit.is_prompt()
+        self.has_net.load(Ordering::Relaxed) && self.promptness.is_prompt()
     }
 
     /// Whether answers are lately followed by the end of their connection.
@@ -119,7 +119,7 @@ impl Batch {
         begins
     }
 
-    /// The last of them was made, and all are to leave. It says nothing of the thread's habit.
+    /// The last of them was made, and all are to leave. It says nothing of how prompt the thread is.
     pub(crate) fn end_burst(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }
@@ -138,9 +138,9 @@ impl Batch {
         let now = now_ns();
         if gathering != 0 && now.saturating_sub(gathering) > GATHER_LATE_NS {
             self.gathering_ns.store(0, Ordering::Relaxed);
-            self.habit.on_late();
+            self.promptness.on_late();
         } else if sent != 0 {
-            self.habit.on_return(now.saturating_sub(sent));
+            self.promptness.on_return(now.saturating_sub(sent));
         }
     }
 
@@ -205,7 +205,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::habit::{LEARN_MIN, PROMPT_NS};
+    use crate::promptness::{LEARN_MIN, PROMPT_NS};
 
     /// A batch of one event that is answered with so many sends; whether each of them left at once.
     fn answer(batch: &Batch, sends: usize, thrift: Thrift) -> Vec<bool> {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_stands_in_no_habit_is_relied_on() {
+    fn where_nobody_stands_in_promptness_is_not_relied_on() {
         let batch = prompt();
         batch.set_net(false);
         batch.begin(1, 3, 30, Thrift::None);

@@ -26,7 +26,7 @@ mod epoll;
 mod engine_death;
 pub mod errno;
 mod fork;
-mod habit;
+
 mod homes;
 mod idhash;
 mod idle;
@@ -44,6 +44,7 @@ mod place;
 mod policy;
 mod poll;
 pub mod process;
+mod promptness;
 mod ready;
 mod report;
 mod seen;

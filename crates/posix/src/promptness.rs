@@ -19,23 +19,23 @@ const DISTRUST: u32 = 4;
 const FORGIVE: u32 = 4;
 
 #[derive(Debug)]
-pub(crate) struct Habit {
+pub(crate) struct Promptness {
     /// Prompt returns in a row.
     streak: AtomicU32,
     /// How many it takes.
     needed: AtomicU32,
 }
 
-impl Default for Habit {
+impl Default for Promptness {
     fn default() -> Self {
-        Habit {
+        Promptness {
             streak: AtomicU32::new(0),
             needed: AtomicU32::new(LEARN_MIN),
         }
     }
 }
 
-impl Habit {
+impl Promptness {
     #[inline]
     pub(crate) fn is_prompt(&self) -> bool {
         self.streak.load(Ordering::Relaxed) >= self.needed.load(Ordering::Relaxed)
@@ -75,11 +75,11 @@ impl Habit {
 mod tests {
     use super::*;
 
-    fn returns_until_prompt(habit: &Habit) -> u32 {
+    fn returns_until_prompt(promptness: &Promptness) -> u32 {
         (0..)
             .find(|_| {
-                let is_prompt = habit.is_prompt();
-                habit.on_return(1);
+                let is_prompt = promptness.is_prompt();
+                promptness.on_return(1);
                 is_prompt
             })
             .unwrap()
@@ -87,37 +87,37 @@ mod tests {
 
     #[test]
     fn a_late_return_costs_more_each_time() {
-        let habit = Habit::default();
-        assert_eq!(returns_until_prompt(&habit), LEARN_MIN);
-        habit.on_return(MILD_NS + 1);
-        assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
+        let promptness = Promptness::default();
+        assert_eq!(returns_until_prompt(&promptness), LEARN_MIN);
+        promptness.on_return(MILD_NS + 1);
+        assert_eq!(returns_until_prompt(&promptness), LEARN_MIN * DISTRUST);
         for _ in 0..10 {
-            habit.on_return(MILD_NS + 1);
+            promptness.on_return(MILD_NS + 1);
         }
-        assert_eq!(returns_until_prompt(&habit), LEARN_MAX);
+        assert_eq!(returns_until_prompt(&promptness), LEARN_MAX);
     }
 
     #[test]
     fn long_good_conduct_is_rewarded() {
-        let habit = Habit::default();
+        let promptness = Promptness::default();
         for _ in 0..10 {
-            habit.on_return(MILD_NS + 1);
+            promptness.on_return(MILD_NS + 1);
         }
         for _ in 0..LEARN_MAX * 10 {
-            habit.on_return(1);
+            promptness.on_return(1);
         }
-        assert!(habit.is_prompt());
-        habit.on_return(MILD_NS + 1);
-        assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
+        assert!(promptness.is_prompt());
+        promptness.on_return(MILD_NS + 1);
+        assert_eq!(returns_until_prompt(&promptness), LEARN_MIN * DISTRUST);
     }
 
     #[test]
     fn a_little_late_is_forgiven_soon() {
-        let habit = Habit::default();
+        let promptness = Promptness::default();
         for _ in 0..10 {
-            assert_eq!(returns_until_prompt(&habit), LEARN_MIN);
-            habit.on_return(MILD_NS);
-            assert!(!habit.is_prompt());
+            assert_eq!(returns_until_prompt(&promptness), LEARN_MIN);
+            promptness.on_return(MILD_NS);
+            assert!(!promptness.is_prompt());
         }
     }
 }
