@@ -16,7 +16,7 @@ mod absence;
 pub mod addr;
 mod alone;
 mod ancillary;
-mod anew;
+
 mod batch;
 mod calls;
 mod cede;
@@ -47,6 +47,7 @@ pub mod process;
 mod promptness;
 mod ready;
 mod report;
+mod reuse;
 mod seen;
 mod select;
 mod sigio;

@@ -143,7 +143,7 @@ impl Process {
         };
         let own = it.take_own()?;
         it.give_back();
-        let new = self.begin_anew(old);
+        let new = self.replace_by_fresh(old);
         let _ = new.decided.set(Decided::Dgram(own));
         Some(new)
     }

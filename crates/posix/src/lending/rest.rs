@@ -89,7 +89,7 @@ impl Rest {
         epoll::add(&self.epoll, fd, EventData::new_u64(key), what)
     }
 
-    pub(super) fn watch_anew(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
+    pub(super) fn change_watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
     }
 

@@ -305,7 +305,7 @@ impl Steward {
                     true => CHILD_EDGES | EventFlags::OUT,
                     false => CHILD_EDGES,
                 };
-                self.rest.watch_anew(pump.child(), key, what);
+                self.rest.change_watch(pump.child(), key, what);
             }
             if pump.is_over() {
                 self.end_pump(key);

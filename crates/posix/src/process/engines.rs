@@ -116,13 +116,13 @@ impl Process {
         if let Some(number) = self.homes.number_of(thread) {
             return self.homes.settle(set, number);
         }
-        if self.settle_anew(set, thread).is_none() {
+        if self.settle_on_another(set, thread).is_none() {
             self.homes.settle(set, FIRST);
         }
     }
 
     /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
-    fn settle_anew(&self, set: &Set, thread: usize) -> Option<()> {
+    fn settle_on_another(&self, set: &Set, thread: usize) -> Option<()> {
         let first = self.attached_first().ok()?;
         if first.driver.placement() != Placement::InProcess {
             return None;

@@ -234,7 +234,7 @@ impl Dgram {
         *stack = None;
         self.is_realized.store(false, Ordering::Release);
         // The next part's ring begins at 0.
-        self.filters.begin_anew();
+        self.filters.reset();
         self.found_empty.store(0, Ordering::Relaxed);
         self.is_peeked.store(false, Ordering::Relaxed);
         // What an exec that failed has left goes on unnoticed.

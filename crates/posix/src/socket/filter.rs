@@ -65,7 +65,7 @@ impl Filters {
     }
 
     /// The ring that it has looked at is gone.
-    pub(super) fn begin_anew(&self) {
+    pub(super) fn reset(&self) {
         if let Some(filter) = &mut *self.filter.lock() {
             filter.passed_to = 0;
         }

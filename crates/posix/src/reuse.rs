@@ -26,7 +26,7 @@ impl Process {
             return Ok(socket);
         }
         stream.link().close(stream.sock(), CloseMode::Abort);
-        Ok(self.begin_anew(&socket))
+        Ok(self.replace_by_fresh(&socket))
     }
 
     /// connect(AF_UNSPEC) of a connection or an attempt.
@@ -46,12 +46,12 @@ impl Process {
             link.close(sock, CloseMode::Orderly);
             link.commands();
         }
-        self.begin_anew(socket);
+        self.replace_by_fresh(socket);
     }
 
     /// Puts an undecided socket, with all that was set, in the place of one whose use has ended. Calls that are under
     /// way stay with the old one.
-    pub(crate) fn begin_anew(&self, old: &Arc<Description>) -> Arc<Description> {
+    pub(crate) fn replace_by_fresh(&self, old: &Arc<Description>) -> Arc<Description> {
         let new = Arc::new(Description::like(old, self.next_id()));
         new.set_inode(self.inode_of(old));
         old.has_ended.store(true, Ordering::Release);
