@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::promptness::Promptness;
-use crate::spin::Thrift;
+use crate::spin::Coalescing;
 
 /// A send that is held for longer leaves before the next call of the program's that moves bytes.
 const HOLD_NS: u64 = 20_000;
@@ -85,16 +85,16 @@ impl Batch {
     }
 
     /// `thread` has been given `count` events, the last one for description `last`.
-    pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, thrift: Thrift) {
+    pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, coalescing: Coalescing) {
         let is_lone = count == 1;
-        let is_worth = !is_lone || thrift != Thrift::None && self.has_sequel();
+        let is_worth = !is_lone || coalescing != Coalescing::None && self.has_sequel();
         let last = match is_worth {
             true if self.is_prompt() => THE_WAIT,
             _ if is_lone => NOBODY,
             _ => last,
         };
         self.is_lone.store(is_lone, Ordering::Relaxed);
-        let is_long = thrift == Thrift::Always && last == THE_WAIT;
+        let is_long = coalescing == Coalescing::Always && last == THE_WAIT;
         let hold_ns = if is_long { HOLD_LONG_NS } else { HOLD_NS };
         self.hold(thread, last, hold_ns);
     }
@@ -208,8 +208,8 @@ mod tests {
     use crate::promptness::{LEARN_MIN, PROMPT_NS};
 
     /// A batch of one event that is answered with so many sends; whether each of them left at once.
-    fn answer(batch: &Batch, sends: usize, thrift: Thrift) -> Vec<bool> {
-        batch.begin(1, 1, 10, thrift);
+    fn answer(batch: &Batch, sends: usize, coalescing: Coalescing) -> Vec<bool> {
+        batch.begin(1, 1, 10, coalescing);
         let due = (0..sends).map(|_| batch.is_due(1, 10, || 1_000)).collect();
         batch.end(1, || 2_000);
         due
@@ -220,7 +220,7 @@ mod tests {
         batch.set_net(true);
         for _ in 0..LEARN_MIN {
             assert_eq!(
-                answer(&batch, 2, Thrift::Always),
+                answer(&batch, 2, Coalescing::Always),
                 [true; 2],
                 "not learned yet"
             );
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn sends_of_a_batch_leave_with_its_last_event() {
         let batch = Batch::default();
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 2_000));
         assert!(batch.is_due(1, 30, || 3_000));
@@ -242,7 +242,7 @@ mod tests {
     fn what_is_held_for_twenty_microseconds_leaves_before_the_next_call() {
         let batch = Batch::default();
         batch.set_net(true);
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 20_999));
         assert!(!batch.take_overdue(|| 1));
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn where_nobody_stands_in_it_leaves_with_the_send_that_finds_it() {
         let batch = Batch::default();
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 21_000));
         assert!(!batch.take_overdue(|| 1));
@@ -271,21 +271,21 @@ mod tests {
         assert!(!batch.is_due(1, 10, || 1_000));
         batch.end_burst();
         assert!(batch.is_due(1, 10, || 2_000));
-        batch.begin(1, 2, 30, Thrift::None);
+        batch.begin(1, 2, 30, Coalescing::None);
         assert!(!batch.begin_burst(1));
     }
 
     #[test]
     fn other_threads_hold_nothing() {
         let batch = prompt();
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(batch.is_due(2, 10, || 0));
     }
 
     #[test]
     fn a_lone_event_is_answered_at_once() {
         let batch = Batch::default();
-        batch.begin(1, 1, 10, Thrift::None);
+        batch.begin(1, 1, 10, Coalescing::None);
         assert!(batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 1_000));
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn who_always_comes_back_at_once_sends_with_the_wait() {
         let batch = prompt();
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(!batch.is_due(1, 30, || 4_000), "in whatever order");
         assert!(!batch.is_due(1, 10, || 5_000));
         assert!(!batch.is_due(1, 20, || 30_000));
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn what_sending_takes_is_not_the_programs_lateness() {
         let batch = prompt();
-        batch.begin(1, 1, 10, Thrift::None);
+        batch.begin(1, 1, 10, Coalescing::None);
         assert!(batch.is_due(1, 10, || 1_000));
         batch.on_left(1, || 2_000_000);
         batch.end(1, || 2_000_000 + PROMPT_NS);
@@ -311,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_thrifty_holds_longer() {
+    fn a_coalescing_program_holds_longer() {
         let batch = prompt();
-        batch.begin(1, 9, 90, Thrift::Always);
+        batch.begin(1, 9, 90, Coalescing::Always);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 100_000));
         assert!(!batch.take_overdue(|| 1));
@@ -324,18 +324,18 @@ mod tests {
     #[test]
     fn what_follows_a_lone_answer_waits() {
         let batch = prompt();
-        assert_eq!(answer(&batch, 3, Thrift::None), [true, false, false]);
+        assert_eq!(answer(&batch, 3, Coalescing::None), [true, false, false]);
     }
 
     #[test]
-    fn who_is_thrifty_lets_a_lone_answer_wait_for_what_followed_the_last_one() {
+    fn a_coalescing_program_lets_a_lone_answer_wait_for_what_followed_the_last_one() {
         let batch = prompt();
-        assert_eq!(answer(&batch, 2, Thrift::Always), [false; 2]);
-        assert_eq!(answer(&batch, 1, Thrift::Always), [false]);
-        assert_eq!(answer(&batch, 1, Thrift::Always), [true]);
-        assert!(answer(&batch, 0, Thrift::Always).is_empty());
-        assert_eq!(answer(&batch, 2, Thrift::Always), [true, false]);
-        assert_eq!(answer(&batch, 2, Thrift::Always), [false; 2]);
+        assert_eq!(answer(&batch, 2, Coalescing::Always), [false; 2]);
+        assert_eq!(answer(&batch, 1, Coalescing::Always), [false]);
+        assert_eq!(answer(&batch, 1, Coalescing::Always), [true]);
+        assert!(answer(&batch, 0, Coalescing::Always).is_empty());
+        assert_eq!(answer(&batch, 2, Coalescing::Always), [true, false]);
+        assert_eq!(answer(&batch, 2, Coalescing::Always), [false; 2]);
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
     fn where_nobody_stands_in_promptness_is_not_relied_on() {
         let batch = prompt();
         batch.set_net(false);
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(batch.is_due(1, 30, || 1_000));
         assert!(batch.is_due(1, 30, || 2_000));
     }
@@ -359,23 +359,23 @@ mod tests {
         batch.begin_gathering(1_000);
         assert!(batch.is_gathering(1_000 + GATHER_NS - 1));
         assert!(!batch.is_gathering(1_000 + GATHER_NS));
-        batch.begin(1, 1, 10, Thrift::Always);
+        batch.begin(1, 1, 10, Coalescing::Always);
         batch.end(1, || 1_000 + GATHER_LATE_NS);
         assert!(batch.is_prompt());
-        batch.begin(1, 1, 10, Thrift::Always);
+        batch.begin(1, 1, 10, Coalescing::Always);
         batch.end(1, || 1_001 + GATHER_LATE_NS);
         assert!(!batch.is_prompt(), "nothing was sent in that time");
-        batch.begin(1, 1, 10, Thrift::Always);
+        batch.begin(1, 1, 10, Coalescing::Always);
         batch.end(1, || 1_002 + GATHER_LATE_NS);
     }
 
     #[test]
     fn one_late_return_ends_the_trust() {
         let batch = prompt();
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(!batch.is_due(1, 30, || 1_000));
         batch.end(1, || 1_000 + PROMPT_NS + 1);
-        batch.begin(1, 3, 30, Thrift::None);
+        batch.begin(1, 3, 30, Coalescing::None);
         assert!(batch.is_due(1, 30, || 1_000_000));
     }
 }

@@ -23,7 +23,7 @@ const BEHIND: u32 = 64;
 
 /// Whether processor time counts more than microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thrift {
+pub(crate) enum Coalescing {
     None,
     /// There is none to spare.
     Behind,
@@ -70,13 +70,13 @@ impl Spin {
     }
 
     #[inline]
-    pub(crate) fn thrift(&self) -> Thrift {
+    pub(crate) fn coalescing(&self) -> Coalescing {
         if self.is_off() {
-            Thrift::Always
+            Coalescing::Always
         } else if self.at_once.load(Ordering::Relaxed) >= BEHIND {
-            Thrift::Behind
+            Coalescing::Behind
         } else {
-            Thrift::None
+            Coalescing::None
         }
     }
 
@@ -148,12 +148,12 @@ mod tests {
     fn who_never_has_to_wait_is_behind() {
         let spin = Spin::new(SpinPolicy::Adaptive, 100);
         for _ in 0..BEHIND {
-            assert_eq!(spin.thrift(), Thrift::None);
+            assert_eq!(spin.coalescing(), Coalescing::None);
             spin.on_found_at_once();
         }
-        assert_eq!(spin.thrift(), Thrift::Behind);
+        assert_eq!(spin.coalescing(), Coalescing::Behind);
         spin.on_wait();
-        assert_eq!(spin.thrift(), Thrift::None);
+        assert_eq!(spin.coalescing(), Coalescing::None);
     }
 
     #[test]

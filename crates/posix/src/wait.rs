@@ -21,7 +21,7 @@ use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::ready::{BLIND_SLEEP_NS, Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
-use crate::spin::Thrift;
+use crate::spin::Coalescing;
 use crate::station::Station;
 
 /// While a wait spins, kernel descriptors are looked at this often.
@@ -163,10 +163,10 @@ impl Process {
     /// answers a batch of events at once, and waits again.
     fn gathers(at: &At<'_>) -> bool {
         let Station { batch, spin, .. } = at.station;
-        let pays = match spin.thrift() {
-            Thrift::None => false,
-            Thrift::Behind => batch.has_sequel(),
-            Thrift::Always => true,
+        let pays = match spin.coalescing() {
+            Coalescing::None => false,
+            Coalescing::Behind => batch.has_sequel(),
+            Coalescing::Always => true,
         };
         pays && !matches!(at.plan.subject, Subject::Socket(_)) && batch.is_prompt()
     }

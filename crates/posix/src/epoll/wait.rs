@@ -159,7 +159,7 @@ impl Process {
             let thread = self.kernel.thread();
             station
                 .batch
-                .begin(thread, count, last, station.spin.thrift());
+                .begin(thread, count, last, station.spin.coalescing());
         }
         count
     }

@@ -143,7 +143,7 @@ impl Process {
             let station = &self.station;
             station
                 .batch
-                .begin(thread, count, last, station.spin.thrift());
+                .begin(thread, count, last, station.spin.coalescing());
         }
         count
     }
