@@ -16,17 +16,15 @@ mod absence;
 pub mod addr;
 mod alone;
 mod ancillary;
-
 mod batch;
 mod calls;
 mod cede;
 mod chosen;
 mod description;
-mod epoll;
 mod engine_death;
+mod epoll;
 pub mod errno;
 mod fork;
-
 mod homes;
 mod idhash;
 mod idle;
@@ -36,7 +34,6 @@ pub mod kernel;
 pub mod kqueue;
 mod lending;
 mod link;
-
 mod options;
 pub mod outcome;
 mod owner;

@@ -410,7 +410,7 @@ fn a_set_that_is_closed_leaves_the_set_that_it_is_in() {
 
 #[test]
 fn who_saves_processor_time_is_told_what_is_known_before_anything_leaves() {
-    let world = World::thrifty();
+    let world = World::coalescing();
     let (client, server) = world.pair();
     let set = world.set();
     world.add(set, server, IN, 7);

@@ -91,7 +91,7 @@ impl World {
     }
 
     /// A process that saves processor time, in which no time goes by.
-    pub fn thrifty() -> Self {
+    pub fn coalescing() -> Self {
         let world = Self::with(false, 0);
         world.clock_ns.store(1_000_000_000, Ordering::Relaxed);
         world
