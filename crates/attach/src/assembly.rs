@@ -18,7 +18,7 @@ use slipstack_engine::{
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
 
-use crate::custodian::{Keeper, NeighbourView};
+use crate::supervisor::{Keeper, NeighbourView};
 use crate::door::random_u64;
 use crate::error::Error;
 use crate::link::Link;
@@ -72,9 +72,9 @@ pub fn in_process(
     engine.attach_client(end, None);
     let welcome = link.welcome();
     let describe = format!("slot {slot} of {}", welcome.interface);
-    let custodian = Arc::new(Keeper { link, _claim: None });
+    let supervisor = Arc::new(Keeper { link, _claim: None });
     let driver =
-        InProcess::new(engine, bell, custodian).map_err(Error::io("start the engine's ticker"))?;
+        InProcess::new(engine, bell, supervisor).map_err(Error::io("start the engine's ticker"))?;
     Ok((
         Attachment {
             program,

@@ -6,7 +6,7 @@ pub mod admin;
 mod assembly;
 pub mod capture;
 mod client;
-mod custodian;
+mod supervisor;
 mod door;
 mod error;
 mod inherited;

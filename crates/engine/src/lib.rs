@@ -11,7 +11,7 @@ mod authority;
 mod carrying;
 mod client;
 mod commands;
-pub mod custodian;
+pub mod supervisor;
 mod datagrams;
 mod departed;
 mod detach;

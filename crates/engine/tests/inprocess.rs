@@ -11,13 +11,13 @@ use slipstack_channel::control::TimeWaitTold;
 use slipstack_channel::{CloseMode, Command, Driver, Exit, Kind};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
-use slipstack_engine::custodian::Custodian;
+use slipstack_engine::supervisor::Supervisor;
 use slipstack_mem::{Doorbell, Lock, now_ns};
 
 /// A keeper that never has anything to say.
 struct Silent;
 
-impl Custodian for Silent {
+impl Supervisor for Silent {
     fn control(&self) -> Option<Arc<OwnedFd>> {
         None
     }
@@ -98,7 +98,7 @@ impl Listening {
     }
 }
 
-impl Custodian for Listening {
+impl Supervisor for Listening {
     fn control(&self) -> Option<Arc<OwnedFd>> {
         None
     }

@@ -18,7 +18,7 @@ use slipstack_channel::{Driver, Exit, Placement, SockId, Stays, TurnOutcome, Wai
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
-use crate::custodian::Custodian;
+use crate::supervisor::Supervisor;
 use crate::engine::{Engine, Turn};
 use asleep::Asleep;
 use nap::Naps;
@@ -39,7 +39,7 @@ pub struct InProcess {
 /// What the driving threads and the ticker share.
 struct Shared {
     engine: Lock<Engine>,
-    custodian: Arc<dyn Custodian>,
+    supervisor: Arc<dyn Supervisor>,
     /// Wakes sleepers of this process; other engines ring it when they put a frame in our inbox.
     bell: Doorbell,
     /// The device's descriptor, which the program must not close.
@@ -71,13 +71,13 @@ impl InProcess {
     pub fn new(
         engine: Engine,
         bell: Doorbell,
-        custodian: Arc<dyn Custodian>,
+        supervisor: Arc<dyn Supervisor>,
     ) -> std::io::Result<InProcess> {
         let slot = engine.slot();
         let shared = Arc::new(Shared {
             device_fds: engine.device_fds(),
             engine: Lock::new(engine),
-            custodian,
+            supervisor,
             bell,
             driven_at: AtomicU64::new(now_ns()),
             sleepers: Asleep::default(),
@@ -368,13 +368,13 @@ impl Driver for InProcess {
         let estates = self.shared.engine.lock().hand_over(Instant(now_ns()));
         // One program, one channel. What the keeper does not take is reset when this process is gone.
         for estate in estates {
-            if self.shared.custodian.hand_over(estate.images()) {
+            if self.shared.supervisor.hand_over(estate.images()) {
                 self.shared.engine.lock().forget(&estate);
             }
         }
         let told = self.shared.engine.lock().time_waits(Instant(now_ns()));
-        self.shared.custodian.tell_time_waits(&told);
-        self.shared.custodian.goodbye();
+        self.shared.supervisor.tell_time_waits(&told);
+        self.shared.supervisor.goodbye();
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -215,7 +215,7 @@ impl Watch {
     /// Sleeps on the control connection and the ticker's bell, and while the program is away also
     /// on the device and the engine's bell.
     fn sleep(&self, timeout_ns: Option<u64>, device: Option<RawFd>) {
-        let control = self.shared.custodian.control();
+        let control = self.shared.supervisor.control();
         self.shared.note_keeper(control.is_none());
         let with_device = device.is_some();
         let device = device.and_then(Descriptor::new);
@@ -247,7 +247,7 @@ impl Watch {
             self.shared.clear_bell();
         }
         if on_control {
-            self.shared.custodian.on_control();
+            self.shared.supervisor.on_control();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slipstack_channel::control::TimeWaitTold;
 
 /// The keeper's side that watches over this process's engine and inherits its connections.
-pub trait Custodian: Send + Sync {
+pub trait Supervisor: Send + Sync {
     /// The control connection: it becomes readable (or hangs up) when something has to be done.
     fn control(&self) -> Option<Arc<OwnedFd>>;
 
@@ -21,6 +21,6 @@ pub trait Custodian: Send + Sync {
     /// beginning.
     fn tell_time_waits(&self, told: &[TimeWaitTold]);
 
-    /// The process ends in order, after [`Custodian::hand_over`] if there was something to give.
+    /// The process ends in order, after [`Supervisor::hand_over`] if there was something to give.
     fn goodbye(&self);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
 use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold, text_file};
-use slipstack_engine::custodian::Custodian;
+use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
 
@@ -21,7 +21,7 @@ pub struct Keeper {
     pub _claim: Option<OwnedFd>,
 }
 
-impl Custodian for Keeper {
+impl Supervisor for Keeper {
     fn control(&self) -> Option<Arc<OwnedFd>> {
         self.link.on_time();
         self.link.watched()
