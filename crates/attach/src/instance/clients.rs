@@ -16,7 +16,7 @@ use slipstack_engine::{ClientId, Engine};
 use slipstack_keeper::process::{find_process, watch};
 use slipstack_mem::{Doorbell, Region};
 
-use super::reception::{Desk, watch_process};
+use super::reception::{ControlServer, watch_process};
 
 /// Channels of one connection.
 const CHANNELS_MAX: usize = 64;
@@ -25,7 +25,7 @@ const SOCKETS_MAX: usize = 64;
 const SOCKETS_OF_ONE_MAX: usize = 256;
 
 /// A connection to the instance.
-pub(super) struct Guest {
+pub(super) struct Session {
     pub(super) socket: ControlSocket,
     pub(super) is_trusted: bool,
     pub(super) pidfd: Option<OwnedFd>,
@@ -42,9 +42,9 @@ struct Program {
     name: String,
 }
 
-impl Guest {
-    pub(super) fn new(socket: ControlSocket, is_trusted: bool) -> Guest {
-        Guest {
+impl Session {
+    pub(super) fn new(socket: ControlSocket, is_trusted: bool) -> Session {
+        Session {
             socket,
             is_trusted,
             pidfd: None,
@@ -80,7 +80,7 @@ fn refuse<T>(refusal: Refusal, message: impl Into<String>) -> Result<T, (Refusal
     Err((refusal, message.into()))
 }
 
-impl Desk {
+impl ControlServer {
     pub(super) fn answer(
         &mut self,
         token: u64,
@@ -113,11 +113,11 @@ impl Desk {
         );
     }
 
-    /// A guest that does not take its answers misses them.
+    /// A session that does not take its answers misses them.
     fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        if let Some(guest) = self.guests.get(&token)
-            && guest.socket.send(reply, &borrowed).is_err()
+        if let Some(session) = self.sessions.get(&token)
+            && session.socket.send(reply, &borrowed).is_err()
         {
             self.refused += 1;
         }
@@ -130,13 +130,13 @@ impl Desk {
         fds: Vec<OwnedFd>,
         engine: &mut Engine,
     ) -> Answer {
-        let Some(guest) = self.guests.get_mut(&token) else {
+        let Some(session) = self.sessions.get_mut(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
         if let Request::Hello(hello) = request {
             return self.on_hello(token, hello, fds.first(), engine);
         }
-        if !guest.is_trusted {
+        if !session.is_trusted {
             return refuse(
                 Refusal::NotPermitted,
                 "only root may ask this instance; run the command as root",
@@ -146,7 +146,7 @@ impl Desk {
             Request::Attach { region_len, .. } => self.on_attach(token, region_len, engine),
             Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
                 Some(Ok(table)) => {
-                    guest.report = Some(table);
+                    session.report = Some(table);
                     Ok((Reply::Done, Vec::new()))
                 }
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
@@ -193,18 +193,18 @@ impl Desk {
         }
         let may_enter = hello.capability == Some(self.capability)
             || ticket.is_some_and(|ticket| self.tickets.is_valid(ticket));
-        let Some(guest) = self.guests.get_mut(&token) else {
+        let Some(session) = self.sessions.get_mut(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
-        if !guest.is_trusted && !may_enter {
+        if !session.is_trusted && !may_enter {
             return refuse(
                 Refusal::NotPermitted,
                 "this user may not use the instance; start the program with: slipstack run --instance",
             );
         }
-        guest.is_trusted = true;
+        session.is_trusted = true;
         if !hello.is_shared {
-            let Ok(peer) = guest.socket.peer() else {
+            let Ok(peer) = session.socket.peer() else {
                 return refuse(
                     Refusal::NotPermitted,
                     "the process on this connection cannot be told",
@@ -216,7 +216,7 @@ impl Desk {
                 .filter(|c| !c.is_control())
                 .take(64)
                 .collect();
-            guest.program = Some(Program {
+            session.program = Some(Program {
                 pid: peer.pid,
                 uid: peer.uid,
                 name,
@@ -233,16 +233,16 @@ impl Desk {
     }
 
     fn on_attach(&mut self, token: u64, region_len: usize, engine: &mut Engine) -> Answer {
-        let Some(guest) = self.guests.get_mut(&token) else {
+        let Some(session) = self.sessions.get_mut(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
-        let Some(program) = &guest.program else {
+        let Some(program) = &session.program else {
             return refuse(
                 Refusal::BadRequest,
                 "this connection has not been introduced",
             );
         };
-        if guest.clients.len() >= CHANNELS_MAX {
+        if session.clients.len() >= CHANNELS_MAX {
             return refuse(
                 Refusal::Exhausted,
                 "this program has as many channels as it may",
@@ -254,11 +254,11 @@ impl Desk {
                 format!("a channel cannot be made: {error}"),
             )
         };
-        if guest.pidfd.is_none()
+        if session.pidfd.is_none()
             && let Some(pidfd) = find_process(program.pid).and_then(watch)
         {
             watch_process(&self.epoll, token, &pidfd);
-            guest.pidfd = Some(pidfd);
+            session.pidfd = Some(pidfd);
         }
         let end = EngineEnd::create_of(region_len).map_err(failed)?;
         let region = end.region().try_clone_fd().map_err(failed)?;
@@ -270,8 +270,8 @@ impl Desk {
         ];
         let channel = end.region().clone();
         let client = engine.attach_client(end, Some(program_bell.clone()));
-        guest.clients.push((client, channel));
-        guest.bells.push(program_bell);
+        session.clients.push((client, channel));
+        session.bells.push(program_bell);
         let attached = Attached {
             instance: self.name.clone(),
             instance_pid: std::process::id(),
@@ -286,9 +286,9 @@ impl Desk {
 
     fn status(&self, engine: &Engine) -> StatusReport {
         let programs: Vec<ProgramReport> = self
-            .guests
+            .sessions
             .values()
-            .filter_map(|guest| guest.describe(&self.name, SOCKETS_MAX))
+            .filter_map(|session| session.describe(&self.name, SOCKETS_MAX))
             .collect();
         let own = EngineReport {
             slot: self.slot,
@@ -318,8 +318,8 @@ impl Desk {
 
     /// The tables in which programs describe their sockets, as many as one message takes.
     fn programs(&self, from: usize) -> (Reply, Vec<OwnedFd>) {
-        let told = self.guests.values().filter_map(|guest| {
-            let (program, table) = (guest.program.as_ref()?, guest.report.as_ref()?);
+        let told = self.sessions.values().filter_map(|session| {
+            let (program, table) = (session.program.as_ref()?, session.report.as_ref()?);
             let told = ProgramTold {
                 pid: program.pid,
                 program: program.name.clone(),
@@ -335,18 +335,18 @@ impl Desk {
     }
 
     fn why(&self, pid: u32, engine: &Engine) -> Answer {
-        let of_pid = |guest: &&super::clients::Guest| {
-            guest
+        let of_pid = |session: &&super::clients::Session| {
+            session
                 .program
                 .as_ref()
                 .is_some_and(|program| program.pid == pid)
         };
         let report = self
-            .guests
+            .sessions
             .values()
             .filter(of_pid)
-            .max_by_key(|guest| guest.clients.len());
-        match report.and_then(|guest| guest.describe(&self.name, SOCKETS_OF_ONE_MAX)) {
+            .max_by_key(|session| session.clients.len());
+        match report.and_then(|session| session.describe(&self.name, SOCKETS_OF_ONE_MAX)) {
             Some(program) => {
                 let report = WhyReport {
                     program,

@@ -18,7 +18,7 @@ use crate::door::{Identity, options};
 use crate::error::Error;
 use crate::launch::check_network;
 use crate::link::Link;
-use reception::Desk;
+use reception::ControlServer;
 
 /// The socket's file goes with the instance.
 struct SocketFile(PathBuf);
@@ -64,7 +64,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
     rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o666))
         .map_err(|error| Error::io("open the instance's socket to programs")(error.into()))?;
     let welcome = link.welcome();
-    let mut desk = Desk::new(
+    let mut server = ControlServer::new(
         name.clone(),
         welcome.clone(),
         slot,
@@ -89,9 +89,9 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         slipstack_config::Spin::Adaptive => Spin::Adaptive,
         slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
     };
-    run(&mut engine, &bell, spin, &mut desk).map_err(Error::io("wait for programs"))?;
+    run(&mut engine, &bell, spin, &mut server).map_err(Error::io("wait for programs"))?;
     // The programs' sockets fail with ENETDOWN; what they have sent is carried out by the keeper.
-    desk.close(&mut engine);
+    server.close(&mut engine);
     let _ = link.ask(&Request::Goodbye, &[]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The desk of an instance: its control socket, its signals, and the keeper's connection.
+//! The server of an instance: its control socket, its signals, and the keeper's connection.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -14,13 +14,13 @@ use slipstack_engine::instance::Reception;
 use slipstack_engine::{Ending, Engine, Instant};
 use slipstack_mem::Doorbell;
 
-use super::clients::Guest;
+use super::clients::Session;
 use crate::door::random_u64;
 use crate::link::{Link, REGION};
 use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
-pub(super) const GUESTS_MAX: usize = 1024;
+pub(super) const SESSIONS_MAX: usize = 1024;
 /// Connections at most of users who have not shown that they may use the instance.
 const STRANGERS_MAX: usize = 256;
 /// How long after an attempt that found no descriptor the next one to let somebody in is made.
@@ -31,17 +31,17 @@ const MESSAGES_PER_TURN: usize = 16;
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const KEEPER: u64 = 2;
-/// Guests have even numbers from here on; odd ones are their process descriptors.
-const GUESTS: u64 = 4;
+/// Sessions have even numbers from here on; odd ones are their process descriptors.
+const SESSIONS: u64 = 4;
 
-pub(super) struct Desk {
+pub(super) struct ControlServer {
     pub(super) name: String,
     pub(super) welcome: Welcome,
     pub(super) slot: u16,
     pub(super) capability: u64,
     pub(super) tickets: Tickets,
     pub(super) bell: Doorbell,
-    pub(super) guests: HashMap<u64, Guest>,
+    pub(super) sessions: HashMap<u64, Session>,
     pub(super) refused: u64,
     pub(super) is_stopping: bool,
     pub(super) epoll: OwnedFd,
@@ -56,7 +56,7 @@ pub(super) struct Desk {
     next: u64,
 }
 
-impl Desk {
+impl ControlServer {
     pub(super) fn new(
         name: String,
         mut welcome: Welcome,
@@ -65,7 +65,7 @@ impl Desk {
         signals: OwnedFd,
         link: Arc<Link>,
         bell: Doorbell,
-    ) -> io::Result<Desk> {
+    ) -> io::Result<ControlServer> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(
             &epoll,
@@ -81,14 +81,14 @@ impl Desk {
         )?;
         let capability = random_u64();
         welcome.capability = capability;
-        let mut desk = Desk {
+        let mut server = ControlServer {
             tickets: Tickets::new(&name, &welcome.interface)?,
             name,
             welcome,
             slot,
             capability,
             bell,
-            guests: HashMap::new(),
+            sessions: HashMap::new(),
             refused: 0,
             is_stopping: false,
             epoll,
@@ -97,10 +97,10 @@ impl Desk {
             _signals: signals,
             link,
             watched: None,
-            next: GUESTS,
+            next: SESSIONS,
         };
-        desk.watch_keeper();
-        Ok(desk)
+        server.watch_keeper();
+        Ok(server)
     }
 
     /// Follows the control connection, which changes with the keeper.
@@ -134,7 +134,7 @@ impl Desk {
             let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
             if let Ok(socket) = ControlSocket::from_fd(fd) {
                 let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
-                self.add_guest(socket, is_trusted);
+                self.add_session(socket, is_trusted);
             }
         }
     }
@@ -148,11 +148,11 @@ impl Desk {
         );
     }
 
-    fn add_guest(&mut self, socket: ControlSocket, is_trusted: bool) {
+    fn add_session(&mut self, socket: ControlSocket, is_trusted: bool) {
         if !is_trusted {
             self.make_room_for_a_stranger();
         }
-        if self.guests.len() >= GUESTS_MAX {
+        if self.sessions.len() >= SESSIONS_MAX {
             self.refused += 1;
             return;
         }
@@ -165,30 +165,30 @@ impl Desk {
             EventFlags::IN | EventFlags::RDHUP,
         );
         if added.is_ok() {
-            self.guests.insert(token, Guest::new(socket, is_trusted));
+            self.sessions.insert(token, Session::new(socket, is_trusted));
         }
     }
 
     /// As the keeper does: of those who have not shown that they may come in, the oldest go.
     fn make_room_for_a_stranger(&mut self) {
-        let strangers = self.guests.iter().filter(|(_, guest)| !guest.is_trusted);
+        let strangers = self.sessions.iter().filter(|(_, session)| !session.is_trusted);
         let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
         if tokens.len() < STRANGERS_MAX {
             return;
         }
         if let Some(oldest) = tokens.into_iter().min() {
             // The epoll set forgets it with its descriptor.
-            self.guests.remove(&oldest);
+            self.sessions.remove(&oldest);
             self.refused += 1;
         }
     }
 
     fn serve_guest(&mut self, token: u64, engine: &mut Engine, now: Instant) {
         for _ in 0..MESSAGES_PER_TURN {
-            let Some(guest) = self.guests.get(&token) else {
+            let Some(session) = self.sessions.get(&token) else {
                 return;
             };
-            match guest.socket.try_receive::<Request>() {
+            match session.socket.try_receive::<Request>() {
                 Ok(None) => return,
                 Ok(Some((Request::NewClient, fds))) => self.on_new_guest(token, fds),
                 Ok(Some((request, fds))) => self.answer(token, request, fds, engine),
@@ -200,33 +200,33 @@ impl Desk {
         }
     }
 
-    /// A child of a guest brings its own connection.
+    /// A child of a session brings its own connection.
     fn on_new_guest(&mut self, token: u64, fds: Vec<OwnedFd>) {
         let is_trusted = self
-            .guests
+            .sessions
             .get(&token)
-            .is_some_and(|guest| guest.is_trusted);
+            .is_some_and(|session| session.is_trusted);
         match (
             fds.into_iter().next().map(ControlSocket::from_fd),
             is_trusted,
         ) {
-            (Some(Ok(socket)), true) => self.add_guest(socket, true),
+            (Some(Ok(socket)), true) => self.add_session(socket, true),
             _ => self.refused += 1,
         }
     }
 
-    /// A guest has hung up or died. One that said goodbye has been detached by its own command.
+    /// A session has hung up or died. One that said goodbye has been detached by its own command.
     pub(super) fn on_leave(&mut self, token: u64, engine: &mut Engine, now: Instant) {
-        let Some(guest) = self.guests.remove(&token) else {
+        let Some(session) = self.sessions.remove(&token) else {
             return;
         };
-        let _ = epoll::delete(&self.epoll, &guest.socket);
-        if let Some(pidfd) = &guest.pidfd {
+        let _ = epoll::delete(&self.epoll, &session.socket);
+        if let Some(pidfd) = &session.pidfd {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
         // A goodbye may still wait in the ring.
         engine.commands(now);
-        for (client, channel) in &guest.clients {
+        for (client, channel) in &session.clients {
             if engine.is_staying(*client, channel) {
                 engine.detach_client(now, *client, Ending::Crash);
             }
@@ -250,19 +250,19 @@ impl Desk {
             }
         }
         self.link.tell_time_waits(&engine.time_waits(now));
-        for guest in self.guests.values() {
-            guest.bells.iter().for_each(Doorbell::ring);
+        for session in self.sessions.values() {
+            session.bells.iter().for_each(Doorbell::ring);
         }
-        self.guests.clear();
+        self.sessions.clear();
     }
 }
 
-/// Wakes the desk when the process of a guest has ended, whoever else holds its connection.
+/// Wakes the server when the process of a session has ended, whoever else holds its connection.
 pub(super) fn watch_process(epoll: &OwnedFd, token: u64, pidfd: &OwnedFd) {
     let _ = epoll::add(epoll, pidfd, EventData::new_u64(token + 1), EventFlags::IN);
 }
 
-impl Reception for Desk {
+impl Reception for ControlServer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
