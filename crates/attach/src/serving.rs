@@ -326,11 +326,11 @@ impl Site<'_> {
 /// What is still to be sent, and TIME-WAIT, go to the keeper.
 fn leave(engine: &mut Engine, link: &Link) {
     let now = Instant(now_ns());
-    let estates = engine.hand_over(now);
-    for (id, estate) in (REGION + 1..).zip(estates) {
-        let images = estate.images();
-        match link.hand_over(id, estate.region.fd(), images) {
-            Ok(()) => engine.forget(&estate),
+    let handovers = engine.hand_over(now);
+    for (id, handover) in (REGION + 1..).zip(handovers) {
+        let images = handover.images();
+        match link.hand_over(id, handover.region.fd(), images) {
+            Ok(()) => engine.forget(&handover),
             Err(error) => {
                 let _ = writeln!(io::stderr(), "{images} connections are reset: {error}");
             }

@@ -20,12 +20,12 @@ pub enum Ending {
 
 /// The connections that a client leaves in the handover area of its region.
 #[derive(Debug)]
-pub struct Estate {
+pub struct Handover {
     pub region: Region,
     conns: Vec<ConnId>,
 }
 
-impl Estate {
+impl Handover {
     /// How many connections it is.
     pub fn images(&self) -> u32 {
         self.conns.len() as u32
@@ -167,7 +167,7 @@ impl Engine {
     /// The process ends in order: closes everything, sends what can be sent now, and puts the
     /// connections that are left into the handover areas of their regions. Their flows stay in the directory until
     /// [`Engine::forget`]: what the keeper never hears of, it resets.
-    pub fn hand_over(&mut self, now: Instant) -> Vec<Estate> {
+    pub fn hand_over(&mut self, now: Instant) -> Vec<Handover> {
         self.turn(now);
         for id in self.world.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
@@ -176,24 +176,24 @@ impl Engine {
         self.stack.flush(now, &mut fx);
         self.run_deferred(now);
         self.device.flush();
-        let mut estates = Vec::new();
+        let mut handovers = Vec::new();
         for id in self.world.client_ids() {
-            if let Some(estate) = self.hand_over_client(id).filter(|it| it.images() > 0) {
-                self.world.counters.handed_over += u64::from(estate.images());
-                estates.push(estate);
+            if let Some(handover) = self.hand_over_client(id).filter(|it| it.images() > 0) {
+                self.world.counters.handed_over += u64::from(handover.images());
+                handovers.push(handover);
             }
         }
-        estates
+        handovers
     }
 
     /// The keeper has them: what becomes of them is its own affair.
-    pub fn forget(&mut self, estate: &Estate) {
-        for conn in &estate.conns {
+    pub fn forget(&mut self, handover: &Handover) {
+        for conn in &handover.conns {
             self.world.flows.close(*conn);
         }
     }
 
-    fn hand_over_client(&mut self, id: ClientId) -> Option<Estate> {
+    fn hand_over_client(&mut self, id: ClientId) -> Option<Handover> {
         let client = self.world.client(id)?;
         let sockets: Vec<SockId> = client.sockets();
         let region = client.end.region().clone();
@@ -213,6 +213,6 @@ impl Engine {
                 conns.push(conn);
             }
         }
-        Some(Estate { region, conns })
+        Some(Handover { region, conns })
     }
 }

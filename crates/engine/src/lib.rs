@@ -47,7 +47,7 @@ mod yielding;
 
 pub use authority::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
 pub use client::ClientId;
-pub use detach::{Ending, Estate};
+pub use detach::{Ending, Handover};
 pub use engine::{Engine, Setup, Turn};
 pub use filtering::HeldFilter;
 pub use inprocess::InProcess;

@@ -467,10 +467,10 @@ fn what_is_handed_over_stays_in_the_directory_until_the_keeper_has_it() {
     let before = flows(host.program.region());
     assert_eq!(before.len(), 1);
     let now = slipstack_engine::Instant(world.now);
-    let estates = host.engine.hand_over(now);
-    let handed: Vec<u32> = estates.iter().map(|it| it.images()).collect();
+    let handovers = host.engine.hand_over(now);
+    let handed: Vec<u32> = handovers.iter().map(|it| it.images()).collect();
     assert_eq!(handed, [1]);
-    assert_eq!(flows(&estates[0].region), before);
-    host.engine.forget(&estates[0]);
-    assert_eq!(flows(&estates[0].region), []);
+    assert_eq!(flows(&handovers[0].region), before);
+    host.engine.forget(&handovers[0]);
+    assert_eq!(flows(&handovers[0].region), []);
 }

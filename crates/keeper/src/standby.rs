@@ -27,7 +27,7 @@ enum Note {
     Region(RegionKey),
     Forget(RegionKey),
     /// Connections of this client's region are carried out from now on.
-    Estate(RegionKey),
+    Handover(RegionKey),
     /// Those have all been carried out.
     Settled(RegionKey),
 }
@@ -116,8 +116,8 @@ impl Standby {
         let _ = self.notes.send(&Note::Forget(key), &[]);
     }
 
-    pub fn note_estate(&self, key: RegionKey) {
-        let _ = self.notes.send(&Note::Estate(key), &[]);
+    pub fn note_handover(&self, key: RegionKey) {
+        let _ = self.notes.send(&Note::Handover(key), &[]);
     }
 
     pub fn note_settled(&self, key: RegionKey) {
@@ -159,13 +159,13 @@ fn take_note(world: &mut World, note: Note, fds: Vec<OwnedFd>, region_len_max: u
         Note::Forget(key) => {
             world.regions.remove(&key);
         }
-        Note::Estate(key) => {
+        Note::Handover(key) => {
             if let Some(region) = world.regions.get(&key) {
-                world.estates.insert(key, region.clone());
+                world.handovers.insert(key, region.clone());
             }
         }
         Note::Settled(key) => {
-            world.estates.remove(&key);
+            world.handovers.remove(&key);
         }
     }
 }

@@ -232,7 +232,7 @@ pub struct World {
     /// The channel regions of the clients.
     pub regions: HashMap<RegionKey, Region>,
     /// Regions with bytes of connections that are carried out here, their programs being gone.
-    pub estates: HashMap<RegionKey, Region>,
+    pub handovers: HashMap<RegionKey, Region>,
     /// The record of those connections.
     pub orphans: Region,
 }
@@ -313,7 +313,7 @@ impl World {
                 filter: FilterState::default(),
             },
             regions: HashMap::new(),
-            estates: HashMap::new(),
+            handovers: HashMap::new(),
             orphans: orphans::create().map_err(KeeperError::io("create shared memory"))?,
             options,
             dir,

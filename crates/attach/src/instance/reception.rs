@@ -236,11 +236,11 @@ impl ControlServer {
     /// Lets everybody go. What their programs have sent is carried out by the keeper.
     pub(super) fn close(&mut self, engine: &mut Engine) {
         let now = Instant(slipstack_mem::now_ns());
-        let estates = engine.hand_over(now);
-        for (id, estate) in (REGION + 1..).zip(estates) {
-            let images = estate.images();
-            match self.link.hand_over(id, estate.region.fd(), images) {
-                Ok(()) => engine.forget(&estate),
+        let handovers = engine.hand_over(now);
+        for (id, handover) in (REGION + 1..).zip(handovers) {
+            let images = handover.images();
+            match self.link.hand_over(id, handover.region.fd(), images) {
+                Ok(()) => engine.forget(&handover),
                 Err(error) => {
                     let _ = writeln!(
                         io::stderr(),

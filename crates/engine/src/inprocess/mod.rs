@@ -365,11 +365,11 @@ impl Driver for InProcess {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        let estates = self.shared.engine.lock().hand_over(Instant(now_ns()));
+        let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
         // One program, one channel. What the keeper does not take is reset when this process is gone.
-        for estate in estates {
-            if self.shared.supervisor.hand_over(estate.images()) {
-                self.shared.engine.lock().forget(&estate);
+        for handover in handovers {
+            if self.shared.supervisor.hand_over(handover.images()) {
+                self.shared.engine.lock().forget(&handover);
             }
         }
         let told = self.shared.engine.lock().time_waits(Instant(now_ns()));

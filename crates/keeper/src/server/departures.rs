@@ -105,17 +105,17 @@ impl Server {
 
     /// Keeps a region, here and in the standby, while connections are carried out whose bytes are
     /// in it.
-    pub(super) fn keep_estate(&mut self, key: RegionKey, region: Region) {
+    pub(super) fn keep_handover(&mut self, key: RegionKey, region: Region) {
         if let Some(standby) = &self.standby {
-            standby.note_estate(key);
+            standby.note_handover(key);
         }
-        self.world.estates.insert(key, region);
+        self.world.handovers.insert(key, region);
     }
 
     /// Lets go of regions whose connections have all been carried out.
-    pub(super) fn settle_estates(&mut self) {
+    pub(super) fn settle_handovers(&mut self) {
         for key in self.net.take_settled() {
-            self.world.estates.remove(&key);
+            self.world.handovers.remove(&key);
             if let Some(standby) = &self.standby {
                 standby.note_settled(key);
             }
@@ -127,7 +127,7 @@ impl Server {
         let mut flows = Vec::new();
         for heir in self.net.heirs() {
             // The former keeper may have been killed before it could say that it keeps the region.
-            let regions = [&self.world.estates, &self.world.regions];
+            let regions = [&self.world.handovers, &self.world.regions];
             let region = regions
                 .iter()
                 .find_map(|table| table.get(&heir.key))
@@ -135,14 +135,14 @@ impl Server {
             let key = heir.key;
             if let Some(flow) = self.net.inherit(heir, region.as_ref(), now) {
                 self.world
-                    .estates
+                    .handovers
                     .extend(region.map(|region| (key, region)));
                 flows.push((flow, 0));
             }
         }
         self.tally.inherited = flows.len() as u64;
         let (net, standby) = (&self.net, self.standby.as_ref());
-        self.world.estates.retain(|key, _| {
+        self.world.handovers.retain(|key, _| {
             let is_needed = net.has_bytes_in(key);
             if let (false, Some(standby)) = (is_needed, standby) {
                 standby.note_settled(*key);

@@ -289,7 +289,7 @@ impl Server {
         self.look_for_stalls(now);
         self.follow_inquests(now);
         self.empty_vacated(now);
-        self.settle_estates();
+        self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
             self.sweep_exceptions();

@@ -443,7 +443,7 @@ impl Server {
             }
         }
         if !adopted.is_empty() {
-            self.keep_estate((client, id), region);
+            self.keep_handover((client, id), region);
         }
         self.tally.handovers += adopted.len() as u64;
         // Their frames come to this slot from now on; the ports behind them may go to others.

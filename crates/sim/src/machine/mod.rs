@@ -34,7 +34,7 @@ pub struct Machine {
     /// The keeper's directory of each host's flows, which outlives the host.
     pub directory: BTreeMap<Flow, usize>,
     /// Connections of engines that end in order, until the keeper hears of it.
-    pub estates: Vec<(usize, Passage)>,
+    pub handovers: Vec<(usize, Passage)>,
     /// The hosts' TIME-WAIT entries, which outlive them too.
     pub time_waits: Vec<(usize, TimeWaitImage)>,
     /// How long a message is on its way, at most.
@@ -66,7 +66,7 @@ impl Machine {
             station,
             slots: vec![Some(keeper)],
             directory: BTreeMap::new(),
-            estates: Vec::new(),
+            handovers: Vec::new(),
             time_waits: Vec::new(),
             post_ns,
             ends: BTreeMap::new(),
@@ -122,7 +122,7 @@ impl Machine {
             return Err(format!("{all} frames were passed on, {posted} posted"));
         }
         let coming: usize = ours().map(|host| host.post.connections()).sum();
-        let coming = coming + self.estates.len();
+        let coming = coming + self.handovers.len();
         if self.detached != self.adopted + coming as u64 {
             return Err(format!(
                 "{} connections left their engines, {} came to others, {coming} are on their way",

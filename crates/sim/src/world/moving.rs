@@ -151,14 +151,14 @@ impl World {
             self.tell_time_waits(number, index);
         }
         if ending == Ending::Interrupted {
-            self.lose_estates(number, index);
+            self.lose_handovers(number, index);
         }
         self.hosts[index].is_gone = true;
         let machine = &self.machines[number];
         let is_handed_over = |flow: &Flow| {
-            let mut estates = machine.estates.iter();
+            let mut handovers = machine.handovers.iter();
             let ends = Some((flow.local, flow.remote));
-            estates.any(|(_, passage)| passage.image.endpoints() == ends)
+            handovers.any(|(_, passage)| passage.image.endpoints() == ends)
         };
         let left = machine.directory.iter();
         for (flow, _) in left.filter(|(flow, host)| **host == index && !is_handed_over(flow)) {
@@ -177,10 +177,10 @@ impl World {
     }
 
     /// Nobody hears of what an engine has left: its connections are those of a dead program.
-    fn lose_estates(&mut self, number: usize, index: usize) {
+    fn lose_handovers(&mut self, number: usize, index: usize) {
         let machine = &mut self.machines[number];
         let is_lost = |(of, _): &mut (usize, Passage)| *of == index;
-        for (_, passage) in machine.estates.extract_if(.., is_lost) {
+        for (_, passage) in machine.handovers.extract_if(.., is_lost) {
             machine.detached -= 1;
             self.unfinished -= usize::from(!passage.program.is_done());
         }
@@ -205,7 +205,7 @@ impl World {
             if let Some((flow, passage)) = self.detach(place, false) {
                 self.expect_of_peer((flow.remote, flow.local), written);
                 // The directory has it until the keeper does.
-                self.machines[number].estates.push((index, passage));
+                self.machines[number].handovers.push((index, passage));
             }
         }
         Ok(())
@@ -251,9 +251,9 @@ impl World {
     ) -> Result<(), Failure> {
         let now = self.now;
         let keeper = self.machines[number].keeper();
-        let estates = std::mem::take(&mut self.machines[number].estates);
-        let (ours, others) = estates.into_iter().partition(|(of, _)| *of == index);
-        self.machines[number].estates = others;
+        let handovers = std::mem::take(&mut self.machines[number].handovers);
+        let (ours, others) = handovers.into_iter().partition(|(of, _)| *of == index);
+        self.machines[number].handovers = others;
         let ours: Vec<(usize, Passage)> = ours;
         for (_, passage) in ours {
             self.take_in(keeper, passage)?;
