@@ -442,12 +442,12 @@ impl Effects for HostEffects {
     }
 
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
-        let fate = match &mut self.place {
+        let message = match &mut self.place {
             None => None,
             Some(Place::Engine(engine)) => engine.stray(ip, segment).map(Some),
             Some(Place::Keeper(keeper)) => keeper.stray(ip, segment),
         };
-        let Some(message) = fate else {
+        let Some(message) = message else {
             return false;
         };
         self.strays += 1;

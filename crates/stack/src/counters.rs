@@ -221,9 +221,9 @@ impl Counters {
     }
 
     /// Counts a look and its outcome.
-    pub fn bump_both(&mut self, look: Counter, fate: Counter) {
+    pub fn bump_both(&mut self, look: Counter, outcome: Counter) {
         self.bump(look);
-        self.bump(fate);
+        self.bump(outcome);
     }
 
     #[inline]

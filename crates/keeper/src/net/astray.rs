@@ -50,7 +50,7 @@ impl Coming {
 }
 
 /// The decision about a segment that the keeper's own stack does not know.
-enum Fate {
+enum Verdict {
     Pass(u16),
     Hold,
     /// It is for nobody: a reset.
@@ -77,11 +77,11 @@ impl World {
         let (Some(coming), Some(flow)) = (self.coming, find_flow(ip, segment)) else {
             return false;
         };
-        let fate = self.judge(&flow, segment, coming);
-        let slot = match fate {
-            Fate::Answer => return false,
-            Fate::Pass(slot) => Some(slot),
-            Fate::Hold => None,
+        let verdict = self.judge(&flow, segment, coming);
+        let slot = match verdict {
+            Verdict::Answer => return false,
+            Verdict::Pass(slot) => Some(slot),
+            Verdict::Hold => None,
         };
         let Some(frame) = stray_frame(ip, segment, self.mac) else {
             return false;
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
+    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Verdict {
         let Coming { now, origin, .. } = coming;
         let port = flow.local.port();
         let is_syn = segment
@@ -129,31 +129,31 @@ impl World {
             self.doomed.contains(flow)
         };
         if is_doomed {
-            return Fate::Answer;
+            return Verdict::Answer;
         }
         let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
         let route = self.find_route(flow);
         if is_syn {
             if let Some(next) = self.next_listener(flow, segment, (route, origin), now) {
-                return Fate::Pass(next);
+                return Verdict::Pass(next);
             }
             // On the kernel it would wait in the backlog of a socket that some process still holds.
             let is_meant = is_moving || self.intents.find(flow.local, now).is_some();
-            return if is_meant { Fate::Hold } else { Fate::Answer };
+            return if is_meant { Verdict::Hold } else { Verdict::Answer };
         }
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;
         if is_ours && !is_moving {
-            return Fate::Answer;
+            return Verdict::Answer;
         }
         let first = match &self.steering {
             Some(steering) => steering.find_slot(flow.proto, flow.local, flow.remote),
             None => 0,
         };
         match self.strays.next_slot(*flow, segment, (first, origin), now) {
-            Some(slot) => Fate::Pass(slot),
-            None if is_moving => Fate::Hold,
-            None => Fate::Answer,
+            Some(slot) => Verdict::Pass(slot),
+            None if is_moving => Verdict::Hold,
+            None => Verdict::Answer,
         }
     }
 

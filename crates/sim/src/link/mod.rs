@@ -3,7 +3,7 @@
 //! A frame passes, in this order, an entrance that may be cut or too narrow (MTU), a policer, a
 //! queue that is served at a rate and marks or drops (ECN, drop-tail), and a wire that loses,
 //! doubles, damages, delays and reorders. Everything is drawn from one generator: the same frames
-//! at the same times meet the same fate. The simulator and the program for real traffic use it
+//! at the same times meet the same outcome. The simulator and the program for real traffic use it
 //! alike; neither clock nor device is in here.
 
 mod counters;

@@ -245,11 +245,11 @@ fn changes_come_at_their_time_in_whatever_order_they_were_told() {
     let mut link = link(params);
     link.change_at(Instant(20), params);
     link.change_at(Instant(10), params.cut());
-    let fate: Vec<_> = [5, 10, 19, 20]
+    let outcome: Vec<_> = [5, 10, 19, 20]
         .map(|at| link.offer(Instant(at), vec![0; 60], 0))
         .into();
     assert_eq!(
-        fate,
+        outcome,
         [Ok(()), Err(DropReason::Cut), Err(DropReason::Cut), Ok(())]
     );
 }
@@ -333,7 +333,7 @@ fn a_frame_that_is_counted_wrongly_is_noticed() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_fate_frame_by_frame() {
+fn the_same_seed_gives_the_same_outcome_frame_by_frame() {
     let run = || {
         let mut link = link(LinkParams {
             jitter_ns: MS,

@@ -72,7 +72,7 @@ pub struct Keeper {
     pub probes: bool,
 }
 
-enum Fate {
+enum Verdict {
     Pass(u16),
     Hold,
     /// It is for nobody: a reset.
@@ -97,11 +97,11 @@ impl Keeper {
     pub fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> Option<Option<(u16, Message)>> {
         let coming = self.coming?;
         let flow = Flow::of_segment(ip, segment)?;
-        let fate = self.judge(&flow, segment, coming);
+        let verdict = self.judge(&flow, segment, coming);
         let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
-        match fate {
-            Fate::Answer => None,
-            Fate::Pass(slot) => {
+        match verdict {
+            Verdict::Answer => None,
+            Verdict::Pass(slot) => {
                 let origin = None;
                 let meta = RxMeta::LOCAL;
                 let message = Message::Frame {
@@ -111,7 +111,7 @@ impl Keeper {
                 };
                 Some(Some((slot, message)))
             }
-            Fate::Hold => {
+            Verdict::Hold => {
                 self.search
                     .hold(frame, coming.origin, coming.waits, coming.now);
                 Some(None)
@@ -119,7 +119,7 @@ impl Keeper {
         }
     }
 
-    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
+    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Verdict {
         let Coming { now, origin, .. } = coming;
         let flags = segment.get(FLAGS_AT).copied().unwrap_or(0);
         let is_syn = flags & SYN_ACK_RST_FIN == SYN;
@@ -129,23 +129,23 @@ impl Keeper {
             // A peer that begins anew has no use for the reset of its former connection.
             self.doomed.remove(flow);
             if route != KEEPER && Some(route) != origin {
-                return Fate::Pass(route);
+                return Verdict::Pass(route);
             }
             return match is_moving {
-                true => Fate::Hold,
-                false => Fate::Answer,
+                true => Verdict::Hold,
+                false => Verdict::Answer,
             };
         }
         let is_ours = !coming.is_astray && route == KEEPER && !is_moving;
         if self.doomed.contains(flow) || is_ours {
-            return Fate::Answer;
+            return Verdict::Answer;
         }
         self.astray.entry(*flow).or_insert(now);
         let first = self.steering.find_slot(flow);
         match self.search.next_slot(segment, (first, origin), now) {
-            Some(slot) => Fate::Pass(slot),
-            None if is_moving => Fate::Hold,
-            None => Fate::Answer,
+            Some(slot) => Verdict::Pass(slot),
+            None if is_moving => Verdict::Hold,
+            None => Verdict::Answer,
         }
     }
 

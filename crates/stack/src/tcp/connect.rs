@@ -204,11 +204,11 @@ pub fn on_segment(
     }
     // Second: only a RST that acknowledges our SYN counts.
     if segment.flags.is_rst() {
-        let (fate, verdict) = match has_ack {
+        let (counted, verdict) = match has_ack {
             true => (Counter::RxTcpResets, Verdict::Failed(Reason::Refused)),
             false => (Counter::DropTcpRst, Verdict::Alive),
         };
-        cx.counters.bump(fate);
+        cx.counters.bump(counted);
         return verdict;
     }
     // Fourth: SYN. Anything else is dropped (fifth).

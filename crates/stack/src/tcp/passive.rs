@@ -411,7 +411,7 @@ impl Tcp {
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
         cx.counters
-            .bump_both(Counter::RxTcpSteps, fate_in_time_wait(segment));
+            .bump_both(Counter::RxTcpSteps, counter_in_time_wait(segment));
         match outcome {
             timewait::Outcome::Ignore => {}
             timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {
@@ -489,7 +489,7 @@ impl Tcp {
 }
 
 /// RFC 1337 3: a RST ends nothing.
-fn fate_in_time_wait(segment: &Segment<'_>) -> Counter {
+fn counter_in_time_wait(segment: &Segment<'_>) -> Counter {
     match segment.flags.is_rst() {
         true => Counter::DropTcpRst,
         false => Counter::RxTcpTaken,

@@ -2,7 +2,7 @@
 
 use crate::error::Reason;
 
-/// The fate of a connection.
+/// How a connection ended or goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Alive,
