@@ -224,24 +224,24 @@ struct Flight {
 impl Flight {
     fn of(conn: &Connection) -> Flight {
         let mss = u64::from(conn.snd.mss).max(1);
-        let census = conn
+        let counts = conn
             .flight
             .as_ref()
-            .map_or_else(Default::default, |f| f.board.census(conn.snd.written, mss));
+            .map_or_else(Default::default, |f| f.board.counts(conn.snd.written, mss));
         // What an undo has called needless was not lost.
         let is_repair = conn
             .flight
             .as_ref()
             .is_some_and(|f| f.recovery.state.is_repair());
         // A SYN.
-        let is_bare = census.outstanding == 0 && conn.has_outstanding();
+        let is_bare = counts.outstanding == 0 && conn.has_outstanding();
         Flight {
-            unacked: census.outstanding + u32::from(is_bare),
-            sacked: census.sacked,
+            unacked: counts.outstanding + u32::from(is_bare),
+            sacked: counts.sacked,
             // As on Linux, until it is acknowledged.
-            lost: census.lost + census.repaired * u32::from(is_repair),
-            resent: census.resent,
-            data: census.data,
+            lost: counts.lost + counts.repaired * u32::from(is_repair),
+            resent: counts.resent,
+            data: counts.data,
         }
     }
 }

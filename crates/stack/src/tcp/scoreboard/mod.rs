@@ -43,7 +43,7 @@ pub const WALK_MAX: usize = 32;
 
 /// The flight, in segments.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Census {
+pub struct FlightCounts {
     pub outstanding: u32,
     /// Outstanding segments with data; and SACKed ones.
     pub data: u32,
@@ -149,25 +149,25 @@ impl Scoreboard {
     }
 
     /// Counts what is outstanding, in segments of `mss` bytes; what lies beyond `end` is a FIN.
-    pub fn census(&self, end: u64, mss: u64) -> Census {
-        let mut census = Census::default();
+    pub fn counts(&self, end: u64, mss: u64) -> FlightCounts {
+        let mut counts = FlightCounts::default();
         for record in self.records() {
             let len = record.end.min(end).saturating_sub(record.start);
             let data = u32::try_from(len.div_ceil(mss)).unwrap_or(u32::MAX);
-            census.data += data;
+            counts.data += data;
             // A FIN that no data carries is a segment too.
             let count = data.max(1);
-            census.outstanding += count;
+            counts.outstanding += count;
             if record.is_sacked {
-                census.sacked += count;
+                counts.sacked += count;
             } else if record.is_lost {
-                census.lost += count;
+                counts.lost += count;
             } else if record.was_resent() {
-                census.resent += count;
-                census.repaired += count * u32::from(record.again == Again::Lost);
+                counts.resent += count;
+                counts.repaired += count * u32::from(record.again == Again::Lost);
             }
         }
-        census
+        counts
     }
 
     /// Bytes thought to be in the network: sent, neither delivered nor lost (RFC 6675 4, pipe).
