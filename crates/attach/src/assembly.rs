@@ -18,10 +18,10 @@ use slipstack_engine::{
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
 
-use crate::supervisor::{Keeper, NeighbourView};
 use crate::door::random_u64;
 use crate::error::Error;
 use crate::link::Link;
+use crate::supervisor::{Keeper, NeighbourView};
 
 /// How long an instance lets an ACK wait for the program's answer. It cannot tell a program that is
 /// away from one that is about to answer, so it waits for no longer than the in-process ticker lets

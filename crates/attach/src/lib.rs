@@ -6,7 +6,6 @@ pub mod admin;
 mod assembly;
 pub mod capture;
 mod client;
-mod supervisor;
 mod door;
 mod error;
 mod inherited;
@@ -20,6 +19,7 @@ pub mod program;
 mod room;
 mod serving;
 mod spread;
+mod supervisor;
 mod ticket;
 
 pub use client::{client, client_with};

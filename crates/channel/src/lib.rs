@@ -9,7 +9,6 @@
 
 mod addr;
 mod attach;
-mod calm;
 mod cell;
 mod command;
 pub mod control;
@@ -30,6 +29,7 @@ mod receive_ring;
 mod reply;
 pub mod report;
 mod returned;
+mod shrink;
 mod state;
 mod urgent;
 

@@ -8,11 +8,11 @@ use core::sync::atomic::{Ordering, fence};
 
 use slipstack_mem::{ByteRing, RawSpace, RingWord};
 
-use crate::calm::Lap;
 use crate::datagram::{Envelope, HEADER, Header};
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
+use crate::shrink::Lap;
 use crate::urgent::UrgentWord;
 
 /// The engine's state of one receive ring.

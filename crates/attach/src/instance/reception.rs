@@ -165,13 +165,17 @@ impl ControlServer {
             EventFlags::IN | EventFlags::RDHUP,
         );
         if added.is_ok() {
-            self.sessions.insert(token, Session::new(socket, is_trusted));
+            self.sessions
+                .insert(token, Session::new(socket, is_trusted));
         }
     }
 
     /// As the keeper does: of those who have not shown that they may come in, the oldest go.
     fn make_room_for_a_stranger(&mut self) {
-        let strangers = self.sessions.iter().filter(|(_, session)| !session.is_trusted);
+        let strangers = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| !session.is_trusted);
         let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
         if tokens.len() < STRANGERS_MAX {
             return;

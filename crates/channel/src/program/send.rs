@@ -10,11 +10,11 @@ use std::io::IoSlice;
 
 use slipstack_mem::{ByteRing, RingWord};
 
-use crate::calm::Lap;
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
+use crate::shrink::Lap;
 
 use super::ProgramEnd;
 use super::sockets::{SockLocal, TxSide};

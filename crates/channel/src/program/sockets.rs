@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use slipstack_mem::{ByteRing, Lock};
 
-use crate::calm::Lap;
 use crate::ids::{Kind, SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
+use crate::shrink::Lap;
 use crate::state::StateWord;
 
 const CHUNK: usize = 256;

@@ -18,8 +18,8 @@ use slipstack_channel::{Driver, Exit, Placement, SockId, Stays, TurnOutcome, Wai
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
-use crate::supervisor::Supervisor;
 use crate::engine::{Engine, Turn};
+use crate::supervisor::Supervisor;
 use asleep::Asleep;
 use nap::Naps;
 use ticker::Ticker;

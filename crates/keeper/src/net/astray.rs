@@ -139,7 +139,11 @@ impl World {
             }
             // On the kernel it would wait in the backlog of a socket that some process still holds.
             let is_meant = is_moving || self.intents.find(flow.local, now).is_some();
-            return if is_meant { Verdict::Hold } else { Verdict::Answer };
+            return if is_meant {
+                Verdict::Hold
+            } else {
+                Verdict::Answer
+            };
         }
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;

@@ -51,7 +51,9 @@ pub fn try_take(
         .wrapping_sub(seq::to_wire(conn.snd.iss, conn.snd.una));
     // Either nothing new, or everything.
     let acks_all = acked == outstanding && outstanding != 0;
-    if !(acks_all && is_calm(conn) || acked == 0 && is_no_duplicate(conn, segment, outstanding)) {
+    if !(acks_all && is_undisturbed(conn)
+        || acked == 0 && is_no_duplicate(conn, segment, outstanding))
+    {
         return false;
     }
     let has_text = segment.text_len() > 0;
@@ -97,7 +99,7 @@ fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -
 
 /// Nothing is lost, suspect or probed.
 #[inline(always)]
-fn is_calm(conn: &Connection) -> bool {
+fn is_undisturbed(conn: &Connection) -> bool {
     !conn.cc.wants_samples
         && conn.flight.as_ref().is_some_and(|flight| {
             flight.recovery.state == State::Open

@@ -5,10 +5,10 @@ use slipstack_mem::ByteRing;
 /// Rings up to this size stay in a processor's own cache however they are used (L2 of 1 MiB and
 /// more). A larger one is walked through from end to end, so that both its writer and its reader
 /// find every line cold.
-const CALM_SIZE: usize = 512 << 10;
+const CACHED_SIZE: usize = 512 << 10;
 /// A ring gives way to a smaller one after so many passes in which most of it was not needed:
 /// replacing it costs a copy of what is in it.
-const CALM_LAPS: u64 = 4;
+const SHRINK_LAPS: u64 = 4;
 
 /// A stretch of the stream, some rings long, and the most of the ring that was in use in it. A stall of
 /// the receiver or of the reader makes the ring grow; when it is over, a smaller one is enough.
@@ -25,7 +25,7 @@ impl Lap {
     /// Whether uses of this ring are to be noted.
     #[inline]
     pub(crate) fn concerns(ring: ByteRing) -> bool {
-        ring.size() > CALM_SIZE
+        ring.size() > CACHED_SIZE
     }
 
     /// Bytes up to the stream offset `head` are about to be in the ring, `used` in all. The size that
@@ -37,9 +37,9 @@ impl Lap {
             return None;
         }
         let has_begun = self.end != 0;
-        let needed = (2 * self.peak).max(CALM_SIZE);
+        let needed = (2 * self.peak).max(CACHED_SIZE);
         *self = Lap {
-            end: head + CALM_LAPS * ring.size() as u64,
+            end: head + SHRINK_LAPS * ring.size() as u64,
             peak: used,
         };
         (has_begun && needed <= ring.size() / 2).then_some(needed)
