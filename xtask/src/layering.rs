@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mem", &[]),
     ("device", &["mem", "wire"]),
     ("device-dpdk", &["mem", "device"]),
-    ("netctl", &[]),
+    ("netctl", &["wire"]),
     ("channel", &["mem", "netctl"]),
     ("engine", &["stack", "wire", "mem", "device", "channel"]),
     (

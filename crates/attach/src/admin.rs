@@ -44,7 +44,7 @@ pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
 pub fn control_socket(settings: &Settings) -> Result<std::path::PathBuf, Error> {
     let mut all = directories(settings)?;
     if let Some(wanted) = &settings.interface {
-        all.retain(|directory| directory.interface() == wanted);
+        all.retain(|directory| directory.is_of(wanted));
     }
     let unclear = |message: String| Error::Refused {
         refusal: Refusal::Unknown,
@@ -170,7 +170,8 @@ pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error>
             }
         }
     }
-    for directory in directories.iter().filter(|it| is_meant(it.interface())) {
+    let is_of = |directory: &&RuntimeDir| target.is_none_or(|target| directory.is_of(target));
+    for directory in directories.iter().filter(is_of) {
         if let Ok(keeper) = connect(&directory.control_socket()) {
             stopped.add(directory.interface(), ask(&keeper, &request))?;
         } else if let Some(error) = find_abandoned(directory) {
@@ -215,7 +216,7 @@ pub(crate) fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
         settings
             .interface
             .as_deref()
-            .is_none_or(|wanted| wanted == dir.interface())
+            .is_none_or(|wanted| dir.is_of(wanted))
     };
     Ok(directories(settings)?
         .into_iter()

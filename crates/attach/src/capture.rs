@@ -68,14 +68,17 @@ pub fn listen(settings: &Settings, plan: &Plan) -> Result<Ready, Error> {
         });
     }
     let own = device.addresses.iter().map(|(address, _)| *address);
+    let further = device.further.iter().map(|it| &it.interface);
+    let mut named = further.filter(|name| settings.interface.as_ref() == Some(name));
+    let interface = named.next().unwrap_or(&device.interface).clone();
     Ok(Ready {
-        listener: Listener::open(&device.interface, device.device.is_own)?,
+        listener: Listener::open(&interface, device.device.is_own)?,
         selection: Selection {
             own: own.collect(),
             host: plan.host,
             port: plan.port,
         },
-        interface: device.interface,
+        interface,
     })
 }
 

@@ -3,18 +3,17 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use slipstack_channel::control::net::{
-    KernelShare, Listed, MAIN_TABLE, RouteEntry, RuleEntry, ShareAction,
-};
+use slipstack_channel::control::net::{KernelShare, Listed, RouteEntry, RuleEntry, ShareAction};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
+use slipstack_config::{InterfaceSpec, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
-use slipstack_keeper::{DeviceChoice, Options, VlanChoice};
+use slipstack_keeper::{DeviceChoice, InterfaceChoice, Options, VlanChoice};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::error::Error;
+use crate::ways;
 
 /// Longest wait for an answer.
 pub const ANSWER_MS: u64 = 10_000;
@@ -74,16 +73,17 @@ pub fn options(settings: &Settings) -> Options {
             .iter()
             .map(|ip| (ip.address, ip.prefix_len))
             .collect(),
-        vlans: settings.sub_vlans().map(vlan).collect(),
+        further: settings.further.iter().map(further).collect(),
+        vlans: settings.sub_vlans().map(|it| vlan(settings, it)).collect(),
         routes: gateways
-            .chain(settings.sub_vlans().flat_map(vlan_routes))
+            .chain(ways::routes(settings))
             .chain(settings.routes.iter().map(route))
             .collect(),
         rules: settings
             .rules
             .iter()
             .flat_map(rule)
-            .chain(settings.sub_vlans().flat_map(vlan_rules))
+            .chain(ways::rules(settings))
             .collect(),
         is_forwarding: settings.is_forwarding,
         share: share(settings),
@@ -121,38 +121,23 @@ fn share(settings: &Settings) -> Option<KernelShare> {
     })
 }
 
-fn vlan(spec: &VlanSpec) -> VlanChoice {
+fn further(spec: &InterfaceSpec) -> InterfaceChoice {
     let addresses = spec.addresses.iter();
-    VlanChoice {
-        vlan: spec.id,
-        mtu: spec.mtu,
+    InterfaceChoice {
+        interface: spec.name.clone(),
+        vlan: spec.vlan.unwrap_or(0),
         addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
     }
 }
 
-/// Its gateways, in its table.
-fn vlan_routes(spec: &VlanSpec) -> impl Iterator<Item = RouteEntry> + '_ {
-    spec.gateways.iter().map(|gateway| RouteEntry {
-        vlan: Some(spec.id),
-        table: spec.table(),
-        ..RouteEntry::default_by(*gateway)
-    })
-}
-
-/// Answers leave by the VLAN by which the question came: what is from its addresses goes by its table, behind the rules
-/// that an operator gives.
-fn vlan_rules(spec: &VlanSpec) -> impl Iterator<Item = RuleEntry> + '_ {
-    const PRIORITY: u32 = 2000;
-    let has_own = !spec.gateways.is_empty() && spec.table() != MAIN_TABLE;
-    let addresses = spec.addresses.iter().filter(move |_| has_own);
-    addresses.map(|ip| RuleEntry {
-        priority: PRIORITY,
-        from: Some((ip.address, if ip.address.is_ipv4() { 32 } else { 128 })),
-        to: None,
-        mark: None,
-        is_family_v6: false,
-        table: spec.table(),
-    })
+fn vlan(settings: &Settings, spec: &VlanSpec) -> VlanChoice {
+    let addresses = spec.addresses.iter();
+    VlanChoice {
+        port: settings.port_of(spec.interface.as_deref()),
+        vlan: spec.id,
+        mtu: spec.mtu,
+        addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
+    }
 }
 
 fn route(spec: &RouteSpec) -> RouteEntry {
@@ -211,7 +196,7 @@ pub fn instance_directory(settings: &Settings, name: &str) -> Result<RuntimeDir,
         settings
             .interface
             .as_deref()
-            .is_none_or(|wanted| wanted == dir.interface())
+            .is_none_or(|wanted| dir.is_of(wanted))
     };
     directories(settings)?
         .into_iter()

@@ -59,6 +59,11 @@ pub enum Error {
         has: u16,
         wanted: u16,
     },
+    /// A keeper runs whose stack does not have this interface.
+    OtherInterfaces {
+        interface: String,
+        missing: String,
+    },
     /// The keeper of this device has one of another kind.
     OtherDevice {
         interface: String,
@@ -106,11 +111,7 @@ impl fmt::Display for Error {
             ),
             Error::Service(sentence) => f.write_str(sentence),
             Error::NoInstance { name, interface } => {
-                write!(f, "no instance named {name} runs")?;
-                if let Some(interface) = interface {
-                    write!(f, " on {interface}")?;
-                }
-                write!(f, "; start it with: slipstack instance --name {name}")
+                write_no_instance(f, name, interface.as_deref())
             }
             Error::OtherAddress {
                 interface,
@@ -119,6 +120,10 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or end the programs that use it"
+            ),
+            Error::OtherInterfaces { interface, missing } => write!(
+                f,
+                "the stack on {interface} does not have {missing}; end the programs that use it first"
             ),
             Error::OtherVlan {
                 interface,
@@ -154,6 +159,18 @@ impl fmt::Display for Error {
             Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }
+}
+
+fn write_no_instance(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    interface: Option<&str>,
+) -> fmt::Result {
+    write!(f, "no instance named {name} runs")?;
+    if let Some(interface) = interface {
+        write!(f, " on {interface}")?;
+    }
+    write!(f, "; start it with: slipstack instance --name {name}")
 }
 
 fn write_no_addresses(f: &mut fmt::Formatter<'_>, limit: u64, lacking: u64) -> fmt::Result {

@@ -87,6 +87,7 @@ fn is_starting(settings: &Settings) -> bool {
 pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     check_device(settings, welcome)?;
     check_vlan(settings, welcome)?;
+    check_interfaces(settings, welcome)?;
     check_address(settings, welcome)?;
     check_routes(settings, welcome)?;
     check_share(settings, welcome)
@@ -102,6 +103,20 @@ fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
         has: welcome.vlan,
         wanted,
     })
+}
+
+/// All that are named are interfaces of the stack.
+fn check_interfaces(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let further = settings.further.iter().map(|it| &it.name);
+    let mut names = settings.interface.iter().chain(further);
+    let has = |name: &String| welcome.network.ports().any(|port| port.name == *name);
+    match names.find(|name| !has(name)) {
+        Some(missing) if !settings.further.is_empty() => Err(Error::OtherInterfaces {
+            interface: welcome.interface.clone(),
+            missing: missing.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// A device in use is of the kind that it is.
@@ -141,7 +156,9 @@ fn check_share(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 
 fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let of_vlans = settings.sub_vlans().flat_map(|vlan| &vlan.addresses);
-    let missing = settings.addresses.iter().chain(of_vlans).find(|wanted| {
+    let of_further = settings.further.iter().flat_map(|it| &it.addresses);
+    let mut all = settings.addresses.iter().chain(of_further).chain(of_vlans);
+    let missing = all.find(|wanted| {
         let wanted = (wanted.address, wanted.prefix_len);
         !welcome.network.configured().any(|own| own == wanted)
     });
@@ -168,7 +185,11 @@ fn addresses(welcome: &Welcome) -> String {
 fn reach(settings: &Settings, welcome: &Welcome) -> String {
     let place = match settings.instances.as_slice() {
         [name] => format!("instance {name} on {}", welcome.interface),
-        [] => format!("{} {}", welcome.device.title, welcome.interface),
+        [] => {
+            let ports = welcome.network.ports().map(|port| port.name.as_str());
+            let ports: Vec<&str> = ports.collect();
+            format!("{} {}", welcome.device.title, ports.join(" and "))
+        }
         names => format!("instances {} on {}", names.join(", "), welcome.interface),
     };
     let addresses = addresses(welcome);

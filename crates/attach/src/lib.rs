@@ -21,6 +21,7 @@ mod serving;
 mod spread;
 mod supervisor;
 mod ticket;
+mod ways;
 
 pub use client::{client, client_with};
 pub use error::Error;

@@ -1,7 +1,7 @@
 //! The network that settings describe, of a stack that runs.
 
 use slipstack_channel::control::Refusal;
-use slipstack_channel::control::net::{KernelShare, NetworkState, RouteEntry};
+use slipstack_channel::control::net::{Interface, KernelShare, NetworkState, RouteEntry};
 use slipstack_config::Settings;
 use slipstack_keeper::Options;
 
@@ -16,6 +16,7 @@ use crate::error::Error;
 pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, Error> {
     let Options {
         addresses,
+        further,
         vlans,
         routes,
         mut rules,
@@ -33,14 +34,33 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
             "--kni holds from the start on; end the programs to change it".to_owned(),
         ));
     }
-    let mut own = now.own().clone();
+    let is_first = |it: &&Interface| settings.interface.as_ref() == Some(&it.name);
+    let mut own = now.ports().find(is_first).unwrap_or(now.own()).clone();
     if !addresses.is_empty() {
         own.addresses = addresses;
     }
+    let mut interfaces = vec![own];
+    for choice in &further {
+        let port = now.ports().find(|it| it.name == choice.interface);
+        let mut port = port.cloned().ok_or_else(|| {
+            refused(format!(
+                "--if {}: a stack has the interfaces that it was started with; end the programs to change them",
+                choice.interface
+            ))
+        })?;
+        if !choice.addresses.is_empty() {
+            port.addresses.clone_from(&choice.addresses);
+        }
+        interfaces.push(port);
+    }
+    // Those that are not named stay as they are.
+    let is_named = |it: &Interface| interfaces.iter().any(|known| known.name == it.name);
+    let rest: Vec<Interface> = now.ports().filter(|it| !is_named(it)).cloned().collect();
+    interfaces.extend(rest);
+    interfaces.sort_by_key(|it| it.vlan);
     rules.sort_by_key(|rule| rule.priority);
-    let device = own.name.clone();
     let mut planned = NetworkState {
-        interfaces: vec![own],
+        interfaces,
         routes: routes.iter().map(RouteEntry::normalized).collect(),
         rules,
         is_forwarding,
@@ -48,7 +68,7 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
         ..now.clone()
     };
     for vlan in vlans {
-        let with = planned.changed(&vlan.changes(&device));
+        let with = planned.changed(&vlan.changes(&planned));
         planned = with.map_err(|error| refused(format!("VLAN {}: {error}", vlan.vlan)))?;
     }
     Ok(planned)

@@ -18,8 +18,8 @@ pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
 
 pub use report::{
-    DeviceReport, EngineReport, InstanceReport, PortReport, ProgramReport, SocketReport,
-    StatusReport, WhyReport,
+    DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
+    SocketReport, StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 pub use text::{add_line, read_bytes, read_lines, read_text, text_file};

@@ -72,11 +72,10 @@ fn print_json<T: Serialize>(value: &T) -> Result<(), Failure> {
 
 fn status_text(report: &StatusReport) -> String {
     let device = &report.device;
-    let addresses: Vec<String> = device
-        .addresses
-        .iter()
-        .map(|(ip, len)| format!("{ip}/{len}"))
-        .collect();
+    let of_further = || device.further.iter().flat_map(|it| &it.addresses);
+    let own = device.addresses.iter();
+    let own = own.filter(|address| !of_further().any(|other| other == *address));
+    let addresses: Vec<String> = own.map(|(ip, len)| format!("{ip}/{len}")).collect();
     let mut text = format!("{}  {}", device.interface, addresses.join(" "));
     for gateway in &device.gateways {
         let _ = write!(text, "  gateway {gateway}");
@@ -89,6 +88,11 @@ fn status_text(report: &StatusReport) -> String {
         "  mtu {}  slots {} of {}  keeper {}",
         device.mtu, device.slots_leased, device.slots, report.keeper_pid
     );
+    for it in &device.further {
+        let addresses = it.addresses.iter();
+        let addresses: String = addresses.map(|(ip, len)| format!("  {ip}/{len}")).collect();
+        let _ = writeln!(text, "{}{addresses}  mtu {}", it.interface, it.mtu);
+    }
     text.push_str(&device_line(&device.device));
     for mechanism in &device.mechanisms {
         let _ = writeln!(text, "{mechanism}");

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
 
+use crate::given_texts::given;
+
 /// Folder of the files that instances read by their names.
 const INSTANCE_FILES: &str = "/etc/slipstack";
 
@@ -14,7 +16,10 @@ pub fn with_options(command: Command, scopes: &[Scope]) -> Command {
         .iter()
         .filter(|option| scopes.contains(&option.scope))
         .fold(command, |command, option| {
-            let argument = argument(option);
+            let argument = match option.name {
+                "if" => argument(option).action(ArgAction::Append),
+                _ => argument(option),
+            };
             // A command's own letter comes before an option's (htstress has -c).
             let is_taken = argument.get_short().is_some_and(|short| {
                 let mut others = command.get_arguments();
@@ -42,12 +47,7 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {
         Kind::Flag => argument.action(ArgAction::SetTrue),
-        Kind::Addresses
-        | Kind::Cidrs
-        | Kind::Routes
-        | Kind::Rules
-        | Kind::Vlans
-        | Kind::Sysctls => argument
+        kind if kind.separator().is_some() => argument
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
@@ -116,36 +116,6 @@ fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
         }
     }
     Ok(())
-}
-
-/// The text of an option that this command has and the user gave.
-fn given(matches: &ArgMatches, name: &str) -> Option<String> {
-    // Asking clap about an option that this command does not have is an error of its own.
-    if !matches.try_contains_id(name).unwrap_or(false)
-        || matches.value_source(name) != Some(clap::parser::ValueSource::CommandLine)
-    {
-        return None;
-    }
-    match slipstack_config::find_option(name)?.kind {
-        Kind::Flag => Some(matches.get_flag(name).to_string()),
-        kind @ (Kind::Addresses
-        | Kind::Cidrs
-        | Kind::Routes
-        | Kind::Rules
-        | Kind::Vlans
-        | Kind::Sysctls) => {
-            let separator = match kind {
-                Kind::Routes | Kind::Rules | Kind::Vlans | Kind::Sysctls => ";",
-                _ => ",",
-            };
-            let all: Vec<&str> = matches
-                .get_many::<String>(name)?
-                .map(String::as_str)
-                .collect();
-            Some(all.join(separator))
-        }
-        _ => matches.get_one::<String>(name).cloned(),
-    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use clap::ArgMatches;
 use slipstack_attach::capture::{self, Plan, Summary};
 
 use crate::failure::Failure;
-use crate::given::settings;
+use crate::given::asking;
 use crate::output::say;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let (_, settings) = settings(matches)?;
+    let settings = asking(matches)?;
     let path: &PathBuf = matches
         .get_one("file")
         .ok_or_else(|| Failure::new("a capture needs a file"))?;

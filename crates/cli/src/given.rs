@@ -12,3 +12,8 @@ pub fn settings(matches: &ArgMatches) -> Result<(Layers, Settings), Failure> {
     let settings = Settings::from_layers(&layers)?;
     Ok((layers, settings))
 }
+
+/// The settings of a command that asks stacks which run: an interface names one, and needs nothing beside it.
+pub fn asking(matches: &ArgMatches) -> Result<Settings, Failure> {
+    Ok(Settings::naming(&args::layers(matches)?)?)
+}

@@ -9,6 +9,7 @@ mod config;
 mod counters;
 mod failure;
 mod given;
+mod given_texts;
 mod group;
 mod host;
 mod instance;
@@ -91,5 +92,5 @@ fn asked(
     matches: &clap::ArgMatches,
     command: impl FnOnce(&slipstack_config::Settings) -> Result<ExitCode, failure::Failure>,
 ) -> Result<ExitCode, failure::Failure> {
-    given::settings(matches).and_then(|(_, settings)| command(&settings))
+    given::asking(matches).and_then(|settings| command(&settings))
 }

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::{Answer, Change, Client, Query};
 use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
 
 use crate::failure::Failure;
-use crate::given::settings;
+use crate::given::asking;
 use crate::names;
 use crate::output::print;
 
@@ -99,7 +99,7 @@ impl Style {
 }
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let (_, settings) = settings(matches)?;
+    let settings = asking(matches)?;
     let style = Style::of(matches);
     let mut clients = Vec::new();
     for path in admin::control_sockets(&settings).map_err(|e| Failure::new(e.to_string()))? {

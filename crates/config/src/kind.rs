@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crate::{routing, sysctl, vlan};
+use crate::{interface, routing, sysctl, vlan};
 
 /// The type of an option: how its text is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Kind {
     Rules,
     /// VLANs with what the stack has in them, likewise.
     Vlans,
+    /// Interfaces with what the stack has on them, likewise.
+    Interfaces,
     /// sysctls with their values, separated by semicolons.
     Sysctls,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
@@ -100,6 +102,18 @@ impl core::fmt::Display for PortRange {
 pub type CoreList = Vec<usize>;
 
 impl Kind {
+    /// What separates the parts of a value that may be given several times; `None`: it is given once.
+    #[must_use]
+    pub fn separator(self) -> Option<&'static str> {
+        match self {
+            Kind::Addresses | Kind::Cidrs => Some(","),
+            Kind::Routes | Kind::Rules | Kind::Vlans | Kind::Interfaces | Kind::Sysctls => {
+                Some(";")
+            }
+            _ => None,
+        }
+    }
+
     /// Says what is wrong with `text`, as the end of a sentence ("… must be …").
     ///
     /// # Errors
@@ -113,6 +127,7 @@ impl Kind {
             Kind::Routes => routing::parse_routes(text).map(drop),
             Kind::Rules => routing::parse_rules(text).map(drop),
             Kind::Vlans => vlan::parse_vlans(text).map(drop),
+            Kind::Interfaces => interface::parse_interfaces(text).map(drop),
             Kind::Sysctls => sysctl::parse_settings(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
@@ -277,7 +292,7 @@ pub fn parse_cores(text: &str) -> Result<CoreList, String> {
     Ok((0..=CORE_MAX).filter(|core| is_listed[*core]).collect())
 }
 
-fn check_interface(text: &str) -> Result<(), String> {
+pub(crate) fn check_interface(text: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
     if (1..=15).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(is_plain) {
         Ok(())

@@ -171,12 +171,13 @@ impl Layers {
                     key,
                 });
             };
-            let text = toml_text(&value).ok_or_else(|| ConfigError::Value {
-                option: option.name,
-                source: Source::File(file.to_owned()),
-                text: value.to_string(),
-                must: "a string, a number or true or false".into(),
-            })?;
+            let text =
+                toml_text(&value, option.kind.separator()).ok_or_else(|| ConfigError::Value {
+                    option: option.name,
+                    source: Source::File(file.to_owned()),
+                    text: value.to_string(),
+                    must: "a string, a number or true or false".into(),
+                })?;
             self.set(option.name, text, Source::File(file.to_owned()))?;
         }
         Ok(())
@@ -264,8 +265,13 @@ fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
     device.split(':').next() == Some(DPDK)
 }
 
-fn toml_text(value: &toml::Value) -> Option<String> {
+/// `separator`: of the parts of a value that may be a list.
+fn toml_text(value: &toml::Value, separator: Option<&str>) -> Option<String> {
     match value {
+        toml::Value::Array(parts) => {
+            let texts = parts.iter().map(|part| toml_text(part, None));
+            Some(texts.collect::<Option<Vec<_>>>()?.join(separator?))
+        }
         toml::Value::String(text) => Some(text.clone()),
         toml::Value::Integer(number) => Some(number.to_string()),
         toml::Value::Boolean(is_set) => Some(is_set.to_string()),

@@ -84,6 +84,7 @@ impl OptionSpec {
             Kind::Routes => "10.1.0.0/16,via=10.0.0.2,table=100",
             Kind::Sysctls => "net.ipv4.tcp_fin_timeout=30",
             Kind::Rules => "from=10.0.0.5/32,table=100",
+            Kind::Interfaces => "eth1,ip=10.2.0.2/24,gw=10.2.0.1",
             Kind::Vlans => "10,ip=10.10.10.5/24,gw=10.10.10.1",
             Kind::Count { min, max } if self.default.is_empty() => {
                 return if (min..=max).contains(&100) {
@@ -115,6 +116,7 @@ impl Kind {
             Kind::Addresses => "IP addresses".into(),
             Kind::Routes => "routes".into(),
             Kind::Rules => "rules".into(),
+            Kind::Interfaces => "interfaces".into(),
             Kind::Vlans => "VLANs".into(),
             Kind::Sysctls => "sysctls".into(),
             Kind::Cidrs => "IP addresses/lengths".into(),

@@ -34,6 +34,14 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Settings of a command that names a stack and opens none.
+    ///
+    /// # Errors
+    /// A value that cannot be used.
+    pub fn naming(layers: &Layers) -> Result<Settings, ConfigError> {
+        Settings::typed(layers)
+    }
+
     fn check_combinations(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
         if self.is_autoconfigured {
@@ -53,6 +61,7 @@ impl Settings {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
         self.check_share()?;
+        self.check_further()?;
         let has_link = self.interface.is_some() || self.device_kind() == Some("dpdk");
         if !self.vlans.is_empty() && !has_link {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
@@ -96,6 +105,67 @@ impl Settings {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Interfaces beside the first, and the VLANs that are of them.
+    fn check_further(&self) -> Result<(), ConfigError> {
+        let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
+        let names = || {
+            self.interface
+                .iter()
+                .chain(self.further.iter().map(|it| &it.name))
+        };
+        for spec in &self.further {
+            if self.interface.is_none() {
+                return wrong(format!(
+                    "--also-if {} needs --if INTERFACE: the first interface of the stack",
+                    spec.name
+                ));
+            }
+            if names().filter(|name| **name == spec.name).count() > 1 {
+                return wrong(format!("--if {} is there twice", spec.name));
+            }
+            let mut vlans = self.vlans.iter();
+            let has_vlans = vlans.any(|it| it.interface.as_ref() == Some(&spec.name));
+            if spec.addresses.is_empty() && !has_vlans && self.instances.is_empty() {
+                return wrong(format!(
+                    "--if {} needs --ip ADDRESS/LENGTH: the address that the stack has on it",
+                    spec.name
+                ));
+            }
+        }
+        if self.kni.is_some() && !self.further.is_empty() {
+            return wrong(
+                "--kni and several interfaces: a stack shares one with the kernel".to_owned(),
+            );
+        }
+        if let Some(kind) = self
+            .device_kind()
+            .filter(|kind| !["packet", "xdp"].contains(kind))
+            && !self.further.is_empty()
+        {
+            return wrong(format!(
+                "--device {kind} has one interface; several --if need packet or xdp"
+            ));
+        }
+        let of_vlans = self.vlans.iter().filter_map(|it| it.interface.as_ref());
+        for name in of_vlans {
+            if !names().any(|known| known == name) {
+                return wrong(format!(
+                    "--vlan with if={name} needs --if {name}: the interface that the VLAN is on"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The port that an interface is, from 0 on; of none the first.
+    pub fn port_of(&self, interface: Option<&str>) -> u16 {
+        let at = self
+            .further
+            .iter()
+            .position(|it| Some(it.name.as_str()) == interface);
+        at.map_or(0, |at| at as u16 + 1)
     }
 
     /// The VLAN that the device's own link is in; 0 = none.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::choice::{Congestion, Ecn, Log};
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
 use crate::error::ConfigError;
+use crate::interface::InterfaceSpec;
 use crate::kind::{Cidr, CoreList, Kind, PortRange, Spin};
 use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
@@ -19,7 +20,20 @@ options! {
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Network interface to share with the kernel; without it Slipstack makes a TAP of \
-            its own",
+            its own. On the command line it may be given several times: what --ip, --gw and --vlan \
+            say behind each is of that interface",
+    }
+
+    /// Beside the first.
+    further: Vec<InterfaceSpec> = "also-if" "NAME,ip=ADDRESS/LENGTH" {
+        kind: Kind::Interfaces,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "A further interface of the stack beside --if, as a second --if says it too: with \
+            ip= (several times), gw=, table= (of the gateway: the main one if it is the first of \
+            its family, else 4096, 8192 and so on) and vlan= (the VLAN that it is in); answers \
+            from its addresses go by that table. May be given several times, or separated by \
+            semicolons",
     }
 
     /// Kind with its argument, or `auto`.
@@ -82,7 +96,7 @@ options! {
         kind: Kind::Flag,
         default: "false",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Pass packets for others on to their next hop, by the interface that they came by",
+        help: "Pass packets for others on to their next hop, by whichever interface leads there",
     }
 
     kni: Option<String> = "kni" "METHOD" {
@@ -318,7 +332,7 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the one \
             that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
-            that, also gw=, table= (its number if not given) and mtu=; answers from its \
+            that, also gw=, table= (its number if not given), mtu= and if= (which of several interfaces); answers from its \
             addresses go by that table. May be given several times, or separated by semicolons",
     }
 

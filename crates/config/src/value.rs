@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::choice::{Congestion, Ecn, Log};
+use crate::interface::{self, InterfaceSpec};
 use crate::kind::{self, Cidr, CoreList, PortRange, Spin};
 use crate::routing::{self, RouteSpec, RuleSpec};
 use crate::sysctl::{self, SysctlSetting};
@@ -122,6 +123,7 @@ lists! {
     Vec<RouteSpec>: routing::parse_routes, ";";
     Vec<RuleSpec>: routing::parse_rules, ";";
     Vec<VlanSpec>: vlan::parse_vlans, ";";
+    Vec<InterfaceSpec>: interface::parse_interfaces, ";";
     Vec<SysctlSetting>: sysctl::parse_settings, ";";
     CoreList: kind::parse_cores, ",";
     Vec<PortRange>: kind::parse_ports, ",";

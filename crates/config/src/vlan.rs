@@ -3,12 +3,12 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use crate::kind::{Cidr, parse_address, parse_cidr};
+use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 
 /// Of a device: as many as F-Stack takes, and the one that the device's own link may be in.
 const VLANS_MAX: usize = 129;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
-const ID_MAX: u16 = 4094;
+pub(crate) const ID_MAX: u16 = 4094;
 /// Of one VLAN at most.
 const ADDRESSES_MAX: usize = 256;
 /// Every IPv4 link takes packets of this size (RFC 791).
@@ -27,6 +27,8 @@ pub struct VlanSpec {
     /// The routing table that its gateways are in; `None`: the one of its number.
     pub table: Option<u32>,
     pub mtu: Option<u16>,
+    /// The interface that it is of; `None`: that of `--if`.
+    pub interface: Option<String>,
 }
 
 impl VlanSpec {
@@ -43,8 +45,9 @@ impl VlanSpec {
 
 pub(crate) fn parse_vlans(text: &str) -> Result<Vec<VlanSpec>, String> {
     let specs: Vec<VlanSpec> = text.split(';').map(parse_vlan).collect::<Result<_, _>>()?;
-    let has = |id| specs.iter().filter(|spec| spec.id == id).count();
-    if let Some(twice) = specs.iter().find(|spec| has(spec.id) > 1) {
+    let is_same = |a: &VlanSpec, b: &VlanSpec| (a.id, &a.interface) == (b.id, &b.interface);
+    let has = |spec| specs.iter().filter(|it| is_same(it, spec)).count();
+    if let Some(twice) = specs.iter().find(|spec| has(spec) > 1) {
         return Err(format!("VLANs that differ: {} is there twice", twice.id));
     }
     if specs.iter().filter(|spec| spec.is_own_link()).count() > 1 {
@@ -60,7 +63,7 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
     let syntax = || {
         format!(
             "a VLAN from 1 to {ID_MAX}, alone or with words such as in \
-             10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=)"
+             10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=, if=)"
         )
     };
     let mut words = text.split(',');
@@ -73,12 +76,17 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
         gateways: Vec::new(),
         table: None,
         mtu: None,
+        interface: None,
     };
     for word in words {
         match word.split_once('=').ok_or_else(syntax)? {
             ("ip", address) => spec.addresses.push(parse_cidr(address)?),
             ("gw", address) => spec.gateways.push(parse_address(address)?),
             ("table", id) => spec.table = Some(id.parse().map_err(|_| syntax())?),
+            ("if", name) => {
+                check_interface(name)?;
+                spec.interface = Some(name.to_owned());
+            }
             ("mtu", mtu) => spec.mtu = Some(mtu.parse().map_err(|_| syntax())?),
             _ => return Err(syntax()),
         }
@@ -92,6 +100,7 @@ fn check(spec: &VlanSpec) -> Result<(), String> {
         return Err(format!("a VLAN with at most {ADDRESSES_MAX} addresses"));
     }
     let is_bare = spec.gateways.is_empty() && spec.table.is_none() && spec.mtu.is_none();
+    let is_bare = is_bare && spec.interface.is_none();
     if spec.addresses.is_empty() && !is_bare {
         return Err("a VLAN with ip=ADDRESS/LENGTH where it has other words".to_owned());
     }
@@ -138,6 +147,9 @@ impl fmt::Display for VlanSpec {
         if let Some(mtu) = self.mtu {
             write!(f, ",mtu={mtu}")?;
         }
+        if let Some(name) = &self.interface {
+            write!(f, ",if={name}")?;
+        }
         Ok(())
     }
 }
@@ -152,6 +164,7 @@ mod tests {
             "7",
             "10,ip=10.10.10.5/24,ip=110.110.10.1/32,gw=10.10.10.1",
             "20,ip=10.10.20.5/24,ip=fd00:20::5/64,gw=10.10.20.1,gw=fd00:20::1,table=254,mtu=1400",
+            "10,ip=10.10.10.5/24,if=eth1",
         ] {
             let vlan = parse_vlan(text).unwrap();
             assert_eq!(vlan.to_string(), text);
@@ -173,6 +186,8 @@ mod tests {
             "254,ip=10.1.0.5/24,gw=10.1.0.1",
             "7,ip=10.1.0.5/24,mtu=60",
             "7,ip=10.1.0.5/24,color=red",
+            "7,if=eth1",
+            "7,ip=10.1.0.5/24,if=eth1;7,ip=10.2.0.5/24,if=eth1",
         ] {
             assert!(parse_vlans(text).is_err(), "{text}");
         }

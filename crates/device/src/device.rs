@@ -75,7 +75,8 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
-    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link. A device without tags has none.
+    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link, of a device with several ports those
+    /// of these links ([`slipstack_wire::LinkId`]). A device without tags has none.
     fn set_vlans(&mut self, vlans: &[u16]) {
         let _ = vlans;
     }
@@ -182,6 +183,12 @@ macro_rules! counters {
             /// Every counter with its name.
             pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl core::ops::AddAssign for DeviceCounters {
+            fn add_assign(&mut self, other: DeviceCounters) {
+                $(self.$name += other.$name;)*
             }
         }
     };

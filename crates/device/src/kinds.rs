@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::DeviceError;
+use crate::joined::Joined;
 use crate::{dpdk, memif, null, packet, replay, tap, xdp};
 
 /// What `--device` may name, in the order of the help text.
@@ -31,6 +32,14 @@ pub fn find(text: &str) -> Result<(&'static dyn Backend, Option<&str>), DeviceEr
             name: name.to_owned(),
             known: BACKENDS.iter().map(|backend| backend.name()).collect(),
         }),
+    }
+}
+
+/// The same for the name of any slot's back end, that of devices with several ports among them.
+pub(crate) fn find_any(name: &str) -> Result<&'static dyn Backend, DeviceError> {
+    match name == Joined.name() {
+        true => Ok(&Joined),
+        false => Ok(find(name)?.0),
     }
 }
 

@@ -25,6 +25,7 @@ pub mod ethtool;
 pub mod hooked;
 pub mod iface;
 mod ingress;
+mod joined;
 mod kernel;
 mod kinds;
 pub mod listener;
@@ -56,8 +57,8 @@ pub use kinds::{BACKENDS, choose, find};
 pub use packet::RingParams;
 pub use parts::{SlotLink, SlotParams, SlotParts};
 pub use position::RingPosition;
-pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
-pub use slots::{Slots, open_slot, peek_slot};
+pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};
+pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{
     BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
 };

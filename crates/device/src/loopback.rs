@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use slipstack_mem::{RawSlice, RawSpace};
-use slipstack_wire::flow::FrameFlow;
-use slipstack_wire::{Gso, RxChecksum, RxMeta, TxOffload, protocol};
+use slipstack_wire::{RxChecksum, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 use crate::error::DeviceError;
@@ -162,7 +161,7 @@ impl Device for Loopback {
                 None => RxChecksum::Unknown,
             },
             gso: offload.gso.is_some(),
-            segment: joined(&bytes, offload.gso),
+            segment: offload.gso.map_or(0, |gso| gso.mss),
             vlan: offload.vlan,
             ..RxMeta::UNKNOWN
         };
@@ -188,12 +187,6 @@ impl Device for Loopback {
     fn counters(&self) -> DeviceCounters {
         self.counters
     }
-}
-
-/// The size of the datagrams that a frame joins.
-fn joined(frame: &[u8], gso: Option<Gso>) -> u16 {
-    let is_udp = || FrameFlow::parse(frame).is_some_and(|flow| flow.protocol == protocol::UDP);
-    gso.filter(|_| is_udp()).map_or(0, |gso| gso.mss)
 }
 
 /// The whole frame in one piece.

@@ -28,6 +28,16 @@ impl RingPosition {
         RingPosition(Place::Private(AtomicU32::new(0)))
     }
 
+    /// The position of another port's ring of the same slot: the word so many places behind. `None` when it is outside.
+    pub(crate) fn beside(&self, port: usize) -> Option<RingPosition> {
+        match &self.0 {
+            Place::Shared { region, offset } => {
+                RingPosition::new(region.clone(), offset + port * size_of::<u32>())
+            }
+            Place::Private(_) => Some(RingPosition::private()),
+        }
+    }
+
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         self.word().map_or(0, |word| word.load(Ordering::Acquire))

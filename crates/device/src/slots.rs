@@ -3,14 +3,20 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use crate::backend::{Backend, Description};
+use slipstack_wire::LinkId;
+
+use crate::backend::{Backend, Description, Opened};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
-use crate::kinds::find;
+use crate::joined::{Joined, JoinedPart, join};
+use crate::kinds::{find, find_any};
 use crate::parts::{SlotLink, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
 use crate::steering::{SLOTS_MAX, Steering, maps};
+
+/// Interfaces of a device.
+pub const PORTS_MAX: usize = LinkId::PORTS_MAX;
 
 /// Descriptors and own parameters of one slot.
 #[derive(Debug)]
@@ -19,18 +25,28 @@ struct Slot {
     own: serde_json::Value,
 }
 
+/// One interface of a device.
+struct Port {
+    name: String,
+    index: u32,
+    link: SlotLink,
+    drop: Option<IngressDrop>,
+    needs_ingress_drop: bool,
+}
+
 /// The keeper's half of a device. What it set up goes with its descriptors, in whatever processes
 /// they are; only a clsact filter (old kernels) is removed by dropping this.
 pub struct Slots {
+    /// That of every port.
     backend: &'static dyn Backend,
-    name: String,
-    index: u32,
+    /// That which adopts a slot of all ports.
+    adopts: &'static dyn Backend,
+    /// At least one.
+    ports: Vec<Port>,
     link: SlotLink,
     slots: Vec<Slot>,
     steering: Steering,
     held: Vec<OwnedFd>,
-    drop: Option<IngressDrop>,
-    needs_ingress_drop: bool,
     mode: Option<String>,
 }
 
@@ -40,31 +56,88 @@ impl Slots {
         backend: &'static dyn Backend,
         description: &Description<'_>,
     ) -> Result<Slots, DeviceError> {
-        check_count(description.slots)?;
-        if description.vlan != 0 && !backend.capabilities().has_vlans {
-            return Err(DeviceError::Unsuitable(format!(
-                "a device of kind \"{}\" has no VLANs",
-                backend.name()
-            )));
-        }
+        Slots::open_ports(backend, core::slice::from_ref(description))
+    }
+
+    /// Opens all slots of a device with several interfaces of one kind, whose numbers of slots are alike: each slot is
+    /// made of a slot of every interface.
+    ///
+    /// # Errors
+    /// One of them cannot be opened, or devices of this kind have no company.
+    pub fn open_ports(
+        backend: &'static dyn Backend,
+        descriptions: &[Description<'_>],
+    ) -> Result<Slots, DeviceError> {
+        check_ports(backend, descriptions)?;
         let steering = Steering::create()?;
-        let opened = backend.open(description, &steering)?;
-        let vlan = description.vlan.min(VLAN_MAX);
+        let mut opened = Vec::new();
+        for description in descriptions {
+            let vlan = description.vlan.min(VLAN_MAX);
+            let mut port = backend.open(description, &steering)?;
+            port.link.vlan = vlan;
+            opened.push(port);
+        }
+        Ok(match <[Opened; 1]>::try_from(opened) {
+            Ok([alone]) => Slots::of_one(backend, alone, steering),
+            Err(several) => Slots::of_several(backend, several, steering)?,
+        })
+    }
+
+    fn of_one(backend: &'static dyn Backend, opened: Opened, steering: Steering) -> Slots {
+        let port = Port::of(&opened);
         let slots = opened.slots.into_iter();
-        Ok(Slots {
+        Slots {
             backend,
-            name: opened.name,
-            index: opened.index,
-            link: SlotLink {
-                vlan,
-                ..opened.link
-            },
+            adopts: backend,
+            ports: vec![port],
+            link: opened.link,
             slots: slots.map(|(fds, own)| Slot { fds, own }).collect(),
             steering,
             held: opened.held,
-            drop: None,
-            needs_ingress_drop: opened.needs_ingress_drop,
             mode: opened.mode,
+        }
+    }
+
+    fn of_several(
+        backend: &'static dyn Backend,
+        opened: Vec<Opened>,
+        steering: Steering,
+    ) -> Result<Slots, DeviceError> {
+        let ports = opened.iter().map(Port::of).collect();
+        let mode = opened.first().and_then(|port| port.mode.clone());
+        let mut held = Vec::new();
+        // By slot: what every port has for it.
+        let mut slots: Vec<(Vec<OwnedFd>, Vec<JoinedPart>)> = Vec::new();
+        for port in opened {
+            held.extend(port.held);
+            slots.resize_with(port.slots.len(), Default::default);
+            for (slot, (fds, own)) in slots.iter_mut().zip(port.slots) {
+                slot.1.push(JoinedPart {
+                    backend: backend.name().to_owned(),
+                    link: port.link,
+                    own,
+                    fds: fds.len(),
+                });
+                slot.0.extend(fds);
+            }
+        }
+        let mut link = None;
+        let mut joined = Vec::new();
+        for (fds, parts) in slots {
+            let none = DeviceError::BadParameters("a device has at least one port");
+            let (common, own) = join(&parts).ok_or(none)?;
+            link.get_or_insert(common);
+            joined.push(Slot { fds, own });
+        }
+        Ok(Slots {
+            backend,
+            adopts: &Joined,
+            ports,
+            link: link.ok_or(DeviceError::BadParameters("a device has at least one slot"))?,
+            slots: joined,
+            steering,
+            held,
+            mode,
         })
     }
 
@@ -105,34 +178,40 @@ impl Slots {
 
     /// Keeps frames for the stack's addresses ([`Steering::set_own`]) from the kernel.
     pub fn install_ingress_drop(&mut self) -> Result<DropKind, DeviceError> {
-        if !self.needs_ingress_drop {
-            return Ok(DropKind::None);
-        }
-        match ingress::install_tcx(maps(&self.steering)?, self.index) {
-            Ok(drop) => {
-                self.drop = Some(drop);
-                Ok(DropKind::Tcx)
+        let mut kind = DropKind::None;
+        for port in self.ports.iter_mut().filter(|port| port.needs_ingress_drop) {
+            let index = port.index;
+            match ingress::install_tcx(maps(&self.steering)?, index) {
+                Ok(drop) => {
+                    port.drop = Some(drop);
+                    kind = DropKind::Tcx;
+                }
+                Err(_) => return self.install_ingress_drop_by_filter(),
             }
-            Err(_) => self.install_ingress_drop_by_filter(),
         }
+        Ok(kind)
     }
 
     /// The same in the way of kernels before 6.6.
     pub fn install_ingress_drop_by_filter(&mut self) -> Result<DropKind, DeviceError> {
         self.steering.beat(slipstack_mem::now_ns());
-        self.drop = Some(ingress::install_clsact(maps(&self.steering)?, self.index)?);
+        for port in self.ports.iter_mut().filter(|port| port.needs_ingress_drop) {
+            port.drop = Some(ingress::install_clsact(maps(&self.steering)?, port.index)?);
+        }
         Ok(DropKind::Clsact)
     }
 
     /// How frames for the stack's addresses are kept from the kernel.
     pub fn drop_kind(&self) -> DropKind {
-        match self.drop {
-            Some(IngressDrop::Clsact { .. }) => DropKind::Clsact,
-            Some(_) => DropKind::Tcx,
-            None => DropKind::None,
-        }
+        let drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
+        let kinds = drops.map(|drop| match drop {
+            IngressDrop::Clsact { .. } => DropKind::Clsact,
+            IngressDrop::Tcx(_) => DropKind::Tcx,
+        });
+        kinds.last().unwrap_or(DropKind::None)
     }
 
+    /// The kind of the device, which all its ports have.
     pub fn backend(&self) -> &'static dyn Backend {
         self.backend
     }
@@ -142,14 +221,19 @@ impl Slots {
         self.mode.as_deref()
     }
 
-    /// Name of the interface.
+    /// Name of the first interface.
     pub fn interface(&self) -> &str {
-        &self.name
+        &self.ports[0].name
     }
 
     /// Its number in the kernel.
     pub fn interface_index(&self) -> u32 {
-        self.index
+        self.ports[0].index
+    }
+
+    /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the ports.
+    pub fn ports(&self) -> impl Iterator<Item = (u32, SlotLink)> + '_ {
+        self.ports.iter().map(|port| (port.index, port.link))
     }
 
     pub fn link(&self) -> SlotLink {
@@ -165,7 +249,7 @@ impl Slots {
     pub fn params(&self, slot: u16) -> Option<SlotParams> {
         let slot = self.slots.get(usize::from(slot))?;
         Some(SlotParams {
-            backend: self.backend.name().to_owned(),
+            backend: self.adopts.name().to_owned(),
             link: self.link,
             own: slot.own.clone(),
         })
@@ -194,19 +278,20 @@ impl Slots {
     /// Everything that keeps the device as it is while a process holds it.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let slots = self.slots.iter().flat_map(|slot| &slot.fds);
-        let drop = self.drop.as_ref().and_then(IngressDrop::fd);
+        let drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
         slots
             .chain(&self.held)
             .map(AsFd::as_fd)
             .chain(self.steering.fds().into_iter().flatten())
-            .chain(drop)
+            .chain(drops.filter_map(IngressDrop::fd))
             .map(|fd| fd.as_raw_fd())
             .collect()
     }
 
     /// Whether [`Slots::beat`] must be called at least every 250 ms.
     pub fn needs_beat(&self) -> bool {
-        matches!(self.drop, Some(IngressDrop::Clsact { .. }))
+        let is_clsact = |port: &Port| matches!(port.drop, Some(IngressDrop::Clsact { .. }));
+        self.ports.iter().any(is_clsact)
     }
 
     /// Tells the ingress drop that its keeper lives.
@@ -216,13 +301,27 @@ impl Slots {
 
     /// Lets go of the descriptors and undoes nothing: for a copy of a keeper that lives on.
     pub fn leave(mut self) {
-        self.drop = None;
+        for port in &mut self.ports {
+            port.drop = None;
+        }
+    }
+}
+
+impl Port {
+    fn of(opened: &Opened) -> Port {
+        Port {
+            name: opened.name.clone(),
+            index: opened.index,
+            link: opened.link,
+            drop: None,
+            needs_ingress_drop: opened.needs_ingress_drop,
+        }
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        if let Some(drop) = &self.drop {
+        for drop in self.ports.iter().filter_map(|port| port.drop.as_ref()) {
             drop.remove();
         }
     }
@@ -235,7 +334,7 @@ pub fn open_slot(
     mut parts: SlotParts,
     position: RingPosition,
 ) -> Result<Box<dyn Device>, DeviceError> {
-    let (backend, _) = find(&parts.params.backend)?;
+    let backend = find_any(&parts.params.backend)?;
     parts.fds = parts.fds.into_iter().map(slipstack_mem::raised).collect();
     backend.adopt(parts, position)
 }
@@ -249,8 +348,36 @@ pub fn peek_slot(
     position: RingPosition,
     sink: &mut dyn Sink,
 ) -> Result<bool, DeviceError> {
-    let (backend, _) = find(&parts.params.backend)?;
+    let backend = find_any(&parts.params.backend)?;
     backend.peek(parts, position, sink)
+}
+
+/// Refuses what no device of this kind can be.
+fn check_ports(
+    backend: &'static dyn Backend,
+    descriptions: &[Description<'_>],
+) -> Result<(), DeviceError> {
+    let (is, name) = (backend.capabilities(), backend.name());
+    if descriptions.len() > 1 && (!is.has_interface || is.makes_interface) {
+        return Err(DeviceError::Unsuitable(format!(
+            "a device of kind \"{name}\" has one port; several need interfaces that exist, by --device packet or xdp"
+        )));
+    }
+    if !(1..=PORTS_MAX).contains(&descriptions.len()) {
+        return Err(DeviceError::OutOfRange {
+            what: "number of interfaces",
+            value: descriptions.len(),
+        });
+    }
+    for description in descriptions {
+        check_count(description.slots)?;
+        if description.vlan != 0 && !is.has_vlans {
+            return Err(DeviceError::Unsuitable(format!(
+                "a device of kind \"{name}\" has no VLANs"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_count(count: u16) -> Result<(), DeviceError> {

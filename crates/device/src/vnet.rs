@@ -43,8 +43,7 @@ pub(crate) fn parse(header: &[u8]) -> Option<Received> {
     };
     Some(match fixed[1] & !GSO_ECN {
         GSO_NONE => Received::Frame(meta(checksum, false)),
-        GSO_TCPV4 | GSO_TCPV6 => Received::Frame(meta(checksum, true)),
-        GSO_UDP_L4 => Received::Frame(RxMeta {
+        GSO_TCPV4 | GSO_TCPV6 | GSO_UDP_L4 => Received::Frame(RxMeta {
             segment: u16::from_ne_bytes([fixed[4], fixed[5]]),
             ..meta(checksum, true)
         }),
@@ -135,10 +134,11 @@ mod tests {
             ..TxOffload::NONE
         };
         let header = build(&[0; 66], &offload);
-        assert_eq!(
-            parse(&header),
-            Some(Received::Frame(meta(RxChecksum::Partial, true)))
-        );
+        let expected = RxMeta {
+            segment: 1448,
+            ..meta(RxChecksum::Partial, true)
+        };
+        assert_eq!(parse(&header), Some(Received::Frame(expected)));
         assert_eq!(u16::from_ne_bytes([header[6], header[7]]), 34);
         assert_eq!(u16::from_ne_bytes([header[4], header[5]]), 1448);
     }

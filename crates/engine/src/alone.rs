@@ -13,6 +13,7 @@ use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
 use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::protocol;
 
 use crate::engine::Engine;
 use crate::local::{Ways, flow_of};
@@ -57,13 +58,14 @@ impl Sink for Sorter<'_> {
         // So is its checksum.
         let owner = FrameFlow::parse(frame)
             .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid())
-            .and_then(|flow| self.find_owner(&flow, frame));
-        let Some(slot) = owner else {
+            .and_then(|flow| Some((self.find_owner(&flow, frame)?, flow.protocol)));
+        let Some((slot, of)) = owner else {
             return self.sink.frame(frame, meta);
         };
         // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer them.
         let message = InboxMessage::Frame(frame);
-        if meta.segment == 0 && self.ways.post(usize::from(slot), &message) {
+        let is_apart = meta.segment == 0 || of == protocol::TCP;
+        if is_apart && self.ways.post(usize::from(slot), &message) {
             self.tally.passed_on += 1;
         } else {
             self.tally.lost += 1;

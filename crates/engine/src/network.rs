@@ -128,7 +128,8 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
             _ => true,
         }
     });
-    let vlans = network.interfaces.iter().filter(|it| it.vlan != 0);
+    let links = network.interfaces.iter().filter(|it| it.vlan != 0);
+    let further_ports = network.ports().skip(1);
     let neighbours = network.neighbours.iter();
     let vlan_config = |it: &Interface| VlanConfig {
         vlan: it.vlan,
@@ -142,7 +143,8 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
         routes: stack_routes(&routes, |route| network.vlan_of(route).unwrap_or(0)),
         rules: stack_rules(&network.rules),
         forwarding: network.is_forwarding,
-        vlans: vlans.map(vlan_config).collect(),
+        vlans: links.map(vlan_config).collect(),
+        port_macs: further_ports.map(|it| it.mac).collect(),
         neighbours: neighbours.map(|entry| (entry.ip, entry.mac)).collect(),
     }
 }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_device::{Device, RxMeta, Slots, TxOffload};
+use slipstack_channel::control::net::Interface;
+use slipstack_device::{Device, LinkId, RxMeta, Slots, TxOffload};
 use slipstack_mem::{Descriptor, RawSlice, now_ns};
 use slipstack_wire::arp::{ArpOperation, ArpPacket, PACKET_LEN};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -26,51 +27,59 @@ const WAIT: Duration = Duration::from_millis(100);
 const FRAMES_MAX: usize = 256;
 
 /// Asks the link for our addresses, all of them at a time; an answer is an error.
-pub fn probe(
-    slots: &Slots,
-    words: &SlotWords,
-    network: &Network,
-    interface: &str,
-) -> Result<(), KeeperError> {
+pub fn probe(slots: &Slots, words: &SlotWords, network: &Network) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
     device.set_vlans(&network.state.vlans());
     let interfaces = network.state.interfaces.iter();
-    let addresses: Vec<(u16, IpAddr)> = interfaces
-        .flat_map(|it| it.addresses.iter().map(|(ip, _)| (it.vlan, *ip)))
-        .collect();
-    match find_owner(&mut *device, network.mac, &addresses) {
-        Some((address, mac)) => Err(KeeperError::AddressTaken {
-            address,
-            mac,
-            interface: interface.to_owned(),
-        }),
+    let wanted = |it: &Interface| {
+        let (link, own) = (it.vlan, it.mac);
+        let addresses = it.addresses.iter();
+        let wanted = addresses.map(move |(ip, _)| Wanted { link, own, ip: *ip });
+        wanted.collect::<Vec<_>>()
+    };
+    let addresses: Vec<Wanted> = interfaces.flat_map(wanted).collect();
+    match find_owner(&mut *device, &addresses) {
+        Some((taken, mac)) => {
+            let port = network.state.find_vlan(LinkId(taken.link).own().0);
+            Err(KeeperError::AddressTaken {
+                address: taken.ip,
+                mac,
+                interface: port.map(|port| port.name.clone()).unwrap_or_default(),
+            })
+        }
         None => Ok(()),
     }
 }
 
+/// An address that is to be ours on a link.
+#[derive(Clone, Copy)]
+struct Wanted {
+    link: u16,
+    /// Our link-layer address there.
+    own: [u8; 6],
+    ip: IpAddr,
+}
+
 /// The first address for which another station answers, with that station.
-fn find_owner(
-    device: &mut dyn Device,
-    mac: [u8; 6],
-    addresses: &[(u16, IpAddr)],
-) -> Option<(IpAddr, [u8; 6])> {
+fn find_owner(device: &mut dyn Device, addresses: &[Wanted]) -> Option<(Wanted, [u8; 6])> {
     let mut owner = None;
     for _ in 0..PROBES {
-        for (vlan, address) in addresses {
-            let frame = match *address {
-                IpAddr::V4(ip) => arp_probe(mac, ip).to_vec(),
-                IpAddr::V6(ip) => solicitation(mac, ip),
+        for wanted in addresses {
+            let frame = match wanted.ip {
+                IpAddr::V4(ip) => arp_probe(wanted.own, ip).to_vec(),
+                IpAddr::V6(ip) => solicitation(wanted.own, ip),
             };
-            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::on(*vlan));
+            let offload = TxOffload::on(wanted.link);
+            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], offload);
         }
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
         while owner.is_none() && now_ns() < end {
             wait_readable(device, end.saturating_sub(now_ns()));
             device.rx(FRAMES_MAX, &mut |frame: &[u8], meta: RxMeta| {
-                let claims = |(vlan, ip): &(u16, IpAddr)| {
-                    let claimant = claimant(frame, mac, *ip)?;
-                    (meta.vlan == *vlan).then_some((*ip, claimant))
+                let claims = |wanted: &Wanted| {
+                    let claimant = claimant(frame, wanted.own, wanted.ip)?;
+                    (meta.vlan == wanted.link).then_some((*wanted, claimant))
                 };
                 owner = owner.or_else(|| addresses.iter().find_map(claims));
             });

@@ -39,6 +39,12 @@ pub enum KeeperError {
         route: String,
         why: String,
     },
+    /// A further interface cannot have an address.
+    Port {
+        interface: String,
+        address: String,
+        why: String,
+    },
     /// A VLAN cannot be made.
     Vlan {
         vlan: u16,
@@ -98,6 +104,11 @@ impl fmt::Display for KeeperError {
                 "no link-local address is free on {interface}: somebody claims each; use --ip without --slaac"
             ),
             KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
+            KeeperError::Port {
+                interface,
+                address,
+                why,
+            } => write!(f, "--if {interface} --ip {address}: {why}"),
             KeeperError::Vlan { vlan, why } => write!(f, "--vlan {vlan}: {why}"),
             KeeperError::Forwarding { interface, why } => write!(
                 f,

@@ -11,6 +11,7 @@ mod conflict;
 mod device_state;
 mod directory;
 mod error;
+mod interfaces;
 mod journal;
 mod kernel_flows;
 pub mod leases;
@@ -31,6 +32,7 @@ mod world;
 
 pub use claims::find_remaining;
 pub use error::KeeperError;
+pub use interfaces::InterfaceChoice;
 pub use leases::{ports_beside, system_ports};
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};

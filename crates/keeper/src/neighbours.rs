@@ -86,9 +86,8 @@ impl Neighbours {
     }
 
     /// All of them, for a list.
-    pub fn entries(&self) -> Vec<(u16, IpAddr, [u8; 6])> {
-        let found = (0..ENTRIES).filter_map(|place| self.read(place));
-        found.map(|(ip, mac)| (0, ip, mac)).collect()
+    pub fn entries(&self) -> Vec<(IpAddr, [u8; 6])> {
+        (0..ENTRIES).filter_map(|place| self.read(place)).collect()
     }
 
     fn entry(&self, place: usize) -> Option<Entry<'_>> {

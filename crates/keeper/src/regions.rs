@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
-use slipstack_device::RingPosition;
+use slipstack_device::{PORTS_MAX, RingPosition};
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
 /// Most slots of a device, the keeper's own included.
@@ -12,7 +12,9 @@ pub const SLOTS_MAX: u16 = 64;
 /// Several slots at once are the bits of a word, here and in engines.
 const _: () = assert!(SLOTS_MAX as u32 <= u64::BITS);
 
+/// Bytes of a slot: a word for each port of the device.
 const LINE: usize = 64;
+const _: () = assert!(LINE / size_of::<u32>() >= PORTS_MAX);
 
 /// Shared words of every slot: where its receive ring stands.
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ impl SlotWords {
         &self.0
     }
 
-    /// The position word of a slot; `None`: no such slot.
+    /// The position word of a slot, those of further ports behind it; `None`: no such slot.
     pub fn position(&self, slot: u16) -> Option<RingPosition> {
         RingPosition::new(self.0.clone(), usize::from(slot) * LINE)
     }

@@ -26,13 +26,18 @@ pub fn check(state: &NetworkState) -> Result<(), KeeperError> {
         return Err(KeeperError::Route { route, why });
     }
     if state.is_forwarding {
-        check_forwarding(&state.own().name)?;
+        check_forwarding(state)?;
     }
     Ok(())
 }
 
-/// The kernel beside us would take, or pass on, the same packets.
-pub fn check_forwarding(interface: &str) -> Result<(), KeeperError> {
+/// The kernel beside us would take, or pass on, the same packets on one of the interfaces.
+pub fn check_forwarding(state: &NetworkState) -> Result<(), KeeperError> {
+    let mut ports = state.ports();
+    ports.try_for_each(|port| check_forwarding_on(&port.name))
+}
+
+fn check_forwarding_on(interface: &str) -> Result<(), KeeperError> {
     let index = iface::link(interface)?.index;
     let addresses = iface::addresses()?;
     let v4 = addresses.iter().find(|found| found.index == index);

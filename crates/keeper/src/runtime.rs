@@ -8,7 +8,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -136,6 +136,8 @@ impl RuntimeDir {
         };
         let mut found: Vec<RuntimeDir> = entries
             .flatten()
+            // Another name of a directory that is listed by its first one.
+            .filter(|entry| !entry.path().is_symlink())
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
                 let interface = name.strip_prefix(&prefix)?.to_owned();
@@ -194,6 +196,7 @@ impl RuntimeDir {
     /// made here; who may do what is decided on the connection, by credentials. A base directory that is there
     /// already stays as it is: it may be `/tmp`.
     pub fn create(&self) -> Result<(), RuntimeError> {
+        self.drop_stale_name();
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
         for dir in [self.path.parent(), Some(self.path.as_path())]
@@ -206,6 +209,55 @@ impl RuntimeDir {
             fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
         }
         Ok(())
+    }
+
+    /// Makes the directory known by the name of another interface too. `false`: another process holds that.
+    pub fn claim_name(&self, interface: &str) -> Result<bool, RuntimeError> {
+        let other = self.beside(interface)?;
+        other.drop_stale_name();
+        if other.path.is_dir() && !other.path.is_symlink() {
+            match other.try_lock()? {
+                Some(_lock) => other.remove(),
+                None => return Ok(false),
+            }
+        }
+        let name = self.path.file_name().unwrap_or_default();
+        match symlink(name, &other.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(self.is_also(&other)),
+            Err(error) => Err(io_error(&other.path)(error)),
+        }
+    }
+
+    /// Whether it is the directory of this interface, the first of its device or another one.
+    pub fn is_of(&self, interface: &str) -> bool {
+        let other = self.beside(interface);
+        self.interface == interface || other.is_ok_and(|other| self.is_also(&other))
+    }
+
+    /// The directory of another interface beside this one.
+    fn beside(&self, interface: &str) -> Result<RuntimeDir, RuntimeError> {
+        check_name(interface, INTERFACE_NAME_MAX)?;
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let namespace = name.split('-').next().unwrap_or_default();
+        Ok(RuntimeDir {
+            path: self.path.with_file_name(format!("{namespace}-{interface}")),
+            interface: interface.to_owned(),
+        })
+    }
+
+    /// Whether the other is a name of this one.
+    fn is_also(&self, other: &RuntimeDir) -> bool {
+        let leads_to = fs::read_link(&other.path);
+        leads_to.is_ok_and(|to| Some(to.as_os_str()) == self.path.file_name())
+    }
+
+    /// A keeper that was killed has left the name of an interface behind.
+    fn drop_stale_name(&self) {
+        let is_held = || matches!(self.try_lock(), Ok(None));
+        if self.path.is_symlink() && !(self.path.is_dir() && is_held()) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Takes the lock that makes the keeper unique. `None`: another process holds it.
@@ -241,8 +293,22 @@ impl RuntimeDir {
         }
         let _ = fs::remove_file(self.path.join("lock"));
         let _ = fs::remove_dir(&self.path);
+        self.remove_names();
         if let Some(base) = self.path.parent() {
             let _ = fs::remove_dir(base);
+        }
+    }
+}
+
+impl RuntimeDir {
+    /// What [`RuntimeDir::claim_name`] made.
+    fn remove_names(&self) {
+        let base = self.path.parent().and_then(|base| fs::read_dir(base).ok());
+        for entry in base.into_iter().flatten().flatten() {
+            let leads_to = fs::read_link(entry.path());
+            if leads_to.is_ok_and(|to| Some(to.as_os_str()) == self.path.file_name()) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 }
@@ -339,5 +405,31 @@ mod tests {
             .map(|d| d.interface().to_owned())
             .collect();
         assert_eq!(names, ["eth0", "slip0"]);
+    }
+
+    #[test]
+    fn a_directory_is_known_by_the_names_of_all_its_interfaces() {
+        let scratch = Scratch::new("names");
+        let named = |name| RuntimeDir::below(&scratch.0, 7, name).expect("name");
+        let dir = named("eth0");
+        dir.create().expect("create");
+        let lock = dir.try_lock().expect("lock").expect("free");
+        assert!(dir.claim_name("eth1").expect("claim"));
+        assert!(dir.claim_name("eth1").expect("claim again"));
+        assert!(dir.is_of("eth1") && !dir.is_of("eth2"));
+        // Whoever wants the other interface for itself finds it held, and it is listed once.
+        assert!(named("eth1").try_lock().expect("look").is_none());
+        assert!(!named("eth2").claim_name("eth1").expect("claim of another"));
+        assert_eq!(RuntimeDir::all_below(&scratch.0, 7).expect("list").len(), 1);
+        drop(lock);
+        // Its keeper is dead: the name is free again.
+        named("eth1").create().expect("create");
+        assert!(!named("eth1").path().is_symlink());
+        assert!(
+            dir.claim_name("eth1")
+                .expect("an empty directory gives way")
+        );
+        dir.remove();
+        assert!(!named("eth1").path().is_symlink());
     }
 }

@@ -11,7 +11,7 @@ use slipstack_channel::control::net::{
     Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
-use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
+use slipstack_device::{Backend, Description, LinkId, Slots, choose, find, iface, open_slot};
 use slipstack_engine::config_of;
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
@@ -19,6 +19,7 @@ use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
+use crate::interfaces::{self, InterfaceChoice};
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, PortBlocks, Protocol};
 use crate::log::say;
@@ -92,6 +93,8 @@ impl DeviceChoice {
 /// A VLAN of the device that the stack is in from the start.
 #[derive(Clone, Debug)]
 pub struct VlanChoice {
+    /// The port that it is of, from 0 on.
+    pub port: u16,
     pub vlan: u16,
     /// `None`: the device's.
     pub mtu: Option<u16>,
@@ -100,11 +103,13 @@ pub struct VlanChoice {
 
 impl VlanChoice {
     /// What makes an interface of it, under the name that Linux would give it.
-    pub fn changes(&self, device: &str) -> Vec<Change> {
-        let name = format!("{device}.{}", self.vlan);
+    pub fn changes(&self, network: &NetworkState) -> Vec<Change> {
+        let port = network.find_vlan(LinkId::new(self.port, 0).0);
+        let port = port.unwrap_or_else(|| network.own());
+        let name = format!("{}.{}", port.name, self.vlan);
         let mut changes = vec![Change::AddVlan {
             name: name.clone(),
-            vlan: self.vlan,
+            vlan: LinkId::new(self.port, self.vlan).0,
         }];
         changes.extend(self.mtu.map(|mtu| Change::SetMtu {
             name: name.clone(),
@@ -128,7 +133,9 @@ pub struct Options {
     pub device: DeviceChoice,
     /// The stack's addresses. A TAP of our own takes a free private pair without them.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// VLANs beside the device's own link.
+    /// Interfaces beside that of `device`, of the same kind.
+    pub further: Vec<InterfaceChoice>,
+    /// VLANs beside the ports' own links.
     pub vlans: Vec<VlanChoice>,
     /// Those of default gateways among them.
     pub routes: Vec<RouteEntry>,
@@ -170,6 +177,8 @@ pub struct Network {
     pub device: DeviceTold,
     pub mac: [u8; 6],
     pub tso_max: u32,
+    /// The device cuts joined datagrams apart.
+    pub has_udp_segmentation: bool,
     /// How routers are asked, if they are.
     pub slaac: Option<SlaacConfig>,
     /// What is published.
@@ -183,6 +192,7 @@ impl Network {
             network: config_of(&self.state),
             mac: self.mac,
             tso_max: self.tso_max,
+            has_udp_segmentation: self.has_udp_segmentation,
             role: Role::Keeper,
             slaac: self.slaac.clone(),
             ..StackConfig::default()
@@ -260,7 +270,23 @@ impl World {
                 programs: claims::find_remaining(&dir),
             });
         }
-        World::open_locked(options, dir.clone(), lock).inspect_err(|_| dir.remove())
+        World::open_ports(options, dir.clone(), lock).inspect_err(|_| dir.remove())
+    }
+
+    /// The directory is known by the names of all interfaces.
+    fn open_ports(
+        options: Options,
+        dir: RuntimeDir,
+        lock: RuntimeLock,
+    ) -> Result<World, KeeperError> {
+        for port in &options.further {
+            if !dir.claim_name(&port.interface)? {
+                return Err(KeeperError::AlreadyRunning {
+                    interface: port.interface.clone(),
+                });
+            }
+        }
+        World::open_locked(options, dir, lock)
     }
 
     fn open_locked(
@@ -272,11 +298,12 @@ impl World {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
+        interfaces::add_addresses(&options.further, &mut network.state)?;
         add_vlans(&options.vlans, &mut network)?;
         routes::check(&network.state)?;
         let mut routers = Vec::new();
         if slots.backend().capabilities().has_neighbours {
-            conflict::probe(&slots, &words, &network, dir.interface())?;
+            conflict::probe(&slots, &words, &network)?;
             if options.is_autoconfigured {
                 routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
             }
@@ -356,13 +383,19 @@ impl World {
         }
     }
 
-    /// Looks whether the device is still what was opened.
-    pub fn device_state(&self) -> DeviceState {
-        if !self.network.device.has_interface {
-            return DeviceState::Usable;
-        }
-        let index = self.network.state.own().index;
-        DeviceState::of(iface::link(self.dir.interface()), index)
+    /// The interface of the device that has been deleted since it was opened, if one has.
+    pub fn find_deleted(&self) -> Option<&str> {
+        let state = &self.network.state;
+        let mut troubled =
+            interfaces::troubled(state).filter(|_| self.network.device.has_interface);
+        let deleted = troubled.find(|(_, state)| *state == DeviceState::Deleted);
+        deleted.map(|(port, _)| port.name.as_str())
+    }
+
+    /// Why frames do not pass, as people read it.
+    pub fn trouble(&self) -> Option<String> {
+        let has_interface = self.network.device.has_interface;
+        has_interface.then(|| interfaces::trouble(&self.network.state))?
     }
 
     /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.
@@ -390,16 +423,20 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         true => Some(pair::of_tap(&options.addresses)?),
         false => None,
     };
-    let slots = Slots::open(
-        backend,
-        &Description {
-            interface: name,
-            argument,
-            slots: count,
-            ring_frames: 0,
-            vlan: options.vlan,
-        },
-    )?;
+    let description = |interface, vlan| Description {
+        interface,
+        argument,
+        slots: count,
+        ring_frames: 0,
+        vlan,
+    };
+    let further = options.further.iter();
+    let further = further.map(|port| description(port.interface.as_str(), port.vlan));
+    let descriptions: Vec<Description<'_>> = [description(name, options.vlan)]
+        .into_iter()
+        .chain(further)
+        .collect();
+    let slots = Slots::open_ports(backend, &descriptions)?;
     let (mut addresses, mut hosts) = (options.addresses.clone(), Vec::new());
     if let Some(pairs) = pairs {
         let pairs = pair::settle(name, pairs)?;
@@ -422,15 +459,11 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         },
         mac: [0; 6],
         tso_max: 0,
+        has_udp_segmentation: false,
         slaac: None,
         state: NetworkState {
             revision: 1,
-            interfaces: vec![Interface {
-                name: name.to_owned(),
-                addresses,
-                hosts,
-                ..Interface::default()
-            }],
+            interfaces: interfaces(options, addresses, hosts, name),
             routes: options.routes.clone(),
             rules: options.rules.clone(),
             is_forwarding: options.is_forwarding,
@@ -441,15 +474,36 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
     Ok((slots, network))
 }
 
+/// The ports; the first has its addresses already.
+fn interfaces(
+    options: &Options,
+    addresses: Vec<(IpAddr, u8)>,
+    hosts: Vec<IpAddr>,
+    name: &str,
+) -> Vec<Interface> {
+    let first = Interface {
+        name: name.to_owned(),
+        addresses,
+        hosts,
+        ..Interface::default()
+    };
+    let further = options.further.iter().zip(1..);
+    [first]
+        .into_iter()
+        .chain(further.map(|(port, number)| port.interface(number)))
+        .collect()
+}
+
 /// Asks the device itself what it is.
 fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(), KeeperError> {
     let info = open_keeper_slot(slots, words)?.info();
     network.mac = info.mac;
     network.tso_max = info.tso_max;
+    network.has_udp_segmentation = info.udp_segmentation;
+    interfaces::identify(slots, &mut network.state);
     if let Some(own) = network.state.interfaces.first_mut() {
         own.mac = info.mac;
         own.mtu = info.mtu;
-        own.index = slots.interface_index();
     }
     Ok(())
 }
@@ -457,7 +511,7 @@ fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(
 fn add_vlans(vlans: &[VlanChoice], network: &mut Network) -> Result<(), KeeperError> {
     for choice in vlans {
         let state = &network.state;
-        let changes = choice.changes(&state.own().name);
+        let changes = choice.changes(state);
         let next = state.changed(&changes).map_err(|error| KeeperError::Vlan {
             vlan: choice.vlan,
             why: error.to_string(),

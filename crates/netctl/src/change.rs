@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_wire::LinkId;
 
 use crate::network::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
@@ -11,7 +12,7 @@ use crate::network::{
 };
 use crate::share::KernelShare;
 
-/// Interfaces of a device: as many VLANs as F-Stack takes, and the device's own.
+/// Interfaces of a port: as many VLANs as F-Stack takes, and the port's own.
 const INTERFACES_MAX: usize = 129;
 /// Addresses of one interface.
 const ADDRESSES_MAX: usize = 256;
@@ -54,6 +55,7 @@ pub enum Change {
     /// A VLAN of the device becomes an interface.
     AddVlan {
         name: String,
+        /// The number of its link ([`Interface::link`]).
         vlan: u16,
     },
     DelInterface {
@@ -146,7 +148,7 @@ impl Refused {
             }
             Refused::OwnInterface => "Operation not supported: it is the device's own interface",
             Refused::LinkLocal => {
-                "Operation not supported: link-local addresses are those of the device's own link"
+                "Operation not supported: link-local addresses are those of the first port's own link"
             }
             Refused::Overlaps => {
                 "File exists: the network is that of another interface of the stack"
@@ -263,24 +265,28 @@ impl NetworkState {
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
             return Err(Refused::InvalidName);
         }
-        if !(1..=VLAN_MAX).contains(&vlan) {
+        let link = LinkId(vlan);
+        if !(1..=VLAN_MAX).contains(&link.vlan()) {
             return Err(Refused::InvalidVlan);
         }
+        let port = self.find_vlan(link.own().0);
+        let port = port.ok_or(Refused::NoSuchInterface)?.clone();
         if self.find(name).is_some() || self.find_vlan(vlan).is_some() {
             return Err(Refused::Exists);
         }
-        if !self.own().hosts.is_empty() {
+        if !port.hosts.is_empty() {
             return Err(Refused::NoVlans);
         }
-        if self.interfaces.len() >= INTERFACES_MAX {
+        let is_of_port = |it: &&Interface| it.link().own() == link.own();
+        if self.interfaces.iter().filter(is_of_port).count() >= INTERFACES_MAX {
             return Err(Refused::TooMany);
         }
         self.interfaces.push(Interface {
             name: name.to_owned(),
-            index: INDEX_BASE | self.own().index << 12 | u32::from(vlan),
+            index: INDEX_BASE | port.index << 12 | u32::from(link.vlan()),
             vlan,
-            mac: self.own().mac,
-            mtu: self.own().mtu,
+            mac: port.mac,
+            mtu: port.mtu,
             addresses: Vec::new(),
             hosts: Vec::new(),
         });
@@ -290,7 +296,7 @@ impl NetworkState {
     fn del_interface(&mut self, name: &str) -> Result<(), Refused> {
         let gone = self.find(name).ok_or(Refused::NoSuchInterface)?;
         let vlan = gone.vlan;
-        if vlan == 0 {
+        if gone.is_port() {
             return Err(Refused::OwnInterface);
         }
         let own: Vec<IpAddr> = gone.addresses.iter().map(|(ip, _)| *ip).collect();
@@ -305,12 +311,13 @@ impl NetworkState {
     }
 
     fn set_mtu(&mut self, name: &str, mtu: u16) -> Result<(), Refused> {
-        let device = self.own().mtu;
-        let interface = self.interface(name)?;
-        if interface.vlan == 0 {
+        let found = self.find(name).ok_or(Refused::NoSuchInterface)?;
+        if found.is_port() {
             return Err(Refused::OwnInterface);
         }
-        if !(MTU_MIN..=device).contains(&mtu) {
+        let port = self.port_of(found).mtu;
+        let interface = self.interface(name)?;
+        if !(MTU_MIN..=port).contains(&mtu) {
             return Err(Refused::InvalidMtu);
         }
         interface.mtu = mtu;

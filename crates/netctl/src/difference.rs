@@ -122,7 +122,7 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
         let Some(interface) = steps.state.find_vlan(other.vlan).cloned() else {
             continue;
         };
-        if interface.mtu != other.mtu && other.vlan != 0 {
+        if interface.mtu != other.mtu && !other.is_port() {
             steps.add(Change::SetMtu {
                 name: interface.name.clone(),
                 mtu: other.mtu,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
+use slipstack_wire::LinkId;
 
 use crate::share::KernelShare;
 
@@ -14,7 +15,7 @@ pub const MAIN_TABLE: u32 = 254;
 pub struct NetworkState {
     /// Counts the changes.
     pub revision: u64,
-    /// The device's own first, then its VLANs.
+    /// The first port's own first, then those of the other ports and VLANs.
     pub interfaces: Vec<Interface>,
     /// Beside the routes that addresses bring; default gateways are routes of the main table.
     pub routes: Vec<RouteEntry>,
@@ -42,7 +43,7 @@ pub struct Interface {
     pub name: String,
     /// Its number: the kernel's, of a VLAN one that the kernel has not given.
     pub index: u32,
-    /// The 802.1Q VLAN of the device; 0 = the device's own link.
+    /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN; 0 = the port's own link.
     pub vlan: u16,
     /// Its link-layer address.
     pub mac: [u8; 6],
@@ -52,6 +53,18 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Addresses of the host at the other end of a device of our own.
     pub hosts: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// Which port it is, or which VLAN of which port.
+    pub fn link(&self) -> LinkId {
+        LinkId(self.vlan)
+    }
+
+    /// Whether it is a port's own, and not a VLAN.
+    pub fn is_port(&self) -> bool {
+        self.link().vlan() == 0
+    }
 }
 
 /// A configured route.
@@ -185,7 +198,18 @@ impl NetworkState {
         self.interfaces.iter().find(|it| it.vlan == vlan)
     }
 
-    /// VLANs of the device in which the stack is beside its own link.
+    /// The ports of the device, which VLANs are of.
+    pub fn ports(&self) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter(|it| it.is_port())
+    }
+
+    /// The port that an interface is, or that its VLAN is of.
+    pub fn port_of(&self, interface: &Interface) -> &Interface {
+        self.find_vlan(interface.link().own().0)
+            .unwrap_or_else(|| self.own())
+    }
+
+    /// Links of the device beside the first port's own.
     pub fn vlans(&self) -> Vec<u16> {
         let vlans = self.interfaces.iter().map(|it| it.vlan);
         vlans.filter(|vlan| *vlan != 0).collect()

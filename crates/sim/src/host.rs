@@ -364,7 +364,7 @@ impl Effects for HostEffects {
             let meta = RxMeta {
                 checksum,
                 gso: frame.offload.gso.is_some(),
-                segment: 0,
+                segment: frame.offload.gso.map_or(0, |gso| gso.mss),
                 local: frame.local,
                 vlan: frame.offload.vlan,
             };

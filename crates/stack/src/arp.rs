@@ -33,7 +33,7 @@ impl Cx<'_> {
         };
         if arp.sender_mac == [0; 6]
             || ethernet::is_group(arp.sender_mac)
-            || arp.sender_mac == self.link.mac
+            || self.link.macs.has(arp.sender_mac)
         {
             return Counter::DropArpSender;
         }
@@ -125,14 +125,14 @@ impl Cx<'_> {
     }
 
     fn send_announcement(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
+        let vlan = self.link.routes.vlan_of_own(ip);
         let announcement = ArpPacket {
             operation: ArpOperation::Request,
-            sender_mac: self.link.mac,
+            sender_mac: self.link.macs.on(vlan),
             sender_ip: ip,
             target_mac: [0; 6],
             target_ip: ip,
         };
-        let vlan = self.link.routes.vlan_of_own(ip);
         send_arp(
             &announcement,
             (ethernet::BROADCAST, vlan),
@@ -172,7 +172,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxArpReplies);
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
-            sender_mac: self.link.mac,
+            sender_mac: self.link.macs.on(vlan),
             sender_ip: request.target_ip,
             target_mac: request.sender_mac,
             target_ip: request.sender_ip,

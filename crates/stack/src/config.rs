@@ -71,15 +71,18 @@ pub struct NetworkConfig {
     pub rules: Vec<ConfiguredRule>,
     /// Packets for others are passed on to their next hop.
     pub forwarding: bool,
-    /// 802.1Q VLANs of the device beside its own link.
+    /// Links beside the device's own: its 802.1Q VLANs, its further ports and theirs.
     pub vlans: Vec<VlanConfig>,
+    /// Link-layer addresses of the ports after the first, in order.
+    pub port_macs: Vec<[u8; 6]>,
     /// Neighbours that are not asked for, with their link-layer addresses.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
 }
 
-/// A VLAN in which the stack has addresses.
+/// A link beside the device's own on which the stack has addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanConfig {
+    /// Its number ([`slipstack_wire::LinkId`]), for a VLAN of the first port that of the VLAN.
     pub vlan: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
@@ -97,6 +100,7 @@ impl Default for NetworkConfig {
             rules: Vec::new(),
             forwarding: false,
             vlans: Vec::new(),
+            port_macs: Vec::new(),
             neighbours: Vec::new(),
         }
     }

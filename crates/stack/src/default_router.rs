@@ -134,7 +134,7 @@ impl Cx<'_> {
             return Resolution::TableFull;
         };
         let station = Station {
-            mac: self.link.mac,
+            mac: self.link.macs.first,
             ip: source.into(),
             vlan: 0,
         };

@@ -161,7 +161,7 @@ impl Stack {
             return false;
         }
         self.counters.bump(Counter::DropFilterIn);
-        let is_group = ethernet::is_group(header.dst) || header.dst != self.link.mac;
+        let is_group = ethernet::is_group(header.dst) || !self.link.macs.has(header.dst);
         if !is_group {
             self.tell_refused(now, verdict, (frame, bytes), meta, fx);
         }

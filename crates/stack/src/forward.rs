@@ -1,6 +1,6 @@
 //! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration says otherwise.
 //!
-//! A stack has one interface, so what comes in leaves where it came from, to the next hop. Redirects are not sent.
+//! What comes in leaves by the link of its next hop, which may be that which it came by. Redirects are not sent.
 //! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812 5.3.4: nothing that came in
 //! a link-layer group.
 
@@ -11,7 +11,7 @@ use slipstack_wire::icmpv4::{self, IcmpKind};
 use slipstack_wire::icmpv6::{self, Icmpv6Kind};
 use slipstack_wire::ipv4::{self, Ipv4Packet};
 use slipstack_wire::ipv6::{self, Ipv6Packet};
-use slipstack_wire::{PartialChecksum, TxOffload, protocol, tcp, udp};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, protocol, tcp, udp};
 
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
@@ -67,6 +67,24 @@ impl Transit<'_> {
         };
         let start = (ethernet::HEADER_LEN + header_len) as u16;
         Some(PartialChecksum { start, offset })
+    }
+}
+
+impl Transit<'_> {
+    /// How a frame that came joined is cut apart again; `None`: it cannot be.
+    fn gso(&self) -> Option<Gso> {
+        const DATA_OFFSET_AT: usize = 12;
+        let start = self.partial_checksum()?.start;
+        let at = usize::from(start) - ethernet::HEADER_LEN;
+        let transport_len = match self.packet.protocol {
+            protocol::TCP => u16::from(self.bytes.get(at + DATA_OFFSET_AT)? >> 4) * 4,
+            _ => udp::HEADER_LEN as u16,
+        };
+        let is_known = self.meta.segment > 0 && self.meta.checksum == RxChecksum::Partial;
+        is_known.then_some(Gso {
+            mss: self.meta.segment,
+            header_len: start + transport_len,
+        })
     }
 }
 
@@ -268,9 +286,9 @@ impl Cx<'_> {
             return Err(Refused::Silently(Counter::DropForwardMartian));
         };
         let (hop, mtu) = ((hop, found.vlan), found.mtu.unwrap_or(u16::MAX));
-        // What others have joined cannot be told apart again.
         if transit.meta.gso {
-            return Err(Refused::Silently(Counter::DropForwardJoined));
+            self.check_joined(transit, mtu)?;
+            return self.pass_whole(now, &packet, transit, hop, fx);
         }
         if transit.bytes.len() <= usize::from(mtu) {
             return self.pass_whole(now, &packet, transit, hop, fx);
@@ -285,6 +303,28 @@ impl Cx<'_> {
         self.pass_parts(now, &packet, transit, (hop, mtu), fx)
     }
 
+    /// What others have joined leaves joined, where the device cuts it apart again and each piece fits.
+    fn check_joined(&self, transit: &Transit<'_>, mtu: u16) -> Result<(), Refused> {
+        let is_cut = match transit.packet.protocol {
+            protocol::TCP => self.config.tso_max > 0,
+            _ => self.config.has_udp_segmentation,
+        };
+        let gso = transit.gso().filter(|_| is_cut);
+        let joined = Refused::Silently(Counter::DropForwardJoined);
+        let Some(gso) = gso else {
+            return Err(joined);
+        };
+        let piece_len = usize::from(gso.header_len) - ethernet::HEADER_LEN + usize::from(gso.mss);
+        match piece_len <= usize::from(mtu) {
+            true => Ok(()),
+            false if transit.packet.dont_fragment => Err(Refused::Told(
+                Counter::DropForwardTooBig,
+                Problem::TooBig(mtu),
+            )),
+            false => Err(joined),
+        }
+    }
+
     /// The way by a next hop. It is asked for in our own name: who hears a question takes its sender to be where it came
     /// from, and answers him (RFC 826, RFC 4861 7.2.2 and 7.2.3).
     fn find_way_by(
@@ -297,7 +337,7 @@ impl Cx<'_> {
         let own = self.link.find_source(hop);
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let station = Station {
-            mac: self.link.mac,
+            mac: self.link.macs.on(vlan),
             ip: own,
             vlan,
         };
@@ -327,6 +367,9 @@ impl Cx<'_> {
         let mut offload = TxOffload::on(way.hop().vlan());
         if transit.meta.checksum == RxChecksum::Partial {
             offload.checksum = transit.partial_checksum();
+        }
+        if transit.meta.gso {
+            offload.gso = transit.gso();
         }
         let frame = FrameOut {
             header: &room[..len],
@@ -393,7 +436,7 @@ impl Cx<'_> {
     fn put_ethernet(&self, packet: &OutPacket, hop: &NextHop, room: &mut [u8]) {
         EthernetHeader {
             dst: hop.mac(),
-            src: self.link.mac,
+            src: self.link.macs.on(hop.vlan()),
             ethertype: match packet.dst {
                 IpAddr::V4(_) => EtherType::IPV4,
                 IpAddr::V6(_) => EtherType::IPV6,

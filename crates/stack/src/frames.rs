@@ -80,7 +80,7 @@ impl Stack {
             len: len - from,
         };
         if meta.checksum != RxChecksum::Unknown
-            && plain.link_dst == self.link.mac
+            && self.link.macs.has(plain.link_dst)
             && absent.len > 0
             && self
                 .tcp
@@ -118,7 +118,7 @@ impl Stack {
             return;
         };
         let link_group = ethernet::is_group(header.dst);
-        if header.dst != self.link.mac && !link_group {
+        if !self.link.macs.has(header.dst) && !link_group {
             self.counters.bump(Counter::DropEthernetNotOurs);
             return;
         }
@@ -152,7 +152,7 @@ impl Stack {
         let Some(plain) = PlainTcp::parse(frame) else {
             return false;
         };
-        let is_taken = plain.link_dst == self.link.mac
+        let is_taken = self.link.macs.has(plain.link_dst)
             && self.tcp.take_plain(now, &plain, meta, &mut cx!(self), fx);
         if is_taken {
             self.counters.bump(Counter::RxIpv4);

@@ -1,6 +1,7 @@
 //! The way down: Ethernet and IP headers around a transport segment, next hop included.
 
 mod datagram;
+mod macs;
 mod output;
 mod v6;
 
@@ -12,7 +13,7 @@ use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
 use crate::announce::Announcements;
 use crate::choices::Choices;
-use crate::config::{Role, StackConfig, VlanConfig};
+use crate::config::{NetworkConfig, Role, StackConfig};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
 use crate::destination::Destinations;
@@ -33,6 +34,7 @@ use crate::slaac::Slaac;
 use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
+pub(crate) use macs::Macs;
 pub(crate) use output::transmit;
 
 /// Longest transport header (TCP with 40 bytes of options).
@@ -112,7 +114,7 @@ pub struct NextHop {
     local: bool,
     /// Largest IP packet that the path takes, as far as is known.
     mtu: u16,
-    /// The VLAN that it is reached by; 0 = the device's own link.
+    /// The link that it is reached by ([`slipstack_wire::LinkId`]); 0 = the device's own.
     vlan: u16,
     epoch: u32,
     valid_until: Instant,
@@ -159,7 +161,7 @@ pub struct Path {
 #[derive(Debug)]
 pub struct Link {
     pub(crate) choices: Choices,
-    pub(crate) mac: [u8; 6],
+    pub(crate) macs: Macs,
     /// Rules that packets have to pass, if there are some.
     pub(crate) filter: Option<Box<Filter>>,
     mtu: u16,
@@ -197,7 +199,7 @@ impl Link {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
         let routes6 = config.network.routes6();
         let mut link = Self {
-            mac: config.mac,
+            macs: Macs::new(config.mac),
             filter: None,
             mtu: config.network.mtu,
             tso_max: config.tso_max,
@@ -219,15 +221,17 @@ impl Link {
             label_key: rng.sip_key(),
             vlan_mtus: Vec::new(),
         };
-        link.set_vlans(&config.network.vlans);
+        link.set_links(&config.network);
         link.neighbours.set_permanent(&config.network.neighbours);
         link
     }
 
-    /// Notes what the VLANs of the device take.
-    pub(crate) fn set_vlans(&mut self, vlans: &[VlanConfig]) {
-        self.vlan_mtus = vlans.iter().map(|it| (it.vlan, it.mtu)).collect();
+    /// Notes what the links beside the device's own take, and who we are there.
+    pub(crate) fn set_links(&mut self, network: &NetworkConfig) {
+        let links = network.vlans.iter();
+        self.vlan_mtus = links.map(|it| (it.vlan, it.mtu)).collect();
         self.vlan_mtus.sort_unstable();
+        self.macs.set_others(&network.port_macs);
     }
 
     /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
@@ -495,12 +499,12 @@ impl Link {
         };
         let mtu = self.mtu_of(now, packet.dst, &found);
         let (mac, local, valid_until) = match found.route {
-            Route::Local => (self.mac, true, Instant::FAR_FUTURE),
+            Route::Local => (self.macs.first, true, Instant::FAR_FUTURE),
             Route::Broadcast => (ethernet::BROADCAST, false, Instant::FAR_FUTURE),
             Route::Multicast => (group_mac(packet.dst), false, Instant::FAR_FUTURE),
             Route::Neighbour(hop) => {
                 let station = Station {
-                    mac: self.mac,
+                    mac: self.macs.on(found.vlan),
                     ip: packet.src,
                     vlan: found.vlan,
                 };

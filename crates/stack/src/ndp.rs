@@ -69,7 +69,7 @@ impl Cx<'_> {
         }
         if asked
             .link
-            .is_some_and(|mac| !is_station(mac, self.link.mac))
+            .is_some_and(|mac| !is_station(mac, self.link.macs.on(vlan)))
         {
             return Counter::DropNdpMalformed;
         }
@@ -96,7 +96,8 @@ impl Cx<'_> {
         if let Some(mac) = asked.link {
             self.learn_v6(now, (src, mac), (asked.target, vlan), Confidence::Heard, fx);
         }
-        self.advertise(now, asked.target, src, flag::SOLICITED | flag::OVERRIDE, fx);
+        let target = (asked.target, vlan);
+        self.advertise(now, target, src, flag::SOLICITED | flag::OVERRIDE, fx);
         Counter::RxNdpSolicitations
     }
 
@@ -122,9 +123,10 @@ impl Cx<'_> {
             self.counters.bump(Counter::TxNdpAdvertisements);
             let flags = flag::SOLICITED | flag::OVERRIDE | self.router_flag();
             let mut body = [0; NEIGHBOUR_LEN];
-            let answer = advertisement(self.link.mac, asked.target, flags, &mut body);
+            let from = self.link.macs.on(vlan);
+            let answer = advertisement(from, asked.target, flags, &mut body);
             let stations = Stations {
-                from: self.link.mac,
+                from,
                 to: mac,
                 vlan,
             };
@@ -171,7 +173,7 @@ impl Cx<'_> {
         let Some(mac) = told.link.or(known) else {
             return Counter::DropNdpMalformed;
         };
-        if !is_station(mac, self.link.mac) {
+        if !is_station(mac, self.link.macs.on(ip.vlan)) {
             return Counter::DropNdpMalformed;
         }
         let is_change = known.is_some_and(|old| old != mac);
@@ -228,7 +230,7 @@ impl Cx<'_> {
 
     fn tell_all(&mut self, now: Instant, own: Ipv6Addr, vlan: u16, fx: &mut impl Effects) {
         if vlan == 0 {
-            return self.advertise(now, own, ALL_NODES, flag::OVERRIDE, fx);
+            return self.advertise(now, (own, vlan), ALL_NODES, flag::OVERRIDE, fx);
         }
         if self.config.role == Role::Engine {
             return;
@@ -236,9 +238,10 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flag::OVERRIDE | self.router_flag();
-        let answer = advertisement(self.link.mac, own, flags, &mut body);
+        let from = self.link.macs.on(vlan);
+        let answer = advertisement(from, own, flags, &mut body);
         let stations = Stations {
-            from: self.link.mac,
+            from,
             to: ethernet::multicast_v6(ALL_NODES),
             vlan,
         };
@@ -248,7 +251,7 @@ impl Cx<'_> {
     fn advertise(
         &mut self,
         now: Instant,
-        target: Ipv6Addr,
+        (target, vlan): (Ipv6Addr, u16),
         to: Ipv6Addr,
         flags: u8,
         fx: &mut impl Effects,
@@ -259,7 +262,8 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flags | self.router_flag();
-        let message = advertisement(self.link.mac, target, flags, &mut body);
+        let mac = self.link.macs.on(vlan);
+        let message = advertisement(mac, target, flags, &mut body);
         self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
     }
 

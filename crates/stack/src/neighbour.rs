@@ -22,7 +22,7 @@ use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::held::Held;
-use crate::link::transmit;
+use crate::link::{Macs, transmit};
 use crate::ndp::send_solicitation;
 use crate::rng::SipKey;
 use crate::time::Instant;
@@ -407,7 +407,7 @@ impl Neighbours {
     pub fn on_timers(
         &mut self,
         now: Instant,
-        mac: [u8; 6],
+        macs: &Macs,
         given_up: &mut GivenUp,
         counters: &mut Counters,
         fx: &mut impl Effects,
@@ -449,7 +449,7 @@ impl Neighbours {
             *retry_at = now + retry.max(Duration::from_millis(1));
             note_retry(next_retry, *retry_at);
             let station = Station {
-                mac,
+                mac: macs.on(entry.vlan),
                 ip: entry.source,
                 vlan: entry.vlan,
             };

@@ -28,7 +28,7 @@ impl Cx<'_> {
     fn renew_network(&mut self) {
         let network = &self.config.network;
         self.link.set_mtu(network.mtu);
-        self.link.set_vlans(&network.vlans);
+        self.link.set_links(network);
         let routes = network.routes4();
         let routes6 = self.routes_by(&self.link.learnt);
         self.change_groups(&routes6);

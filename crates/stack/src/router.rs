@@ -54,7 +54,10 @@ impl Cx<'_> {
             return Counter::DropNdpMalformed;
         };
         slaac.on_advertisement(now, src, &told, link_mtu);
-        if let Some(mac) = told.link.filter(|mac| is_station(*mac, self.link.mac)) {
+        if let Some(mac) = told
+            .link
+            .filter(|mac| is_station(*mac, self.link.macs.first))
+        {
             self.hear_neighbour(now, src, mac, fx);
         }
         self.renew(now);
@@ -96,7 +99,10 @@ impl Cx<'_> {
             };
             slaac.on_redirect(now, src, redirected);
         }
-        if let Some(mac) = told.link.filter(|mac| is_station(*mac, self.link.mac)) {
+        if let Some(mac) = told
+            .link
+            .filter(|mac| is_station(*mac, self.link.macs.first))
+        {
             self.hear_neighbour(now, hop, mac, fx);
         }
         self.renew(now);
@@ -148,7 +154,7 @@ impl Cx<'_> {
                     let fresh = self.rng.next_u64();
                     let slaac = self.link.slaac.as_mut();
                     let nonce = slaac.and_then(|slaac| slaac.nonce_of(ip, fresh));
-                    send_probe(ip, nonce, self.link.mac, self.counters, fx);
+                    send_probe(ip, nonce, self.link.macs.first, self.counters, fx);
                 }
             }
         }
@@ -161,7 +167,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpRouterSolicitations);
         let message = Icmpv6Message {
             kind: Icmpv6Kind::RouterSolicitation,
-            body: &ndp::router_solicitation(self.link.mac),
+            body: &ndp::router_solicitation(self.link.macs.first),
         };
         self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
     }

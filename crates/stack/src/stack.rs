@@ -226,9 +226,9 @@ impl Stack {
     fn on_neighbour_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let mut given_up = GivenUp::default();
         let Link {
-            neighbours, mac, ..
+            neighbours, macs, ..
         } = &mut self.link;
-        neighbours.on_timers(now, *mac, &mut given_up, &mut self.counters, fx);
+        neighbours.on_timers(now, macs, &mut given_up, &mut self.counters, fx);
         if !given_up.neighbours.is_empty() {
             cx!(self).on_neighbours_lost(now, &given_up.neighbours);
         }

@@ -23,6 +23,7 @@ pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_extensions;
+mod link_id;
 pub mod mld;
 pub mod ndp;
 mod offload;
@@ -32,6 +33,7 @@ pub mod tcp_options;
 pub mod udp;
 pub mod user_timeout;
 
+pub use link_id::LinkId;
 pub use offload::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 /// IP protocol numbers (IANA).

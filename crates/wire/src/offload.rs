@@ -25,11 +25,11 @@ pub struct RxMeta {
     pub checksum: RxChecksum,
     /// Several segments coalesced into one frame (GRO, TSO of a sender on this machine).
     pub gso: bool,
-    /// Size of the datagrams that came joined in one frame of UDP, 0 = it is one.
+    /// Payload bytes of the segments, or the datagrams, that came joined in one frame; 0 = it is one, or nobody knows.
     pub segment: u16,
     /// Sent by this machine's own stacks to their own address; a device never sets it.
     pub local: bool,
-    /// The 802.1Q VLAN that it came in, whose tag the device has taken out; 0 = the device's own link.
+    /// The link that it came by ([`crate::LinkId`]), whose 802.1Q tag the device has taken out; 0 = the device's own link.
     pub vlan: u16,
 }
 
@@ -118,7 +118,7 @@ pub struct Gso {
 pub struct TxOffload {
     pub checksum: Option<PartialChecksum>,
     pub gso: Option<Gso>,
-    /// The 802.1Q VLAN whose tag the device puts in; 0 = the device's own link.
+    /// The link that it leaves by ([`crate::LinkId`]), whose 802.1Q tag the device puts in; 0 = the device's own link.
     pub vlan: u16,
 }
 

@@ -27,6 +27,9 @@ class World:
     PEER = "10.77.0.1"
     STACK6 = "fd00:77::2"
     PEER6 = "fd00:77::1"
+    # Of a second interface, if a test has one.
+    STACK_B, PEER_B = "10.78.0.2", "10.78.0.1"
+    STACK6_B, PEER6_B = "fd00:78::2", "fd00:78::1"
 
     def __init__(self, mode, device="veth"):
         self.mode = mode
@@ -41,6 +44,8 @@ class World:
         self.address = self.STACK
         self.peer_address = self.PEER
         self.has_ipv6 = False
+        # The namespace at the other end of the second interface.
+        self.peer_b_ns = None
         self.processes = []
         # What records the test's frames: no part of it.
         self.recorder = None
@@ -77,6 +82,21 @@ class World:
         if self.mode == "kernel":
             self.stack_ns.ip("addr", "add", f"{self.STACK6}/64", "dev", "eth1", "nodad")
 
+    def use_second_pair(self):
+        """Gives the stack a second interface, eth2, with a namespace of its own at the other end; before the first
+        program is started."""
+        self.peer_b_ns = self._namespace("d")
+        net.join(self.stack_ns, self.peer_b_ns, "eth2")
+        self.peer_b_ns.ip("addr", "add", f"{self.PEER_B}/24", "dev", "eth2")
+        if self.mode == "kernel":
+            self.stack_ns.ip("addr", "add", f"{self.STACK_B}/24", "dev", "eth2")
+        if self.has_ipv6:
+            for side in (self.stack_ns, self.peer_b_ns):
+                side.sysctl("net.ipv6.conf.eth2.disable_ipv6", 0)
+            self.peer_b_ns.ip("addr", "add", f"{self.PEER6_B}/64", "dev", "eth2", "nodad")
+            if self.mode == "kernel":
+                self.stack_ns.ip("addr", "add", f"{self.STACK6_B}/64", "dev", "eth2", "nodad")
+
     def _kernel_pair(self):
         """Stands in for Slipstack's own TAP when the tests are proven on the kernel."""
         self.stack_ns.ip("addr", "add", f"{self.STACK}/32", "dev", "lo")
@@ -98,7 +118,11 @@ class World:
             return []
         words = ["--if", "eth1", "--ip", f"{self.STACK}/24", "--gw", self.PEER]
         words += ["--device", self.kind] if self.kind else []
-        return words + (["--ip", f"{self.STACK6}/64"] if self.has_ipv6 else [])
+        words += ["--ip", f"{self.STACK6}/64"] if self.has_ipv6 else []
+        if self.peer_b_ns is not None:
+            words += ["--if", "eth2", "--ip", f"{self.STACK_B}/24"]
+            words += ["--ip", f"{self.STACK6_B}/64"] if self.has_ipv6 else []
+        return words
 
     def ready_instance(self):
         if self.instance is None:
@@ -136,6 +160,10 @@ class World:
     def peer(self, *words, **keywords):
         """Starts a program on the kernel at the other end."""
         return self.process(self.peer_ns.prefix() + [str(word) for word in words], **keywords)
+
+    def peer_b(self, *words, **keywords):
+        """Starts a program on the kernel at the other end of the second interface."""
+        return self.process(self.peer_b_ns.prefix() + [str(word) for word in words], **keywords)
 
     def beside(self, *words, **keywords):
         """Starts a program on the kernel of the stack's namespace (its 127.0.0.1)."""

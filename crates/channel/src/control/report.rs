@@ -71,6 +71,9 @@ pub struct DeviceReport {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Interfaces beside the first, whose addresses are among those too.
+    #[serde(default)]
+    pub further: Vec<InterfaceReport>,
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
     /// A line for each, as people read them.
@@ -84,6 +87,15 @@ pub struct DeviceReport {
     /// The mechanisms that decide which core works on a packet, a sentence for each.
     #[serde(default)]
     pub mechanisms: Vec<String>,
+}
+
+/// A further interface of the device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceReport {
+    pub interface: String,
+    pub mac: [u8; 6],
+    pub mtu: u16,
+    pub addresses: Vec<(IpAddr, u8)>,
 }
 
 /// One engine: a leased slot.

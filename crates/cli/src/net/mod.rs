@@ -11,14 +11,14 @@ use clap::ArgMatches;
 use slipstack_config::Settings;
 
 use crate::failure::Failure;
-use crate::given::settings;
+use crate::given::asking;
 
 /// Runs a command of its own grammar: `words` are what follows its name.
 pub fn run(
     matches: &ArgMatches,
     command: fn(&Settings, &[String]) -> Result<(), Failure>,
 ) -> Result<std::process::ExitCode, Failure> {
-    let (_, settings) = settings(matches)?;
+    let settings = asking(matches)?;
     let words = matches.get_many::<String>("words");
     let words: Vec<String> = words.unwrap_or_default().cloned().collect();
     command(&settings, &words)?;

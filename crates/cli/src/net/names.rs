@@ -3,23 +3,37 @@
 use std::net::IpAddr;
 
 use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry};
+use slipstack_device::LinkId;
 
 use crate::failure::Failure;
 
-/// FreeBSD's name of the interface of F-Stack's first port.
-pub const FSTACK_PORT: &str = "f-stack-0";
+/// FreeBSD's name of an interface of F-Stack's, before the number of its port.
+const FSTACK_PORT: &str = "f-stack-";
 
 /// The interface that a command means: by its own name, or by F-Stack's.
 pub fn find_interface<'a>(state: &'a NetworkState, name: &str) -> Result<&'a Interface, Failure> {
-    let by_vlan = |rest: &str| state.find_vlan(rest.strip_prefix('.')?.parse().ok()?);
-    let of_port = |rest: &str| match rest {
-        "" => Some(state.own()),
-        rest => by_vlan(rest),
-    };
-    let found = state
-        .find(name)
-        .or_else(|| name.strip_prefix(FSTACK_PORT).and_then(of_port));
+    let found = state.find(name).or_else(|| match link_in(state, name)? {
+        (port, None) => Some(port),
+        (port, Some(vlan)) => state.find_vlan(LinkId::new(port.link().port(), vlan).0),
+    });
     found.ok_or_else(|| Failure::new(format!("Cannot find device \"{name}\"")))
+}
+
+/// The port that the name of an interface names, as it is or by its number in F-Stack, and the VLAN in it: `eth1.10`,
+/// `f-stack-0`, `f-stack-0.10`.
+pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface, Option<u16>)> {
+    let find_port = |name: &str| {
+        let number = name.strip_prefix(FSTACK_PORT);
+        let number = number.and_then(|number| number.parse().ok());
+        let by_number = |number: usize| state.ports().nth(number);
+        let by_name = || state.ports().find(|port| port.name == name);
+        number.map_or_else(by_name, by_number)
+    };
+    if let Some(port) = find_port(name) {
+        return Some((port, None));
+    }
+    let (port, vlan) = name.rsplit_once('.')?;
+    Some((find_port(port)?, Some(vlan.parse().ok()?)))
 }
 
 /// A network such as 10.0.0.0/8, or one host.

@@ -1,12 +1,12 @@
 //! Ports, VLANs and their addresses.
 
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::BTreeSet;
 
 use super::file::NoteKind;
 use super::port::Porter;
 use super::{dpdk, fields};
 use crate::error::ConfigError;
+use crate::interface::InterfaceSpec;
 use crate::kind::Cidr;
 use crate::vlan::VlanSpec;
 
@@ -63,19 +63,21 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
             .collect(),
     };
     let attachments = attachments.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let interfaces = attachments.iter().map(|it| it.interface.as_str());
-    let interfaces: BTreeSet<&str> = interfaces.collect();
-    let (Some(interface), 1) = (interfaces.first(), interfaces.len()) else {
-        let reason = "[dpdk] port_list names several interfaces, and a stack has one".to_owned();
-        return Err(porter.refusal(porter.line("dpdk", "port_list"), reason));
-    };
     let line = porter.line("dpdk", "port_list");
-    porter.give("if", (*interface).to_owned(), line);
+    let Some(first) = attachments.first() else {
+        let reason = "[dpdk] port_list names no port".to_owned();
+        return Err(porter.refusal(line, reason));
+    };
+    porter.give("if", first.interface.clone(), line);
     if porter.is_dpdk {
-        dpdk::device(porter, attachments[0].port)?;
+        dpdk::device(porter, first.port)?;
     }
     match attachments.as_slice() {
         [only] => attach(porter, only)?,
+        [first, further @ ..] if first.vlan.is_none() => {
+            attach(porter, first)?;
+            attach_further(porter, further)?;
+        }
         vlans => attach_vlans(porter, vlans)?,
     }
     rules(porter, &attachments)
@@ -194,11 +196,39 @@ fn attach(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), Config
     Ok(())
 }
 
+/// Ports after the first, each with the table of its number for its gateways, as F-Stack has it.
+fn attach_further(porter: &mut Porter<'_>, ports: &[Attachment]) -> Result<(), ConfigError> {
+    let mut specs = Vec::new();
+    for port in ports {
+        let section = port.section.as_str();
+        let spec = InterfaceSpec {
+            name: port.interface.clone(),
+            addresses: own_addresses(porter, section)?,
+            gateways: gateways(porter, section)?,
+            table: Some(port.table()),
+            vlan: None,
+        };
+        specs.push(spec.to_string());
+    }
+    let line = porter.line("dpdk", "port_list");
+    porter.give("also-if", specs.join(";"), line);
+    Ok(())
+}
+
 /// The addresses of ports have no meaning beside those of VLANs. The table of a VLAN's IPv6 gateway is that of its
 /// other one, so that answers leave by the VLAN by which they came; F-Stack puts all of them into FIB 0.
 fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
+    let first = vlans.first().map(|it| it.interface.clone());
     let mut specs = Vec::new();
+    let mut further: Vec<String> = Vec::new();
     for attachment in vlans {
+        let interface = Some(attachment.interface.clone());
+        let interface = interface.filter(|_| first.as_ref() != Some(&attachment.interface));
+        if let Some(name) = &interface
+            && !further.contains(name)
+        {
+            further.push(name.clone());
+        }
         let section = attachment.section.as_str();
         let spec = VlanSpec {
             id: attachment.vlan.unwrap_or(0),
@@ -206,11 +236,16 @@ fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), Con
             gateways: gateways(porter, section)?,
             table: Some(attachment.table()),
             mtu: None,
+            interface,
         };
         specs.push(spec.to_string());
     }
     let line = porter.line("dpdk", "vlan_filter");
     porter.give("vlan", specs.join(";"), line);
+    if !further.is_empty() {
+        let line = porter.line("dpdk", "port_list");
+        porter.give("also-if", further.join(";"), line);
+    }
     Ok(())
 }
 

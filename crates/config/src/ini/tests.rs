@@ -219,6 +219,42 @@ fn companions(key: &str) -> &'static str {
 }
 
 #[test]
+fn several_ports_are_interfaces_of_one_stack() {
+    let given = |text: &str| {
+        let found = parse(text).unwrap();
+        let texts = found.given.iter();
+        let network = texts.filter(|it| ["if", "ip", "gw", "vlan", "also-if"].contains(&it.option));
+        let told: Vec<String> = network
+            .map(|it| format!("{} {}", it.option, it.text))
+            .collect();
+        told
+    };
+    let ports = "[dpdk]\nlcore_mask=1\nport_list=0-1\n\
+                 [port0]\naddr=10.0.0.5\nnetmask=255.255.255.0\ngateway=10.0.0.1\n\
+                 [port1]\naddr=10.2.0.5\nnetmask=255.255.255.0\ngateway=10.2.0.1\nvip_addr=10.2.9.1\n";
+    assert_eq!(
+        given(ports),
+        [
+            "if eth0",
+            "ip 10.0.0.5/24",
+            "gw 10.0.0.1",
+            "also-if eth1,ip=10.2.0.5/24,ip=10.2.9.1/32,gw=10.2.0.1,table=1",
+        ]
+    );
+    let vlans = "[dpdk]\nlcore_mask=1\nport_list=0-1\nvlan_filter=7,8\n\
+                 [vlan7]\nportid=0\naddr=10.0.0.5\nnetmask=255.255.255.0\n\
+                 [vlan8]\nportid=1\naddr=10.2.0.5\nnetmask=255.255.255.0\n";
+    assert_eq!(
+        given(vlans),
+        [
+            "if eth0",
+            "vlan 7,ip=10.0.0.5/24,table=254;8,ip=10.2.0.5/24,table=1,if=eth1",
+            "also-if eth1",
+        ]
+    );
+}
+
+#[test]
 fn what_is_unknown_or_wrong_is_named_with_its_line() {
     let notes = |extra: &str| parse(&format!("{BASE}{extra}")).unwrap().notes;
     let key = &notes("[dpdk]\nlcore_maks=1\n")[0];

@@ -24,6 +24,7 @@ fn joined() -> (Net, Loopback) {
         device: DeviceTold::default(),
         mac: [2, 0, 0, 0, 0, 1],
         tso_max: 0,
+        has_udp_segmentation: false,
         slaac: None,
         state: NetworkState {
             interfaces: vec![Interface {

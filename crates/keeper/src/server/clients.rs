@@ -8,9 +8,9 @@ use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
 };
 
-use crate::device_state::DeviceState;
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
+use crate::world::World;
 
 use super::{
     CONNECTIONS_MAX, Connection, DEAF_NS, Lost, MESSAGES_PER_TURN, STRANGERS_MAX, Server,
@@ -182,13 +182,8 @@ impl Server {
                 "this user may not use the device; start the program with: slipstack run",
             );
         }
-        if hello.resume.is_none() && self.world.device_state() == DeviceState::Deleted {
-            let message = format!(
-                "interface {} is not the one that the running programs use: that has been deleted; end them \
-                 (slipstack status names them) and start anew",
-                self.world.dir.interface()
-            );
-            return refuse(Refusal::Failed, message);
+        if hello.resume.is_none() {
+            refuse_deleted(&self.world)?;
         }
         self.idle_since = None;
         connection.is_trusted = true;
@@ -365,4 +360,18 @@ impl Server {
             self.empty_slot(slot, now);
         }
     }
+}
+
+/// Whoever is new would be on an interface that nobody else has any more.
+fn refuse_deleted(world: &World) -> Result<(), (Refusal, String)> {
+    let Some(interface) = world.find_deleted() else {
+        return Ok(());
+    };
+    refuse(
+        Refusal::Failed,
+        format!(
+            "interface {interface} is not the one that the running programs use: that has been deleted; end them \
+             (slipstack status names them) and start anew"
+        ),
+    )
 }

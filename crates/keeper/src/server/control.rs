@@ -1,5 +1,6 @@
 //! The control protocol: what an operator asks of the network, and changes.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
@@ -8,6 +9,7 @@ use slipstack_channel::control::net::{
 };
 use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
 
+use slipstack_device::LinkId;
 use slipstack_stack::Tunable;
 
 use super::Server;
@@ -32,7 +34,7 @@ impl Server {
         }
         let answer = match call.query {
             Query::Network => NetAnswer::Network(self.world.network.state.clone()),
-            Query::Neighbours => NetAnswer::Neighbours(self.world.neighbours.entries()),
+            Query::Neighbours => NetAnswer::Neighbours(self.neighbours()),
             Query::Watch => {
                 if let Some(connection) = self.connections.get_mut(&token) {
                     connection.is_watching = true;
@@ -62,6 +64,14 @@ impl Server {
         Ok((Reply::Net(Box::new(answer)), Vec::new()))
     }
 
+    /// The neighbours that are known, each with the link that leads to it.
+    fn neighbours(&self) -> Vec<(u16, IpAddr, [u8; 6])> {
+        let state = &self.world.network.state;
+        let link = |ip| state.interface_towards(ip).map_or(0, |it| it.vlan);
+        let known = self.world.neighbours.entries().into_iter();
+        known.map(|(ip, mac)| (link(ip), ip, mac)).collect()
+    }
+
     /// Who may use the device need not be who may change it.
     pub(super) fn may_change(&self, token: u64) -> bool {
         let connection = self.connections.get(&token);
@@ -71,12 +81,17 @@ impl Server {
 
     fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
         let state = &self.world.network.state;
-        let own = self.world.slots.link().vlan;
-        let is_own =
-            |change: &Change| matches!(change, Change::AddVlan { vlan, .. } if *vlan == own);
+        let is_own = |change: &Change| match change {
+            Change::AddVlan { vlan, .. } => {
+                let link = LinkId(*vlan);
+                let port = self.world.slots.ports().nth(usize::from(link.port()));
+                port.is_some_and(|(_, port)| port.vlan == link.vlan())
+            }
+            _ => false,
+        };
         if let Some(at) = changes.iter().position(is_own) {
             return denied(
-                "File exists: it is the VLAN of the device's own interface",
+                "File exists: it is the VLAN of the interface itself",
                 Some(at),
             );
         }
@@ -93,7 +108,7 @@ impl Server {
         };
         if next.is_forwarding
             && !state.is_forwarding
-            && let Err(error) = check_forwarding(&state.own().name)
+            && let Err(error) = check_forwarding(&next)
         {
             return denied(&error.to_string(), None);
         }

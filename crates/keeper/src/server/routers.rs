@@ -1,7 +1,7 @@
 //! A change of the network is steered by, written down and told: what an operator wants, what routers say, and what
 //! becomes of the link.
 
-use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_device::{DeviceError, iface};
 
 use crate::log::say;
@@ -35,22 +35,29 @@ impl Server {
 
     /// An interface of this namespace has changed, maybe ours.
     pub(super) fn follow_link(&mut self, now: u64) {
-        let Ok(link) = iface::link(self.world.dir.interface()) else {
-            return;
-        };
-        let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
         let mut state = self.world.network.state.clone();
-        let before = state.own().mtu;
-        if link.index != state.own().index || mtu == before {
-            return;
-        }
-        for interface in &mut state.interfaces {
-            // One that is narrower by choice stays so while it fits.
-            if interface.mtu == before || interface.mtu > mtu {
-                interface.mtu = mtu;
+        let ports: Vec<Interface> = state.ports().cloned().collect();
+        let mut is_changed = false;
+        for port in ports {
+            let Ok(link) = iface::link(&port.name) else {
+                continue;
+            };
+            let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+            if link.index != port.index || mtu == port.mtu {
+                continue;
+            }
+            is_changed = true;
+            let of_port = |it: &&mut Interface| it.link().own() == port.link();
+            for interface in state.interfaces.iter_mut().filter(of_port) {
+                // One that is narrower by choice stays so while it fits.
+                if interface.mtu == port.mtu || interface.mtu > mtu {
+                    interface.mtu = mtu;
+                }
             }
         }
-        self.publish_or_say(state, now);
+        if is_changed {
+            self.publish_or_say(state, now);
+        }
     }
 
     /// After each turn of the own stack.

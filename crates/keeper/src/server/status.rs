@@ -2,9 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
+use slipstack_channel::control::net::Interface;
 use slipstack_channel::control::{
-    self, DeviceReport, EngineReport, PortReport, ProgramReport, Refusal, Reply, SocketReport,
-    StatusReport, WhyReport,
+    self, DeviceReport, EngineReport, InterfaceReport, PortReport, ProgramReport, Refusal, Reply,
+    SocketReport, StatusReport, WhyReport,
 };
 
 use crate::directory;
@@ -18,6 +19,15 @@ const SOCKETS_MAX: usize = 64;
 const PORTS_MAX: usize = 256;
 const PROGRAMS_MAX: usize = 128;
 const SOCKETS_OF_ONE_MAX: usize = 256;
+
+fn further(port: &Interface) -> InterfaceReport {
+    InterfaceReport {
+        interface: port.name.clone(),
+        mac: port.mac,
+        mtu: port.mtu,
+        addresses: port.addresses.clone(),
+    }
+}
 
 impl Server {
     pub(super) fn status(&self) -> Reply {
@@ -56,13 +66,14 @@ impl Server {
             mac: network.mac,
             mtu: network.state.own().mtu,
             addresses: network.state.addresses(),
+            further: network.state.ports().skip(1).map(further).collect(),
             hosts: network.state.own().hosts.clone(),
             routes: self.net.routes(),
             rules: self.net.rules(),
             gateways: network.state.gateways(),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
-            trouble: self.world.device_state().trouble(),
+            trouble: self.world.trouble(),
             mechanisms: mechanisms::describe(&self.world),
         }
     }

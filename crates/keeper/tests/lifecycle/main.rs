@@ -153,6 +153,7 @@ fn inside(wanted: &str) -> ExitCode {
 /// The keeper's part.
 fn keeper(base: &Path) -> ExitCode {
     let options = Options {
+        further: Vec::new(),
         base: Some(base.to_owned()),
         device: DeviceChoice::own_tap("slip0"),
         addresses: Vec::new(),

@@ -123,3 +123,59 @@ fn a_state_of_all_that_may_be_survives_a_message() {
         state
     );
 }
+
+/// A device with two ports.
+fn two_ports() -> NetworkState {
+    let mut state = state();
+    state.interfaces.push(Interface {
+        name: "eth2".to_owned(),
+        index: 8,
+        vlan: LinkId::new(1, 0).0,
+        mac: [2, 0, 0, 0, 0, 8],
+        mtu: 9000,
+        addresses: vec![(ip("10.2.0.5"), 24)],
+        ..Interface::default()
+    });
+    state
+}
+
+#[test]
+fn a_vlan_is_of_its_port() {
+    let link = LinkId::new(1, 10).0;
+    let mtu = |name: &str, mtu| Change::SetMtu {
+        name: name.to_owned(),
+        mtu,
+    };
+    let changes = [
+        vlan("eth1.10", 10),
+        vlan("eth2.10", link),
+        mtu("eth2.10", 8000),
+    ];
+    let after = two_ports().changed(&changes).unwrap();
+    let made = after.find("eth2.10").unwrap();
+    assert_eq!((made.mac, made.mtu), ([2, 0, 0, 0, 0, 8], 8000));
+    assert_ne!(made.index, after.find("eth1.10").unwrap().index);
+    assert_eq!(after.port_of(made).name, "eth2");
+    let refused = |changes: &[Change]| after.changed(changes).unwrap_err().refused;
+    assert_eq!(refused(&[mtu("eth1.10", 8000)]), Refused::InvalidMtu);
+    assert_eq!(refused(&[mtu("eth2", 1400)]), Refused::OwnInterface);
+    assert_eq!(refused(&[vlan("x", link)]), Refused::Exists);
+    let nowhere = vlan("x", LinkId::new(2, 10).0);
+    assert_eq!(refused(&[nowhere]), Refused::NoSuchInterface);
+    let gone = Change::DelInterface {
+        name: "eth2".to_owned(),
+    };
+    assert_eq!(refused(&[gone]), Refused::OwnInterface);
+}
+
+#[test]
+fn a_gateway_leads_by_the_port_of_its_network() {
+    let state = two_ports();
+    let after = state
+        .changed(&[route("0.0.0.0", 0, "10.2.0.1", MAIN_TABLE)])
+        .unwrap();
+    assert_eq!(after.vlan_of(&after.routes[0]), Some(LinkId::new(1, 0).0));
+    let overlaps = [address("eth1", "10.2.0.6", 24)];
+    let error = state.changed(&overlaps).unwrap_err();
+    assert_eq!(error.refused, Refused::Overlaps);
+}

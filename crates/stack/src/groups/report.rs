@@ -171,7 +171,7 @@ impl Cx<'_> {
         let mut header = vec![0; IPV4_HEADERS - igmp::HEADER_LEN];
         EthernetHeader {
             dst: ethernet::multicast_v4(dst),
-            src: self.link.mac,
+            src: self.link.macs.first,
             ethertype: EtherType::IPV4,
         }
         .emit(&mut header);

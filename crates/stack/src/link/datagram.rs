@@ -195,7 +195,7 @@ impl Cx<'_> {
         };
         EthernetHeader {
             dst: hop.mac,
-            src: self.link.mac,
+            src: self.link.macs.on(hop.vlan),
             ethertype,
         }
         .emit(ethernet_room);

@@ -61,7 +61,7 @@ impl Cx<'_> {
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
-            src: self.link.mac,
+            src: self.link.macs.on(hop.vlan),
             ethertype: EtherType::IPV6,
         }
         .emit(below);

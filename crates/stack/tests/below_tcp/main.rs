@@ -11,6 +11,7 @@ mod groups6;
 mod icmp;
 mod ipv4;
 mod ipv6;
+mod ports;
 mod routers;
 mod routes;
 mod support;

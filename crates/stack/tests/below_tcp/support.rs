@@ -26,6 +26,8 @@ pub struct Recorder {
     pub local: Vec<bool>,
     /// The VLAN of each frame.
     pub vlans: Vec<u16>,
+    /// How each frame is to be cut apart.
+    pub cuts: Vec<Option<Gso>>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
     pub groups: Vec<(IpAddr, GroupFilter)>,
@@ -47,6 +49,7 @@ impl Effects for Recorder {
         self.frames.push(bytes);
         self.local.push(frame.local);
         self.vlans.push(frame.offload.vlan);
+        self.cuts.push(frame.offload.gso);
     }
 
     fn store(&mut self, _: ConnId, _: u64, _: &[u8]) -> bool {

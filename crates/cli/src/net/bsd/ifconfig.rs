@@ -6,13 +6,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::json;
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 use slipstack_config::Settings;
+use slipstack_device::LinkId;
 
 use super::take_engine;
 use crate::failure::Failure;
-use crate::net::names::{FSTACK_PORT, broadcast_of, find_interface, mac_text, parse_net};
+use crate::net::names::{broadcast_of, find_interface, link_in, mac_text, parse_net};
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
+
+/// IEEE 802.1Q 9.6: 4095 is reserved.
+const VLAN_MAX: u16 = 4094;
 
 pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let mut words = Words::new("ifconfig", words);
@@ -77,23 +81,24 @@ fn text(state: &NetworkState, it: &Interface) -> String {
             }
         }
     }
-    if it.vlan != 0 {
+    if !it.is_port() {
         let _ = writeln!(
             text,
             "\tvlan: {} vlanproto: 802.1q vlanpcp: 0 parent interface: {}",
-            it.vlan,
-            state.own().name
+            it.link().vlan(),
+            state.port_of(it).name
         );
     }
     text
 }
 
-/// The VLAN in the name of an interface of a port: `eth1.10`, `f-stack-0.10`, `vlan10`.
-fn vlan_in(state: &NetworkState, name: &str) -> Option<u16> {
+/// The port and the VLAN in the name of an interface: `eth1.10`, `f-stack-0.10`, `vlan10`.
+fn vlan_in<'a>(state: &'a NetworkState, name: &str) -> (&'a Interface, Option<u16>) {
     let of_vlan = name.strip_prefix("vlan").and_then(|id| id.parse().ok());
-    let (port, id) = name.rsplit_once('.').unwrap_or(("", ""));
-    let is_port = [state.own().name.as_str(), FSTACK_PORT].contains(&port);
-    of_vlan.or_else(|| id.parse().ok().filter(|_| is_port))
+    match link_in(state, name) {
+        Some((port, vlan)) => (port, vlan),
+        None => (state.own(), of_vlan),
+    }
 }
 
 fn changes(
@@ -110,14 +115,15 @@ fn changes(
     while let Some(word) = words.next() {
         match word {
             "create" | "plumb" => {
-                let mut vlan = vlan_in(state, name);
+                let (mut port, mut vlan) = vlan_in(state, name);
                 if words.take("vlan") {
                     vlan = Some(words.parsed("vlan")?);
                 }
                 if words.take("vlandev") {
-                    find_interface(state, words.value("vlandev")?)?;
+                    port = state.port_of(find_interface(state, words.value("vlandev")?)?);
                 }
-                let vlan = vlan.ok_or_else(|| {
+                let known = vlan.filter(|id| (1..=VLAN_MAX).contains(id));
+                let id = known.ok_or_else(|| {
                     let own = &state.own().name;
                     Failure::new(format!(
                         "ifconfig: {name} cannot be created: a VLAN is named as {own}.10"
@@ -126,7 +132,7 @@ fn changes(
                 name.clone_into(&mut called);
                 changes.push(Change::AddVlan {
                     name: name.to_owned(),
-                    vlan,
+                    vlan: LinkId::new(port.link().port(), id).0,
                 });
             }
             "destroy" | "unplumb" => changes.push(Change::DelInterface {

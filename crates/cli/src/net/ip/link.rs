@@ -2,12 +2,16 @@
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, Interface, NetworkState};
+use slipstack_device::LinkId;
 
 use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, mac_text};
 use crate::net::target::Target;
 use crate::net::words::Words;
+
+/// IEEE 802.1Q 9.6: 4095 is reserved.
+const VLAN_MAX: u16 = 4094;
 
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
@@ -37,11 +41,11 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
 
 /// The two lines that every interface begins with.
 pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
-    let at = match it.vlan {
-        0 => String::new(),
-        _ => format!("@{}", state.own().name),
+    let at = match it.is_port() {
+        true => String::new(),
+        false => format!("@{}", state.port_of(it).name),
     };
-    let tag = match it.vlan {
+    let tag = match it.link().vlan() {
         0 => String::new(),
         id => format!("    vlan protocol 802.1Q id {id}\n"),
     };
@@ -64,10 +68,11 @@ pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
         "link_type": "ether",
         "address": mac_text(it.mac),
     });
-    if it.vlan != 0 {
-        told["link"] = json!(state.own().name);
+    if !it.is_port() {
+        let id = it.link().vlan();
+        told["link"] = json!(state.port_of(it).name);
         told["linkinfo"] =
-            json!({"info_kind": "vlan", "info_data": {"protocol": "802.1Q", "id": it.vlan}});
+            json!({"info_kind": "vlan", "info_data": {"protocol": "802.1Q", "id": id}});
     }
     told
 }
@@ -76,11 +81,12 @@ pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
 fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
     let (mut name, mut kind, mut vlan) = (None, None, None);
+    let mut parent = state.own();
     while let Some(word) = words.next() {
         match word {
             "link" => {
-                let parent = find_interface(&state, words.value(word)?)?;
-                if parent.vlan != 0 {
+                parent = find_interface(&state, words.value(word)?)?;
+                if !parent.is_port() {
                     return Err(Failure::new("ip: a VLAN within a VLAN is not supported"));
                 }
             }
@@ -98,8 +104,12 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     if kind != Some("vlan") {
         return Err(words.missing("type vlan"));
     }
-    let vlan = vlan.ok_or_else(|| words.missing("id NUMBER"))?;
-    let name = name.unwrap_or_else(|| format!("{}.{vlan}", state.own().name));
+    let id: u16 = vlan.ok_or_else(|| words.missing("id NUMBER"))?;
+    if !(1..=VLAN_MAX).contains(&id) {
+        return Err(words.wrong("id", &id.to_string()));
+    }
+    let name = name.unwrap_or_else(|| format!("{}.{id}", parent.name));
+    let vlan = LinkId::new(parent.link().port(), id).0;
     target.change(vec![Change::AddVlan { name, vlan }])
 }
 

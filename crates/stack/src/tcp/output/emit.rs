@@ -109,7 +109,7 @@ fn plain(
 ) -> Output {
     let header = PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.link.mac,
+        link_src: cx.link.macs.on(hop.vlan()),
         tos,
         ttl: conn.opts.ttl,
         src,
@@ -419,7 +419,7 @@ fn plain_header(
 ) -> PlainHeader {
     PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.link.mac,
+        link_src: cx.link.macs.on(hop.vlan()),
         tos: envelope.tos,
         ttl: envelope.ttl,
         src,

@@ -1,0 +1,93 @@
+//! The ways out of links beside the first: their gateways, and which packets go by them.
+
+use std::net::IpAddr;
+
+use slipstack_channel::control::net::{MAIN_TABLE, RouteEntry, RuleEntry};
+use slipstack_config::{Cidr, InterfaceSpec, Settings};
+use slipstack_device::LinkId;
+
+/// Behind the rules that an operator gives.
+const PRIORITY: u32 = 2000;
+
+/// A link with gateways.
+struct Way<'a> {
+    link: LinkId,
+    addresses: &'a [Cidr],
+    /// Each with its table.
+    gateways: Vec<(IpAddr, u32)>,
+}
+
+/// Those of further interfaces and VLANs.
+fn ways(settings: &Settings) -> impl Iterator<Item = Way<'_>> {
+    let interfaces = settings.further.iter().zip(1..);
+    let interfaces = interfaces.map(|(spec, port)| of_interface(settings, spec, port));
+    let vlans = settings.sub_vlans().map(|spec| {
+        let port = settings.port_of(spec.interface.as_deref());
+        let link = LinkId::new(port, spec.id);
+        let table = spec.table.unwrap_or(link.0.into());
+        let gateways = spec.gateways.iter();
+        Way {
+            link,
+            addresses: &spec.addresses,
+            gateways: gateways.map(|gateway| (*gateway, table)).collect(),
+        }
+    });
+    interfaces.chain(vlans)
+}
+
+/// The first gateway of a family is the way out of everything that has no other.
+fn of_interface<'a>(settings: &'a Settings, spec: &'a InterfaceSpec, port: u16) -> Way<'a> {
+    let link = LinkId::new(port, 0);
+    let before = settings.further.iter().take(usize::from(port) - 1);
+    let before: Vec<IpAddr> = settings
+        .gateways
+        .iter()
+        .chain(before.flat_map(|it| &it.gateways))
+        .copied()
+        .collect();
+    let table = |gateway: &IpAddr| {
+        let has_other = before.iter().any(|it| it.is_ipv4() == gateway.is_ipv4());
+        let own = if has_other { link.0.into() } else { MAIN_TABLE };
+        spec.table.unwrap_or(own)
+    };
+    let gateways = spec.gateways.iter();
+    Way {
+        link,
+        addresses: &spec.addresses,
+        gateways: gateways.map(|gateway| (*gateway, table(gateway))).collect(),
+    }
+}
+
+/// Their gateways, in their tables.
+pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
+    ways(settings).flat_map(|way| {
+        let link = way.link.0;
+        let gateways = way.gateways.into_iter();
+        gateways.map(move |(gateway, table)| RouteEntry {
+            vlan: Some(link),
+            table,
+            ..RouteEntry::default_by(gateway)
+        })
+    })
+}
+
+/// Answers leave by the link by which the question came: what is from its addresses goes by its table.
+pub(crate) fn rules(settings: &Settings) -> impl Iterator<Item = RuleEntry> {
+    ways(settings).flat_map(|way| {
+        let rules = way.addresses.iter().filter_map(|ip| {
+            let is_v4 = ip.address.is_ipv4();
+            let mut gateways = way.gateways.iter();
+            let (_, table) = gateways.find(|(gateway, _)| gateway.is_ipv4() == is_v4)?;
+            let has_own = *table != MAIN_TABLE;
+            has_own.then_some(RuleEntry {
+                priority: PRIORITY,
+                from: Some((ip.address, if is_v4 { 32 } else { 128 })),
+                to: None,
+                mark: None,
+                is_family_v6: false,
+                table: *table,
+            })
+        });
+        rules.collect::<Vec<_>>()
+    })
+}

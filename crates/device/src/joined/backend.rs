@@ -1,0 +1,136 @@
+//! The slots of several interfaces, put together for the keeper and taken apart by whoever adopts them.
+
+use std::os::fd::OwnedFd;
+
+use serde::{Deserialize, Serialize};
+
+use super::slot::JoinedSlot;
+use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::device::{Device, Sink};
+use crate::error::DeviceError;
+use crate::kinds::find;
+use crate::parts::{SlotLink, SlotParams, SlotParts, own_value};
+use crate::position::RingPosition;
+use crate::steering::Steering;
+
+/// Stands for devices of several ports. It is in no table: nobody asks for it by name.
+pub(crate) struct Joined;
+
+/// A slot of one port.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JoinedPart {
+    /// Name of the port's own back end.
+    pub(crate) backend: String,
+    pub(crate) link: SlotLink,
+    pub(crate) own: serde_json::Value,
+    /// How many of the descriptors are its.
+    pub(crate) fds: usize,
+}
+
+/// The parameters of a slot that is made of these, and what an engine must know of its link: what all ports can do, by
+/// the addresses of the first.
+pub(crate) fn join(parts: &[JoinedPart]) -> Option<(SlotLink, serde_json::Value)> {
+    let first = parts.first()?.link;
+    let links = || parts.iter().map(|part| part.link);
+    let link = SlotLink {
+        tx_checksum: links().all(|it| it.tx_checksum),
+        tso_max: links().map(|it| it.tso_max).min().unwrap_or(0),
+        udp_segmentation: links().all(|it| it.udp_segmentation),
+        ..first
+    };
+    Some((link, own_value(&parts)))
+}
+
+/// The slots of all ports.
+fn split(parts: SlotParts) -> Result<Vec<SlotParts>, DeviceError> {
+    let ports: Vec<JoinedPart> = parts.params.own()?;
+    let mut fds = parts.fds.into_iter();
+    let mut split = Vec::new();
+    for port in ports {
+        let fds: Vec<OwnedFd> = fds.by_ref().take(port.fds).collect();
+        let params = SlotParams {
+            backend: port.backend,
+            link: port.link,
+            own: port.own,
+        };
+        split.push(SlotParts { params, fds });
+    }
+    match fds.next() {
+        None => Ok(split),
+        Some(_) => Err(DeviceError::BadParameters(
+            "a slot has more descriptors than its ports",
+        )),
+    }
+}
+
+fn position_of(position: &RingPosition, port: usize) -> Result<RingPosition, DeviceError> {
+    let outside = DeviceError::BadParameters("a slot has more ports than positions");
+    position.beside(port).ok_or(outside)
+}
+
+impl Backend for Joined {
+    fn name(&self) -> &'static str {
+        "joined"
+    }
+
+    fn title(&self) -> &'static str {
+        "interfaces"
+    }
+
+    fn default_interface(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Those of its ports are asked for.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_interface: true,
+            makes_interface: false,
+            has_neighbours: true,
+            is_heard: true,
+            has_vlans: true,
+        }
+    }
+
+    fn open(
+        &self,
+        _description: &Description<'_>,
+        _steering: &Steering,
+    ) -> Result<Opened, DeviceError> {
+        Err(DeviceError::BadParameters(
+            "several interfaces are opened one by one",
+        ))
+    }
+
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        let link = parts.params.link;
+        let mut ports = Vec::new();
+        for (at, part) in split(parts)?.into_iter().enumerate() {
+            let (backend, _) = find(&part.params.backend)?;
+            ports.push(backend.adopt(part, position_of(&position, at)?)?);
+        }
+        let slot = JoinedSlot::new(ports, link.info())
+            .map_err(|source| DeviceError::system("waiting for several ports", "", source))?;
+        Ok(Box::new(slot))
+    }
+
+    fn peek(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, DeviceError> {
+        let mut is_taken = false;
+        for (at, part) in split(parts)?.into_iter().enumerate() {
+            let (backend, _) = find(&part.params.backend)?;
+            let mac = part.params.link.mac;
+            let mut sink = super::slot::PortSink::new(at, mac, sink);
+            is_taken |= backend.peek(part, position_of(&position, at)?, &mut sink)?;
+        }
+        Ok(is_taken)
+    }
+}
