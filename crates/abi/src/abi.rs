@@ -1,7 +1,8 @@
 //! C's arguments as Rust's: pointers become slices here, and only here.
 //!
-//! A null pointer with a length is EFAULT, as the kernel says. Other bad pointers are
-//! the program's fault and end it, where the kernel would have said EFAULT.
+//! A pointer to where no program has memory (null, the first page, the kernel's half) is EFAULT, as the kernel says.
+//! Other bad pointers are the program's fault and end it, where the kernel would have said EFAULT: to find that out
+//! before a copy would take a system call for each.
 
 use core::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
@@ -12,6 +13,53 @@ use slipstack_posix::{AddrBytes, Errno};
 /// Linux's UIO_MAXIOV.
 const IOVECS_MAX: usize = 1024;
 
+/// Linux maps nothing below its second page (`vm.mmap_min_addr` is more), and nothing for programs from here on
+/// (five levels of page tables).
+const LOWEST: usize = 4096;
+const BEYOND: usize = 1 << 56;
+
+/// Returns true if no program has memory there.
+#[inline]
+pub fn is_out_of_reach<T>(at: *const T) -> bool {
+    at.addr().wrapping_sub(LOWEST) >= BEYOND - LOWEST
+}
+
+/// A structure of the program's.
+///
+/// # Safety
+/// Out of reach, or valid while the call lasts.
+pub unsafe fn object<'a, T>(at: *const T) -> Result<&'a T, Errno> {
+    if is_out_of_reach(at) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { &*at })
+}
+
+/// A structure of the program's, to be changed.
+///
+/// # Safety
+/// Out of reach, or valid and nobody else's while the call lasts.
+pub unsafe fn object_mut<'a, T>(at: *mut T) -> Result<&'a mut T, Errno> {
+    if is_out_of_reach(at) {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { &mut *at })
+}
+
+/// A structure that the program may leave out.
+///
+/// # Safety
+/// Null, or as [`object`].
+pub unsafe fn optional<'a, T>(at: *const T) -> Result<Option<&'a T>, Errno> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { object(at) }.map(Some)
+}
+
 /// What the program wants to be read: `len` bytes at `at`.
 ///
 /// # Safety
@@ -20,7 +68,7 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
     if len == 0 {
         return Ok(&[]);
     }
-    if at.is_null() || len > isize::MAX as usize {
+    if is_out_of_reach(at) || len > isize::MAX as usize {
         return Err(Errno::EFAULT);
     }
     // SAFETY: the caller vouches for the bytes.
@@ -35,7 +83,7 @@ pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8],
     if len == 0 {
         return Ok(&mut []);
     }
-    if at.is_null() || len > isize::MAX as usize {
+    if is_out_of_reach(at) || len > isize::MAX as usize {
         return Err(Errno::EFAULT);
     }
     // SAFETY: the caller vouches for the bytes.
@@ -47,7 +95,7 @@ pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8],
 /// # Safety
 /// Null, or `count` valid elements.
 pub unsafe fn total_len(at: *const libc::iovec, count: usize) -> usize {
-    if at.is_null() || count > IOVECS_MAX {
+    if is_out_of_reach(at) || count > IOVECS_MAX {
         return 0;
     }
     // SAFETY: the caller vouches for the elements.
@@ -64,7 +112,7 @@ pub unsafe fn array_mut<'a, T>(at: *mut T, len: usize) -> Result<&'a mut [T], Er
     if len == 0 {
         return Ok(&mut []);
     }
-    if at.is_null() {
+    if is_out_of_reach(at) {
         return Err(Errno::EFAULT);
     }
     // SAFETY: the caller vouches for the elements.
@@ -99,10 +147,8 @@ pub unsafe fn give_address(
     if at.is_null() {
         return Ok(());
     }
-    // SAFETY: null or a length word of the program's.
-    let Some(len) = (unsafe { len.as_mut() }) else {
-        return Err(Errno::EFAULT);
-    };
+    // SAFETY: a length word of the program's.
+    let len = unsafe { object_mut(len) }?;
     let room = usize::try_from((*len).cast_signed()).map_err(|_| Errno::EINVAL)?;
     let copied = room.min(address.len());
     // SAFETY: the program says that it has `room` bytes there.
@@ -121,11 +167,11 @@ pub unsafe fn give_name(
     at: *mut libc::sockaddr,
     len: *mut libc::socklen_t,
 ) -> Result<(), Errno> {
-    // SAFETY: null or a length word of the program's.
-    match unsafe { len.as_mut() } {
-        None => Err(Errno::EFAULT),
+    // SAFETY: a length word of the program's.
+    match unsafe { object_mut(len) } {
+        Err(errno) => Err(errno),
         // move_addr_to_user(): no place is needed for nothing.
-        Some(len) if at.is_null() => match (*len).cast_signed() {
+        Ok(len) if at.is_null() => match (*len).cast_signed() {
             0 => {
                 *len = address.len() as libc::socklen_t;
                 Ok(())
@@ -134,7 +180,7 @@ pub unsafe fn give_name(
             _ => Err(Errno::EINVAL),
         },
         // SAFETY: as the caller vouches.
-        Some(_) => unsafe { give_address(address, at, len) },
+        Ok(_) => unsafe { give_address(address, at, len) },
     }
 }
 
@@ -167,7 +213,7 @@ unsafe fn check_iovecs(
     if count == 0 {
         return Ok(true);
     }
-    if at.is_null() {
+    if is_out_of_reach(at) {
         return Err(Errno::EFAULT);
     }
     // SAFETY: the caller vouches for the elements.
@@ -175,7 +221,7 @@ unsafe fn check_iovecs(
     let mut total = 0usize;
     for vec in vecs {
         total = total.saturating_add(vec.iov_len);
-        if vec.iov_base.is_null() && vec.iov_len != 0 {
+        if is_out_of_reach(vec.iov_base) && vec.iov_len != 0 {
             return Err(Errno::EFAULT);
         }
     }
@@ -258,7 +304,7 @@ pub fn milliseconds(timeout: c_int) -> Option<Duration> {
 /// Null or a valid structure.
 pub unsafe fn timespec(at: *const libc::timespec) -> Result<Option<Duration>, Errno> {
     // SAFETY: the caller vouches for it.
-    let Some(time) = (unsafe { at.as_ref() }) else {
+    let Some(time) = unsafe { optional(at) }? else {
         return Ok(None);
     };
     match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
@@ -275,7 +321,7 @@ pub unsafe fn timespec(at: *const libc::timespec) -> Result<Option<Duration>, Er
 /// Null or a valid structure.
 pub unsafe fn timeval(at: *const libc::timeval) -> Result<Option<Duration>, Errno> {
     // SAFETY: the caller vouches for it.
-    let Some(time) = (unsafe { at.as_ref() }) else {
+    let Some(time) = unsafe { optional(at) }? else {
         return Ok(None);
     };
     match (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec)) {
@@ -298,6 +344,17 @@ mod tests {
         assert_eq!(unsafe { bytes(core::ptr::null(), 0) }, Ok(&[][..]));
         // SAFETY: null pointers are allowed.
         assert_eq!(unsafe { bytes(core::ptr::null(), 1) }, Err(Errno::EFAULT));
+    }
+
+    #[test]
+    fn where_no_program_has_memory_is_out_of_reach() {
+        let at = core::ptr::without_provenance::<u8>;
+        for bad in [0, 1, 4095, usize::MAX, 1 << 63, 1 << 56] {
+            assert!(is_out_of_reach(at(bad)), "{bad:#x}");
+        }
+        for good in [4096, 1 << 47, (1 << 56) - 1, (&raw const at).addr()] {
+            assert!(!is_out_of_reach(at(good)), "{good:#x}");
+        }
     }
 
     #[test]

@@ -8,12 +8,11 @@ use slipstack_posix::{Errno, Process};
 
 use super::{created, forget};
 use crate::call::{Restart, answer, answer_uncancelled, is_ours};
-use crate::interfaces;
-use crate::life;
 use crate::raw::fail;
 use crate::stdio::standard::abi::on_placed;
 use crate::symbols::next;
 use crate::thread::InCall;
+use crate::{abi, interfaces, life};
 
 /// Our own descriptors have high numbers: no program's usual one is ever looked up.
 const PRIVATE_FROM: c_int = 200;
@@ -188,9 +187,10 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
         return answer_uncancelled(Restart::Never, ask, || libc() as isize) as c_int;
     }
-    // SAFETY: null or an int of the program's.
-    let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
-        return fail(Errno::EFAULT);
+    // SAFETY: an int of the program's.
+    let value = match unsafe { abi::object_mut(argument.cast::<c_int>()) } {
+        Ok(value) => value,
+        Err(errno) => return fail(errno),
     };
     let result = answer_uncancelled(
         Restart::Never,

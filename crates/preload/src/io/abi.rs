@@ -224,6 +224,9 @@ pub unsafe fn pwritev2(
 }
 
 pub unsafe fn sendfile(out: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+    if !offset.is_null() && abi::is_out_of_reach(offset) {
+        return fail(Errno::EFAULT) as ssize_t;
+    }
     // SAFETY: null or a word of the program's.
     let mut place = unsafe { offset.as_mut() };
     answer_uncancelled(

@@ -46,7 +46,7 @@ unsafe fn recvmsg_from_kernel(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssiz
 /// A message to a socket of the kernel's: connections of ours in it are lent.
 unsafe fn sendmsg_to_kernel(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: null or the program's message.
-    let header = unsafe { msg.as_ref() };
+    let header = unsafe { abi::object(msg) }.ok();
     let departure = life::process().zip(header).and_then(|(process, header)| {
         // SAFETY: the program's message.
         Some((
@@ -72,9 +72,10 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         return unsafe { recvmsg_from_kernel(fd, msg, flags) };
     }
-    // SAFETY: null or the program's message.
-    let Some(header) = (unsafe { msg.as_mut() }) else {
-        return fail(Errno::EFAULT) as ssize_t;
+    // SAFETY: the program's message.
+    let header = match unsafe { abi::object_mut(msg) } {
+        Ok(header) => header,
+        Err(errno) => return fail(errno) as ssize_t,
     };
     if !header.msg_name.is_null() && header.msg_namelen.cast_signed() < 0 {
         return fail(Errno::EINVAL) as ssize_t;
@@ -160,9 +161,10 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         return unsafe { sendmsg_to_kernel(fd, msg, flags) };
     }
-    // SAFETY: null or the program's message.
-    let Some(header) = (unsafe { msg.as_ref() }) else {
-        return fail(Errno::EFAULT) as ssize_t;
+    // SAFETY: the program's message.
+    let header = match unsafe { abi::object(msg) } {
+        Ok(header) => header,
+        Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: the program's message.
     let to = match unsafe { destination(header) } {
@@ -217,8 +219,11 @@ pub unsafe fn recvmmsg(
     let mut one = flags & !libc::MSG_WAITFORONE;
     let mut done = 0;
     while done < count.min(MESSAGES_MAX) {
-        // SAFETY: inside the program's array.
-        let slot = unsafe { msgs.add(done as usize) };
+        let slot = msgs.wrapping_add(done as usize);
+        if abi::is_out_of_reach(slot) {
+            let _ = fail(Errno::EFAULT);
+            break;
+        }
         // SAFETY: a message of the program's.
         let header = unsafe { &raw mut (*slot).msg_hdr };
         // SAFETY: the program's own call.
@@ -256,8 +261,11 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
     let begin = |process: &Process| Ok(isize::from(process.begin_burst()));
     let is_burst = count > 1 && answer_uncancelled(Restart::Never, begin, || 0) == 1;
     while done < count.min(MESSAGES_MAX) {
-        // SAFETY: inside the program's array.
-        let slot = unsafe { msgs.add(done as usize) };
+        let slot = msgs.wrapping_add(done as usize);
+        if abi::is_out_of_reach(slot) {
+            let _ = fail(Errno::EFAULT);
+            break;
+        }
         // SAFETY: a message of the program's.
         let header = unsafe { &raw const (*slot).msg_hdr };
         // SAFETY: the program's own call.
@@ -284,12 +292,14 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
 }
 
 unsafe fn any_has_control(msgs: *const mmsghdr, count: c_uint) -> bool {
-    (0..count.min(MESSAGES_MAX) as usize).any(|index| {
-        // SAFETY: inside the program's array.
-        let slot = unsafe { msgs.add(index) };
-        // SAFETY: a message of the program's.
-        unsafe { (*slot).msg_hdr.msg_controllen >= HEADER_LEN }
-    })
+    let is_place = !abi::is_out_of_reach(msgs);
+    is_place
+        && (0..count.min(MESSAGES_MAX) as usize).any(|index| {
+            // SAFETY: inside the program's array.
+            let slot = unsafe { msgs.add(index) };
+            // SAFETY: a message of the program's.
+            unsafe { (*slot).msg_hdr.msg_controllen >= HEADER_LEN }
+        })
 }
 
 /// As many as were done; the error counts only when it hit the first.

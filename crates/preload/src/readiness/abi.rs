@@ -36,7 +36,7 @@ fn is_too_many(count: nfds_t) -> bool {
 /// # Safety
 /// As `poll`.
 pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
-    if fds.is_null() || life::process().is_none() || is_too_many(count) {
+    if abi::is_out_of_reach(fds) || life::process().is_none() || is_too_many(count) {
         return false;
     }
     // SAFETY: the program's array.
@@ -88,7 +88,10 @@ unsafe fn poll_ours(
         Err(errno) => return fail(errno),
     };
     // SAFETY: null or a signal set of the program's.
-    let mask = unsafe { mask.as_ref() };
+    let mask = match unsafe { abi::optional(mask) } {
+        Ok(mask) => mask,
+        Err(errno) => return fail(errno),
+    };
     answer(
         Restart::Never,
         |process| {
@@ -199,7 +202,7 @@ fn places(highest: c_int) -> c_int {
 
 /// The words of a set that the call looks at.
 unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
-    if set.is_null() {
+    if abi::is_out_of_reach(set) {
         return None;
     }
     let len = usize::try_from(count).unwrap_or(0).div_ceil(64);
@@ -251,6 +254,10 @@ unsafe fn select_ours(
     libc: impl Fn() -> c_int,
 ) -> (c_int, Option<Duration>) {
     let count = sets.count;
+    let is_bad = |set: *mut fd_set| !set.is_null() && abi::is_out_of_reach(set);
+    if [sets.read, sets.write, sets.except].into_iter().any(is_bad) {
+        return (fail(Errno::EFAULT), None);
+    }
     // SAFETY: the program's sets.
     let mut read = unsafe { words(sets.read, count) };
     // SAFETY: the program's sets.
@@ -265,7 +272,10 @@ unsafe fn select_ours(
         Err(errno) => return (fail(errno), None),
     };
     // SAFETY: null or a signal set of the program's.
-    let mask = unsafe { mask.as_ref() };
+    let mask = match unsafe { abi::optional(mask) } {
+        Ok(mask) => mask,
+        Err(errno) => return (fail(errno), None),
+    };
     let mut is_ours = true;
     let result = answer(
         Restart::Never,
@@ -359,11 +369,14 @@ pub unsafe fn epoll_create1(flags: c_int) -> c_int {
 }
 
 pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    if event.is_null() && op != libc::EPOLL_CTL_DEL {
-        return fail(Errno::EFAULT);
-    }
-    // SAFETY: null or the program's structure.
-    let wanted = unsafe { event.as_ref() }.copied();
+    let wanted = match op {
+        libc::EPOLL_CTL_DEL => None,
+        // SAFETY: the program's structure.
+        _ => match unsafe { abi::object(event) } {
+            Ok(event) => Some(*event),
+            Err(errno) => return fail(errno),
+        },
+    };
     answer_uncancelled(
         Restart::Never,
         |process| process.epoll_ctl(epfd, op, fd, wanted).map(|()| 0),
@@ -390,7 +403,10 @@ unsafe fn wait_ours(
         Err(errno) => return fail(errno),
     };
     // SAFETY: null or a signal set of the program's.
-    let mask = unsafe { mask.as_ref() };
+    let mask = match unsafe { abi::optional(mask) } {
+        Ok(mask) => mask,
+        Err(errno) => return fail(errno),
+    };
     answer(
         Restart::Never,
         |process| {

@@ -237,9 +237,10 @@ pub unsafe fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: null or a length word of the program's.
-    let Some(room) = (unsafe { len.as_ref() }).copied() else {
-        return fail(Errno::EFAULT);
+    // SAFETY: a length word of the program's.
+    let room = match unsafe { abi::object(len) } {
+        Ok(room) => *room,
+        Err(errno) => return fail(errno),
     };
     if room.cast_signed() < 0 {
         return fail(Errno::EINVAL);
