@@ -1,6 +1,8 @@
 """Programs that are written against the C library (ff_*), F-Stack's and others."""
 
 import contextlib
+import re
+import signal
 import socket
 import struct
 import time
@@ -98,6 +100,56 @@ def a_dispatcher_answers_before_the_stack(world):
         assert source == (world.address, 53) and answer[:4] == struct.pack("!HH", number, 0x8180)
         assert answer.endswith(bytes((192, 0, 2, 1)))
     sock.close()
+
+
+@test(modes=("inprocess",))
+def a_dispatchers_workers_answer_in_bursts(world):
+    for shape, compiler in (((3, 0), "gcc"), ((3, 25), "clang++"), ((0, 0), "clang")):
+        program = compiled(world, EXAMPLES / "udp_workers.c", compiler)
+        server = start(world, program, *shape)
+        with world.at_peer():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with sock:
+            answers(sock, b"first", (world.address, 7))
+            for number in range(10):
+                sent = {b"%d/%d" % (number, at) for at in range(96)}
+                server.signal(signal.SIGSTOP)
+                for text in sent:
+                    sock.sendto(text, (world.address, 7))
+                server.signal(signal.SIGCONT)
+                assert {sock.recvfrom(100) for _ in sent} == {(text, (world.address, 7)) for text in sent}
+        assert server.stop() == 0, server.tail()
+        rows = re.findall(r"worker \d: (\d+) frames in (\d+) bursts of up to (\d+), (\d+) answers, 0 found", server.output())
+        rows = [[int(figure) for figure in row] for row in rows]
+        assert len(rows) == shape[0], server.tail()
+        parts = 4 if shape[1] else 3
+        for frames, _, largest, given in rows:
+            assert 960 / parts * 0.8 <= frames == given <= 960 / parts * 1.3 and largest >= 8, rows
+
+
+@test(modes=("inprocess",))
+def a_dispatcher_hands_frames_to_another_process(world):
+    conf = world.folder / "config.ini"
+    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n")
+    program = compiled(world, PROGRAMS / "queue_to.c")
+    servers = []
+    for number, kind in enumerate(("primary", "secondary")):
+        words = ["--conf", conf, f"--proc-type={kind}", f"--proc-id={number}", "--run-dir", world.run_dir, "--if", "eth1"]
+        servers.append(world.beside(program, *words))
+        until(lambda: "ready" in servers[-1].output() or not servers[-1].is_running(), 10, "it is bound")
+    with contextlib.ExitStack() as stack:
+        for number in range(40):
+            with world.at_peer():
+                sock = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            text = b"%d" % number
+            if number == 0:
+                answers(sock, text, (world.address, 7))
+            sock.settimeout(5)
+            sock.sendto(text, (world.address, 7))
+            assert sock.recv(100) == text
+    assert [server.stop() for server in servers] == [0, 0], servers[0].tail()
+    handed = [int(re.search(r"handed over (\d+)", server.output())[1]) for server in servers]
+    assert handed[0] > 0 and handed[1] == 0, handed
 
 
 def answers(sock, text, to):

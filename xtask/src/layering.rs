@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("service", &["mem", "channel"]),
     ("abi", &["posix"]),
     ("preload", &["abi", "posix", "attach", "config"]),
-    ("capi", &["abi", "posix", "attach", "config"]),
+    ("capi", &["mem", "abi", "posix", "attach", "config"]),
     ("config", &["stack"]),
     ("apps", &["service"]),
     (

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
-use slipstack_device::hooked::{FrameHook, Hooked};
+use slipstack_device::hooked::Hooked;
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
@@ -21,6 +21,7 @@ use slipstack_mem::{Doorbell, Region, now_ns, raised};
 use crate::door::random_u64;
 use crate::error::Error;
 use crate::link::Link;
+use crate::queues::{HookMaker, Queues};
 use crate::supervisor::{Keeper, NeighbourView};
 
 /// How long an instance lets an ACK wait for the program's answer. It cannot tell a program that is
@@ -54,7 +55,7 @@ pub fn in_process(
     settings: &Settings,
     link: Arc<Link>,
     region_len: usize,
-    hook: Option<Arc<dyn FrameHook>>,
+    hook: Option<&HookMaker>,
 ) -> Result<(Attachment, Vec<RawFd>), Error> {
     let end = EngineEnd::create_of(region_len).map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
@@ -101,7 +102,7 @@ fn assemble_hooked(
     link: &Arc<Link>,
     directory: Region,
     placement: Placement,
-    hook: Option<Arc<dyn FrameHook>>,
+    hook: Option<&HookMaker>,
 ) -> Result<Assembled, Error> {
     let (lease, fds) = match link.ask(&Request::LeaseSlot, &[])? {
         (Reply::Slot(lease), fds) => (*lease, fds),
@@ -134,9 +135,8 @@ fn assemble_hooked(
     if let Some(path) = &settings.pcap {
         device = capture(device, path, (settings, &link.welcome().interface, slot))?;
     }
-    if let Some(hook) = hook {
-        device = Box::new(Hooked::new(device, hook));
-    }
+    let queues = Queues::new(parts.words.clone(), parts.inboxes.clone(), slot);
+    device = hooked(device, hook, &bell, queues);
     let fabric = Fabric::new(
         slot,
         parts.inboxes.region(),
@@ -209,6 +209,19 @@ fn capture(
     };
     let tee = Tee::create(device, plan).map_err(Error::io("write the capture file"))?;
     Ok(Box::new(tee))
+}
+
+/// The device, with the program that sees its frames if there is one.
+fn hooked(
+    device: Box<dyn Device>,
+    hook: Option<&HookMaker>,
+    bell: &Doorbell,
+    queues: Queues,
+) -> Box<dyn Device> {
+    match hook {
+        Some(make) => Box::new(Hooked::new(device, make(bell.clone(), queues))),
+        None => device,
+    }
 }
 
 fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {

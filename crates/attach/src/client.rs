@@ -10,7 +10,6 @@ use slipstack_channel::{
     Attach, AttachError, Attachment, Policy, PolicyLink, ProgramEnd, REGION_LEN_MAX,
 };
 use slipstack_config::Settings;
-use slipstack_device::hooked::FrameHook;
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
@@ -18,6 +17,7 @@ use crate::assembly;
 use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_inherited};
 use crate::error::Error;
 use crate::link::Link;
+use crate::queues::HookMaker;
 use crate::room::region_bytes;
 use crate::spread::Spread;
 
@@ -32,7 +32,7 @@ pub fn client(settings: &Settings) -> Arc<dyn Attach> {
 }
 
 /// As [`client`], with a program that sees the frames of in-process engines before they do.
-pub fn client_with(settings: &Settings, hook: Option<Arc<dyn FrameHook>>) -> Arc<dyn Attach> {
+pub fn client_with(settings: &Settings, hook: Option<Arc<HookMaker>>) -> Arc<dyn Attach> {
     Arc::new(Client {
         spread: Spread::new(settings.instances.len()),
         places: places(settings),
@@ -46,7 +46,7 @@ pub fn client_with(settings: &Settings, hook: Option<Arc<dyn FrameHook>>) -> Arc
 }
 
 struct Client {
-    hook: Option<Arc<dyn FrameHook>>,
+    hook: Option<Arc<HookMaker>>,
     settings: Settings,
     /// The settings for each instance that may be used; without instances there are none.
     places: Vec<Settings>,
@@ -167,8 +167,8 @@ impl Client {
     }
 
     fn assemble(&self, link: &Arc<Link>) -> Result<(Attachment, Vec<RawFd>), Error> {
-        let (link, hook) = (Arc::clone(link), self.hook.clone());
-        assembly::in_process(&self.settings, link, region_bytes()?, hook)
+        let link = Arc::clone(link);
+        assembly::in_process(&self.settings, link, region_bytes()?, self.hook.as_deref())
     }
 
     /// An engine of our own.

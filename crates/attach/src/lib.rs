@@ -16,6 +16,7 @@ mod launch;
 mod link;
 mod planned;
 pub mod program;
+mod queues;
 mod room;
 mod serving;
 mod spread;
@@ -30,6 +31,7 @@ pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
 pub use planned::planned;
+pub use queues::{HookMaker, Queues};
 pub use serving::{
     HangUps, Place, Serving, Signals, Watch, hold_signals, hold_signals_and_hang_ups, serve,
 };

@@ -28,6 +28,25 @@ int slipstack_recv_done(int fd, const struct iovec pieces[2], size_t len);
 /* Gives a buffer of ff_zc_mbuf_get back that will not be sent. */
 int slipstack_zc_free(struct ff_zc_mbuf *m);
 
+/* Workers of the packet dispatcher (ff_regist_packet_dispatcher): `count` threads (1 to 64, once in a process,
+ * after ff_init), each of which shows frames to `work` in bursts. A worker is a queue: behind the processes' queues
+ * come the workers', and nb_queues counts both. The dispatcher returns a worker's number, or
+ * SLIPSTACK_DISPATCH_WORKER for the next in turn. `work` returns FF_DISPATCH_RESPONSE to send the frame back as it
+ * has left it, a process's number (0) to have this process's stack get it, or FF_DISPATCH_ERROR. 2048 frames
+ * wait for each worker; more are dropped and counted. */
+#define SLIPSTACK_DISPATCH_WORKER (-3)
+int slipstack_dispatch_workers(unsigned count, dispatch_func_t work);
+
+struct slipstack_worker_counts {
+    uint64_t frames;
+    uint64_t bursts;
+    uint64_t largest_burst;
+    uint64_t in_large_bursts; /* frames in bursts of 8 or more */
+    uint64_t answers;
+    uint64_t ring_full;
+};
+int slipstack_worker_counts(unsigned worker, struct slipstack_worker_counts *counts);
+
 #ifdef __cplusplus
 }
 #endif

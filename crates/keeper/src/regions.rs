@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{PORTS_MAX, RingPosition};
@@ -16,7 +17,11 @@ const _: () = assert!(SLOTS_MAX as u32 <= u64::BITS);
 const LINE: usize = 64;
 const _: () = assert!(LINE / size_of::<u32>() >= PORTS_MAX);
 
-/// Shared words of every slot: where its receive ring stands.
+/// Where the name of a slot's dispatcher queue stands in its line.
+const QUEUE_NAME: usize = 8;
+
+/// Shared words of every slot: where its receive ring stands, and which queue of a family of
+/// programs it is.
 #[derive(Clone, Debug)]
 pub struct SlotWords(Region);
 
@@ -42,6 +47,18 @@ impl SlotWords {
     /// The position word of a slot, those of further ports behind it; `None`: no such slot.
     pub fn position(&self, slot: u16) -> Option<RingPosition> {
         RingPosition::new(self.0.clone(), usize::from(slot) * LINE)
+    }
+
+    /// Names the queue that the engine of a slot is to others; 0: it is none.
+    pub fn set_queue(&self, slot: u16, name: u64) {
+        if let Some(word) = self.0.u64(usize::from(slot) * LINE + QUEUE_NAME) {
+            word.store(name, Ordering::Release);
+        }
+    }
+
+    pub fn is_queue(&self, slot: u16, name: u64) -> bool {
+        let word = self.0.u64(usize::from(slot) * LINE + QUEUE_NAME);
+        word.is_some_and(|word| word.load(Ordering::Acquire) == name)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ff_regist_packet_dispatcher` and its like. Each is as F-Stack's headers say.
+//! `ff_regist_packet_dispatcher` and its like, as F-Stack's headers say.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};
@@ -10,7 +10,7 @@ use super::{PLAIN, WITH_CONTEXT};
 /// Bytes that an answer may be longer than its question.
 pub const HEADROOM: usize = 2048;
 
-type Dispatch = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16) -> c_int;
+pub type Dispatch = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16) -> c_int;
 type DispatchInContext = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16, Context) -> c_int;
 type Source = unsafe extern "C" fn(u16, *mut c_void, u16, *mut c_void) -> c_int;
 
@@ -56,6 +56,15 @@ pub fn call(frame: &mut [u8], len: &mut u16, queue: u16, queues: u16) -> c_int {
             unsafe { function(data, len, queue, queues) }
         }
     }
+}
+
+/// Shows a frame to the function at the address `work`, with the numbers of its queue and of all.
+pub fn call_worker(work: usize, frame: &mut [u8], len: &mut u16, queues: (u16, u16)) -> c_int {
+    let data: *mut c_void = frame.as_mut_ptr().cast();
+    // SAFETY: the program's function of this type.
+    let function = unsafe { transmute::<usize, Dispatch>(work) };
+    // SAFETY: a frame of `len` bytes with more room behind it.
+    unsafe { function(data, len, queues.0, queues.1) }
 }
 
 #[unsafe(no_mangle)]

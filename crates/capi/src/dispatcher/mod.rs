@@ -5,12 +5,16 @@
 
 pub mod abi;
 mod frames;
+mod workers;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_attach::{DeviceCounters, FrameHook, Verdict};
+use slipstack_attach::{DeviceCounters, FrameHook, Queues, Verdict};
+use slipstack_mem::Doorbell;
+
+use workers::Crew;
 
 use crate::{run, thread};
 
@@ -26,42 +30,114 @@ static HAS_OUTGOING: AtomicUsize = AtomicUsize::new(0);
 /// rx packets, rx bytes, tx packets, tx bytes, rx dropped, tx dropped.
 static TRAFFIC: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
+/// Frames that a full ring, or a queue that is not there, has cost.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
 /// F-Stack's results: the number of a queue, this, or -1 and all others for a frame that is dropped.
 const RESPONSE: i32 = -2;
-/// Each process has a stack and a queue of its own, which is all that the program is told of.
-const QUEUE: u16 = 0;
-const QUEUES: u16 = 1;
+/// To the next worker in turn (`SLIPSTACK_DISPATCH_WORKER`).
+const NEXT_WORKER: i32 = -3;
 
-/// The program, as the device knows it.
-pub struct Program;
+/// The place of this process among those that share a configuration: each has a stack and a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub family: u64,
+    pub queue: u16,
+    /// How many processes there are.
+    pub queues: u16,
+}
+
+/// The program, as a device knows it.
+pub struct Program {
+    place: Place,
+    bell: Doorbell,
+    queues: Queues,
+    crew: Option<Crew>,
+}
+
+impl Program {
+    pub fn new(place: Place, bell: Doorbell, queues: Queues) -> Program {
+        if place.queues > 1 {
+            queues.join(place.family, place.queue);
+        }
+        Program {
+            place,
+            bell,
+            queues,
+            crew: None,
+        }
+    }
+
+    /// Hands a frame to another process or to a worker; `false`: it is lost.
+    fn hand_on(&mut self, result: i32, frame: &[u8]) -> bool {
+        let processes = i32::from(self.place.queues);
+        match (&mut self.crew, result) {
+            (_, queue) if (0..processes).contains(&queue) => {
+                self.queues.post(self.place.family, queue as u16, frame)
+            }
+            (Some(crew), NEXT_WORKER) => crew.push_next(frame),
+            (Some(crew), queue) if queue >= processes => {
+                crew.push((queue - processes) as usize, frame)
+            }
+            // The program wants it dropped.
+            _ => true,
+        }
+    }
+}
 
 impl FrameHook for Program {
-    fn is_on(&self) -> bool {
-        run::is_running()
-            && (PLAIN.load(Ordering::Acquire) != 0 || WITH_CONTEXT.load(Ordering::Acquire) != 0)
+    fn is_on(&mut self) -> bool {
+        let is_on = run::is_running()
+            && (PLAIN.load(Ordering::Acquire) != 0 || WITH_CONTEXT.load(Ordering::Acquire) != 0);
+        if is_on && self.crew.is_none() && thread::runs_loop() {
+            self.crew = workers::take(&self.bell);
+        }
+        is_on
     }
 
     fn may_run_here(&self) -> bool {
         thread::runs_loop()
     }
 
-    fn on_frame(&self, frame: &mut Vec<u8>) -> Verdict {
+    fn on_frame(&mut self, frame: &mut Vec<u8>) -> Verdict {
         let Ok(mut len) = u16::try_from(frame.len()) else {
             return Verdict::Pass;
         };
         // What an answer may grow by.
         frame.resize(frame.len().max(usize::from(len)) + abi::HEADROOM, 0);
-        let result = abi::call(frame, &mut len, QUEUE, QUEUES);
+        let queue = self.place.queue;
+        let queues = self.place.queues + workers::count() as u16;
+        let result = abi::call(frame, &mut len, queue, queues);
         let room = frame.len();
         frame.truncate(usize::from(len).min(room));
         match result {
             RESPONSE => Verdict::Answer,
-            result if result == i32::from(QUEUE) => Verdict::Pass,
-            _ => Verdict::Drop,
+            result if result == i32::from(queue) => Verdict::Pass,
+            result => {
+                if !self.hand_on(result, frame) {
+                    DROPPED.fetch_add(1, Ordering::Relaxed);
+                }
+                Verdict::Drop
+            }
         }
     }
 
-    fn next_outgoing(&self) -> Option<Vec<u8>> {
+    fn on_run_end(&mut self) {
+        if let Some(crew) = &mut self.crew {
+            crew.flush();
+        }
+    }
+
+    fn has_done(&self) -> bool {
+        self.crew.as_ref().is_some_and(Crew::has_done)
+    }
+
+    fn take_done(&mut self, most: usize, take: &mut dyn FnMut(&[u8], Verdict)) -> usize {
+        let crew = self.crew.as_mut();
+        crew.map_or(0, |crew| crew.take_done(most, take))
+    }
+
+    fn next_outgoing(&mut self) -> Option<Vec<u8>> {
         if HAS_OUTGOING.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -71,13 +147,13 @@ impl FrameHook for Program {
         frame
     }
 
-    fn on_counters(&self, counters: &DeviceCounters) {
+    fn on_counters(&mut self, counters: &DeviceCounters) {
         let now = [
             counters.rx_frames,
             counters.rx_bytes,
             counters.tx_frames,
             counters.tx_bytes,
-            counters.rx_overrun,
+            counters.rx_overrun + DROPPED.load(Ordering::Relaxed),
             counters.tx_dropped,
         ];
         for (place, count) in TRAFFIC.iter().zip(now) {

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use slipstack_abi::raw;
+use slipstack_attach::FrameHook;
 use slipstack_config as config;
 use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy, Verbosity};
 
 use crate::arguments::Arguments;
-use crate::dispatcher::Program;
+use crate::dispatcher::{Place, Program};
 use crate::kernel::System;
 
 /// Where F-Stack looks for its configuration when nothing is said.
@@ -33,6 +34,13 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 /// The number of this process among those that share a configuration.
 pub fn process_number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
+}
+
+/// How many processes share a configuration: each is a queue of the dispatcher's.
+static QUEUES: AtomicU32 = AtomicU32::new(1);
+
+pub fn queues() -> u16 {
+    QUEUES.load(Ordering::Relaxed) as u16
 }
 
 /// The process's sockets, once `ff_init` has been called.
@@ -77,9 +85,17 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     for control in &found.control_fds {
         sys::set_cloexec(*control);
     }
-    let attach = slipstack_attach::client_with(&found, Some(Arc::new(Program)));
+    let family = family_of(conf_file(&arguments));
+    let place = Place {
+        family,
+        queue: process_number() as u16,
+        queues: queues(),
+    };
+    let make =
+        move |bell, queues| -> Box<dyn FrameHook> { Box::new(Program::new(place, bell, queues)) };
+    let attach = slipstack_attach::client_with(&found, Some(Arc::new(make)));
     if arguments.process.is_some() {
-        attach.join(family_of(conf_file(&arguments)));
+        attach.join(family);
     }
     let process = Process::new(Box::new(System), attach, of_process(&found));
     process.attach_now().map_err(Failure::Sentence)?;
@@ -107,6 +123,9 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     };
     let layers = layers.map_err(|error| error.to_string())?;
     let found = config::Settings::from_layers(&layers).map_err(|error| error.to_string())?;
+    if let (Some(file), Some(_)) = (layers.fstack(), arguments.process) {
+        QUEUES.store(file.processes() as u32, Ordering::Relaxed);
+    }
     for sentence in layers
         .fstack()
         .iter()

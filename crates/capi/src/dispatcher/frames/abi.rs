@@ -1,14 +1,16 @@
-//! `ff_dpdk_raw_packet_send` and `ff_get_traffic`. Each is as F-Stack's headers say.
+//! `ff_dpdk_raw_packet_send` and `ff_get_traffic`, as F-Stack's headers say, and the dispatcher's workers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
+use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
 use slipstack_abi::abi;
 use slipstack_posix::Errno;
 
 use crate::call::fail;
-use crate::dispatcher::{TRAFFIC, send};
+use crate::dispatcher::abi::Dispatch;
+use crate::dispatcher::{TRAFFIC, send, workers};
 use crate::life;
 use crate::thread;
 
@@ -56,4 +58,43 @@ pub unsafe extern "C" fn ff_get_traffic(place: *mut c_void) {
         // SAFETY: the program has room for six words.
         unsafe { at.write_unaligned(count) };
     }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn slipstack_dispatch_workers(count: c_uint, work: Option<Dispatch>) -> c_int {
+    let count = count as usize;
+    let Some(work) = work.filter(|_| (1..=workers::WORKERS_MAX).contains(&count)) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    if life::process().is_none() {
+        return fail(Errno::ENETDOWN) as c_int;
+    }
+    match workers::start(count, work as usize, life::queues()) {
+        Ok(()) => 0,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            fail(Errno(libc::EALREADY)) as c_int
+        }
+        Err(_) => fail(Errno::EAGAIN) as c_int,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_worker_counts(worker: c_uint, place: *mut u64) -> c_int {
+    let Some(counts) = workers::counts(worker as usize).filter(|_| !place.is_null()) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    let words = [
+        &counts.frames,
+        &counts.bursts,
+        &counts.largest_burst,
+        &counts.in_large_bursts,
+        &counts.answers,
+        &counts.ring_full,
+    ];
+    for (at, word) in words.into_iter().enumerate() {
+        let count = word.load(Ordering::Relaxed);
+        // SAFETY: the program has room for a `struct slipstack_worker_counts`.
+        unsafe { place.wrapping_add(at).write(count) };
+    }
+    0
 }
