@@ -25,6 +25,7 @@ pub fn command() -> Command {
         .subcommand(crate::serve::command())
         .subcommand(crate::load::bench_command())
         .subcommand(crate::load::stress_command())
+        .subcommand(crate::load::dns_command())
         .subcommand(keeper_command())
         .subcommand(status_command())
         .subcommand(tune_command())

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         "serve" => serve::run(matches),
         "bench" => load::run_bench(matches),
         "htstress" => load::run_stress(matches),
+        "dnsbench" => load::run_dns(matches),
         "keeper" => keeper::run(matches),
         "status" => admin::status(matches),
         "tune" => tune::run(matches),

@@ -85,7 +85,8 @@ impl StressFigures {
     }
 }
 
-fn histogram() -> Histogram<u64> {
+/// Times with three digits, however long they are.
+pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new(DIGITS).unwrap_or_else(|_| unreachable!("at most five digits"))
 }
 

@@ -98,6 +98,109 @@ pub fn stress_command() -> Command {
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }
 
+pub fn dns_command() -> Command {
+    let command = Command::new("dnsbench")
+        .about("Send DNS queries as fast as they are answered, or at a constant rate")
+        .long_about(
+            "Sends queries over UDP to one server and counts the answers by their code. By itself so many\n\
+             queries are under way at a time (-q, of each thread, or engine on the stack); with --rate\n\
+             they are sent at a constant rate, and a query's time runs from when it was due.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack dnsbench --kernel --name www.example.org -l 5 127.0.0.1:5353\n  \
+             slipstack dnsbench --if eth1 --ip 10.0.0.1/24 -d queries.txt -q 200 10.0.0.2\n  \
+             slipstack dnsbench --kernel -d queries.txt --rate 100000 -l 10 --json 10.0.0.2",
+        )
+        .arg(target("HOST[:PORT]", "Name server"))
+        .arg(
+            Arg::new("data")
+                .short('d')
+                .long("data")
+                .value_name("FILE")
+                .value_parser(value_parser!(std::path::PathBuf))
+                .conflicts_with("name")
+                .required_unless_present("name")
+                .help("Queries, a name and a type on each line, as dnsperf has them"),
+        )
+        .arg(text("name", "NAME", "The one name that is asked for"))
+        .arg(text("type", "TYPE", "Its type").default_value("A").conflicts_with("data"))
+        .arg(number('n', "number", "COUNT", "0", "Queries in all; 0 = as many as there is time for"))
+        .arg(
+            Arg::new("limit")
+                .short('l')
+                .long("limit")
+                .value_name("SECONDS")
+                .value_parser(value_parser!(u64).range(1..=1_000_000))
+                .help("Begin no query after this time; 10 without -n"),
+        )
+        .arg(
+            Arg::new("edns")
+                .long("edns")
+                .value_name("BYTES")
+                .value_parser(value_parser!(u16))
+                .help("Send an OPT record with this UDP payload size"),
+        )
+        .arg(flag("dnssec", None, "Ask for DNSSEC records (the DO bit)"))
+        .arg(flag("json", None, "Write the result as one JSON object"))
+        .arg(kernel());
+    with_options(dns_load(command), &[Scope::RunAndInstance, Scope::All])
+}
+
+/// How many queries there are, and how fast.
+fn dns_load(command: Command) -> Command {
+    command
+        .arg(
+            number(
+                'q',
+                "outstanding",
+                "COUNT",
+                "100",
+                "Queries under way at a time, of each thread",
+            )
+            .value_parser(value_parser!(u64).range(1..=1_000_000)),
+        )
+        .arg(
+            number(
+                'c',
+                "sockets",
+                "COUNT",
+                "4",
+                "Sockets, each with its own port, of each thread",
+            )
+            .value_parser(value_parser!(u64).range(1..=1024)),
+        )
+        .arg(
+            number(
+                't',
+                "threads",
+                "COUNT",
+                "1",
+                "Threads, or engines on the stack",
+            )
+            .value_parser(value_parser!(u64).range(1..=1024)),
+        )
+        .arg(
+            Arg::new("rate")
+                .long("rate")
+                .value_name("QUERIES")
+                .value_parser(value_parser!(u64).range(1..=1_000_000_000))
+                .help("Queries a second of all threads, whether or not they are answered"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("MILLISECONDS")
+                .default_value("5000")
+                .value_parser(value_parser!(u64).range(1..=3_600_000))
+                .help("How long an answer may take"),
+        )
+}
+
+fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
 fn target(name: &'static str, help: &'static str) -> Arg {
     Arg::new("target")
         .value_name(name)

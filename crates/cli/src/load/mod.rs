@@ -1,9 +1,11 @@
-//! Load generators: `slipstack bench` and `slipstack htstress`.
+//! Load generators: `slipstack bench`, `slipstack htstress` and `slipstack dnsbench`.
 
 mod args;
 mod bench;
+mod dns;
 mod stress;
 mod sweep;
+mod times;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -19,10 +21,14 @@ use crate::failure::Failure;
 use crate::given::settings;
 use crate::host;
 
-pub use args::{bench_command, stress_command};
+pub use args::{bench_command, dns_command, stress_command};
 
 pub fn run_bench(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     bench::run(matches)
+}
+
+pub fn run_dns(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    dns::run(matches)
 }
 
 pub fn run_stress(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -30,6 +36,11 @@ pub fn run_stress(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => sweep::run(matches),
         false => stress::run(matches),
     }
+}
+
+/// Time between two requests of one thread at a rate of all.
+fn interval(rate: u64, threads: usize) -> u64 {
+    (1_000_000_000 * threads as u64 / rate).max(1)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::load::stress::{Stress, StressFigures, StressOptions};
 
-use super::{generate, resolve, sweep};
+use super::{generate, interval, resolve, sweep, times};
 use crate::failure::Failure;
 
 /// How often progress is looked at.
@@ -102,11 +102,6 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Time between two requests of one thread at a rate of all.
-fn interval(rate: u64, engines: usize) -> u64 {
-    (1_000_000_000 * engines as u64 / rate).max(1)
-}
-
 /// Says how far it is, ten times.
 fn follow(figures: &StressFigures, is_over: &AtomicBool) {
     let step = (figures.number / 10).max(1);
@@ -134,37 +129,14 @@ fn report(figures: &StressFigures, time: Duration) {
     line("bad requests:", &figures.bad);
     line("socket errors:", &figures.socket_errors);
     println!("{:<14} {:.3}", "seconds:", time.as_secs_f64());
-    let rate = done as f64 / time.as_secs_f64().max(1e-9);
+    let rate = times::per_second(done, time);
     println!("{:<14} {rate:.3}", "requests/sec:");
-    let times = figures.times();
-    let parts = SHARES.map(|(name, share)| {
-        let micros = times.value_at_quantile(share) as f64 / 1000.0;
-        format!("{name} {micros:.1}")
-    });
-    println!("{:<14} {}", "us:", parts.join(" "));
+    println!("{:<14} {}", "us:", times::line(&figures.times()));
     println!();
 }
 
-/// Parts of the requests that took no longer, by name.
-const SHARES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("p99.99", 0.9999),
-    ("max", 1.0),
-];
-
 fn report_json(figures: &StressFigures, time: Duration) -> Result<(), Failure> {
     let count = |place: &AtomicU64| place.load(Ordering::Relaxed);
-    let times = figures.times();
-    let micros = |ns: u64| ns as f64 / 1000.0;
-    let mut latency = serde_json::Map::new();
-    for (name, share) in SHARES {
-        let value = micros(times.value_at_quantile(share));
-        latency.insert(name.to_owned(), value.into());
-    }
-    latency.insert("mean".to_owned(), (times.mean() / 1000.0).into());
     let seconds = time.as_secs_f64();
     let told = serde_json::json!({
         "requests": figures.done(),
@@ -172,8 +144,8 @@ fn report_json(figures: &StressFigures, time: Duration) -> Result<(), Failure> {
         "bad": count(&figures.bad),
         "socket_errors": count(&figures.socket_errors),
         "seconds": seconds,
-        "requests_per_second": figures.done() as f64 / seconds.max(1e-9),
-        "latency_us": latency,
+        "requests_per_second": times::per_second(figures.done(), time),
+        "latency_us": times::json(&figures.times()),
     });
     crate::output::print(&format!("{told}\n"))
 }
