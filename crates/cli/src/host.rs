@@ -1,12 +1,11 @@
 //! What can be said about this machine before anything is changed.
 
-mod netlink;
-
 use std::net::IpAddr;
 use std::path::Path;
 
 use rustix::fs::{Access, access};
 use slipstack_config::Settings;
+use slipstack_device::{DeviceError, iface};
 
 use crate::failure::Failure;
 
@@ -24,7 +23,7 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
     if !settings.instances.is_empty() {
         return Ok(());
     }
-    let links = netlink::links().map_err(|error| unreadable(&error))?;
+    let links = iface::links().map_err(|error| unreadable(&error))?;
     let is_unshared = |kind| matches!(kind, "tap" | "memif" | "dpdk" | "null" | "replay");
     let is_shared = !settings.device_kind().is_some_and(is_unshared);
     if let Some(name) = settings.interface.as_ref().filter(|_| is_shared) {
@@ -77,14 +76,14 @@ fn check_capture(file: &Path) -> Result<(), Failure> {
     })
 }
 
-fn check_address(wanted: IpAddr, links: &[netlink::Link]) -> Result<(), Failure> {
-    let addresses = netlink::addresses().map_err(|error| unreadable(&error))?;
-    let Some(taken) = addresses.iter().find(|found| found.address == wanted) else {
+fn check_address(wanted: IpAddr, links: &[iface::Link]) -> Result<(), Failure> {
+    let addresses = iface::addresses().map_err(|error| unreadable(&error))?;
+    let Some(taken) = addresses.iter().find(|found| found.ip == wanted) else {
         return Ok(());
     };
     let link = links
         .iter()
-        .find(|link| link.index == taken.link)
+        .find(|link| link.index == taken.index)
         .map_or("another interface", |link| &link.name);
     Err(Failure::new(format!(
         "address {wanted} is in use: the host has it on {link}; the stack needs one of its own"
@@ -122,6 +121,6 @@ fn effective_capabilities() -> u64 {
         .unwrap_or(0)
 }
 
-fn unreadable(error: &std::io::Error) -> Failure {
+fn unreadable(error: &DeviceError) -> Failure {
     Failure::new(format!("the network interfaces cannot be listed: {error}"))
 }

@@ -14,6 +14,7 @@ const AF_INET6: u8 = 10;
 const IFA_F_NODAD: u8 = 2;
 const ARPHRD_ETHER: u16 = 1;
 const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 8;
 
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
@@ -42,13 +43,14 @@ pub struct Link {
     pub mtu: u32,
     pub is_up: bool,
     pub is_ethernet: bool,
+    pub is_loopback: bool,
 }
 
-/// An IPv4 address of the kernel's.
+/// An address of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub index: u32,
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     pub prefix: u8,
 }
 
@@ -148,12 +150,11 @@ pub fn usable(name: &str) -> Result<Link, DeviceError> {
     Ok(link)
 }
 
-/// IPv4 addresses of all interfaces.
+/// Addresses of all interfaces.
 pub fn addresses() -> Result<Vec<Address>, DeviceError> {
     let mut addresses = Vec::new();
-    let mut fixed = [0; ADDRESS_LEN];
-    fixed[0] = AF_INET;
-    let request = Request::new(netlink::GETADDR, 0, &fixed);
+    // Of every family.
+    let request = Request::new(netlink::GETADDR, 0, &[0; ADDRESS_LEN]);
     netlink::dump(request, &mut |body| addresses.extend(parse_address(body)))
         .map_err(failed("listing the addresses"))?;
     Ok(addresses)
@@ -235,11 +236,10 @@ pub fn free_private_subnet() -> Result<Ipv4Addr, DeviceError> {
         .iter()
         .filter(|route| route.prefix != 0)
         .map(|route| (route.destination, route.prefix))
-        .chain(
-            addresses()?
-                .iter()
-                .map(|address| (address.ip, address.prefix)),
-        )
+        .chain(addresses()?.iter().filter_map(|address| match address.ip {
+            IpAddr::V4(ip) => Some((ip, address.prefix)),
+            IpAddr::V6(_) => None,
+        }))
         .collect();
     (0..=255)
         .map(|third| Ipv4Addr::new(10, 254, third, 0))
@@ -256,12 +256,14 @@ pub fn overlaps(a: (Ipv4Addr, u8), b: (Ipv4Addr, u8)) -> bool {
 
 fn parse_link(body: &[u8]) -> Option<Link> {
     let fixed = body.get(..LINK_LEN)?;
+    let flags = netlink::u32_at(fixed, 8)?;
     let mut link = Link {
         index: netlink::u32_at(fixed, 4)?,
         name: String::new(),
         mac: [0; 6],
         mtu: 0,
-        is_up: netlink::u32_at(fixed, 8)? & IFF_UP != 0,
+        is_up: flags & IFF_UP != 0,
+        is_loopback: flags & IFF_LOOPBACK != 0,
         is_ethernet: u16::from_ne_bytes([fixed[2], fixed[3]]) == ARPHRD_ETHER,
     };
     for (kind, value) in netlink::attributes(&body[LINK_LEN..]) {
@@ -282,13 +284,18 @@ fn ipv4(value: &[u8]) -> Option<Ipv4Addr> {
     <[u8; 4]>::try_from(value).ok().map(Ipv4Addr::from)
 }
 
+fn address(value: &[u8]) -> Option<IpAddr> {
+    let v6 = || <[u8; 16]>::try_from(value).ok().map(IpAddr::from);
+    ipv4(value).map(IpAddr::V4).or_else(v6)
+}
+
 fn parse_address(body: &[u8]) -> Option<Address> {
     let fixed = body.get(..ADDRESS_LEN)?;
     let (mut local, mut peer) = (None, None);
     for (kind, value) in netlink::attributes(&body[ADDRESS_LEN..]) {
         match kind {
-            IFA_LOCAL => local = ipv4(value),
-            IFA_ADDRESS => peer = ipv4(value),
+            IFA_LOCAL => local = address(value),
+            IFA_ADDRESS => peer = address(value),
             _ => {}
         }
     }

@@ -203,12 +203,12 @@ impl Slots {
 
     /// How frames for the stack's addresses are kept from the kernel.
     pub fn drop_kind(&self) -> DropKind {
-        let drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
-        let kinds = drops.map(|drop| match drop {
-            IngressDrop::Clsact { .. } => DropKind::Clsact,
-            IngressDrop::Tcx(_) => DropKind::Tcx,
-        });
-        kinds.last().unwrap_or(DropKind::None)
+        let mut drops = self.ports.iter().filter_map(|port| port.drop.as_ref());
+        match drops.next() {
+            Some(IngressDrop::Clsact { .. }) => DropKind::Clsact,
+            Some(IngressDrop::Tcx(_)) => DropKind::Tcx,
+            None => DropKind::None,
+        }
     }
 
     /// The kind of the device, which all its ports have.

@@ -1,7 +1,7 @@
 //! Configured routes: what is refused of them, and how the tables read.
 
 use std::fmt::Write as _;
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 
 use slipstack_channel::control::net::{NetworkState, Refused, RouteEntry};
 use slipstack_device::iface;
@@ -40,9 +40,8 @@ pub fn check_forwarding(state: &NetworkState) -> Result<(), KeeperError> {
 fn check_forwarding_on(interface: &str) -> Result<(), KeeperError> {
     let index = iface::link(interface)?.index;
     let addresses = iface::addresses()?;
-    let v4 = addresses.iter().find(|found| found.index == index);
-    let taken = v4.map(|found| found.ip.to_string());
-    let why = match taken.or_else(|| kernel_v6(interface)) {
+    let is_taken = |it: &&iface::Address| it.index == index && !is_of_link(it.ip);
+    let why = match addresses.iter().find(is_taken).map(|it| it.ip) {
         Some(ip) => format!("the kernel has the address {ip} there"),
         None if iface::is_forwarding(interface) => "the kernel forwards there".to_owned(),
         None => return Ok(()),
@@ -53,19 +52,9 @@ fn check_forwarding_on(interface: &str) -> Result<(), KeeperError> {
     })
 }
 
-/// An address of the kernel's beyond the link (proc(5): address, index, length, scope, flags, name).
-fn kernel_v6(interface: &str) -> Option<String> {
-    const LINK: &str = "20";
-    let table = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
-    table.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[address, _, _, scope, _, name] = words.as_slice() else {
-            return None;
-        };
-        let bits = u128::from_str_radix(address, 16).ok()?;
-        let is_taken = name == interface && scope != LINK;
-        is_taken.then(|| Ipv6Addr::from_bits(bits).to_string())
-    })
+/// Whether an address is good on its link alone: the kernel gives each interface one of IPv6.
+fn is_of_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 fn text_of(route: &RouteEntry) -> String {

@@ -1,5 +1,6 @@
 //! Obstacles to opening a device are named, and nothing is left when it is gone.
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,8 +73,9 @@ fn the_kernels_side_of_an_interface_can_be_read_and_set_up() {
     assert!(link.is_up && link.is_ethernet);
     assert_eq!(link.mtu, 1400);
     let addresses = iface::addresses().unwrap();
-    let ours: Vec<_> = addresses.iter().filter(|a| a.index == link.index).collect();
-    assert_eq!((ours[0].ip.octets(), ours[0].prefix), ([10, 254, 0, 1], 24));
+    let given: IpAddr = [10, 254, 0, 1].into();
+    let ours = addresses.iter().find(|it| it.ip == given).unwrap();
+    assert_eq!((ours.index, ours.prefix), (link.index, 24));
     let routes = iface::routes().unwrap();
     assert!(
         routes
