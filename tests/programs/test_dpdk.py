@@ -4,10 +4,11 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 
 from harness import Skip, test
 from harness.nginx import Nginx
-from harness.process import until
+from harness.process import cpu_seconds, until
 from harness.world import PYTHON
 
 ONLY = ("inprocess",)
@@ -117,6 +118,47 @@ def a_killed_process_of_dpdks_is_started_again_and_connections_go_on(world):
     assert "DPDK has ended" in log and "DPDK runs again" in log, log
     server.stop()
     until(lambda: not processes(world), 10, "the process ends with the device")
+
+
+@test(modes=ONLY, device="veth")
+def a_port_is_in_a_vlan_and_has_both_families(world):
+    need_dpdk(world)
+    pages = world.folder / "pages"
+    pages.mkdir()
+    (pages / "big").write_bytes(CONTENT)
+
+    def start(namespace, last, *words):
+        common = [world.slipstack, "run", "--run-dir", world.run_dir, "--vlan", "7"]
+        common += ["--ip", f"10.79.0.{last}/24", "--ip", f"fd00:79::{last}/64"]
+        return world.process([*namespace.prefix(), *map(str, [*common, *words])])
+
+    device = dpdk("--vdev=net_af_packet0,iface=eth1", "--sleep-us=50")
+    web = [PYTHON, "-u", "-m", "http.server", "8000", "--bind", "::", "-d", pages]
+    server = start(world.stack_ns, 2, "--device", device, "--", *web)
+    until(lambda: "Serving" in server.output() or not server.is_running(), 20, "the server listens")
+    into = world.folder / "fetched"
+    for url in ("http://10.79.0.2:8000/big", "http://[fd00:79::2]:8000/big"):
+        client = start(world.peer_ns, 1, "--if", "eth1", "--", "curl", "-sS", "-m", "20", "-o", into, url)
+        assert client.wait(30) == 0, client.tail()
+        assert into.read_bytes() == CONTENT
+    assert "sleeps up to 50 µs" in world.admin("status").output()
+
+
+@test(modes=ONLY, device="veth")
+def an_idle_port_sleeps_and_goes_with_the_last_process_that_is_killed(world):
+    need_dpdk(world)
+    web_server(world, world.stack_ns, dpdk("--vdev=net_af_packet0,iface=eth1"))
+    port, = processes(world)
+    before = cpu_seconds(port)
+    time.sleep(1)
+    assert cpu_seconds(port) - before < 0.2
+    for pid in world.stack_ns.pids():
+        if pid != port:
+            os.kill(pid, 9)
+    until(lambda: not world.stack_ns.pids(), 10, "no process is left")
+    # Of keepers that are killed with their standbys the files stay.
+    shutil.rmtree(world.run_dir)
+    world.run_dir.mkdir()
 
 
 @test(modes=ONLY, device="none")
