@@ -63,6 +63,22 @@ def two_stacks_talk_over_memif_and_a_client_that_went_may_come_again(world):
 
 
 @test(modes=ONLY, device="none")
+def a_servers_socket_goes_with_its_device_unless_it_is_anothers_by_then(world):
+    path = world.folder / "memif.sock"
+    ends = Ends(world, f"{path},role=server", f"{path},role=client")
+    ends.server.stop()
+    until(lambda: not path.exists(), 10, "the socket's file is gone")
+    second = ends.run(world.stack_ns, f"{path},role=server", SERVER, "sleep", "60")
+    until(lambda: "reached at" in second.errors(), 10, "the second device is there")
+    path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(str(path))
+        second.stop()
+        until(lambda: not world.stack_ns.pids(), 10, "the keeper has gone")
+        assert path.exists()
+
+
+@test(modes=ONLY, device="none")
 def frames_pass_through_dpdks_driver_in_both_roles(world):
     if shutil.which("dpdk-testpmd") is None:
         raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")

@@ -87,6 +87,11 @@ pub trait Backend: Sync {
         steering: &Steering,
     ) -> Result<Opened, DeviceError>;
 
+    /// Removes what a device has in the file system when it ends. `own`: the own parameters of slot 0.
+    fn clean_up(&self, own: &serde_json::Value) {
+        let _ = own;
+    }
+
     /// Adopts a slot where its last holder stopped. Needs no privilege.
     ///
     /// # Errors

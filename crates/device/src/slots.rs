@@ -48,6 +48,8 @@ pub struct Slots {
     steering: Steering,
     held: Vec<OwnedFd>,
     mode: Option<String>,
+    /// Others have the device: nothing of it is undone here.
+    is_left: bool,
 }
 
 impl Slots {
@@ -95,6 +97,7 @@ impl Slots {
             steering,
             held: opened.held,
             mode: opened.mode,
+            is_left: false,
         }
     }
 
@@ -138,6 +141,7 @@ impl Slots {
             steering,
             held,
             mode,
+            is_left: false,
         })
     }
 
@@ -301,9 +305,7 @@ impl Slots {
 
     /// Lets go of the descriptors and undoes nothing: for a copy of a keeper that lives on.
     pub fn leave(mut self) {
-        for port in &mut self.ports {
-            port.drop = None;
-        }
+        self.is_left = true;
     }
 }
 
@@ -321,8 +323,14 @@ impl Port {
 
 impl Drop for Slots {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         for drop in self.ports.iter().filter_map(|port| port.drop.as_ref()) {
             drop.remove();
+        }
+        if let Some(first) = self.slots.first() {
+            self.adopts.clean_up(&first.own);
         }
     }
 }

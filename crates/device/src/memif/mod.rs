@@ -41,6 +41,8 @@ struct MemifParams {
     slots: u16,
     /// The keeper's slot alone has them.
     options: Option<Options>,
+    /// The server's socket in the file system.
+    file: Option<(u64, u64)>,
 }
 
 impl Backend for Memif {
@@ -104,6 +106,18 @@ impl Backend for Memif {
             needs_ingress_drop: false,
             mode: Some(mode),
         })
+    }
+
+    fn clean_up(&self, own: &serde_json::Value) {
+        let params = MemifParams::deserialize(own);
+        if let Ok(MemifParams {
+            options: Some(options),
+            file: Some(file),
+            ..
+        }) = params
+        {
+            options.unlink(file);
+        }
     }
 
     fn adopt(
@@ -187,10 +201,12 @@ fn make_slots(
         .map(copy)
         .collect()
     };
-    let params = |slot, options| {
+    let file = listener.as_ref().and_then(|_| options.file());
+    let params = |slot, options: Option<Options>| {
         own_value(&MemifParams {
             slot,
             slots: count,
+            file: file.filter(|_| options.is_some()),
             options,
         })
     };

@@ -143,6 +143,22 @@ impl Options {
         Ok(socket)
     }
 
+    /// Which file the server's socket is: device and number. An abstract one is none.
+    pub(super) fn file(&self) -> Option<(u64, u64)> {
+        if self.socket.starts_with('@') {
+            return None;
+        }
+        let it = rustix::fs::lstat(&self.socket).ok()?;
+        Some((it.st_dev, it.st_ino))
+    }
+
+    /// Removes the server's socket, if it is this file still.
+    pub(super) fn unlink(&self, file: (u64, u64)) {
+        if self.file() == Some(file) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+    }
+
     /// A connection to the server.
     pub(super) fn connect(&self) -> io::Result<OwnedFd> {
         let socket = new_socket()?;
