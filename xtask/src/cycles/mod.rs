@@ -1,4 +1,4 @@
-//! Import cycles inside a crate, and functions with too many parameters.
+//! Import cycles and layers inside a crate, and functions with too many parameters.
 //!
 //! A file is a node; an arrow leads from a file to the file that defines what it names by a path
 //! from `crate`, `self` or `super`. Names that a `mod.rs` or `lib.rs` passes on by `use` count for
@@ -6,6 +6,7 @@
 
 mod arity;
 mod graph;
+mod layers;
 mod modules;
 mod names;
 
@@ -63,7 +64,9 @@ fn of_crate(root: &Path, name: &str) -> Vec<String> {
         Err(reason) => return vec![format!("crates/{name}: {reason}")],
     };
     let mut findings = Vec::new();
-    let cycles = graph::cycles(&names::arrows(&parsed));
+    let arrows = names::arrows(&parsed);
+    findings.extend(layers::upwards(name, &parsed, &arrows));
+    let cycles = graph::cycles(&arrows);
     for cycle in cycles.iter().filter(|cycle| cycle.len() > cycle_max) {
         let files: Vec<&str> = cycle.iter().map(|file| parsed.name_of(*file)).collect();
         let count = files.len();
