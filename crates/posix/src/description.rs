@@ -14,7 +14,7 @@ use crate::link::Link;
 use crate::options::{Membership, Options};
 use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all};
 use crate::sigio::{SigIo, news};
-use crate::socket::{Dgram, Edges, Listener, Stream, Told, shut_bits};
+use crate::socket::{Dgram, Edges, ErrorQueue, Listener, Stream, shut_bits};
 
 /// What `socket` was asked for, as far as the stack carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(crate) struct Description {
     pub(crate) has_ended: AtomicBool,
     pub(crate) sigio: SigIo,
     /// What its error queue says beside what the network sends back.
-    pub(crate) told: Told,
+    pub(crate) error_queue: ErrorQueue,
     /// To forked children, which keep a connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
@@ -163,7 +163,7 @@ impl Description {
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             sigio: SigIo::default(),
-            told: Told::default(),
+            error_queue: ErrorQueue::default(),
             lent: Lent::default(),
             decided,
             brought: OnceLock::new(),
@@ -292,7 +292,7 @@ impl Description {
 
     /// The epoll bits that hold now for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
-        self.told.bits() | self.own_readiness()
+        self.error_queue.bits() | self.own_readiness()
     }
 
     fn own_readiness(&self) -> u32 {

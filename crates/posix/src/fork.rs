@@ -214,7 +214,7 @@ impl Process {
             let _ = new.decided.set(foreign());
             return new;
         };
-        new.told.set(options.told());
+        new.error_queue.set(options.error_queue_wishes());
         {
             let mut cold = new.cold.lock();
             cold.options = options;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::addr::{AddrBytes, Family};
 use crate::errno::Errno;
-use crate::socket::Tale;
+use crate::socket::QueuedMessage;
 
 /// Writes into a program's place for control messages, as put_cmsg().
 #[derive(Debug)]
@@ -175,15 +175,15 @@ impl<'a> Writer<'a> {
     }
 
     /// What the error queue says beside what came back: `struct sock_extended_err`, and no offender.
-    pub(crate) fn put_told(&mut self, tale: &Tale, family: Family) {
+    pub(crate) fn put_queued(&mut self, message: &QueuedMessage, family: Family) {
         const ORIGIN_LOCAL: u8 = 1;
         const ORIGIN_TIMESTAMPING: u8 = 4;
         const ORIGIN_ZEROCOPY: u8 = 5;
         const CODE_COPIED: u8 = 1;
-        let (errno, origin, code, info, data) = match *tale {
-            Tale::TooLong { mtu, .. } => (Errno::EMSGSIZE.0, ORIGIN_LOCAL, 0, mtu, 0),
-            Tale::Copied { first, last } => (0, ORIGIN_ZEROCOPY, CODE_COPIED, first, last),
-            Tale::Left { id, kind, at } => {
+        let (errno, origin, code, info, data) = match *message {
+            QueuedMessage::TooLong { mtu, .. } => (Errno::EMSGSIZE.0, ORIGIN_LOCAL, 0, mtu, 0),
+            QueuedMessage::Copied { first, last } => (0, ORIGIN_ZEROCOPY, CODE_COPIED, first, last),
+            QueuedMessage::Left { id, kind, at } => {
                 if at != Duration::ZERO {
                     self.put_stamp(at, false);
                 }

@@ -35,7 +35,7 @@ impl Process {
         self.let_overdue_leave_at(&socket);
         match socket.decided() {
             Some(Decided::Stream(_)) if flags & libc::MSG_ERRQUEUE != 0 => {
-                Ok(self.recv_told(&socket, control).ok_or(Errno::EAGAIN)?)
+                Ok(self.recv_queued(&socket, control).ok_or(Errno::EAGAIN)?)
             }
             Some(Decided::Stream(stream)) if stream.wants_inq() || socket.peek_from().is_some() => {
                 self.recv_with_more(&socket, stream, (bufs, control), flags)

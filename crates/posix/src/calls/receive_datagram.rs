@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::link::Datagram;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
-use crate::socket::{Dgram, SHUT_READ, Side, Tale};
+use crate::socket::{Dgram, QueuedMessage, SHUT_READ, Side};
 use crate::wait::polled;
 
 impl Process {
@@ -125,8 +125,8 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
     ) -> Outcome<Received> {
         self.bring_errors(dgram);
-        if let Some(told) = self.recv_told(socket, control) {
-            return Ok(told);
+        if let Some(queued) = self.recv_queued(socket, control) {
+            return Ok(queued);
         }
         let Some((it, len)) = dgram.take_returned(bufs) else {
             return Err(if socket.has_kernel() && dgram.side() == Side::Both {
@@ -154,14 +154,14 @@ impl Process {
     }
 
     /// MSG_ERRQUEUE of what the network has no part in.
-    pub(super) fn recv_told(&self, socket: &Description, control: &mut [u8]) -> Option<Received> {
-        let tale = socket.told.pop()?;
+    pub(super) fn recv_queued(&self, socket: &Description, control: &mut [u8]) -> Option<Received> {
+        let message = socket.error_queue.pop()?;
         let mut writer = Writer::new(control);
-        writer.put_told(&tale, socket.family);
+        writer.put_queued(&message, socket.family);
         let (control_len, is_control_cut) = writer.finish();
-        let from = match tale {
-            Tale::TooLong { to, .. } => Some(to),
-            Tale::Copied { .. } | Tale::Left { .. } => None,
+        let from = match message {
+            QueuedMessage::TooLong { to, .. } => Some(to),
+            QueuedMessage::Copied { .. } | QueuedMessage::Left { .. } => None,
         };
         Some(Received {
             len: 0,

@@ -32,8 +32,8 @@ impl Process {
         self.let_overdue_leave_at(&socket);
         if flags & libc::MSG_ZEROCOPY != 0 {
             let sent = self.route_message(&socket, bufs, (to, control), flags)?;
-            if sent > 0 && socket.told.on_zerocopy() {
-                socket.notify(socket.told.bits());
+            if sent > 0 && socket.error_queue.on_zerocopy() {
+                socket.notify(socket.error_queue.bits());
             }
             return Ok(sent);
         }

@@ -18,7 +18,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
-use crate::socket::{Begun, Dgram, Side, Tale, payload_longest};
+use crate::socket::{Begun, Dgram, QueuedMessage, Side, payload_longest};
 use crate::wait::{Plan, Subject, polled};
 
 const UDP_LEN: usize = 8;
@@ -89,8 +89,8 @@ impl Process {
             return self.begin_datagram(socket, dgram, bufs, begun);
         }
         let sent = self.send_by_stack(socket, dgram, bufs, &envelope, flags)?;
-        if socket.told.on_left(sending.stamps, system_time) {
-            socket.notify(socket.told.bits());
+        if socket.error_queue.on_left(sending.stamps, system_time) {
+            socket.notify(socket.error_queue.bits());
         }
         Ok(sent)
     }
@@ -134,11 +134,11 @@ impl Process {
             (true, Some(_)) => socket.connected_port(),
             _ => remote.port(),
         };
-        socket.told.push(Tale::TooLong {
+        socket.error_queue.push(QueuedMessage::TooLong {
             to: SocketAddr::new(remote.ip(), port),
             mtu: self.mtu_to(remote.ip()).into(),
         });
-        socket.notify(socket.told.bits());
+        socket.notify(socket.error_queue.bits());
     }
 
     /// What goes with a datagram, once everything is found to be right.

@@ -434,7 +434,7 @@ impl Process {
             stream.set_owned(true);
         }
         if !options.is_empty() {
-            socket.told.set(options.told());
+            socket.error_queue.set(options.error_queue_wishes());
             apply_linger(stream, &options);
             apply_inline(stream, &options);
             apply_inq(stream, &options);
@@ -446,7 +446,7 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            socket.told.set(options.told());
+            socket.error_queue.set(options.error_queue_wishes());
             dgram.apply(&options);
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
@@ -473,7 +473,7 @@ fn note_beside(
             | libc::SO_SELECT_ERR_QUEUE
             | libc::SO_TIMESTAMPING
             | TIMESTAMPING_NEW,
-        ) => socket.told.set(options.told()),
+        ) => socket.error_queue.set(options.error_queue_wishes()),
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
             let offset = int_of(value).unwrap_or(-1);
             socket.peek_offset.store(offset, Ordering::Relaxed);

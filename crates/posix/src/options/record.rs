@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 use crate::options::way;
-use crate::socket::ToldWishes;
+use crate::socket::ErrorQueueWishes;
 
 /// One option as it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl Options {
     }
 
     /// What is told by the error queue beside what the network sends back.
-    pub(crate) fn told(&self) -> ToldWishes {
-        ToldWishes {
+    pub(crate) fn error_queue_wishes(&self) -> ErrorQueueWishes {
+        ErrorQueueWishes {
             is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             is_selected: self.is_on(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
             stamps: self.timestamping(),

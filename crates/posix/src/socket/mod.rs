@@ -2,23 +2,23 @@
 
 mod classic;
 mod dgram;
+mod error_queue;
 mod filter;
 mod gathering;
 mod listener;
 mod moved;
 mod rings;
 mod stream;
-mod told;
 mod turns;
 mod unsent;
 mod urgent;
 mod ways;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
+pub(crate) use error_queue::{ErrorQueue, QueuedMessage, Wishes as ErrorQueueWishes};
 pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
-pub(crate) use told::{Tale, Told, Wishes as ToldWishes};
 
 use crate::ready::bits;
 use crate::sigio::news;

@@ -20,7 +20,7 @@ const STAMP_SCHEDULED: u32 = 1;
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tale {
+pub(crate) enum QueuedMessage {
     /// A datagram that the path does not take and that may not be cut.
     TooLong { to: SocketAddr, mtu: u32 },
     /// The bytes of these sends were copied.
@@ -41,8 +41,8 @@ pub(crate) struct Wishes {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    queue: Lock<VecDeque<Tale>>,
+pub(crate) struct ErrorQueue {
+    queue: Lock<VecDeque<QueuedMessage>>,
     has_any: AtomicBool,
     /// SO_ZEROCOPY, and how many sends have asked for it.
     is_zerocopy: AtomicBool,
@@ -54,7 +54,7 @@ pub(crate) struct Told {
     is_selected: AtomicBool,
 }
 
-impl Told {
+impl ErrorQueue {
     pub(crate) fn set(&self, wishes: Wishes) {
         let Wishes {
             is_zerocopy,
@@ -85,28 +85,30 @@ impl Told {
         }
     }
 
-    pub(crate) fn push(&self, tale: Tale) {
+    pub(crate) fn push(&self, message: QueuedMessage) {
         let mut queue = self.queue.lock();
         // __msg_zerocopy_callback(): completions that follow each other are one.
-        if let (Some(Tale::Copied { last, .. }), Tale::Copied { first, last: until }) =
-            (queue.back_mut(), tale)
+        if let (
+            Some(QueuedMessage::Copied { last, .. }),
+            QueuedMessage::Copied { first, last: until },
+        ) = (queue.back_mut(), message)
             && last.wrapping_add(1) == first
         {
             *last = until;
         } else if queue.len() < MESSAGES_MAX {
-            queue.push_back(tale);
+            queue.push_back(message);
         }
         self.has_any.store(true, Ordering::Release);
     }
 
-    pub(crate) fn pop(&self) -> Option<Tale> {
+    pub(crate) fn pop(&self) -> Option<QueuedMessage> {
         if !self.has_any() {
             return None;
         }
         let mut queue = self.queue.lock();
-        let tale = queue.pop_front();
+        let message = queue.pop_front();
         self.has_any.store(!queue.is_empty(), Ordering::Release);
-        tale
+        message
     }
 
     /// A send with MSG_ZEROCOPY is done. Whether there is something to read of that.
@@ -115,7 +117,7 @@ impl Told {
             return false;
         }
         let number = self.zerocopies.fetch_add(1, Ordering::Relaxed);
-        self.push(Tale::Copied {
+        self.push(QueuedMessage::Copied {
             first: number,
             last: number,
         });
@@ -150,7 +152,7 @@ impl Told {
             (stamping::TX_SOFTWARE, STAMP_SENT),
         ] {
             if wanted & bit != 0 {
-                self.push(Tale::Left { id, kind, at });
+                self.push(QueuedMessage::Left { id, kind, at });
             }
         }
         true
@@ -163,35 +165,41 @@ mod tests {
 
     #[test]
     fn completions_that_follow_each_other_are_one_message() {
-        let told = Told::default();
-        assert!(!told.on_zerocopy());
-        told.is_zerocopy.store(true, Ordering::Relaxed);
+        let queue = ErrorQueue::default();
+        assert!(!queue.on_zerocopy());
+        queue.is_zerocopy.store(true, Ordering::Relaxed);
         for _ in 0..3 {
-            assert!(told.on_zerocopy());
+            assert!(queue.on_zerocopy());
         }
-        assert_eq!(told.pop(), Some(Tale::Copied { first: 0, last: 2 }));
-        assert_eq!(told.bits(), 0);
-        assert!(told.on_zerocopy());
-        assert_eq!(told.pop(), Some(Tale::Copied { first: 3, last: 3 }));
-        assert_eq!(told.pop(), None);
+        assert_eq!(
+            queue.pop(),
+            Some(QueuedMessage::Copied { first: 0, last: 2 })
+        );
+        assert_eq!(queue.bits(), 0);
+        assert!(queue.on_zerocopy());
+        assert_eq!(
+            queue.pop(),
+            Some(QueuedMessage::Copied { first: 3, last: 3 })
+        );
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]
     fn times_are_told_of_what_asks_for_them_only() {
-        let told = Told::default();
+        let queue = ErrorQueue::default();
         let now = || Duration::from_secs(7);
-        assert!(!told.on_left(None, now));
+        assert!(!queue.on_left(None, now));
         let set = stamping::SOFTWARE | stamping::TX_SOFTWARE | stamping::OPT_ID;
-        told.stamps.store(set, Ordering::Relaxed);
-        assert!(told.on_left(None, now));
-        assert!(!told.on_left(Some(0), now));
-        assert!(told.on_left(Some(stamping::TX_SCHED), now));
-        let left = |id, kind| Tale::Left {
+        queue.stamps.store(set, Ordering::Relaxed);
+        assert!(queue.on_left(None, now));
+        assert!(!queue.on_left(Some(0), now));
+        assert!(queue.on_left(Some(stamping::TX_SCHED), now));
+        let left = |id, kind| QueuedMessage::Left {
             id,
             kind,
             at: Duration::from_secs(7),
         };
-        assert_eq!(told.pop(), Some(left(0, STAMP_SENT)));
-        assert_eq!(told.pop(), Some(left(1, STAMP_SCHEDULED)));
+        assert_eq!(queue.pop(), Some(left(0, STAMP_SENT)));
+        assert_eq!(queue.pop(), Some(left(1, STAMP_SCHEDULED)));
     }
 }
