@@ -156,6 +156,26 @@ def where_there_is_no_slot_it_stays_and_works(world):
     assert len(started.errors().splitlines()) == 1, started.errors()
 
 
+@test(modes=("inprocess",))
+def workers_beyond_the_slots_wait_for_one_and_nobody_is_refused(world):
+    """As Apache's prefork: each worker waits in accept."""
+    base = world.device_options()
+    world.device_options = lambda: [*base, "--slots", "3"]
+    started = server(world, "prefork")
+    for _ in range(20):
+        with world.connect(7200) as sock:
+            assert int(sock.recv(20)) in started.children()
+    said = [world.admin("why", pid).output() for pid in started.children()]
+    assert sum("waits for one" in text for text in said) == len(said) - 3, said
+    assert len(started.errors().splitlines()) == 1, started.errors()
+    served = {pid for pid, text in zip(started.children(), said) if "waits for one" not in text}
+    for pid in served:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: served.isdisjoint(started.children()), 5, "those that had a slot have ended")
+    with world.connect(7200, 10) as sock:
+        assert int(sock.recv(20)) not in served
+
+
 def turns(sock, stream, count):
     for number in range(count):
         sock.sendall(f"turn {number}\n".encode())

@@ -33,7 +33,7 @@ def the_first_programs_limits_are_its_own(world):
         world.wait_port(7001 + number, process=server)
     for port in range(7000, 7005):
         serves(world, port)
-    assert "slipstack" not in "".join(server.errors() for server in servers).replace("slipstack: the program is reached", "")
+    assert "slipstack" not in "".join(server.errors() for server in servers).replace("slipstack: what the program listens on is reached", "")
 
 
 @test(modes=("inprocess", "instance"))

@@ -232,16 +232,23 @@ impl From<Error> for AttachError {
     fn from(error: Error) -> AttachError {
         AttachError {
             sentence: error.to_string(),
+            may_pass: error.is_exhaustion(),
             why: match error {
                 Error::NoAddresses { .. } => Why::NoAddresses,
+                error if error.is_exhaustion() => Why::NoSlot,
                 _ => Why::NoStack,
             },
-            may_pass: false,
         }
     }
 }
 
 impl Error {
+    /// Whether every slot is taken, or as many clients are there as may be: another may end.
+    fn is_exhaustion(&self) -> bool {
+        let refusal = Refusal::Exhausted;
+        matches!(self, Error::Refused { refusal: it, .. } if *it == refusal)
+    }
+
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |error| Error::Io { doing, error }
     }

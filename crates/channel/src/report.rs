@@ -63,6 +63,8 @@ coded! {
         Away = 12,
         /// RLIMIT_AS leaves no room for an engine.
         NoAddresses = 13,
+        /// Every slot of the device is taken.
+        NoSlot = 14,
     }
 }
 
@@ -84,6 +86,9 @@ impl Why {
             Why::NoStack => "no engine could be had (see the program's standard error)",
             Why::NoAddresses => {
                 "no engine could be had: the program's address space is too small (raise ulimit -v, RLIMIT_AS)"
+            }
+            Why::NoSlot => {
+                "not served by this process: all slots of the device are taken (start with more --slots); it waits for one"
             }
             Why::Refused => "the stack refused it (see the program's standard error)",
             Why::Strict => {

@@ -184,8 +184,8 @@ options! {
         kind: Kind::Count { min: 2, max: 64 },
         default: "16",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Device queues opened for the interface: one for the keeper and one for each \
-            process with a stack",
+        help: "Device queues opened for engines when the keeper starts: one for each process with a \
+            stack, thread with an engine of its own, or instance; the keeper has one beside them",
     }
 
     cores: CoreList = "cores" "LIST" {

@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::AttachError;
 
+use crate::report::Reason;
+
 /// While it is away it is asked for this often, by whoever waits for something that it would bring.
 const ASK_NS: u64 = 100_000_000;
+/// As [`ASK_NS`], where all slots are taken: a server may have hundreds of workers more than there are.
+const ASK_FOR_SLOT_NS: u64 = 1_000_000_000;
 
 /// Whether the engine is away.
 #[derive(Debug, Default)]
@@ -36,7 +40,11 @@ impl Absence {
     /// An engine was asked for in vain: another may come, or not. Whoever is asked in vain for long (stopped, or not yet
     /// at work) is left alone for as long: who asks waits for nothing else.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64, now_ns: u64) {
-        let pause_ns = ASK_NS.max(now_ns.saturating_sub(begun_ns));
+        let least = match error.why {
+            Reason::NoSlot => ASK_FOR_SLOT_NS,
+            _ => ASK_NS,
+        };
+        let pause_ns = least.max(now_ns.saturating_sub(begun_ns));
         self.ask_next_ns
             .store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
         match error.may_pass {

@@ -167,6 +167,7 @@ impl Process {
         self.attach.after_fork_child();
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
+        self.is_forked.store(true, Ordering::Relaxed);
         let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
         let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
         for (number, entry) in self.table.all() {

@@ -211,7 +211,12 @@ impl Process {
             }
             Err(_) if self.is_put_off(asked.as_ref()) => {
                 drop(stack);
-                self.report.on_listener(socket, listener, Reason::Away);
+                let why = match self.why_no_stack() {
+                    Reason::NoSlot => Reason::NoSlot,
+                    _ => Reason::Away,
+                };
+                self.report.on_listener(socket, listener, why);
+                self.tell_report();
             }
             Err(error) => {
                 listener.refuse();

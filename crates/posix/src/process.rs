@@ -121,6 +121,8 @@ pub struct Process {
     ids: AtomicU64,
     /// This process's number.
     pub(crate) pid: AtomicU32,
+    /// Its parent has the library too.
+    pub(crate) is_forked: AtomicBool,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
     /// Kernel sockets of the program's choice.
@@ -180,6 +182,7 @@ impl Process {
             spare: Lock::new(None),
             ids: AtomicU64::new(1),
             pid: AtomicU32::new(std::process::id()),
+            is_forked: AtomicBool::new(false),
             has_intents: AtomicBool::new(false),
             chosen: Lock::new(Vec::new()),
             absence: Absence::default(),
@@ -332,10 +335,21 @@ impl Process {
 
     /// There is no stack. Under `--strict` the socket that wanted it says so.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
-        self.absence.on_trouble(error, begun_ns, self.now_ns());
+        // Who may not fall back is told at once, and does not wait for a slot.
+        let is_refused = self.settings.strict && error.why == Reason::NoSlot;
+        let asked = AttachError {
+            may_pass: error.may_pass && !is_refused,
+            ..error.clone()
+        };
+        self.absence.on_trouble(&asked, begun_ns, self.now_ns());
         *self.trouble.lock() = Some(error.clone());
         if !self.settings.strict {
-            self.say_once(Verbosity::Error, &error.sentence);
+            // The first worker beyond the slots speaks for the others, by way of the keeper.
+            let level = match error.why {
+                Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => Verbosity::Info,
+                _ => Verbosity::Error,
+            };
+            self.say_once(level, &error.sentence);
         }
     }
 

@@ -36,7 +36,11 @@ impl Process {
         }
         let trouble = self.trouble();
         let because = match trouble {
-            Some(trouble) if matches!(why, Reason::NoStack | Reason::NoAddresses) => trouble,
+            Some(trouble)
+                if matches!(why, Reason::NoStack | Reason::NoAddresses | Reason::NoSlot) =>
+            {
+                trouble
+            }
             _ => why.sentence().to_owned(),
         };
         self.refuse(socket, given, &because);

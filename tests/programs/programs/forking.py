@@ -13,6 +13,7 @@ HOW: lines    answers each line, blocking
      sleep    answers one line with its process id and sleeps
      keep     the parent keeps its copy; the child ends after one line
      echo     sends everything back
+     prefork  six children accept and tell their number; the parent waits for them
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
@@ -155,6 +156,22 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
 how = sys.argv[2]
 kept = []
+
+
+def prefork():
+    for _ in range(6):
+        if os.fork() == 0:
+            # PR_SET_PDEATHSIG: they end with their parent.
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+            while True:
+                sock, _ = listener.accept()
+                sock.sendall(str(os.getpid()).encode())
+                sock.close()
+    signal.pause()
+
+
+if how == "prefork":
+    prefork()
 while True:
     sock, _ = listener.accept()
     if os.fork() == 0:

@@ -147,6 +147,8 @@ pub struct Server {
     vacated: Vec<(u16, u64)>,
     stalls: stalls::Stalls,
     is_stopping: bool,
+    /// A slot was asked for in vain last, which has been said.
+    is_full: bool,
 }
 
 impl Server {
@@ -200,6 +202,7 @@ impl Server {
             vacated: Vec::new(),
             stalls: stalls::Stalls::default(),
             is_stopping: false,
+            is_full: false,
         };
         if is_successor {
             let mut flows = server.inherit_orphans(now);

@@ -142,12 +142,17 @@ impl Server {
     }
 
     fn on_lease_slot(&mut self, client: ClientId) -> Answer {
-        let slot = self
-            .world
-            .state
-            .leases
-            .lease_slot(client)
-            .map_err(|error| self.explain(&error))?;
+        let slot = match self.world.state.leases.lease_slot(client) {
+            Ok(slot) => slot,
+            Err(error) => {
+                let (refusal, message) = self.explain(&error);
+                if !std::mem::replace(&mut self.is_full, true) {
+                    say(&message);
+                }
+                return Err((refusal, message));
+            }
+        };
+        self.is_full = false;
         let answer = self.furnish_slot(client, slot);
         if answer.is_err() {
             self.take_slot_back(client, slot);
