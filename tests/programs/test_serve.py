@@ -94,6 +94,17 @@ def a_silent_connection_holds_nobody_up_and_ends_after_its_time(world):
 
 
 @test(modes=ALONE)
+def silent_connections_keep_no_worker_from_the_others(world):
+    serve(world, "echo", "--port", 7000, "--shape", "pipeline", "--workers", 1)
+    silent = [world.connect(7000) for _ in range(20)]
+    done = world.peer(world.slipstack, "bench", "--kernel", "-n", 200, "-r", 2, "--out", world.folder / "times", f"{world.address}:7000")
+    assert done.wait(30) == 0 and "200 connections, 2 rounds, 0 failed" in done.errors(), done.tail()
+    for sock in silent:
+        with sock:
+            assert exchange(sock, b"hello") == b"hello"
+
+
+@test(modes=ALONE)
 def no_more_connections_than_are_allowed(world):
     serve(world, "echo", "--port", 7000, "--connections", 3)
     held = [world.connect(7000) for _ in range(3)]

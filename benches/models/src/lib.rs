@@ -18,3 +18,5 @@ pub mod event_ring;
 pub mod inbox;
 #[path = "../../../crates/mem/src/lock/mod.rs"]
 pub mod lock;
+#[path = "../../../crates/mem/src/sleeper.rs"]
+pub mod sleeper;

@@ -11,6 +11,7 @@ use slipstack_models::event_ring::{EventReader, EventWriter};
 use slipstack_models::inbox::{InboxReader, MpscInbox};
 use slipstack_models::lock::Lock;
 use slipstack_models::region::{PAGE, Region};
+use slipstack_models::sleeper::Sleeper;
 use slipstack_models::sync::{AtomicU64, Ordering, fence};
 
 // The thread that makes a ring never reads it: loom shows a thread that has yielded nothing older
@@ -36,6 +37,7 @@ const MODELS: &[(&str, fn())] = &[
         replaced_rings_are_read_again,
     ),
     ("one-owner-at-a-time", one_owner_at_a_time),
+    ("a-sleeping-thread-is-woken", a_sleeping_thread_is_woken),
 ];
 
 pub fn run() -> ExitCode {
@@ -199,6 +201,27 @@ fn one_owner_at_a_time() {
     add(&lock);
     adding.join().expect("the other ends");
     assert_eq!(lock.lock()[0].load(Ordering::Relaxed), 2);
+}
+
+/// A thread that slept through what was published before the wake would sleep for ever, which loom
+/// tells.
+fn a_sleeping_thread_is_woken() {
+    let shared = Arc::new((Sleeper::default(), AtomicU64::new(0)));
+    let other = Arc::clone(&shared);
+    let sleeping = thread::spawn(move || {
+        let (sleeper, word) = &*other;
+        let mut seen = 0;
+        while seen < 2 {
+            sleeper.sleep(|| word.load(Ordering::Acquire) != seen);
+            seen = word.load(Ordering::Acquire);
+        }
+    });
+    let (sleeper, word) = &*shared;
+    for count in 1..=2 {
+        word.store(count, Ordering::Release);
+        sleeper.wake();
+    }
+    sleeping.join().expect("the sleeper does not panic");
 }
 
 fn wait_for<T>(mut take: impl FnMut() -> Option<T>) -> T {

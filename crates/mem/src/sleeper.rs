@@ -1,8 +1,8 @@
 //! A thread that sleeps until another one of its process has something for it.
 
-use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::OnceLock;
-use std::thread::Thread;
+
+use crate::sync::{AtomicBool, Ordering, Thread, current, fence, park};
 
 /// One such thread, as those that wake it know it. Waking it costs a load while it is awake.
 #[derive(Debug, Default)]
@@ -34,12 +34,12 @@ impl Sleeper {
     /// Has the calling thread sleep until it is woken, unless there is work. Returns whether it
     /// slept; it may wake for no reason. One thread alone may call this.
     pub fn sleep(&self, has_work: impl FnOnce() -> bool) -> bool {
-        self.thread.get_or_init(std::thread::current);
+        self.thread.get_or_init(current);
         self.is_asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let sleeps = !has_work();
         if sleeps {
-            std::thread::park();
+            park();
         }
         self.is_asleep.store(false, Ordering::SeqCst);
         sleeps
