@@ -216,6 +216,21 @@ def a_library_that_is_missing_is_named(world):
     assert "librte_ethdev.so.99 is missing: install DPDK" in program.errors(), program.errors()
 
 
+@test(modes=ONLY, device="veth")
+def a_bond_of_dpdks_is_the_port(world):
+    need_dpdk(world)
+    world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
+    world.stack_ns.ip("link", "add", "spare", "type", "veth", "peer", "name", "wall")
+    for name in ("spare", "wall"):
+        world.stack_ns.ip("link", "set", name, "up")
+    members = ["--vdev=net_af_packet0,iface=eth1", "--vdev=net_af_packet1,iface=spare"]
+    names = "slave=net_af_packet0,slave=net_af_packet1,primary=net_af_packet0"
+    web_server(world, world.stack_ns, dpdk(" ".join([*members, f"--vdev=net_bonding0,mode=1,{names}"])))
+    fetch(world, world.peer_ns.prefix())
+    status = world.admin("status").output()
+    assert "dpdk:net_bonding0 (net_bonding; polled" in status, status
+
+
 @test(modes=ONLY, device="none")
 def the_kernel_asks_through_a_tap_of_dpdks(world):
     need_dpdk(world)
@@ -233,7 +248,7 @@ def dpdks_memif_and_ours_are_two_ends_of_a_link(world):
     need_dpdk(world)
     path = world.folder / "memif.sock"
     ours = f"memif:{path},role=server,id=4"
-    theirs = dpdk(f"--vdev=net_memif0,role=client,id=4,socket={path},socket-abstract=no")
+    theirs = dpdk(f"--vdev=net_memif0,role=client,id=4,socket={path},socket-abstract=no", "--sleep-us=0")
     web_server(world, world.stack_ns, ours)
     client_ns = world._namespace("c")
     into = world.folder / "fetched"

@@ -25,9 +25,6 @@ const LOOK_EVERY_NS: u64 = 10_000_000;
 /// Longest sleep with interrupts: what the port does beside frames is done meanwhile.
 const SLEEP_MAX_NS: u64 = 1_000_000_000;
 
-/// The driver that opens packet sockets.
-const PACKET_SOCKETS: &str = "net_af_packet";
-
 const FLAG_NEEDS_CSUM: u8 = 1;
 const FLAG_DATA_VALID: u8 = 2;
 
@@ -53,7 +50,7 @@ pub struct Pump {
     /// 0: never sleeps.
     sleep_ns: u64,
     has_interrupts: bool,
-    /// Senders on this machine leave their checksums to be filled in, and only the frames show it.
+    /// As [`Started`] has it.
     has_partial: bool,
     epoll: OwnedFd,
     bell: Doorbell,
@@ -100,7 +97,7 @@ impl Pump {
             mac: started.told.mac,
             sleep_ns: u64::from(setup.order.options.sleep_us) * 1000,
             has_interrupts: interrupt.is_some(),
-            has_partial: started.driver == PACKET_SOCKETS,
+            has_partial: started.has_partial,
             epoll,
             bell: setup.bell,
             buffer: vec![0; FRAME_MAX],

@@ -12,13 +12,16 @@ use crate::sys::{Eal, Port, PortInfo, PortSetup};
 const LINK_WAIT: Duration = Duration::from_secs(4);
 const LINK_PAUSE: Duration = Duration::from_millis(20);
 
+/// The driver that opens packet sockets, alone or in a bond.
+const PACKET_SOCKETS: &str = "net_af_packet";
 /// The driver that makes TAPs. It cuts TCP in software, and takes no pieces of a full MTU.
 const TAP: &str = "net_tap";
 
 /// A port that runs.
 pub struct Started {
     pub port: Port,
-    pub driver: String,
+    /// Senders on this machine leave their checksums to be filled in, and only the frames show it.
+    pub has_partial: bool,
     pub told: PortTold,
 }
 
@@ -59,7 +62,7 @@ pub fn start(order: &Order) -> Result<Started, String> {
     }
     Ok(Started {
         port,
-        driver: info.driver(),
+        has_partial: options.eal.iter().any(|word| word.contains(PACKET_SOCKETS)),
         told: tell(&info, options.sleep_us),
     })
 }

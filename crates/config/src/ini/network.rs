@@ -70,6 +70,10 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     };
     porter.give("if", first.interface.clone(), line);
     if porter.is_dpdk {
+        if attachments.iter().any(|other| other.port != first.port) {
+            let reason = "[dpdk] port_list names several ports, and a stack has one of DPDK's";
+            return Err(porter.refusal(line, reason.to_owned()));
+        }
         dpdk::device(porter, first.port)?;
     }
     match attachments.as_slice() {

@@ -400,6 +400,13 @@ fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
     );
     let file = parse(&without).unwrap();
     assert_eq!((device_of(&file), file.notes.len()), ("", 7));
+    let several = text.replace("port_list=0", "port_list=0-1")
+        + "[port1]\naddr=10.1.0.5\nnetmask=255.255.255.0\n";
+    let error = parse_for_dpdk(&several).unwrap_err().to_string();
+    assert!(
+        error.contains("line 3: [dpdk] port_list names several"),
+        "{error}"
+    );
     let wrong = text.replace("allow=0000:02:00.0,", "allow=");
     assert!(
         parse_for_dpdk(&wrong)
