@@ -9,7 +9,8 @@ import collections
 import re
 import sys
 
-PARTS = ("wire", "stack", "engine + channel", "service", "device", "other")
+PARTS = ("wire", "stack", "engine + channel", "service", "server", "device", "other")
+CRATES = {"engine": "engine + channel", "channel": "engine + channel", "mem": "engine + channel", "apps": "server"}
 
 
 def part_of_file(path):
@@ -19,17 +20,17 @@ def part_of_file(path):
     if not found:
         return None
     crate = found.group(1)
-    return "engine + channel" if crate in ("engine", "channel", "mem") else crate
+    return CRATES.get(crate, crate)
 
 
 def part_of_function(name):
     if "instructions::wire::Wire" in name:
         return "device"
-    found = re.search(r"slipstack_(wire|stack|engine|channel|mem|service)\b", name)
+    found = re.search(r"slipstack_(wire|stack|engine|channel|mem|service|apps)\b", name)
     if not found:
         return None
     crate = found.group(1)
-    return crate if crate in ("wire", "stack", "service") else "engine + channel"
+    return CRATES.get(crate, crate)
 
 
 class Profile:
@@ -88,7 +89,7 @@ def main():
     rounds = int(sys.argv[3])
     each = {part: (many[part] - few[part]) / rounds for part in PARTS[:-1]}
     each["other"] = (many[None] - few[None]) / rounds
-    ours = sum(each[part] for part in PARTS[:4])
+    ours = sum(each[part] for part in PARTS[:-2])
     shares = ", ".join(f"{part} {each[part]:.0f}" for part in PARTS if round(each[part]))
     print(f"{ours:.0f} instructions ({shares})")
 

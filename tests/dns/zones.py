@@ -106,6 +106,16 @@ def signed(folder, origin, text, *options):
     return folder / f"{origin}.zone"
 
 
+def signed_by_bind(folder, origin, text, *options):
+    """The file, signed by dnssec-signzone."""
+    plain = folder / f"{origin}.plain"
+    plain.write_text(text)
+    tool = lambda *words: subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()  # noqa: E731
+    tool("dnssec-keygen", "-a", "ED25519", "-f", "KSK", "-n", "ZONE", origin)
+    tool("dnssec-signzone", "-S", "-z", "-o", origin, "-f", folder / f"{origin}.zone", *options, plain)
+    return folder / f"{origin}.zone"
+
+
 def write(folder, names, seed):
     """Zone files by origin; `names`: how many the large ones have."""
     texts = {"example.test": mixed(), "child.example.test": SOA + "www A 10.9.9.9\n", "many.test": many(names), "deleg.test": delegations(names // 4), "10.in-addr.arpa": reverse(min(names, 50000))}
@@ -120,4 +130,7 @@ def write(folder, names, seed):
         files["nsec.test"] = signed(folder, "nsec.test", small)
         files["nsec3.test"] = signed(folder, "nsec3.test", small, "-n", "-t", "3", "-s", salt)
         files["optout.test"] = signed(folder, "optout.test", small, "-n", "-p", "-t", "0")
+    if shutil.which("dnssec-signzone"):
+        # Names with an asterisk inside and odd bytes are written its way.
+        files["bind.test"] = signed_by_bind(folder, "bind.test", mixed(), "-3", "aabb", "-H", "1")
     return files

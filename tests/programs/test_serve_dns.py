@@ -1,11 +1,15 @@
 """`slipstack serve dns` beside NSD and Knot: the same questions, section by section; and what it does with bad ones."""
 
 import contextlib
+import json
 import random
+import socket
 import struct
 import sys
+import time
 
 from harness import Skip, test
+from harness.process import until
 from harness.world import ROOT
 from test_serve import ALONE, serve
 
@@ -71,6 +75,62 @@ def queries_over_tcp_are_answered_in_order_and_whole(world):
         assert found["rcode"] == (3 if name == "none" else 0) and not found["tc"]
         assert len(found["answer"]) == {"web": 2, "big": 30, "none": 0, "www": 3}[name]
     assert parsed(ask(world, world.STACK, 53, question("big.example.test", 16)))["tc"]
+
+
+@test(modes=ALONE)
+def tcp_has_an_idle_time_and_refuses_what_no_message_holds(world):
+    zone = world.folder / "zone"
+    zone.write_text(mixed() + "".join(f'huge TXT "{number:03} {"x" * 250}"\n' for number in range(300)))
+    serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53, "--idle", 1)
+    for size in (None, 4096):
+        huge = parsed(ask_tcp(world, 53, [question("huge.example.test", 16, size=size)])[0])
+        assert huge["rcode"] == 2 and not huge["tc"] and not huge["answer"]
+        assert parsed(ask(world, world.STACK, 53, question("huge.example.test", 16, size=size)))["tc"]
+    wide = parsed(ask_tcp(world, 53, [question("wide.example.test", 1, options=struct.pack("!HH", 11, 0))])[0])
+    assert len(wide["answer"]) == 300 and wide["edns"]["options"][11] == struct.pack("!H", 10), "one second"
+    with world.connect(53) as sock:
+        began = time.monotonic()
+        assert sock.recv(1) == b"" and 0.9 < time.monotonic() - began < 3
+
+
+@test(modes=ALONE)
+def equal_answers_are_limited_in_rate_and_counted(world):
+    zone = world.folder / "zone"
+    zone.write_text(mixed())
+    config = world.folder / "dns.toml"
+    config.write_text(f'[dns]\nrate-limit = 20\nslip = 2\n[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\n')
+    server = serve(world, "dns", "--port", 53, "--config", config, "--stats", 1)
+    with world.peer_ns.inside():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def count(names, options=b""):
+        for number, name in enumerate(names):
+            sock.send(question(f"{name}.example.test", 1, number, options=options))
+        whole = truncated = 0
+        with contextlib.suppress(TimeoutError):
+            while True:
+                answer = parsed(sock.recv(65536))
+                truncated += answer["tc"]
+                whole += not answer["tc"]
+        return whole, truncated, answer
+
+    with sock:
+        sock.settimeout(0.4)
+        sock.connect((world.STACK, 53))
+        # A second's worth at once, and what is earned while they come; of the others every second one is truncated.
+        whole, truncated, _ = count(["web"] * 100)
+        assert 20 <= whole <= 30 and abs(truncated - (100 - whole) // 2) <= 1, (whole, truncated)
+        whole, truncated, _ = count([f"x{number}" for number in range(100)])
+        assert 20 <= whole <= 30, "names that do not exist are one kind"
+        assert count([f"{label}.wild" for label in "abcdefghij"])[0] == 10
+        # A client with our cookie is no forger.
+        _, _, answer = count(["mail"], b"\0\x0a\0\x08abcdefgh")
+        cookie = answer["edns"]["options"][10]
+        assert count(["web"] * 100, b"\0\x0a\0\x18" + cookie)[:2] == (100, 0)
+    until(lambda: '"A":311' in server.output(), 3, "the figures")
+    figures = json.loads([line for line in server.output().splitlines() if line.startswith("{")][-1])
+    assert figures["rate-dropped"] + figures["udp"] == 311 and figures["rate-slipped"] == figures["truncated"] > 60, figures
+    assert figures["types"] == {"A": 311} and figures["rcodes"]["NXDOMAIN"] >= 20, figures
 
 
 @test(modes=ALONE)

@@ -49,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("load", &[]),
     (
         "instructions",
-        &["mem", "device", "channel", "engine", "service"],
+        &["mem", "device", "channel", "engine", "service", "apps"],
     ),
     ("held", &["mem", "device", "channel", "engine"]),
     ("floor", &["wire", "mem", "device"]),

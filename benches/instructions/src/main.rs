@@ -1,8 +1,9 @@
-//! One request and its answer, one connect, request, answer, close, a burst of full segments, or datagrams that a
-//! service answers, over and over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
+//! One request and its answer, one connect, request, answer, close, a burst of full segments, datagrams that a
+//! service answers, or a query of a name server, over and over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
 mod datagrams;
+mod dns;
 mod rules;
 mod wire;
 
@@ -280,7 +281,8 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
                 world.finish(client);
             }
         }
-        _ => return Err("say request, filtered-RULES, connection, burst or datagrams".into()),
+        "dns" => dns::run(count)?,
+        _ => return Err("say request, filtered-RULES, connection, burst, datagrams or dns".into()),
     }
     Ok(())
 }

@@ -28,6 +28,9 @@ pub struct Layers {
 /// The kind of device whose arguments F-Stack's configuration has.
 const DPDK: &str = "dpdk";
 
+/// Tables of a configuration file that are no options, but a server's own.
+const SECTIONS: &[&str] = &["dns"];
+
 /// The name of a file that is never opened: no configuration file.
 const NO_FILE: &str = "/dev/null";
 
@@ -164,6 +167,9 @@ impl Layers {
                     reason: error.message().to_owned(),
                 })?;
         for (key, value) in table {
+            if value.is_table() && SECTIONS.contains(&key.as_str()) {
+                continue;
+            }
             let known = find_option(&key).filter(|option| option.is_in_file());
             let Some(option) = known else {
                 return Err(ConfigError::UnknownKey {

@@ -3,7 +3,7 @@
 
 use super::builder::{Builder, Section};
 use super::denial;
-use super::message::{Query, TCP_MAX, rcode};
+use super::message::{Query, UDP_MAX, rcode};
 use super::name;
 use super::types::{
     A, AAAA, ANY, AXFR, CLASS_ANY, CLASS_IN, CNAME, DNAME, DS, IXFR, MX, NS, RRSIG, SRV,
@@ -28,8 +28,8 @@ pub enum Kind {
 pub struct Rendered {
     pub bytes: Vec<u8>,
     pub kind: Kind,
-    /// Length of the apex of the zone, or of the name of the wildcard's parent or the cut, that
-    /// stands for all names below it.
+    /// Length of the end of the name that the response is about: all of it, or what stands for all
+    /// names below: a wildcard's parent, a cut, the closest name that exists.
     pub source_len: u8,
     pub rcode: u8,
 }
@@ -60,7 +60,7 @@ pub fn render(zones: &Zones, query: &Query<'_>, max: usize) -> Rendered {
                 query,
                 out: &mut out,
                 kind: Kind::Positive,
-                source_len: zone.apex.len(),
+                source_len: qname.len(),
             }
             .resolve(&qname)
         }
@@ -70,7 +70,7 @@ pub fn render(zones: &Zones, query: &Query<'_>, max: usize) -> Rendered {
         }
     };
     let (kind, source_len) = kind;
-    if out.is_truncated() && max == TCP_MAX {
+    if out.is_truncated() && max > UDP_MAX {
         // There is no transport that takes longer messages.
         out = Builder::new(query, max);
         out.rcode = rcode::SERVER_FAILURE;
@@ -93,7 +93,7 @@ fn find_zone<'a>(zones: &'a Zones, query: &Query<'_>, qname: &[u8]) -> Result<&'
             AXFR | IXFR => rcode::NOT_AUTHORITATIVE,
             _ => rcode::REFUSED,
         })?;
-    let zone = zone.ok_or(rcode::SERVER_FAILURE)?;
+    let zone = zone.zone.as_deref().ok_or(rcode::SERVER_FAILURE)?;
     match query.qtype {
         // RFC 5936 2.2.1: there is no zone of this name. Transfers of one are not answered here.
         AXFR | IXFR if *qname != *zone.apex => Err(rcode::NOT_AUTHORITATIVE),

@@ -197,6 +197,11 @@ impl Builder {
         self.counts[section as usize] += 1;
     }
 
+    /// Length of the message so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Something that belongs to the response does not fit.
     pub fn truncate(&mut self) {
         self.is_truncated = true;

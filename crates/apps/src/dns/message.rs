@@ -162,13 +162,13 @@ fn serial_record(bytes: &[u8], at: usize, query: &mut Query<'_>) -> Option<usize
 fn additional<'a>(bytes: &'a [u8], mut at: usize, count: u16, query: &mut Query<'a>) -> Option<()> {
     for number in 1..=count {
         let start = at;
-        let (owner, fixed) = name::expand(bytes, at)?;
+        let fixed = name::skip(bytes, at)?;
         let data = fixed + 10;
         at = data + usize::from(u16_at(bytes, fixed + 8)?);
         let rdata = bytes.get(data..at)?;
         match u16_at(bytes, fixed)? {
             OPT => {
-                if owner.len() != 1 || query.edns.is_some() {
+                if fixed != start + 1 || query.edns.is_some() {
                     return None;
                 }
                 query.edns = Some(Edns {
@@ -187,7 +187,23 @@ fn additional<'a>(bytes: &'a [u8], mut at: usize, count: u16, query: &mut Query<
     Some(())
 }
 
-impl Query<'_> {
+impl<'a> Query<'a> {
+    /// The query of a question that was kept: name, type and class.
+    pub fn of_question(id: u16, flags: u16, question: &'a [u8]) -> Query<'a> {
+        let len = question.len().saturating_sub(4);
+        Query {
+            id,
+            flags,
+            qname: &question[..len],
+            qtype: u16_at(question, len).unwrap_or(0),
+            qclass: u16_at(question, len + 2).unwrap_or(0),
+            question,
+            serial: None,
+            edns: None,
+            tsig_at: None,
+        }
+    }
+
     /// Largest response that the client takes over UDP.
     pub fn udp_max(&self) -> usize {
         let said = self.edns.map_or(0, |edns| usize::from(edns.size));

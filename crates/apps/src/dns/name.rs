@@ -53,6 +53,23 @@ pub fn expand(message: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
     }
 }
 
+/// Returns where a name that may be compressed ends, without following it.
+#[inline]
+pub fn skip(message: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    loop {
+        match *message.get(at)? {
+            0 => return Some(at + 1),
+            label @ 1..=63 => at += 1 + usize::from(label),
+            0xc0.. => return Some(at + 2),
+            _ => return None,
+        }
+        if at - start > NAME_MAX {
+            return None;
+        }
+    }
+}
+
 /// In lower case: lengths are below 64 and stay as they are.
 pub fn lower(name: &[u8]) -> Vec<u8> {
     name.to_ascii_lowercase()
@@ -184,6 +201,20 @@ mod tests {
         assert_eq!(expand(b"\x01a\xc0", 0), None);
         let long = [&[63; 64].repeat(4)[..], &[0]].concat();
         assert_eq!(expand(&long, 0), None);
+    }
+
+    #[test]
+    fn skipping_ends_where_reading_does() {
+        for (bytes, end) in [
+            (&b"\x01a\x02bc\0x"[..], Some(6)),
+            (b"\x01a\xc0\0x", Some(4)),
+            (b"\x01a", None),
+            (b"\x40a", None),
+            (b"\0", Some(1)),
+        ] {
+            assert_eq!(skip(bytes, 0), end, "{bytes:?}");
+        }
+        assert_eq!(skip(&[&[63; 64].repeat(4)[..], &[0]].concat(), 0), None);
     }
 
     #[test]

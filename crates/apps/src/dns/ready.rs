@@ -24,13 +24,6 @@ struct Place {
     bytes: Box<[u8]>,
 }
 
-/// What is asked for, in the form in which answers are kept.
-pub struct Key {
-    bytes: [u8; KEY_MAX],
-    len: usize,
-    hash: u64,
-}
-
 /// An answer as it is found.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
@@ -45,6 +38,10 @@ pub struct Hit<'a> {
 pub struct Ready {
     places: Vec<Option<Place>>,
     hasher: Hasher,
+    /// The key of [`Ready::look_for`], and its hash.
+    key: [u8; KEY_MAX],
+    key_len: usize,
+    hash: u64,
     /// See [`Ready::is_new`].
     seen: Box<[u32]>,
 }
@@ -54,37 +51,36 @@ impl Ready {
         Ready {
             places: Vec::new(),
             hasher: Hasher::new(seed),
+            key: [0; KEY_MAX],
+            key_len: 0,
+            hash: 0,
             seen: Box::default(),
         }
     }
 
-    /// The key of a query whose answer may have `room` bytes.
+    /// Notes what is asked for: the question in lower case, the room for its answer, and whether
+    /// signatures are wanted. What follows is about that.
     #[inline]
-    pub fn key(&self, query: &Query<'_>, room: usize) -> Key {
-        let mut bytes = [0; KEY_MAX];
+    pub fn look_for(&mut self, query: &Query<'_>, room: usize) {
         let len = query.question.len();
+        let name_len = query.qname.len();
+        let bytes = &mut self.key[..len + 3];
         bytes[..len].copy_from_slice(query.question);
-        bytes[..len].make_ascii_lowercase();
-        // The type's and class's bytes, in which case is no matter of letters.
-        let tail = len.saturating_sub(4);
-        bytes[tail..len].copy_from_slice(&query.question[tail..]);
+        bytes[..name_len].make_ascii_lowercase();
         let is_dnssec_ok = query.edns.is_some_and(|edns| edns.is_dnssec_ok);
         let [high, low] = (room as u16).to_be_bytes();
-        bytes[len..len + 3].copy_from_slice(&[high, low, u8::from(is_dnssec_ok)]);
-        let len = len + 3;
-        Key {
-            hash: self.hasher.hash(&bytes[..len]),
-            bytes,
-            len,
-        }
+        bytes[len..].copy_from_slice(&[high, low, u8::from(is_dnssec_ok)]);
+        self.hash = self.hasher.hash(bytes);
+        self.key_len = len + 3;
     }
 
     #[inline]
-    pub fn find(&self, key: &Key) -> Option<Hit<'_>> {
-        let at = key.hash as usize & (PLACES - 1);
+    pub fn find(&self) -> Option<Hit<'_>> {
+        let at = self.hash as usize & (PLACES - 1);
         let place = self.places.get(at)?.as_ref()?;
         let (own, bytes) = place.bytes.split_at_checked(place.key_len.into())?;
-        (place.hash == key.hash && own == &key.bytes[..key.len]).then_some(Hit {
+        let is_it = place.hash == self.hash && own == &self.key[..self.key_len];
+        is_it.then_some(Hit {
             bytes,
             kind: place.kind,
             source_len: place.source_len,
@@ -94,26 +90,27 @@ impl Ready {
 
     /// Whether the question has not been asked before, as far as fingerprints tell: such ones may
     /// never be asked again.
-    pub fn is_new(&mut self, key: &Key) -> bool {
+    pub fn is_new(&mut self) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();
         }
-        let print = (key.hash >> 32) as u32 | 1;
-        let place = &mut self.seen[key.hash as usize % SEEN];
+        let print = (self.hash >> 32) as u32 | 1;
+        let place = &mut self.seen[self.hash as usize % SEEN];
         std::mem::replace(place, print) != print
     }
 
-    pub fn keep(&mut self, key: &Key, rendered: &Rendered) {
+    pub fn keep(&mut self, rendered: &Rendered) {
         if self.places.is_empty() {
             self.places.resize_with(PLACES, || None);
         }
-        self.places[key.hash as usize & (PLACES - 1)] = Some(Place {
-            hash: key.hash,
-            key_len: key.len as u16,
+        let key = &self.key[..self.key_len];
+        self.places[self.hash as usize & (PLACES - 1)] = Some(Place {
+            hash: self.hash,
+            key_len: self.key_len as u16,
             rcode: rendered.rcode,
             kind: rendered.kind,
             source_len: rendered.source_len,
-            bytes: [&key.bytes[..key.len], &rendered.bytes].concat().into(),
+            bytes: [key, &rendered.bytes].concat().into(),
         });
     }
 

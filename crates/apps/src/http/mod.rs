@@ -17,4 +17,6 @@ pub(crate) mod status;
 
 pub use files::Root;
 pub use log::Log;
+pub use request::{Parsed, Request, parse};
 pub use server::{Http, HttpOptions};
+pub use status::Status;

@@ -122,21 +122,31 @@ fn dns() -> Command {
             "Examples:\n  \
              slipstack serve dns --zone example.org=example.org.zone --if eth1 --ip 10.0.0.5/24\n  \
              slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353\n  \
-             slipstack serve dns --zone example.org=example.org.zone --workers 3 --shape pipeline",
+             slipstack serve dns --zone example.org=example.org.zone --workers 3 --shape pipeline\n  \
+             slipstack serve dns --config /etc/slipstack/dns.toml",
         )
         .arg(
             Arg::new("zone")
                 .long("zone")
                 .value_name("ORIGIN=FILE")
-                .required(true)
                 .action(ArgAction::Append)
-                .help("A zone and its master file; may be given several times"),
+                .help(
+                    "A zone and its master file; may be given several times, beside the zones of \
+                     [dns] in the configuration file (--config)",
+                ),
         )
         .arg(
             Arg::new("nsid")
                 .long("nsid")
                 .value_name("TEXT")
                 .help("Name of this server, for clients that ask by the NSID option"),
+        )
+        .arg(
+            Arg::new("stats")
+                .long("stats")
+                .value_name("SECONDS")
+                .value_parser(value_parser!(u32).range(1..))
+                .help("Print queries by type and responses by code as a line of JSON, so often"),
         )
         .arg(
             Arg::new("identity")

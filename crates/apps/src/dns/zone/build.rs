@@ -1,11 +1,11 @@
 //! A zone made of its records, from a master file or a transfer.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use super::hashed::Hashed;
 use super::ordered::Ordered;
-use super::{Node, Proofs, Record, RrSet, Soa, Zone};
+use super::table::Table;
+use super::{Proofs, Record, RrSet, Soa, Zone};
 use crate::dns::message::{u16_at, u32_at};
 use crate::dns::name;
 use crate::dns::types::{CNAME, DNAME, KEY, NSEC, NSEC3, NSEC3PARAM, RRSIG, SOA};
@@ -92,8 +92,8 @@ impl Zone {
 
 #[derive(Default)]
 struct Maker {
-    nodes: HashMap<Box<[u8]>, Node>,
-    hashes: HashMap<Box<[u8]>, Node>,
+    nodes: Table,
+    hashes: Table,
     /// Signatures, until all sets are known.
     sigs: Vec<Record>,
     records: usize,
@@ -120,12 +120,12 @@ impl Maker {
             hashes: self.hashes,
             proofs: Proofs::Unsigned,
             records: self.records,
+            history: Vec::new(),
         };
         zone.proofs = proofs(&zone);
         if let Proofs::Hashed(chain) = &zone.proofs {
-            let hashed: Vec<_> = zone.nodes.keys().map(|name| chain.find(name)).collect();
-            for (node, at) in zone.nodes.values_mut().zip(hashed) {
-                node.hashed_at = at;
+            for (name, node) in zone.nodes.nodes_mut() {
+                node.hashed_at = chain.find(name);
             }
         }
         Ok(zone)
@@ -139,7 +139,7 @@ impl Maker {
                 Some(NSEC3) => &mut self.hashes,
                 _ => &mut self.nodes,
             };
-            let node = nodes.get_mut(&sig.owner);
+            let node = nodes.node_mut(&sig.owner);
             let set = node.and_then(|node| {
                 let mut sets = node.sets.iter_mut();
                 sets.find(|set| Some(set.rtype) == covered)
@@ -153,7 +153,7 @@ impl Maker {
     }
 
     fn check(&self, apex: &[u8]) -> Result<Soa, ZoneError> {
-        for (owner, node) in &self.nodes {
+        for (owner, node) in self.nodes.iter() {
             let owner = || owner.to_vec();
             let is_beside = |set: &RrSet| !matches!(set.rtype, CNAME | NSEC | KEY);
             if node.find(CNAME).is_some() && node.sets.iter().any(is_beside) {
@@ -168,7 +168,7 @@ impl Maker {
                 return Err(ZoneError::StraySoa(owner()));
             }
         }
-        let soa = self.nodes.get(apex).and_then(|node| node.find(SOA));
+        let soa = self.nodes.node(apex).and_then(|node| node.find(SOA));
         let soa = soa.ok_or(ZoneError::NoSoa)?;
         if soa.rdata.len() > 1 {
             return Err(ZoneError::SeveralSoa);
@@ -179,10 +179,10 @@ impl Maker {
     /// Adds the names that exist because of what is below them.
     fn add_empty(&mut self, apex: &[u8]) {
         let mut missing: Vec<Box<[u8]>> = Vec::new();
-        for name in self.nodes.keys() {
+        for (name, _) in self.nodes.iter() {
             let mut at = name::parent(name);
             while let Some(above) = at.filter(|above| above.len() > apex.len()) {
-                if self.nodes.contains_key(above) {
+                if self.nodes.node(above).is_some() {
                     break;
                 }
                 missing.push(above.into());
@@ -190,19 +190,19 @@ impl Maker {
             }
         }
         for name in missing {
-            self.nodes.entry(name).or_default();
+            self.nodes.entry(&name);
         }
     }
 }
 
-fn add_to(nodes: &mut HashMap<Box<[u8]>, Node>, record: Record) {
+fn add_to(nodes: &mut Table, record: Record) {
     let Record {
         owner,
         rtype,
         ttl,
         data,
     } = record;
-    let node = nodes.entry(owner).or_default();
+    let node = nodes.entry(&owner);
     match node.sets.iter_mut().find(|set| set.rtype == rtype) {
         Some(set) if set.rdata.contains(&data) => {}
         Some(set) => {

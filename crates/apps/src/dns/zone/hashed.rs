@@ -1,10 +1,9 @@
 //! The names of a zone with NSEC3 records, by their hashes (RFC 5155).
 
-use std::collections::HashMap;
-
 use sha1::{Digest, Sha1};
 
-use super::{Node, RrSet};
+use super::RrSet;
+use super::table::Table;
 use crate::dns::message::u16_at;
 use crate::dns::types::NSEC3;
 
@@ -60,11 +59,11 @@ pub struct Hashed {
 
 impl Hashed {
     /// Makes the chain of the first usable parameters.
-    pub(super) fn new(params: &[Box<[u8]>], hashes: &HashMap<Box<[u8]>, Node>) -> Option<Hashed> {
+    pub(super) fn new(params: &[Box<[u8]>], hashes: &Table) -> Option<Hashed> {
         let mut usable = params.iter().filter_map(|data| Parameters::read(data));
         let parameters = usable.next()?;
         let mut links: Vec<Link> = Vec::new();
-        for (owner, node) in hashes {
+        for (owner, node) in hashes.iter() {
             let (Some(hash), Some(set)) = (decode(owner), node.find(NSEC3)) else {
                 continue;
             };
@@ -72,7 +71,7 @@ impl Hashed {
             if of_chain.any(|data| Parameters::read(data).as_ref() == Some(&parameters)) {
                 links.push(Link {
                     hash,
-                    owner: owner.clone(),
+                    owner: owner.into(),
                     set: set.clone(),
                 });
             }

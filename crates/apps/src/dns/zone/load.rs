@@ -70,6 +70,23 @@ pub fn load(origin: &str, path: &Path) -> Result<Zone, LoadError> {
         .map_err(|error| LoadError::Zone(path.to_owned(), error))
 }
 
+/// Makes a zone of a master file's text. It may include no files.
+///
+/// # Errors
+/// The text is no zone.
+pub fn load_text(origin: &str, text: &[u8]) -> Result<Zone, LoadError> {
+    let apex: Name<Vec<u8>> =
+        Name::from_str(origin).map_err(|_| LoadError::Origin(origin.to_owned()))?;
+    let mut reader = Reader {
+        apex: name::lower(apex.as_slice()),
+        records: Vec::new(),
+    };
+    let path = Path::new(origin);
+    reader.read_entries(&apex, path, text.into(), INCLUDES_MAX)?;
+    Zone::build(&reader.apex, reader.records)
+        .map_err(|error| LoadError::Zone(path.to_owned(), error))
+}
+
 struct Reader {
     apex: Vec<u8>,
     records: Vec<Record>,
@@ -82,7 +99,17 @@ impl Reader {
         }
         let unreadable = |error| LoadError::Read(path.to_owned(), error);
         let mut file = File::open(path).map_err(unreadable)?;
-        let mut entries = Zonefile::load(&mut file).map_err(unreadable)?;
+        let entries = Zonefile::load(&mut file).map_err(unreadable)?;
+        self.read_entries(origin, path, entries, depth)
+    }
+
+    fn read_entries(
+        &mut self,
+        origin: &Name<Vec<u8>>,
+        path: &Path,
+        mut entries: Zonefile,
+        depth: usize,
+    ) -> Result<(), LoadError> {
         entries.set_origin(origin.to_bytes());
         // A class may be left out everywhere.
         entries.set_default_class(domain::base::iana::Class::IN);
@@ -122,4 +149,9 @@ impl Reader {
             }
         }
     }
+}
+
+/// Reads base 64 (RFC 4648 4), as keys are written.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    domain::utils::base64::decode(text).ok()
 }

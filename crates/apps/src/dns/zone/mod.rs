@@ -1,20 +1,26 @@
 //! Zones: made once, then never changed, so that they are read without locks.
 
 mod build;
+mod cursor;
 mod hashed;
+mod history;
 mod load;
 mod ordered;
+mod set;
+mod table;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::name;
-use super::types::{ANY, CNAME, DS, NS, RRSIG, SOA};
+use super::types::{ANY, CNAME, NS, RRSIG, SOA};
 
 pub use build::{ZoneError, soa_numbers};
+pub use cursor::Cursor;
 pub use hashed::Hashed;
-pub use load::{LoadError, load, parse_name};
+pub use history::Difference;
+pub use load::{LoadError, decode_base64, load, load_text, parse_name};
 pub use ordered::Ordered;
+pub use set::Zones;
+use table::Table;
 
 /// One record. The owner is in wire format and lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +38,28 @@ pub struct RecordRef<'a> {
     pub rtype: u16,
     pub ttl: u32,
     pub data: &'a [u8],
+}
+
+impl Record {
+    pub fn as_ref(&self) -> RecordRef<'_> {
+        RecordRef {
+            owner: &self.owner,
+            rtype: self.rtype,
+            ttl: self.ttl,
+            data: &self.data,
+        }
+    }
+}
+
+impl RecordRef<'_> {
+    pub fn to_record(self) -> Record {
+        Record {
+            owner: self.owner.into(),
+            rtype: self.rtype,
+            ttl: self.ttl,
+            data: self.data.into(),
+        }
+    }
 }
 
 /// Records of one name and type, with their signatures.
@@ -81,80 +109,25 @@ pub struct Soa {
 pub struct Zone {
     pub apex: Box<[u8]>,
     pub soa: Soa,
-    nodes: HashMap<Box<[u8]>, Node>,
+    nodes: Table,
     /// Owners of NSEC3 records, which are names for transfers alone (RFC 5155 7.2.8).
-    hashes: HashMap<Box<[u8]>, Node>,
+    hashes: Table,
     pub proofs: Proofs,
     pub records: usize,
-}
-
-/// All zones, by apex. `None`: there is a zone, but its contents are not known (yet).
-#[derive(Clone, Debug, Default)]
-pub struct Zones {
-    zones: HashMap<Box<[u8]>, Option<Arc<Zone>>>,
-}
-
-impl Zones {
-    pub fn insert(&mut self, zone: Arc<Zone>) {
-        self.zones.insert(zone.apex.clone(), Some(zone));
-    }
-
-    /// A zone whose contents are not known: questions for it get SERVFAIL.
-    pub fn insert_unknown(&mut self, apex: Box<[u8]>) {
-        self.zones.insert(apex, None);
-    }
-
-    pub fn remove(&mut self, apex: &[u8]) {
-        self.zones.remove(apex);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.zones.is_empty()
-    }
-
-    pub fn contains(&self, apex: &[u8]) -> bool {
-        self.zones.contains_key(apex)
-    }
-
-    /// The zone with this apex, if its contents are known.
-    pub fn at(&self, apex: &[u8]) -> Option<&Arc<Zone>> {
-        self.zones.get(apex).and_then(Option::as_ref)
-    }
-
-    /// The zone that has this name (lower case): the one with the longest apex. `Some(None)`: its
-    /// contents are not known.
-    pub fn find(&self, qname: &[u8]) -> Option<Option<&Zone>> {
-        let mut at = Some(qname);
-        while let Some(name) = at {
-            if let Some(zone) = self.zones.get(name) {
-                return Some(zone.as_deref());
-            }
-            at = name::parent(name);
-        }
-        None
-    }
-
-    /// The zone that answers questions of this type for the name: DS records of an apex are in the
-    /// zone above it.
-    pub fn find_for(&self, qname: &[u8], qtype: u16) -> Option<Option<&Zone>> {
-        let above = name::parent(qname).filter(|_| qtype == DS);
-        above
-            .and_then(|above| self.find(above))
-            .or_else(|| self.find(qname))
-    }
+    /// What has changed since earlier versions, the oldest first.
+    history: Vec<Arc<Difference>>,
 }
 
 impl Zone {
     #[inline]
     pub fn node(&self, name: &[u8]) -> Option<&Node> {
-        self.nodes.get(name)
+        self.nodes.node(name)
     }
 
     /// The name as the zone has it, and its node.
     #[inline]
     pub fn entry(&self, name: &[u8]) -> Option<(&[u8], &Node)> {
-        let (own, node) = self.nodes.get_key_value(name)?;
-        Some((own, node))
+        self.nodes.find(name)
     }
 
     pub fn soa_set(&self) -> Option<&RrSet> {
@@ -164,23 +137,6 @@ impl Zone {
     /// Whether `name` is where another zone begins.
     pub fn is_cut(&self, name: &[u8], node: &Node) -> bool {
         *name != *self.apex && node.find(NS).is_some()
-    }
-
-    /// All records but the SOA record, signatures included.
-    pub fn records(&self) -> impl Iterator<Item = RecordRef<'_>> {
-        let nodes = self.nodes.iter().chain(&self.hashes);
-        let sets = nodes.flat_map(|(owner, node)| node.sets.iter().map(move |set| (owner, set)));
-        sets.flat_map(|(owner, set)| {
-            let record = move |rtype, data| RecordRef {
-                owner,
-                rtype,
-                ttl: set.ttl,
-                data,
-            };
-            let own = set.rdata.iter().filter(|_| set.rtype != SOA);
-            let own = own.map(move |data| record(set.rtype, data));
-            own.chain(set.sigs.iter().map(move |sig| record(RRSIG, sig)))
-        })
     }
 
     /// The SOA record.

@@ -1,8 +1,6 @@
 //! The names of a zone with NSEC records, in canonical order (RFC 4034 4, 6.1).
 
-use std::collections::HashMap;
-
-use super::Node;
+use super::table::Table;
 use crate::dns::name;
 use crate::dns::types::NSEC;
 
@@ -20,12 +18,12 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    pub(super) fn new(nodes: &HashMap<Box<[u8]>, Node>) -> Ordered {
+    pub(super) fn new(nodes: &Table) -> Ordered {
         let with_nsec = nodes.iter().filter(|(_, node)| node.find(NSEC).is_some());
         let mut names: Vec<Owner> = with_nsec
             .map(|(name, _)| Owner {
                 key: name::canonical_key(name).into(),
-                name: name.clone(),
+                name: name.into(),
             })
             .collect();
         names.sort_unstable();

@@ -1,0 +1,47 @@
+//! What engines and threads tell the engine that looks after transfers and notices.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Messages that wait; further ones are dropped, as on a wire.
+const WAITING_MAX: usize = 4096;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Letter {
+    /// A primary says that the zone with this apex has changed.
+    Changed(Vec<u8>),
+    /// A secondary has heard of a change: the id of the NOTIFY.
+    Heard(u16, Vec<u8>),
+    /// A transfer has been made a zone, or why not.
+    Installed(Vec<u8>, Result<u32, String>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    is_any: AtomicBool,
+    letters: Mutex<Vec<Letter>>,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<Letter>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn post(&self, letter: Letter) {
+        let mut letters = self.lock();
+        let is_known = letters.contains(&letter);
+        if !is_known && letters.len() < WAITING_MAX {
+            letters.push(letter);
+            self.is_any.store(true, Ordering::Release);
+        }
+    }
+
+    pub fn take(&self) -> Vec<Letter> {
+        if !self.is_any.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.lock())
+    }
+}

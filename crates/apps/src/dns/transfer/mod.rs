@@ -1,0 +1,9 @@
+//! Zone transfers, out and in.
+
+mod incoming;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+pub use incoming::{Incoming, Progress};
+pub use outgoing::{Outgoing, is_newer};
