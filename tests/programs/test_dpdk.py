@@ -85,6 +85,13 @@ def name_of(pid):
         return ""
 
 
+def sleeps(pid):
+    """How often a process has slept."""
+    with open(f"/proc/{pid}/status") as file:
+        line, = (line for line in file if line.startswith("voluntary"))
+    return int(line.split()[1])
+
+
 @test(modes=BOTH, device="veth")
 def nginx_serves_through_packet_sockets_of_dpdks(world):
     need_dpdk(world)
@@ -239,6 +246,10 @@ def the_kernel_asks_through_a_tap_of_dpdks(world):
     fetch(world, world.stack_ns.prefix())
     status = world.admin("status").output()
     assert "net_tap0 (net_tap; interrupts;" in status, status
+    port, = processes(world)
+    before = sleeps(port)
+    time.sleep(0.5)
+    assert sleeps(port) - before < 50, "who has interrupts does not look every moment"
     server.stop()
     until(lambda: "dt0" not in world.stack_ns.ip("link"), 10, "the TAP goes with the device")
 

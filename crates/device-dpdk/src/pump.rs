@@ -78,7 +78,10 @@ impl Pump {
         for end in ends {
             add(*end, END, epoll::EventFlags::IN)?;
         }
-        let interrupt = started.port.interrupt_fd();
+        let interrupt = started
+            .port
+            .interrupt_fd()
+            .filter(|_| started.has_interrupts);
         if let Some(fd) = interrupt {
             // Drivers clear theirs in different ways: what counts is that something came.
             add(fd, INTERRUPT, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
@@ -96,7 +99,7 @@ impl Pump {
             steering: setup.steering,
             mac: started.told.mac,
             sleep_ns: u64::from(setup.order.options.sleep_us) * 1000,
-            has_interrupts: interrupt.is_some(),
+            has_interrupts: started.has_interrupts,
             has_partial: started.has_partial,
             epoll,
             bell: setup.bell,

@@ -24,6 +24,8 @@
 static struct rte_mempool *pool;
 static struct rte_mbuf *out[OUT_MAX];
 static int out_count;
+/* Interrupts need no turning on: the descriptor is the device itself. */
+static int is_always_armed;
 
 int shim_init(int argc, char **argv)
 {
@@ -129,6 +131,19 @@ static int set_identity(uint16_t port, const struct shim_setup *setup)
 	return 0;
 }
 
+/* Whether frames can be waited for: a driver may have a descriptor and nothing that makes it ring. */
+static int can_wait(uint16_t port, const char *driver)
+{
+	if (rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)
+		return 0;
+	int result = rte_eth_dev_rx_intr_enable(port, 0);
+
+	if (result == 0)
+		rte_eth_dev_rx_intr_disable(port, 0);
+	is_always_armed = result == -ENOTSUP && strcmp(driver, "net_tap") == 0;
+	return result == 0 || is_always_armed;
+}
+
 int shim_start(uint16_t port, const struct shim_setup *setup, struct shim_port *to)
 {
 	struct rte_eth_conf conf;
@@ -174,7 +189,7 @@ int shim_start(uint16_t port, const struct shim_setup *setup, struct shim_port *
 		return result;
 	to->has_checksum &= setup->checksum;
 	to->has_tso &= setup->tso && setup->checksum;
-	to->has_interrupts = conf.intr_conf.rxq && rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) >= 0;
+	to->has_interrupts = conf.intr_conf.rxq && can_wait(port, info.driver_name);
 	return 0;
 }
 
@@ -363,6 +378,8 @@ int shim_interrupt_fd(uint16_t port)
 
 int shim_arm(uint16_t port, int on)
 {
+	if (is_always_armed)
+		return 0;
 	return on ? rte_eth_dev_rx_intr_enable(port, 0) : rte_eth_dev_rx_intr_disable(port, 0);
 }
 

@@ -22,6 +22,8 @@ pub struct Started {
     pub port: Port,
     /// Senders on this machine leave their checksums to be filled in, and only the frames show it.
     pub has_partial: bool,
+    /// Frames can be waited for.
+    pub has_interrupts: bool,
     pub told: PortTold,
 }
 
@@ -62,6 +64,7 @@ pub fn start(order: &Order) -> Result<Started, String> {
     }
     Ok(Started {
         port,
+        has_interrupts: info.has_interrupts != 0,
         has_partial: options.eal.iter().any(|word| word.contains(PACKET_SOCKETS)),
         told: tell(&info, options.sleep_us),
     })
