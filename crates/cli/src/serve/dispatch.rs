@@ -57,14 +57,11 @@ pub fn report(dispatch: &Dispatch, engines: &[Control]) -> String {
     let sum = |figure: fn(&Counts) -> &Tally| -> u64 {
         engines.iter().map(|it| figure(it.counts()).get()).sum()
     };
-    let (all, passed, full) = (
-        sum(|it| &it.datagrams),
-        sum(|it| &it.passed),
-        sum(|it| &it.ring_full),
-    );
+    let (all, passed) = (sum(|it| &it.datagrams), sum(|it| &it.passed));
+    let (full, unsent) = (sum(|it| &it.ring_full), sum(|it| &it.unsent));
     let mut text = format!(
         "engines: {all} datagrams, {} answered by themselves, {passed} passed on, \
-         {full} dropped at full rings\n",
+         {full} dropped at full rings, {unsent} answers of their own found no room\n",
         all - passed - full
     );
     for (number, counts) in dispatch.workers.counts().enumerate() {
