@@ -105,7 +105,7 @@ def a_dispatcher_answers_before_the_stack(world):
 @test(modes=("inprocess",))
 def a_dispatchers_workers_answer_in_bursts(world):
     for shape, compiler in (((3, 0), "gcc"), ((3, 25), "clang++"), ((0, 0), "clang")):
-        program = compiled(world, EXAMPLES / "udp_workers.c", compiler)
+        program = compiled(world, EXAMPLES / "udp_workers.c", compiler, ["-fsanitize=address"] if compiler == "gcc" else [])
         server = start(world, program, *shape)
         with world.at_peer():
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
