@@ -26,6 +26,9 @@ def part_of_file(path):
 def part_of_function(name):
     if "instructions::wire::Wire" in name:
         return "device"
+    # The parser of heads is the web server's.
+    if "httparse" in name:
+        return "server"
     found = re.search(r"slipstack_(wire|stack|engine|channel|mem|service|apps)\b", name)
     if not found:
         return None

@@ -12,7 +12,7 @@ from test_serve import ALONE
 from test_serve_http import PORT, http
 
 # How long an answer, and the end of a connection after it, may take.
-SECONDS = 1.5
+SECONDS = 1.0
 
 
 def answers(connect):
@@ -24,8 +24,8 @@ def answers(connect):
         sock.sendall(request)
         sock.setblocking(False)
         selector.register(sock, selectors.EVENT_READ, name)
-    until = time.monotonic() + SECONDS
-    while (left := until - time.monotonic()) > 0 and len(ends) < len(ROWS):
+    end_at = time.monotonic() + SECONDS
+    while (left := end_at - time.monotonic()) > 0 and len(ends) < len(ROWS):
         for key, _ in selector.select(left):
             name = key.data
             try:

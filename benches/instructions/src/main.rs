@@ -4,6 +4,7 @@
 
 mod datagrams;
 mod dns;
+mod http;
 mod rules;
 mod wire;
 
@@ -282,7 +283,12 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         "dns" => dns::run(count)?,
-        _ => return Err("say request, filtered-RULES, connection, burst, datagrams or dns".into()),
+        "http" => http::run(count)?,
+        _ => {
+            return Err(
+                "say request, filtered-RULES, connection, burst, datagrams, dns or http".into(),
+            );
+        }
     }
     Ok(())
 }

@@ -567,13 +567,15 @@ impl<S: Service> Owner for Host<S> {
 
     fn next_deadline_ns(&self) -> Option<u64> {
         let timer = self.core.timers.borrow().next();
-        let wake_at = self.core.wake_at.get();
-        let retry_at = self.core.retry_at.get();
-        let (release_at, relieve_at, resend_at) =
-            (self.release_at, self.relieve_at, self.resend_at);
-        [timer, wake_at, retry_at, release_at, relieve_at, resend_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let of_service = earlier(self.core.wake_at.get(), self.core.retry_at.get());
+        let of_rings = earlier(self.release_at, earlier(self.relieve_at, self.resend_at));
+        earlier(timer, earlier(of_service, of_rings))
     }
+}
+
+/// Returns the earlier of two deadlines.
+#[inline]
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    let next = one.unwrap_or(u64::MAX).min(other.unwrap_or(u64::MAX));
+    (next != u64::MAX).then_some(next)
 }

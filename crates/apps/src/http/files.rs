@@ -1,5 +1,6 @@
 //! Files below a directory, never outside of it. Everything here may block: it runs on workers.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use percent_encoding::percent_decode_str;
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
 use super::listing;
@@ -82,7 +83,28 @@ impl LongFile {
 ///
 /// # Errors
 /// [`Status::BadRequest`].
-pub fn decode(path: &str) -> Result<String, Status> {
+pub fn decode(path: &str) -> Result<Cow<'_, str>, Status> {
+    match plain(path) {
+        Some(normal) => Ok(Cow::Borrowed(normal)),
+        None => decode_parts(path).map(Cow::Owned),
+    }
+}
+
+/// Returns a path without its first slash if there is nothing in it to decode or to normalise.
+fn plain(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix('/')?;
+    let mut before = b'/';
+    for &byte in rest.as_bytes() {
+        let begins_oddly = before == b'/' && matches!(byte, b'/' | b'.');
+        if begins_oddly || matches!(byte, b'%' | 0) {
+            return None;
+        }
+        before = byte;
+    }
+    Some(rest)
+}
+
+fn decode_parts(path: &str) -> Result<String, Status> {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = path.as_bytes();
     let is_malformed = |at: usize| !is_hex(bytes.get(at + 1)) || !is_hex(bytes.get(at + 2));
@@ -132,7 +154,24 @@ impl Root {
         let path = if path.is_empty() { "." } else { path };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        openat2(&self.directory, path, flags, Mode::empty(), resolve).map(File::from)
+        match openat2(&self.directory, path, flags, Mode::empty(), resolve) {
+            Err(Errno::NOSYS) => self.open_step_by_step(path, flags),
+            opened => opened.map(File::from),
+        }
+    }
+
+    /// As [`Root::open_beneath`] where there is no `openat2` (sandboxes, valgrind): follows no
+    /// symbolic link at all.
+    fn open_step_by_step(&self, path: &str, flags: OFlags) -> Result<File, Errno> {
+        let flags = flags | OFlags::NOFOLLOW;
+        let mut file = openat(&self.directory, ".", flags, Mode::empty())?;
+        for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+            if part == ".." {
+                return Err(Errno::XDEV);
+            }
+            file = openat(&file, part, flags, Mode::empty())?;
+        }
+        Ok(File::from(file))
     }
 
     /// Finds what a normalised path names.
@@ -239,5 +278,46 @@ fn status_of(error: &io::Error) -> Status {
         Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP) => Status::Forbidden,
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::Unavailable,
         _ => Status::InternalError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_the_same_by_the_short_way() {
+        let paths = [
+            "/", "/a", "/a/", "/a/b.c", "/a//b", "/./a", "/a/.", "/.a", "/a/../b", "/a%62", "//",
+        ];
+        for path in paths {
+            if let Some(short) = plain(path) {
+                assert_eq!(decode_parts(path).as_deref(), Ok(short), "{path}");
+            }
+        }
+        assert_eq!(plain("/a/b.c"), Some("a/b.c"));
+        assert_eq!(decode("/../a"), Err(Status::BadRequest));
+    }
+
+    #[test]
+    fn step_by_step_too_nothing_leads_out_of_the_root() {
+        let name = format!("slipstack-files-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(folder.join("root/sub")).unwrap();
+        std::fs::write(folder.join("root/sub/in"), "inside").unwrap();
+        std::fs::write(folder.join("out"), "outside").unwrap();
+        std::os::unix::fs::symlink("../../out", folder.join("root/sub/link")).unwrap();
+        std::os::unix::fs::symlink("..", folder.join("root/up")).unwrap();
+        let root = Root::open(&folder.join("root"), true, 1 << 20).unwrap();
+        let open = |path| {
+            let opened = root.open_step_by_step(path, OFlags::RDONLY | OFlags::CLOEXEC);
+            opened.map(|file| io::read_to_string(file).unwrap_or_default())
+        };
+        assert_eq!(open("sub/in"), Ok("inside".to_owned()));
+        assert!(open("").is_ok() && open("sub/").is_ok());
+        for path in ["sub/link", "up/out", "../out", "sub/../../out", "sub/in/x"] {
+            assert!(open(path).is_err(), "{path}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! A request's head: parsed by `httparse`, and what it may not be (RFC 9112).
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::status::Status;
@@ -70,9 +71,9 @@ pub enum Parsed<'a> {
 /// # Errors
 /// The status that answers it; the connection ends after that.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut head = httparse::Request::new(&mut fields);
-    match head.parse(bytes) {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut head = httparse::Request::new(&mut []);
+    match head.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(httparse::Status::Complete(len)) => {
             check_line_ends(&bytes[..len])?;
             check_sizes(&bytes[..len])?;
@@ -95,14 +96,11 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
 
 /// A line ends with CR LF: who takes a bare LF, and who does not, see different requests.
 pub fn check_line_ends(bytes: &[u8]) -> Result<(), Status> {
-    let mut before = 0;
-    for &byte in bytes {
-        if byte == b'\n' && before != b'\r' {
-            return Err(Status::BadRequest);
-        }
-        before = byte;
+    let is_bare = |at: usize| at == 0 || bytes[at - 1] != b'\r';
+    match memchr::memchr_iter(b'\n', bytes).any(is_bare) {
+        true => Err(Status::BadRequest),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn check_sizes(bytes: &[u8]) -> Result<(), Status> {
@@ -110,7 +108,7 @@ fn check_sizes(bytes: &[u8]) -> Result<(), Status> {
         .iter()
         .position(|byte| !matches!(byte, b'\r' | b'\n'))
         .unwrap_or(bytes.len());
-    let line = bytes[start..].iter().position(|byte| *byte == b'\n');
+    let line = memchr::memchr(b'\n', &bytes[start..]);
     if line.unwrap_or(bytes.len() - start) > LINE_MAX {
         return Err(Status::UriTooLong);
     }
@@ -325,6 +323,24 @@ impl Skip {
             Body::Length(len) => Skip::Bytes(len),
             Body::Chunked => Skip::ChunkSize,
         }
+    }
+
+    /// Bytes that follow before anything else is to be looked at; `None` if that is none of them.
+    pub fn run(self) -> Option<u64> {
+        match self {
+            Skip::Bytes(left) | Skip::Chunk(left @ 1..) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Takes `len` bytes of [`Skip::run`].
+    pub fn take(&mut self, len: u64) {
+        *self = match *self {
+            Skip::Bytes(left) if left > len => Skip::Bytes(left - len),
+            Skip::Bytes(_) => Skip::Nothing,
+            Skip::Chunk(left) => Skip::Chunk(left.saturating_sub(len)),
+            other => other,
+        };
     }
 
     /// Passes over what of the body is in `bytes`; returns how many bytes that are. With

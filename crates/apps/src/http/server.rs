@@ -186,7 +186,7 @@ impl Http {
                 return self.send_page(cx, id, state, request, status);
             }
         };
-        if let Some(found) = state.found.take_if(|it| it.0 == path) {
+        if let Some(found) = state.found.take_if(|it| it.0 == *path) {
             let (_, found) = *found;
             let head = head_of(&found);
             return self.respond(cx, id, state, (request, len), (found, head));
@@ -197,7 +197,7 @@ impl Http {
                 self.respond(cx, id, state, (request, len), (found, head));
             }
             Lookup::Stale(about) => {
-                let root = Arc::clone(&self.options.root);
+                let (root, path) = (Arc::clone(&self.options.root), path.into_owned());
                 let job = move || match root.is_current(&path, &about) {
                     true => Done::Same(path),
                     false => {
@@ -208,7 +208,7 @@ impl Http {
                 submit(cx, id, state, job);
             }
             Lookup::Absent => {
-                let root = Arc::clone(&self.options.root);
+                let (root, path) = (Arc::clone(&self.options.root), path.into_owned());
                 let job = move || {
                     let found = root.find(&path);
                     Done::Found(path, found)

@@ -12,8 +12,8 @@ use super::stream::Stream;
 use crate::http::request::{HEAD_MAX, Skip};
 use crate::http::status::Status;
 
-/// Bytes of a body that are looked at together.
-const PIECE: usize = 64 * 1024;
+/// Bytes of a chunked body in which a line is looked for.
+const LINES: usize = 1024;
 /// How long a client may go on sending after its last answer.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a backend's connection waits for another request.
@@ -97,29 +97,42 @@ impl Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     All,
-    /// More bytes, or more room, are to come.
+    /// More room is to come.
     Part,
+    /// More bytes are to come.
+    Starved,
     Broken,
 }
 
-/// Moves what there is of a body.
+/// Moves what there is of a body: bytes from ring to ring, copied once, and the lines of chunks.
 fn move_body(cx: &Cx<'_>, from: ConnectionId, to: ConnectionId, rest: &mut Skip) -> Moved {
     while *rest != Skip::Nothing {
-        let bytes = cx.received(from).contiguous(PIECE);
+        if let Some(left) = rest.run() {
+            let moved = move_run(cx, from, to, left);
+            rest.take(moved);
+            if moved < left {
+                return match cx.received(from).is_empty() {
+                    true => Moved::Starved,
+                    false => Moved::Part,
+                };
+            }
+            continue;
+        }
+        let bytes = cx.received(from).contiguous(LINES);
         if bytes.is_empty() {
-            return Moved::Part;
+            return Moved::Starved;
         }
         let part = &bytes[..bytes.len().min(cx.room(to))];
         let mut after = *rest;
         let Ok(len) = after.pass(part) else {
             return Moved::Broken;
         };
-        if len == 0 {
-            if part.len() < bytes.len() {
-                // Notes that room is wanted.
-                let _ = cx.write_all(to, &[std::io::IoSlice::new(&bytes)]);
-            }
+        if len == 0 && part.len() < bytes.len() {
+            cx.await_room(to);
             return Moved::Part;
+        }
+        if len == 0 {
+            return Moved::Starved;
         }
         if cx.write(to, &part[..len]) < len {
             return Moved::Broken;
@@ -128,6 +141,20 @@ fn move_body(cx: &Cx<'_>, from: ConnectionId, to: ConnectionId, rest: &mut Skip)
         *rest = after;
     }
     Moved::All
+}
+
+/// Moves up to `left` bytes from where they lie; returns how many there were, and room for.
+fn move_run(cx: &Cx<'_>, from: ConnectionId, to: ConnectionId, left: u64) -> u64 {
+    let most = usize::try_from(left).unwrap_or(usize::MAX);
+    let [first, second] = cx.received(from).pieces();
+    let first = &first[..first.len().min(most)];
+    let second = &second[..second.len().min(most - first.len())];
+    if first.is_empty() {
+        return 0;
+    }
+    let written = cx.write_vectored(to, &[first, second].map(std::io::IoSlice::new));
+    cx.consume(from, written);
+    written as u64
 }
 
 impl Proxy {
@@ -222,9 +249,19 @@ impl Proxy {
             }
             client.is_head_sent = true;
         }
+        let was_asked = client.body == Skip::Nothing;
         match move_body(cx, id, backend, &mut client.body) {
+            // The backend's time runs from the last byte of the request on.
+            Moved::All if !was_asked => cx.set_timer(id, self.options.answer),
             Moved::All => {}
-            Moved::Part => cx.set_timer(id, self.options.idle),
+            Moved::Starved if cx.has_ended(id) => {
+                // Half a request, and no more to come.
+                self.drop_backend(cx, client);
+                let len = cx.received(id).len();
+                cx.consume(id, len);
+                cx.close(id);
+            }
+            Moved::Part | Moved::Starved => cx.set_timer(id, self.options.idle),
             Moved::Broken => {
                 self.drop_backend(cx, client);
                 match client.answer {
@@ -255,7 +292,8 @@ impl Proxy {
                 }
                 Answer::Body(rest) => match move_body(cx, backend, id, rest) {
                     Moved::All => return self.end_exchange(cx, id, client),
-                    Moved::Part => return cx.set_timer(id, self.options.idle),
+                    Moved::Starved if cx.has_ended(backend) => return cx.reset(id),
+                    Moved::Part | Moved::Starved => return cx.set_timer(id, self.options.idle),
                     Moved::Broken => return cx.reset(id),
                 },
                 Answer::UntilEnd => {
@@ -285,14 +323,20 @@ impl Proxy {
         }
         let (mut response, len) = match framing::response(&bytes, request.is_head_method) {
             Ok(Parsed::Head(response, len)) => (response, len),
-            Ok(Parsed::Partial) => return false,
-            Err(_) => {
+            Ok(Parsed::Partial) if !cx.has_ended(backend) => return false,
+            Ok(Parsed::Partial) | Err(_) => {
+                Figures::add(&self.options.figures.failures);
                 self.drop_backend(cx, client);
-                self.end_with(cx, id, client, BAD_GATEWAY);
+                self.fail_with(cx, id, client, BAD_GATEWAY);
                 return false;
             }
         };
         let is_interim = (100..200).contains(&response.code) && response.code != 101;
+        if is_interim && !request.is_v11 {
+            // RFC 9110 15.2: HTTP/1.0 knows no interim responses.
+            cx.consume(backend, len);
+            return true;
+        }
         if !is_interim {
             client.keeps_alive &= response.ending != Ending::Close;
         }
@@ -374,9 +418,15 @@ impl Proxy {
     }
 
     /// The backend has closed its connection, or it has failed.
-    pub(super) fn on_server_gone(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
+    pub(super) fn on_server_gone(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        client: &mut Client,
+        has_failed: bool,
+    ) {
         client.backend = None;
-        if client.answer == Answer::UntilEnd {
+        if client.answer == Answer::UntilEnd && !has_failed {
             client.request = None;
             return self.drain(cx, id, client);
         }
@@ -394,7 +444,7 @@ impl Proxy {
     }
 
     pub(super) fn give_up(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
-        self.end_with(cx, id, client, BAD_GATEWAY);
+        self.fail_with(cx, id, client, BAD_GATEWAY);
     }
 
     /// A client's time is over.
@@ -404,21 +454,30 @@ impl Proxy {
             Step::Reaching | Step::Asking => {
                 self.drop_backend(cx, client);
                 match client.answer {
-                    Answer::Head => self.end_with(cx, id, client, LATE),
+                    Answer::Head => self.fail_with(cx, id, client, LATE),
                     _ => cx.reset(id),
                 }
             }
         }
     }
 
+    /// Answers a request that no backend has answered. The connection stays if the request has
+    /// come to its end.
+    fn fail_with(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client, line: &str) {
+        if client.body != Skip::Nothing || !client.keeps_alive || cx.has_ended(id) {
+            return self.end_with(cx, id, client, line);
+        }
+        let is_head_method = client.request.as_ref().is_some_and(|it| it.is_head_method);
+        write_page(cx, id, line, "keep-alive", is_head_method);
+        client.request = None;
+        client.step = Step::Head;
+        cx.set_timer(id, self.options.idle);
+        self.advance(cx, id, client);
+    }
+
     /// Answers with a status of our own and ends the connection.
     fn end_with(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client, line: &str) {
-        let page = format!(
-            "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{line}\n",
-            line.len() + 1
-        );
-        cx.write(id, page.as_bytes());
+        write_page(cx, id, line, "close", false);
         self.drain(cx, id, client);
     }
 
@@ -433,6 +492,17 @@ impl Proxy {
             cx.close(id);
         }
     }
+}
+
+fn write_page(cx: &Cx<'_>, id: ConnectionId, line: &str, connection: &str, is_to_head: bool) {
+    let body = format!("{line}\n");
+    let page = format!(
+        "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+         Connection: {connection}\r\n\r\n{}",
+        body.len(),
+        if is_to_head { "" } else { &body }
+    );
+    cx.write(id, page.as_bytes());
 }
 
 /// Ends a response's head with what holds for the client's connection.

@@ -349,7 +349,7 @@ impl Proxy {
                     self.backends.end(backend);
                 }
                 if let Side::Client(mut state) = self.take_side(client) {
-                    self.on_server_gone(cx, client, &mut state);
+                    self.on_server_gone(cx, client, &mut state, has_failed);
                     self.put_client(client, state);
                 }
             }
@@ -421,7 +421,7 @@ impl Service for Proxy {
                 }
                 cx.close(id);
                 if let Side::Client(mut state) = self.take_side(client) {
-                    self.on_server_gone(cx, client, &mut state);
+                    self.on_server_gone(cx, client, &mut state, false);
                     self.put_client(client, state);
                 }
             }

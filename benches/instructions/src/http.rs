@@ -1,0 +1,130 @@
+//! The web server inside the server's engine: what a request of a cached file costs all in all, from
+//! the frame that brings it to the frame that answers it.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipstack_apps::http::{Http, HttpOptions, Root};
+use slipstack_channel::{Command, Kind, SockId, State};
+use slipstack_engine::{Engine, Instant};
+use slipstack_service::{Host, Hosting, Pool};
+
+use crate::{CLIENT, PATIENCE, PORT, SERVER, Side, TURN_NS, server_turn, wire};
+
+const FILE: [u8; 64] = [b'f'; 64];
+/// As wrk asks.
+const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
+
+/// A directory with the file, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> std::io::Result<Folder> {
+        let name = format!("slipstack-instructions-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0)?;
+        std::fs::write(folder.0.join("file"), FILE)?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct World {
+    server: Engine,
+    client: Side,
+    now: Instant,
+}
+
+impl World {
+    fn new(root: Root) -> Result<World, Box<dyn std::error::Error>> {
+        let (a, b) = wire::pair();
+        let mut server = Side::engine(a, (SERVER, [2, 0, 0, 0, 0, 1]), None, None);
+        let service = Http::new(HttpOptions {
+            listen: vec![SocketAddr::from((SERVER, PORT))],
+            backlog: 128,
+            root: Arc::new(root),
+            cache: 1 << 20,
+            idle: Duration::from_secs(60),
+            head: Duration::from_secs(10),
+            per_address: None,
+            log: None,
+            keys: None,
+        });
+        let hosting = Hosting {
+            pool: Some(Arc::new(Pool::inline())),
+            ..Hosting::default()
+        };
+        let (inside, _) = Host::inside(service, hosting)?;
+        server.attach_owner(inside);
+        let client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2], None)?;
+        Ok(World {
+            server,
+            client,
+            now: Instant(1_000_000),
+        })
+    }
+
+    /// A turn of each; the server's is counted.
+    fn step(&mut self) {
+        self.now.0 += TURN_NS;
+        self.client.engine.turn(self.now);
+        self.client.drain_events();
+        server_turn(&mut self.server, self.now);
+    }
+
+    fn connect(&mut self) -> Result<SockId, String> {
+        let program = self.client.program.clone();
+        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let remote = SocketAddr::from((SERVER, PORT));
+        let ticket = program.request(Command::Connect { sock, remote });
+        for _ in 0..PATIENCE {
+            self.step();
+            if program.state(sock).contains(State::CONNECTED) {
+                let _ = program.reply(ticket);
+                return Ok(sock);
+            }
+        }
+        Err("the handshake does not end".to_string())
+    }
+
+    /// Asks, and reads the answer, which ends with the file.
+    fn ask(&mut self, sock: SockId) -> Result<(), String> {
+        let program = self.client.program.clone();
+        program.send(sock, &[IoSlice::new(REQUEST)], false);
+        let (mut answer, mut len) = ([0; 2048], 0);
+        for _ in 0..PATIENCE {
+            self.step();
+            self.now.0 += TURN_NS;
+            self.client.engine.turn(self.now);
+            self.client.drain_events();
+            len += program.recv(sock, &mut [IoSliceMut::new(&mut answer[len..])]);
+            if answer[..len].ends_with(&FILE) {
+                return match answer.starts_with(b"HTTP/1.1 200 OK\r\n") {
+                    true => Ok(()),
+                    false => Err("the answer is another one".to_string()),
+                };
+            }
+        }
+        Err("the answer did not arrive".to_string())
+    }
+}
+
+/// Asks `count` times on one connection.
+pub fn run(count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = Folder::new()?;
+    let mut world = World::new(Root::open(&folder.0, false, 1 << 20)?)?;
+    world.step();
+    let sock = world.connect()?;
+    for _ in 0..count {
+        world.ask(sock)?;
+    }
+    Ok(())
+}
