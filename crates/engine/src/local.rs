@@ -239,6 +239,20 @@ impl Local {
         self.fabric.as_ref().is_none_or(is_own)
     }
 
+    /// Whether another engine has a connection between these two ends, which the steering names.
+    pub(crate) fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let Some(fabric) = &self.fabric else {
+            return false;
+        };
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        };
+        let slot = fabric.steering.find_slot(flow.proto, local, remote);
+        slot != 0 && slot != fabric.own_slot && slot != fabric.find_route(&flow)
+    }
+
     /// The slots that get this frame, as bits; 0: it is ours alone.
     fn find_slots(&mut self, frame: &[u8]) -> u64 {
         let Some(fabric) = &self.fabric else {

@@ -227,6 +227,10 @@ impl Engine {
                 .without(State::HUP | State::RDHUP | State::CLOSED);
         }
         let local = bound.map(|bound| bound.addr);
+        let is_in_use = |local: SocketAddr| self.world.local.is_anothers(local, remote);
+        if local.is_some_and(is_in_use) {
+            return Err(Refusal::AddrNotAvailable);
+        }
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
         self.world.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));

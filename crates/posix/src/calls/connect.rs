@@ -215,6 +215,11 @@ impl Process {
     ) -> Outcome<()> {
         if let Err(error) = link.connect(sock, remote) {
             stream.fail();
+            // __inet_check_established(): the local port is fine, with another peer.
+            let error = match error {
+                Errno::EADDRINUSE => Errno::EADDRNOTAVAIL,
+                other => other,
+            };
             return Err(error.into());
         }
         self.report.on_stream(socket, stream, Some(remote));
