@@ -1,8 +1,12 @@
 """`slipstack reload`: a running stack becomes what its configuration file says now, whole or not at all."""
 
 import json
+import os
+import signal
 
 from harness import test
+from harness.filters import attempt, counts
+from harness.process import until
 
 OTHER = "10.77.0.50"
 
@@ -70,3 +74,72 @@ def a_configuration_that_cannot_be_changes_nothing(world):
             assert refused.wait(10) == 1 and word in refused.errors(), refused.tail()
             after = world.admin("ip", "-json", "addr").finish(), world.admin("ip", "-json", "route").finish()
             assert before == after and is_answered(kept), options
+
+
+RULES = """
+[[filter]]
+rule = "add 100 allow tcp from any to me 8000 setup keep-state"
+[[filter]]
+rule = "add 200 reset tcp from any to me 9000 setup in via eth1"
+"""
+
+
+@test(modes=("inprocess",))
+def filter_profile_and_drop_ins_hold_from_the_start_and_are_reloaded(world):
+    file = configured(world, sysctl="net.ipv4.tcp_fin_timeout=31", profile="nginx")
+    file.write_text(file.read_text() + RULES)
+    for port in (8000, 9000):
+        server = world.stack(*world.program("aborted.py"), port, options=("--config", file))
+        until(lambda: "reached at" in server.errors(), 10, "the stack is up")
+    world.wait_port(8000)
+    until(lambda: attempt(world, 9000) is ConnectionRefusedError and counts(world)[200] >= 1, 10, "it is filtered")
+    reload = lambda *words: world.admin("reload", "--config", file, *words)
+    assert reload().finish() == "nothing changes\n"
+    with world.connect(8000) as kept:
+        assert is_answered(kept)
+        rules, drop_ins = world.folder / "more.rules", world.folder / "slipstack.d"
+        rules.write_text("# others\nadd 100 allow tcp from any to me 8000 setup keep-state\nadd 300 deny ip from any to any\n")
+        drop_ins.mkdir()
+        (drop_ins / "10-first.toml").write_text('filter = "add deny ip from any to any"\n')
+        (drop_ins / "50-more.toml").write_text(f'filter = "{rules}"\n')
+        changes = [
+            "- filter 00200 set 0 reset tcp from any to me 9000 setup in via eth1",
+            "+ filter 00300 set 0 deny ip from any to any",
+        ]
+        assert reload("--dry-run").finish().splitlines() == changes
+        assert reload().finish().splitlines() == changes
+        until(lambda: attempt(world, 9000, 0.3) is TimeoutError, 10, "the new rules hold")
+        assert is_answered(kept), "its rule is still there"
+        assert reload().finish() == "nothing changes\n"
+        rules.write_text("add 100 allow tcp from any to any\nadd 200 deny tpc from any to any\n")
+        refused = reload()
+        assert refused.wait(10) == 1 and 'more.rules:2: ipfw: what is "tpc"?' in refused.errors(), refused.tail()
+        assert is_answered(kept)
+    refused = world.process([str(world.slipstack), "config", "check", str(file)])
+    assert refused.wait(10) == 1 and "more.rules:2" in refused.errors(), refused.tail()
+    shown = world.process([str(world.slipstack), "config", "show", str(file)])
+    assert shown.wait(10) == 0 and "profiles/nginx.toml" in shown.output(), shown.tail()
+    rules.write_text("# nothing\n")
+    assert len(reload().finish().splitlines()) == 2
+    wrong = world.stack("/bin/true", options=("--profile", "nobody"))
+    assert wrong.wait(10) == 1 and "no profile 'nobody'" in wrong.errors(), wrong.tail()
+
+
+@test(modes=("instance",))
+def an_instance_reads_its_configuration_again_at_sighup(world):
+    file = configured(world)
+    world.instance = world.start_instance("t", "--config", file)
+    server = world.stack(*world.program("aborted.py"), 8000)
+    world.wait_port(8000, process=server)
+    with world.connect(8000) as kept:
+        configured(world, filter="add 100 reset tcp from any to me 8000 setup in;add 200 count ip from any to any")
+        os.kill(world.instance.pid, signal.SIGHUP)
+        until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the rules hold")
+        assert is_answered(kept) and "slipstack: reload: + filter 00100 set 0 reset" in world.instance.errors()
+        configured(world, ipp=OTHER)
+        os.kill(world.instance.pid, signal.SIGHUP)
+        until(lambda: "ipp" in world.instance.errors(), 10, "it is said what is wrong")
+        assert is_answered(kept) and attempt(world, 8000) is ConnectionRefusedError
+        configured(world, filter="set disable 3")
+        os.kill(world.instance.pid, signal.SIGHUP)
+        until(lambda: not isinstance(attempt(world, 8000), type), 10, "they have gone")

@@ -3,7 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use slipstack_channel::control::net::{KernelShare, Listed, RouteEntry, RuleEntry, ShareAction};
+use slipstack_channel::control::net::{
+    FilterState, KernelShare, Listed, RouteEntry, RuleEntry, ShareAction,
+};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
@@ -92,6 +94,7 @@ pub fn options(settings: &Settings) -> Options {
         is_autoconfigured: settings.is_autoconfigured,
         vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
+        filter: FilterState::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
+use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
 use slipstack_channel::control::{ControlError, ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
 use slipstack_keeper::process::leave_starters_bounds;
@@ -158,11 +159,15 @@ fn absolute(device: &str) -> String {
 }
 
 /// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on
-/// its standard output that it is ready, and serves until nobody needs it.
+/// its standard output that it is ready, and serves until nobody needs it. `filter` reads the rules
+/// of the packet filter, given the interfaces.
 ///
 /// # Errors
 /// Why it could not start; the sentence has gone to the starter as well.
-pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
+pub fn keeper_main(
+    settings: &Settings,
+    filter: impl FnOnce(&NetworkState) -> Result<FilterState, String>,
+) -> Result<(), Error> {
     slipstack_mem::process::close_inherited(3)
         .map_err(Error::io("leave inherited descriptors behind"))?;
     leave_starters_bounds();
@@ -175,7 +180,14 @@ pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
     // one already.
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(|error| Error::io("change to /")(error.into()))?;
-    let options = options(settings);
+    let mut options = options(settings);
+    options.filter = match filter(&named(settings)) {
+        Ok(filter) => filter,
+        Err(why) => {
+            tell(&why);
+            return Err(Error::Start(why));
+        }
+    };
     let directory = options.directory();
     match directory.and_then(|directory| run(options, || announce(&directory))) {
         Ok(()) => Ok(()),
@@ -184,6 +196,26 @@ pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
             Err(Error::Keeper(error))
         }
     }
+}
+
+/// The network that settings describe, as far as rules of the packet filter name it: interfaces.
+pub fn named(settings: &Settings) -> NetworkState {
+    let options = options(settings);
+    let own = Interface {
+        name: options.device.interface().unwrap_or_default().to_owned(),
+        ..Interface::default()
+    };
+    let further = options.further.iter().zip(1..);
+    let further = further.map(|(port, number)| port.interface(number));
+    let state = NetworkState {
+        interfaces: [own].into_iter().chain(further).collect(),
+        ..NetworkState::default()
+    };
+    let vlans = options.vlans.iter();
+    vlans.fold(state, |state, vlan| {
+        // What cannot be is refused when the device is opened.
+        state.changed(&vlan.changes(&state)).unwrap_or(state)
+    })
 }
 
 /// Says a line to the starter. It may be gone: that is no reason to end.

@@ -28,12 +28,13 @@ pub use client::{client, client_with};
 pub use error::Error;
 pub use inherited::inherited_sockets;
 pub use instance::instance_main;
-pub use keeper::keeper_main;
+pub use keeper::{keeper_main, named};
 pub use launch::{Launched, launch};
 pub use planned::planned;
 pub use queues::{HookMaker, Queues};
 pub use serving::{
-    HangUps, Place, Serving, Signals, Watch, hold_signals, hold_signals_and_hang_ups, serve,
+    HangUps, Place, Serving, Signals, Watch, hold_hang_ups, hold_signals,
+    hold_signals_and_hang_ups, serve,
 };
 /// The network of a device, and its changes.
 pub use slipstack_channel::control::net;

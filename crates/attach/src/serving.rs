@@ -97,6 +97,15 @@ pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
     Ok((Signals(ends), HangUps(hang_ups)))
 }
 
+/// Holds SIGHUP, for a process whose other signals are looked at elsewhere.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn hold_hang_ups() -> Result<HangUps, Error> {
+    let fd = process::hang_up().map_err(Error::io("receive signals"))?;
+    Ok(HangUps(fd))
+}
+
 /// SIGHUPs that are held.
 #[derive(Debug)]
 pub struct HangUps(OwnedFd);

@@ -87,6 +87,7 @@ pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
             layers.set(option.name, text, Source::CommandLine)?;
         }
     }
+    layers.take_profile()?;
     name_wholly(&mut layers)?;
     Ok(layers)
 }
@@ -100,10 +101,12 @@ fn file_of_instance(folder: &Path, name: &str) -> Option<PathBuf> {
 
 /// The keeper works in another directory, and a program may go to one: what is named from here is named wholly.
 fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
-    for name in ["run-dir", "pcap", "log-file"] {
+    for name in ["run-dir", "pcap", "log-file", "filter"] {
         let whole = layers
             .text(name)
             .filter(|text| Path::new(text).is_relative())
+            // The filter may be the commands themselves.
+            .filter(|text| name != "filter" || text.starts_with('.'))
             .and_then(|text| {
                 std::path::absolute(text)
                     .ok()?

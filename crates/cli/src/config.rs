@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use slipstack_config::{FstackFile, Kind, Layers, OPTIONS, Settings, Source};
 
 use crate::failure::Failure;
+use crate::net::bsd::ipfw;
 use crate::output::{print, say, table};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -24,7 +25,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 /// Says everything that is wrong with a file or has no meaning in it.
 fn check(file: &Path) -> Result<ExitCode, Failure> {
     let layers = read(file)?;
-    Settings::from_layers(&layers)?;
+    let settings = Settings::from_layers(&layers)?;
+    ipfw::wanted(&settings, &slipstack_attach::named(&settings))?;
     let Some(fstack) = layers.fstack() else {
         print(&format!("{}: every value can be used\n", file.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -43,7 +45,9 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn read(file: &Path) -> Result<Layers, Failure> {
-    Ok(Layers::read_with_file(file, None, |_| None)?)
+    let mut layers = Layers::read_with_file(file, None, |_| None)?;
+    layers.take_profile()?;
+    Ok(layers)
 }
 
 /// Writes an F-Stack configuration as a `slipstack.toml`.
@@ -73,10 +77,11 @@ fn convert(file: &Path) -> Result<ExitCode, Failure> {
 /// Shows the values in force and where each comes from.
 fn show(file: Option<&PathBuf>) -> Result<ExitCode, Failure> {
     let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
-    let layers = match file {
+    let mut layers = match file {
         Some(file) => Layers::read_with_file(file, None, variable)?,
         None => Layers::read(variable)?,
     };
+    layers.take_profile()?;
     let rows: Vec<Vec<String>> = OPTIONS
         .iter()
         .filter(|option| option.is_in_file())

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::given::settings;
 use crate::group::{self, Plan};
 use crate::output::{print, say};
-use crate::{host, notify, run};
+use crate::{host, notify, reload, run};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (layers, mut settings) = settings(matches)?;
@@ -34,7 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     } else {
         say_of_file(&layers, &settings);
     }
-    serve(settings)
+    serve(settings, matches)
 }
 
 /// Numbers of the instances that the command line asks for: those of `--count`, or one for each bit
@@ -70,13 +70,14 @@ fn say_of_file(layers: &Layers, settings: &Settings) {
     }
 }
 
-fn serve(mut settings: Settings) -> Result<ExitCode, Failure> {
+fn serve(mut settings: Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     notify::obey_starter();
     // SLIPSTACK_INSTANCE is for programs; an instance does not use another one.
     settings.instances = Vec::new();
     settings.bin = std::env::current_exe().ok();
     host::check(&settings)?;
     run::pin(&settings)?;
+    reload_at_hang_ups(matches)?;
     let on_ready = |sentence: &str| {
         // Nobody may be left to hear it.
         let _ = print(&format!("{sentence}\n"));
@@ -87,4 +88,13 @@ fn serve(mut settings: Settings) -> Result<ExitCode, Failure> {
         host::missing_privilege(&settings).unwrap_or_else(|| Failure::new(error.to_string()))
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// SIGHUP does what `slipstack reload` does.
+fn reload_at_hang_ups(matches: &ArgMatches) -> Result<(), Failure> {
+    let hang_ups = slipstack_attach::hold_hang_ups();
+    let hang_ups = hang_ups.map_err(|error| Failure::new(error.to_string()))?;
+    let matches = matches.clone();
+    let started = hang_ups.on_each(move || reload::at_hang_up(&matches));
+    started.map_err(|error| Failure::new(format!("cannot wait for SIGHUP: {error}")))
 }

@@ -6,9 +6,16 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::given::settings;
+use crate::net::bsd::ipfw;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
-    slipstack_attach::keeper_main(&settings).map_err(|error| Failure::new(error.to_string()))?;
+    let served = slipstack_attach::keeper_main(&settings, |state| {
+        let wanted = ipfw::wanted(&settings, state);
+        wanted
+            .map(Option::unwrap_or_default)
+            .map_err(|failure| failure.to_string())
+    });
+    served.map_err(|error| Failure::new(error.to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

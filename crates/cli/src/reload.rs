@@ -1,16 +1,22 @@
 //! `slipstack reload`: makes the network of a running stack what its configuration says now.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use slipstack_channel::control::net::{Answer, Change, Client, NetworkState, Query, RuleEntry};
+use slipstack_attach::inquiry;
+use slipstack_channel::control::net::{
+    Answer, Change, Client, ClientError, FilterChange, FilterState, FilterWanted, Inquiry,
+    NetworkState, Query, RuleEntry,
+};
 use slipstack_config::sysctl::{self, SysctlError};
 use slipstack_config::{Scope, Settings};
 
 use crate::args::with_options;
 use crate::failure::Failure;
 use crate::given::settings;
+use crate::net::bsd::ipfw;
 use crate::output::{print, say};
 use crate::sockets::{json, print_json};
 
@@ -19,8 +25,8 @@ pub fn command() -> Command {
         .about("Make the network of a running stack what its configuration says now")
         .long_about(
             "Reads the configuration again, shows what differs from the running network (addresses,\n\
-             VLANs, routes, rules, forwarding, ports shared with the kernel, sysctls), and changes it\n\
-             whole or not at all. Give it the options with which the stack was started. Connections go\n\
+             VLANs, routes, rules, forwarding, ports shared with the kernel, sysctls, packet filter), and\n\
+             changes it whole or not at all. Give it the options with which the stack was started. Connections go\n\
              on as long as their address stays. What was set by other commands and is not in the\n\
              configuration is undone; options that hold from the start on are not looked at.",
         )
@@ -45,34 +51,126 @@ pub fn command() -> Command {
 }
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let (_, settings) = settings(matches)?;
-    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
-    let path = slipstack_attach::admin::control_socket(&settings).map_err(|it| failed(&it))?;
-    let client = Client::connect(&path).map_err(|error| failed(&error))?;
-    let Answer::Network(now) = client.ask(Query::Network).map_err(|it| failed(&it))? else {
-        return Err(Failure::new("the keeper gave an answer that does not fit"));
-    };
-    let wanted = slipstack_attach::planned(&settings, &now).map_err(|error| failed(&error))?;
-    let mut changes = now
-        .changes_to(&wanted)
-        .map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
-    changes.extend(tunings(&settings, &now)?);
-    if matches.get_flag("json") {
-        print_json(&changes)?;
-    } else {
-        print(&text(&changes))?;
+    let plan = Plan::of(matches)?;
+    match matches.get_flag("json") {
+        true => print_json(&plan.json()?).map(drop)?,
+        false => print(&plan.text())?,
     }
-    if matches.get_flag("dry-run") || changes.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+    if !matches.get_flag("dry-run") {
+        plan.apply()?;
     }
-    let made = client.ask(Query::Set(changes));
-    made.map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// At SIGHUP: reads the configuration again and changes what differs.
+pub fn at_hang_up(matches: &ArgMatches) {
+    let done = Plan::of(matches).and_then(|plan| {
+        plan.apply()?;
+        Ok(plan.text())
+    });
+    match done {
+        Ok(text) => text
+            .lines()
+            .for_each(|line| say(&format!("slipstack: reload: {line}"))),
+        Err(failure) => say(&format!("slipstack: reload: {failure}")),
+    }
+}
+
+/// What differs from the running network.
+struct Plan {
+    client: Client,
+    changes: Vec<Change>,
+    /// The packet filter as it is to be, and what changes of it.
+    filter: Option<(FilterState, String)>,
+}
+
+impl Plan {
+    fn of(matches: &ArgMatches) -> Result<Plan, Failure> {
+        let (_, settings) = settings(matches)?;
+        let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+        let path = slipstack_attach::admin::control_socket(&settings).map_err(|it| failed(&it))?;
+        let client = Client::connect(&path).map_err(|error| failed(&error))?;
+        let Answer::Network(now) = client.ask(Query::Network).map_err(|it| failed(&it))? else {
+            return Err(Failure::new("the keeper gave an answer that does not fit"));
+        };
+        let wanted = slipstack_attach::planned(&settings, &now).map_err(|error| failed(&error))?;
+        let mut changes = now
+            .changes_to(&wanted)
+            .map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
+        changes.extend(tunings(&settings, &now)?);
+        Ok(Plan {
+            client,
+            changes,
+            filter: ipfw::difference(&settings, &wanted)?,
+        })
+    }
+
+    fn text(&self) -> String {
+        let filter = self.filter.as_ref().map_or("", |(_, text)| text);
+        match (self.changes.as_slice(), filter) {
+            ([], "") => "nothing changes\n".to_owned(),
+            (changes, filter) => {
+                let lines: String = changes.iter().map(line).collect();
+                lines + filter
+            }
+        }
+    }
+
+    fn json(&self) -> Result<Vec<serde_json::Value>, Failure> {
+        let changes = self.changes.iter().map(serde_json::to_value);
+        let changes: Result<Vec<_>, _> = changes.collect();
+        let mut all = changes.map_err(|error| Failure::new(error.to_string()))?;
+        if let Some((_, text)) = &self.filter {
+            let lines: Vec<&str> = text.lines().collect();
+            all.push(serde_json::json!({ "Filter": lines }));
+        }
+        Ok(all)
+    }
+
+    /// The filter comes first: what the network lets in is filtered from the beginning. Each of the
+    /// two is changed whole or not at all.
+    fn apply(&self) -> Result<(), Failure> {
+        let refused = |error: ClientError| Failure::new(format!("{error}; nothing was changed"));
+        if let Some((filter, _)) = &self.filter {
+            let change = FilterChange::Replace(FilterWanted::from(filter.clone()));
+            let made = self.client.ask(Query::SetFilter(vec![change]));
+            made.map_err(refused)?;
+        }
+        if !self.changes.is_empty() {
+            let made = self.client.ask(Query::Set(self.changes.clone()));
+            made.map_err(|error| match self.filter {
+                None => refused(error),
+                Some(_) => Failure::new(format!("{error}; only the filter was changed")),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of a running engine's stack by their names.
+type Numbers = HashMap<String, u32>;
+
+/// Those of each engine of the device but the keeper's own stack, which has no programs.
+fn running_numbers(settings: &Settings) -> Vec<Numbers> {
+    let answers = inquiry::inquire(settings, &Inquiry::Tunables).unwrap_or_default();
+    let engines = answers.iter().filter(|answer| answer.engine.slot != 0);
+    engines
+        .map(|answer| {
+            let lines = answer.text.lines();
+            lines
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .collect()
+        })
+        .collect()
 }
 
 /// The sysctls that have not been set to their values in the running stack.
 fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failure> {
     let mut changes = Vec::new();
+    let engines = match settings.sysctls.is_empty() {
+        true => Vec::new(),
+        false => running_numbers(settings),
+    };
     for setting in &settings.sysctls {
         let numbers =
             sysctl::find(setting.name).and_then(|row| sysctl::live_changes(row, &setting.value));
@@ -85,8 +183,16 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
             Err(error) => return Err(Failure::new(error.to_string())),
         };
         for (name, value) in numbers {
-            let has_it = |(known, number): &(String, u32)| known == name && *number == value;
-            if !now.tunables.iter().any(has_it) {
+            let told = now.tunables.iter().find(|(known, _)| known == name);
+            // Engines that were started with it have it without having been told.
+            let is_so = match told {
+                Some((_, number)) => *number == value,
+                None => {
+                    let mut engines = engines.iter();
+                    engines.len() > 0 && engines.all(|numbers| numbers.get(name) == Some(&value))
+                }
+            };
+            if !is_so {
                 changes.push(Change::Tune {
                     name: name.to_owned(),
                     value,
@@ -95,13 +201,6 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
         }
     }
     Ok(changes)
-}
-
-fn text(changes: &[Change]) -> String {
-    match changes {
-        [] => "nothing changes\n".to_owned(),
-        changes => changes.iter().map(line).collect(),
-    }
 }
 
 /// A change as a line, with what goes marked by `-` and what comes by `+`.

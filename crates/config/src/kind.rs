@@ -27,6 +27,8 @@ pub enum Kind {
     Interfaces,
     /// sysctls with their values, separated by semicolons.
     Sysctls,
+    /// ipfw commands, or the path of a file of them.
+    Filter,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
     Interface,
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
@@ -134,6 +136,7 @@ impl Kind {
             Kind::Names => parse_names(text).map(drop),
             Kind::Numbers => parse_numbers(text).map(drop),
             Kind::Path => check_path(text),
+            Kind::Filter => check_filter(text),
             Kind::Device => check_device(text),
             Kind::Spin => parse_spin(text).map(drop),
             Kind::Cores => parse_cores(text).map(drop),
@@ -349,6 +352,13 @@ pub(crate) fn parse_numbers(text: &str) -> Result<Vec<i32>, String> {
         i32::try_from(number).map_err(|error| error.to_string())
     };
     list(text, parse)
+}
+
+fn check_filter(text: &str) -> Result<(), String> {
+    match text.contains('\0') || text.trim().is_empty() {
+        true => Err("ipfw commands, or the path of a file of them".into()),
+        false => Ok(()),
+    }
 }
 
 fn check_path(text: &str) -> Result<(), String> {

@@ -1,12 +1,14 @@
 //! Where values come from, and which of them wins.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::declare::OptionSpec;
 use crate::error::{ConfigError, Source, read_text};
 use crate::fstack;
 use crate::ini::{self, FstackFile};
+use crate::kind::Kind;
+use crate::profile;
 use crate::table::{OPTIONS, find_option};
 use crate::value::Value;
 
@@ -110,7 +112,28 @@ impl Layers {
             self.fstack = Some(fstack);
             return Ok(());
         }
-        self.read_toml(&text, file)
+        self.read_toml(&text, file)?;
+        for part in drop_ins(file)? {
+            self.read_toml(&read_text(&part)?, &part)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the values of the profile for what nothing else has set.
+    ///
+    /// # Errors
+    /// There is none of this name, or its file cannot be used.
+    pub fn take_profile(&mut self) -> Result<(), ConfigError> {
+        let Some(name) = self.text("profile").map(str::to_owned) else {
+            return Ok(());
+        };
+        let (text, file) = profile::find(&name)?;
+        let mut below = Layers::default();
+        below.read_toml(&text, &file)?;
+        for (option, value) in below.values {
+            self.values.entry(option).or_insert(value);
+        }
+        Ok(())
     }
 
     /// Takes the file's values; `process` is the number of one of its processes, which gets its core
@@ -177,13 +200,22 @@ impl Layers {
                     key,
                 });
             };
-            let text =
-                toml_text(&value, option.kind.separator()).ok_or_else(|| ConfigError::Value {
-                    option: option.name,
-                    source: Source::File(file.to_owned()),
-                    text: value.to_string(),
-                    must: "a string, a number or true or false".into(),
-                })?;
+            let (text, must) = match option.kind {
+                Kind::Filter => (
+                    filter_text(&value),
+                    "a path, or ipfw commands: rule = \"add …\" in each [[filter]]",
+                ),
+                kind => (
+                    toml_text(&value, kind.separator()),
+                    "a string, a number or true or false",
+                ),
+            };
+            let text = text.ok_or_else(|| ConfigError::Value {
+                option: option.name,
+                source: Source::File(file.to_owned()),
+                text: value.to_string(),
+                must: must.into(),
+            })?;
             self.set(option.name, text, Source::File(file.to_owned()))?;
         }
         Ok(())
@@ -254,7 +286,9 @@ impl Layers {
                 .get(option.name)
                 .map(|(text, _)| (option.env, text.clone()))
         };
-        let handed = OPTIONS.iter().filter(|option| option.name != "config");
+        // The values of both are among these.
+        let is_handed = |option: &&OptionSpec| !["config", "profile"].contains(&option.name);
+        let handed = OPTIONS.iter().filter(is_handed);
         let mut variables: Vec<_> = handed.filter_map(set).collect();
         if self.has_file {
             // Its values are among these, and the program may not be able to read it.
@@ -265,10 +299,47 @@ impl Layers {
     }
 }
 
+/// The files `NAME.d/*.toml` beside `NAME.toml`, in the order of their names.
+fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let folder = file.with_extension("d");
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(ConfigError::Unreadable {
+                file: folder,
+                reason: error.to_string(),
+            });
+        }
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut parts: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    parts.sort();
+    Ok(parts)
+}
+
 /// Whether the environment, in which a command has its own `--device` too, asks for DPDK's ports.
 fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
     let device = variable("SLIPSTACK_DEVICE").unwrap_or_default();
     device.split(':').next() == Some(DPDK)
+}
+
+/// A path, commands in a list, or tables with one in each.
+fn filter_text(value: &toml::Value) -> Option<String> {
+    let toml::Value::Array(all) = value else {
+        return toml_text(value, None);
+    };
+    let rule = |one: &toml::Value| match one {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Table(table) if table.len() == 1 => {
+            Some(table.get("rule")?.as_str()?.to_owned())
+        }
+        _ => None,
+    };
+    let rules: Option<Vec<String>> = all.iter().map(rule).collect();
+    Some(rules?.join("\n"))
 }
 
 /// `separator`: of the parts of a value that may be a list.

@@ -14,6 +14,7 @@ mod interface;
 mod kind;
 mod layers;
 mod nearest;
+mod profile;
 mod reference;
 mod routing;
 mod settings;

@@ -99,6 +99,7 @@ impl OptionSpec {
             Kind::Ports => "80",
             Kind::Choice([first, ..]) if self.default.is_empty() => first,
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",
+            Kind::Filter => "/etc/slipstack/web.rules",
             _ => self.default,
         };
         match self.kind {
@@ -125,6 +126,7 @@ impl Kind {
             Kind::Names => "names".into(),
             Kind::Numbers => "numbers".into(),
             Kind::Path => "path".into(),
+            Kind::Filter => "path, or commands".into(),
             Kind::Device => "kind of device".into(),
             Kind::Spin => "`adaptive`, 0 … 100000".into(),
             Kind::Cores => "list of cores".into(),

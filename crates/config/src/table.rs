@@ -303,6 +303,22 @@ options! {
             net.ipv4.tcp_fin_timeout=30; may be given several times, or separated by semicolons",
     }
 
+    filter: Option<String> = "filter" "RULES" {
+        kind: Kind::Filter,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Rules of the packet filter: a file of ipfw commands, whose path begins with / or a \
+            dot, or the commands themselves, separated by semicolons",
+    }
+
+    profile: Option<String> = "profile" "NAME" {
+        kind: Kind::Name,
+        default: "",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Values for a kind of program, below those of the configuration file: nginx, redis, \
+            haproxy, memcached, dns, bulk, or NAME.toml of /etc/slipstack/profiles",
+    }
+
     log_file: Option<PathBuf> = "log-file" "FILE" {
         kind: Kind::Path,
         default: "",

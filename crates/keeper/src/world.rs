@@ -154,6 +154,8 @@ pub struct Options {
     pub vlan: u16,
     /// Stay when the last program has gone.
     pub is_persistent: bool,
+    /// The packet filter with which it begins.
+    pub filter: FilterState,
 }
 
 impl Options {
@@ -301,6 +303,7 @@ impl World {
         interfaces::add_addresses(&options.further, &mut network.state)?;
         add_vlans(&options.vlans, &mut network)?;
         routes::check(&network.state)?;
+        network.state.filter = u64::from(!options.filter.rules.is_empty());
         let mut routers = Vec::new();
         if slots.backend().capabilities().has_neighbours {
             conflict::probe(&slots, &words, &network)?;
@@ -337,7 +340,7 @@ impl World {
                 routers,
                 kernel_flows: Vec::new(),
                 network: network.state.clone(),
-                filter: FilterState::default(),
+                filter: options.filter.clone(),
             },
             regions: HashMap::new(),
             handovers: HashMap::new(),

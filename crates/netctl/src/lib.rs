@@ -22,7 +22,7 @@ pub use filter::{
     FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterAction,
     FilterChange, FilterDirection, FilterEnd, FilterError, FilterFault, FilterKeep, FilterPart,
     FilterReceived, FilterRule, FilterState, FilterTable, FilterTerm, FilterTest, FilterTold,
-    ReceivedTable, TableChange, TableEntry, TableTold, UnreachCode, change_filter,
+    FilterWanted, ReceivedTable, TableChange, TableEntry, TableTold, UnreachCode, change_filter,
 };
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{

@@ -264,6 +264,11 @@ tunables! {
 }
 
 impl Stack {
+    /// The number that is in force.
+    pub fn tunable(&self, tunable: Tunable) -> u32 {
+        self.config.tunable(tunable)
+    }
+
     /// Sets a number of a running stack; one that only a new stack can have stays.
     pub fn tune(&mut self, tunable: Tunable, value: u32) {
         if tunable.effect() == Effect::AtStart {

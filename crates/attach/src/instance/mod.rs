@@ -29,8 +29,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT, SIGHUP or
-/// `slipstack stop`. Calls `on_ready` with a sentence when programs can attach.
+/// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT or
+/// `slipstack stop`. SIGHUP is the caller's. Calls `on_ready` with a sentence when programs can attach.
 ///
 /// # Errors
 /// Why it could not start; nothing is left behind then.
@@ -40,7 +40,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
     let path = directory.instance_socket(&name)?;
     raise_descriptor_limit();
     // From here on the signals wait until the loop looks at them.
-    let signals = process::end_signals().map_err(Error::io("receive signals"))?;
+    let signals = process::term_signals().map_err(Error::io("receive signals"))?;
     let mut settings = settings.clone();
     settings.control_fds = Vec::new();
     settings.instances = Vec::new();

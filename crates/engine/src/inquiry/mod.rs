@@ -11,7 +11,7 @@ use slipstack_channel::control::net::{
     Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow, SocketState, Transport,
 };
 use slipstack_channel::{Kind, SockId};
-use slipstack_stack::{Instant, Stack};
+use slipstack_stack::{Instant, Stack, Tunable};
 
 use crate::client::{ClientId, Role};
 use crate::effects::Fx;
@@ -38,6 +38,7 @@ impl Engine {
                 Inquiry::Counters
                 | Inquiry::FilterCounts
                 | Inquiry::FilterStates
+                | Inquiry::Tunables
                 | Inquiry::ZeroFilter { .. } => Vec::new(),
                 Inquiry::Sockets { .. } => self.parts(now, true),
                 Inquiry::Drop { .. } => self.parts(now, false),
@@ -87,6 +88,7 @@ impl Engine {
         match &errand.asked.inquiry {
             Inquiry::Counters => errand.text = counters_text(&self.counter_rows()),
             Inquiry::FilterCounts => errand.text = filter_text(&self.stack),
+            Inquiry::Tunables => errand.text = tunables_text(&self.stack),
             Inquiry::FilterStates => errand.text = states_text(&self.stack, self.world.now),
             Inquiry::ZeroFilter { ids, is_log_only } => {
                 self.stack.zero_filter(ids.as_deref(), *is_log_only);
@@ -108,6 +110,7 @@ impl Engine {
             Inquiry::Counters
             | Inquiry::FilterCounts
             | Inquiry::FilterStates
+            | Inquiry::Tunables
             | Inquiry::ZeroFilter { .. } => return,
         };
         let row = match part {
@@ -204,6 +207,7 @@ pub fn answer_of_stack(
             return counters_text(&rows);
         }
         Inquiry::FilterCounts => return filter_text(stack),
+        Inquiry::Tunables => return tunables_text(stack),
         Inquiry::FilterStates => return states_text(stack, now),
         Inquiry::ZeroFilter { ids, is_log_only } => {
             stack.zero_filter(ids.as_deref(), *is_log_only);
@@ -231,6 +235,14 @@ fn filter_text(stack: &Stack) -> Vec<u8> {
             last_ns: count.last.as_nanos(),
         };
         add_line(&mut text, &row);
+    }
+    text
+}
+
+fn tunables_text(stack: &Stack) -> Vec<u8> {
+    let mut text = Vec::new();
+    for tunable in Tunable::ALL {
+        add_line(&mut text, &(tunable.name(), stack.tunable(*tunable)));
     }
     text
 }

@@ -225,6 +225,10 @@ impl Server {
         self.publish_engines();
         if is_successor {
             self.renew_network(now);
+        } else {
+            let state = self.world.network.state.clone();
+            self.net.set_filter(&self.world.state.filter, &state);
+            self.world.save_tables();
         }
         self.follow_link(now);
         self.follow_routers(now);

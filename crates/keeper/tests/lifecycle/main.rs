@@ -167,6 +167,7 @@ fn keeper(base: &Path) -> ExitCode {
         share: None,
         vlan: 0,
         is_persistent: false,
+        filter: Default::default(),
     };
     match run(options, || {
         println!("ready");

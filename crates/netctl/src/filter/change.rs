@@ -49,6 +49,27 @@ pub enum FilterChange {
         name: String,
         change: TableChange,
     },
+    /// All of it becomes this. Rules and tables that are there already stay what they are, with
+    /// what is known of them.
+    Replace(FilterWanted),
+}
+
+/// A filter as it is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterWanted {
+    pub rules: Vec<FilterRule>,
+    pub disabled_sets: u32,
+    pub tables: Vec<FilterTable>,
+}
+
+impl From<FilterState> for FilterWanted {
+    fn from(state: FilterState) -> FilterWanted {
+        FilterWanted {
+            rules: state.rules,
+            disabled_sets: state.disabled_sets,
+            tables: state.tables,
+        }
+    }
 }
 
 /// A change of a table.
@@ -216,6 +237,7 @@ impl Changing<'_> {
                 Ok(())
             }
             FilterChange::Table { name, change } => self.change_table(name, change),
+            FilterChange::Replace(wanted) => self.replace(wanted),
         }
     }
 
@@ -249,6 +271,42 @@ impl Changing<'_> {
         let place = rules.partition_point(|known| known.number <= number);
         rules.insert(place, rule);
         self.numbers.push(number);
+        Ok(())
+    }
+
+    fn replace(&mut self, wanted: &FilterWanted) -> Result<(), FilterFault> {
+        let mut before = std::mem::take(&mut self.next);
+        self.next.disabled_sets = wanted.disabled_sets & !(1 << FILTER_SET_MAX);
+        for rule in &wanted.rules {
+            self.add(rule)?;
+        }
+        for rule in &mut self.next.rules {
+            let is_it = |known: &FilterRule| {
+                known.number == rule.number
+                    && FilterRule {
+                        id: rule.id,
+                        ..known.clone()
+                    } == *rule
+            };
+            if let Some(at) = before.rules.iter().position(is_it) {
+                rule.id = before.rules.remove(at).id;
+            }
+        }
+        for table in &wanted.tables {
+            self.change_table(
+                &table.name,
+                &TableChange::Add {
+                    entries: table.entries.clone(),
+                    may_replace: true,
+                },
+            )?;
+        }
+        for table in &mut self.next.tables {
+            let known = before.tables.iter().find(|known| known.name == table.name);
+            if let Some(known) = known.filter(|known| known.entries == table.entries) {
+                table.revision = known.revision;
+            }
+        }
         Ok(())
     }
 

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use change::{FilterChange, FilterError, FilterFault, TableChange, change_filter};
+pub use change::{
+    FilterChange, FilterError, FilterFault, FilterWanted, TableChange, change_filter,
+};
 pub use table::{FilterTable, TableEntry};
 #[cfg(test)]
 use table::{read_prefixes, write_prefixes};
@@ -234,6 +236,25 @@ pub struct FilterState {
 impl FilterState {
     pub fn is_enabled(&self, rule: &FilterRule) -> bool {
         self.disabled_sets >> rule.set & 1 == 0
+    }
+
+    /// Whether both hold the same, whatever the ids are.
+    pub fn is_like(&self, other: &FilterState) -> bool {
+        let without_id = |rule: &FilterRule| FilterRule {
+            id: 0,
+            ..rule.clone()
+        };
+        let rules = self.rules.iter().map(without_id);
+        let tables = self
+            .tables
+            .iter()
+            .map(|table| (&table.name, &table.entries));
+        self.disabled_sets == other.disabled_sets
+            && rules.eq(other.rules.iter().map(without_id))
+            && tables.eq(other
+                .tables
+                .iter()
+                .map(|table| (&table.name, &table.entries)))
     }
 
     pub fn find_table(&self, name: &str) -> Option<&FilterTable> {

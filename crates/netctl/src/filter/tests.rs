@@ -141,3 +141,35 @@ fn tables_are_filled_emptied_and_looked_up() {
             .is_empty()
     );
 }
+
+#[test]
+fn a_filter_is_replaced_and_what_stays_is_known() {
+    let table = |value| FilterTable {
+        name: "bad".to_owned(),
+        revision: 0,
+        entries: vec![(prefix("10.0.0.0/8"), value)],
+    };
+    let wanted = |numbers: &[u32], value| FilterWanted {
+        rules: numbers
+            .iter()
+            .map(|number| rule(*number, FilterAction::Deny))
+            .collect(),
+        disabled_sets: 1 << 3,
+        tables: vec![table(value)],
+    };
+    let replace = |state: &FilterState, numbers: &[u32], value, id| {
+        let change = FilterChange::Replace(wanted(numbers, value));
+        change_filter(state, &[change], id, &mut Vec::new()).unwrap()
+    };
+    let first = replace(&FilterState::default(), &[100, 200, 200], 1, 10);
+    assert_eq!(numbers(&first), [(100, 10), (200, 11), (200, 12)]);
+    let same = replace(&first, &[100, 200, 200], 1, 50);
+    assert_eq!(same, first);
+    assert!(same.is_like(&first));
+    let other = replace(&first, &[50, 200], 2, 50);
+    assert_eq!(numbers(&other), [(50, 50), (200, 11)]);
+    assert!(!other.is_like(&first));
+    assert_ne!(other.tables[0].revision, first.tables[0].revision);
+    let none = replace(&other, &[], 2, 90);
+    assert_eq!(none.tables, other.tables);
+}

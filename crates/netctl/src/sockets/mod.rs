@@ -23,6 +23,8 @@ pub enum Inquiry {
     Counters,
     /// How often each rule of the packet filter has matched, a [`FilterCountRow`] as JSON in each line.
     FilterCounts,
+    /// The numbers of its stack, a pair of name and value as JSON in each line.
+    Tunables,
     /// The flows that rules with a state have let in, a [`FilterStateRow`] as JSON in each line.
     FilterStates,
     /// The rules of these ids, or with `None` all, begin to count and to log anew.

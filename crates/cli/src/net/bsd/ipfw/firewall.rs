@@ -60,6 +60,22 @@ impl<'a> Firewall<'a> {
         })
     }
 
+    /// For rules that are only read.
+    pub fn offline(settings: &'a Settings, state: NetworkState) -> Firewall<'a> {
+        let style = Style {
+            is_quiet: true,
+            ..Style::default()
+        };
+        Firewall {
+            settings,
+            target: None,
+            state,
+            style,
+            batch: None,
+            filter: None,
+        }
+    }
+
     pub fn command(&mut self, mut words: Words<'_>) -> Result<(), Failure> {
         match words.next() {
             Some("add") => self.add(words),

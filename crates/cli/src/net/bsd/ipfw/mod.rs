@@ -14,6 +14,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+mod wanted;
 
 use slipstack_config::Settings;
 
@@ -22,6 +23,7 @@ use crate::failure::Failure;
 use crate::net::target::Target;
 use crate::net::words::Words;
 use firewall::Firewall;
+pub use wanted::{difference, wanted};
 
 /// How the time of a rule's last match is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
