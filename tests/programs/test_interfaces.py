@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
+import signal
 import socket
+import subprocess
 
 from harness import test
 from harness.nginx import Nginx
@@ -155,3 +158,168 @@ def every_interface_names_the_stack(world):
     assert f"eth2  {world.STACK_B}/24  mtu 1500" in text, text
     alone = world.beside(world.slipstack, "run", "--run-dir", world.run_dir, "--if", "eth2", "--ip", "10.78.0.9/24", "--", "true")
     assert alone.wait(10) != 0 and "has the address" in alone.errors(), alone.tail()
+
+
+class Peer:
+    """A socket of the kernel's at the other end of an interface, which hears the group and what goes to all."""
+
+    GROUP, PORT = "239.7.7.7", 7001
+
+    def __init__(self, namespace, own):
+        with namespace.inside():
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.socket.bind(("", self.PORT))
+            request = socket.inet_aton(self.GROUP) + socket.inet_aton(own)
+            self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+            self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+            self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+        self.socket.settimeout(5)
+
+    def asks(self, address, port):
+        self.socket.sendto(b"ask", (address, port))
+
+    def hears(self, seconds=5):
+        self.socket.settimeout(seconds)
+        try:
+            data, sender = self.socket.recvfrom(100)
+        except TimeoutError:
+            return None
+        return data.decode(), sender[0]
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def sockets_see_and_choose_the_interface(world):
+    world.use_second_pair()
+    if world.mode == "kernel":
+        world.stack_ns.ip("route", "del", "default", check=False)
+    words = world.program("by_interface.py") + ["eth1", "eth2", world.STACK, world.STACK_B]
+    program = world.stack(*words, stdin=subprocess.PIPE)
+    until(lambda: "ready" in program.output() or not program.is_running(), 10, "the program is ready")
+    assert program.is_running(), program.tail()
+    first, second = Peer(world.peer_ns, world.PEER), Peer(world.peer_b_ns, world.PEER_B)
+
+    def does(*line):
+        before = len(program.output().splitlines())
+        program.child.stdin.write((" ".join(line) + "\n").encode())
+        program.child.stdin.flush()
+        until(lambda: len(program.output().splitlines()) > before or not program.is_running(), 10, line)
+        return program.output().splitlines()[before]
+
+    # Datagrams to an address tell which interface they came by, and groups are heard by both.
+    for peer, name, own in ((first, "eth1", world.STACK), (second, "eth2", world.STACK_B)):
+        peer.asks(own, 7001)
+        assert does("receive") == f"ask {name} {own}"
+        assert peer.hears() == ("back", own)
+        peer.asks(Peer.GROUP, 7001)
+        assert does("receive").split()[::2] == ["ask", Peer.GROUP]
+        assert peer.hears() == ("back", own)
+    # What is bound to an interface hears that alone.
+    first.asks(world.STACK, 7002)
+    second.asks(world.STACK_B, 7002)
+    assert does("bound") == "ask"
+    assert second.hears() == ("bound back", world.STACK_B)
+    with world.peer_b_ns.inside():
+        client = socket.create_connection((world.STACK_B, 7003), 5)
+    assert does("accept") == f"{world.STACK_B} {world.PEER_B}"
+    client.close()
+    # To a group and to all by the one that is named.
+    for peer, other, name, own in ((first, second, "eth1", world.STACK), (second, first, "eth2", world.STACK_B)):
+        assert does("say", own) == "said"
+        assert peer.hears() == ("said", own)
+        assert does("shout", name) == "shouted"
+        assert peer.hears() == ("shouted", own)
+        assert other.hears(0.3) is None
+    program.child.stdin.close()
+
+
+@test(modes=("inprocess", "instance"))
+def both_interfaces_are_listed_shown_and_changed(world):
+    world.use_second_pair()
+    server = world.stack(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, process=server)
+    listed = world.stack("ip", "-j", "addr").finish()
+    told = {it["ifname"]: [own["local"] for own in it["addr_info"]] for it in json.loads(listed)}
+    assert world.STACK in told["eth1"] and world.STACK_B in told["eth2"], told
+    steps = [
+        ["ip", "addr", "add", "10.78.0.3/24", "dev", "eth2"],
+        ["ifconfig", "f-stack-1", "inet", "10.78.0.4", "netmask", "255.255.255.0", "alias"],
+        ["ip", "link", "add", "link", "eth2", "name", "eth2.9", "type", "vlan", "id", "9"],
+        ["ifconfig", "f-stack-1.10", "create"],
+        ["ip", "route", "add", "10.99.0.0/16", "via", world.PEER_B],
+    ]
+    for words in steps:
+        done = world.admin(*words)
+        assert done.wait(10) == 0, done.tail()
+    for address in ("10.78.0.3", "10.78.0.4"):
+        with world.peer_b_ns.inside():
+            until(lambda address=address: is_open(address, 8000), 5, f"{address} is served")
+    shown = world.admin("ip", "addr").output()
+    for text in ("inet 10.78.0.3/24", "inet 10.78.0.4/24", "eth2.9@eth2", "f-stack-1.10@eth2", "id 10"):
+        assert text in shown, shown
+    assert "10.99.0.0/16 via 10.78.0.1 dev eth2" in world.admin("ip", "route").output()
+    shown = world.admin("ifconfig").output()
+    assert "parent interface: eth2" in shown and "inet 10.78.0.4" in shown, shown
+    neighbours = json.loads(world.admin("ip", "-json", "neigh").output())
+    assert [it["dev"] for it in neighbours if it["dst"] == world.PEER_B] == ["eth2"], neighbours
+
+
+@test(modes=("inprocess",))
+def f_stacks_file_has_two_ports(world):
+    world.use_second_pair()
+    file = world.folder / "config.ini"
+    ports = [(0, world.STACK, world.PEER), (1, world.STACK_B, world.PEER_B)]
+    sections = [
+        f"[port{n}]\nif_name=eth{n + 1}\naddr={own}\nnetmask=255.255.255.0\ngateway={gateway}\n" for n, own, gateway in ports
+    ]
+    file.write_text("[dpdk]\nlcore_mask=1\nport_list=0,1\n" + "".join(sections))
+    for namespace, far in ((world.peer_ns, "10.55.0.1"), (world.peer_b_ns, "10.56.0.1")):
+        namespace.ip("addr", "add", f"{far}/32", "dev", "lo")
+    words = [world.slipstack, "run", "--run-dir", world.run_dir, "--config", file, "--", *world.program("dual_echo.py"), 8000]
+    server = world.beside(*words)
+    # From behind the gateway of each: answers leave by the interface by which the question came.
+    for namespace, far, own in ((world.peer_ns, "10.55.0.1", world.STACK), (world.peer_b_ns, "10.56.0.1", world.STACK_B)):
+        with namespace.inside():
+            until(lambda own=own: is_open(own, 8000) or not server.is_running(), 10, f"{own} is served")
+            with socket.create_connection((own, 8000), 5, (far, 0)) as client:
+                client.sendall(b"who\n")
+                assert far in client.makefile().readline()
+    assert "default via 10.78.0.1 dev eth2" in world.admin("ip", "route", "show", "table", 1).output()
+
+
+@test(modes=("inprocess",))
+def af_xdp_takes_both_interfaces(world):
+    world.use_second_pair()
+    nginx = Nginx(world, options=["--device", "xdp"])
+    for at, address in ((world.peer, world.STACK), (world.peer_b, world.STACK_B)):
+        out = world.folder / "got"
+        at("curl", "-sS", "--max-time", 20, "-o", out, f"http://{address}:8080/big.bin").finish()
+        assert out.read_bytes() == nginx.big, address
+    assert "xdp" in world.admin("status").output()
+
+
+@test(modes=("inprocess", "instance"))
+def a_successor_of_the_keeper_has_both_interfaces(world):
+    world.use_second_pair()
+    server = world.stack(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, process=server)
+    ends = [(world.peer_ns, world.STACK), (world.peer_b_ns, world.STACK_B)]
+    held = []
+    for namespace, own in ends:
+        with namespace.inside():
+            held.append(socket.create_connection((own, 8000), 5))
+    keeper = json.loads(world.admin("status", "--json").output())[0]["keeper_pid"]
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: is_succeeded(world, keeper), 10, "the standby has taken over")
+    for (namespace, own), client in zip(ends, held, strict=True):
+        client.sendall(b"who\n")
+        assert client.makefile().readline()
+        client.close()
+        # The other end asks for the address anew, which the keeper answers.
+        namespace.ip("neigh", "flush", "all")
+        with namespace.inside():
+            until(lambda own=own: is_open(own, 8000), 10, f"{own} is served")
+
+
+def is_succeeded(world, keeper):
+    told = world.admin("status", "--json")
+    return told.wait(10) == 0 and told.output() and json.loads(told.output())[0]["keeper_pid"] != keeper

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0 payload length  4 peer's port  6 own port  8 peer's address  24 own address
-//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost  60 zero
+//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost  60 link  62 zero
 //! ```
 
 use std::net::SocketAddr;
@@ -32,6 +32,8 @@ pub struct Envelope {
     pub time_ns: u64,
     /// Datagrams that the socket has lost so far for want of room.
     pub lost: u32,
+    /// The number of the link that it came by, or is to leave by.
+    pub link: Option<u16>,
 }
 
 /// Bytes of an envelope outside of a ring.
@@ -79,6 +81,7 @@ impl Header {
             segment,
             time_ns,
             lost,
+            link,
         } = self.envelope;
         let flag = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
         let mut out = [0; HEADER];
@@ -100,6 +103,9 @@ impl Header {
         out[44..46].copy_from_slice(&segment.map_or(0, NonZeroU16::get).to_le_bytes());
         out[48..56].copy_from_slice(&time_ns.to_le_bytes());
         out[56..60].copy_from_slice(&lost.to_le_bytes());
+        // No VLAN has the number that would make this overflow.
+        let link = link.map_or(0, |link| link.wrapping_add(1));
+        out[60..62].copy_from_slice(&link.to_le_bytes());
         out
     }
 
@@ -131,6 +137,7 @@ impl Header {
             segment: NonZeroU16::new(u16::from_le_bytes([bytes[44], bytes[45]])),
             time_ns: word(48),
             lost: word(56) as u32,
+            link: u16::from_le_bytes([bytes[60], bytes[61]]).checked_sub(1),
         };
         Some(Header { len, envelope })
     }
@@ -152,6 +159,7 @@ mod tests {
                 segment: NonZeroU16::new(1200),
                 time_ns: u64::MAX - 1,
                 lost: 7,
+                link: Some(4096),
             },
         };
         assert_eq!(Header::decode(&header.encode()), Some(header));

@@ -150,6 +150,7 @@ impl Engine {
                 tos: envelope.tos,
                 ttl: envelope.ttl,
                 segment: envelope.segment,
+                link: envelope.link,
             };
             let mut fx = Fx::new(&mut self.world, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);

@@ -154,6 +154,7 @@ impl Effects for Fx<'_> {
             segment: datagram.segment,
             time_ns: now.0,
             lost: socket.lost,
+            link: Some(datagram.link),
         };
         let (limit, payload) = (socket.datagrams_max(), datagram.payload);
         let taken = socket

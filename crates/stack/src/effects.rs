@@ -111,6 +111,8 @@ pub struct DatagramIn<'a> {
     pub ttl: u8,
     /// The payload is that of several datagrams of this size, the last of which may be shorter.
     pub segment: Option<NonZeroU16>,
+    /// The link that it came by ([`slipstack_wire::LinkId`]).
+    pub link: u16,
 }
 
 /// A datagram to send. What it leaves open the socket's options and routes decide.
@@ -125,6 +127,8 @@ pub struct DatagramOut<'a> {
     pub ttl: Option<u8>,
     /// The payload leaves as several datagrams of this size, the last of which may be shorter.
     pub segment: Option<NonZeroU16>,
+    /// The link that it leaves by, whatever the socket has chosen.
+    pub link: Option<u16>,
 }
 
 impl<'a> DatagramOut<'a> {
@@ -136,6 +140,7 @@ impl<'a> DatagramOut<'a> {
             tos: None,
             ttl: None,
             segment: None,
+            link: None,
         }
     }
 }

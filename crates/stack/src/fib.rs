@@ -287,6 +287,14 @@ impl Choice {
         vlan + 1
     }
 
+    /// The number of the link that is chosen.
+    pub(crate) const fn chosen_link(&self) -> Option<u16> {
+        match self.link {
+            0 => None,
+            link => Some(link - 1),
+        }
+    }
+
     #[inline]
     pub fn is_none(&self) -> bool {
         *self == Choice::NONE

@@ -234,6 +234,12 @@ impl Link {
         self.macs.set_others(&network.port_macs);
     }
 
+    /// The numbers of all links, the device's own first.
+    pub(crate) fn numbers(&self) -> Vec<u16> {
+        let others = self.vlan_mtus.iter().map(|(link, _)| *link);
+        [0].into_iter().chain(others).collect()
+    }
+
     /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
     #[inline]
     pub fn recall(&self, dst: u128, now: Instant) -> Option<NextHop> {

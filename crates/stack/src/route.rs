@@ -38,6 +38,12 @@ impl Found {
         vlan: 0,
     };
 
+    /// The limited broadcast.
+    const BROADCAST: Found = Found {
+        route: Route::Broadcast,
+        ..Found::MULTICAST
+    };
+
     /// Returns the route that the tables give.
     pub(crate) fn by(fib: &Fib, query: &Query) -> Option<Found> {
         let entry = fib.find(query)?;
@@ -152,7 +158,7 @@ impl Routes {
     }
 
     /// The first address of a link.
-    fn first_of(&self, vlan: u16) -> Option<Ipv4Addr> {
+    pub(crate) fn first_of(&self, vlan: u16) -> Option<Ipv4Addr> {
         let mut vlans = self.vlans.iter();
         match vlan {
             // They come before those of VLANs.
@@ -193,10 +199,26 @@ impl Routes {
         if is_nowhere(dst) && !self.is_own(dst) {
             return None;
         }
-        if dst.is_multicast() {
-            return Some(Found::MULTICAST);
+        if dst.is_multicast() || dst.is_broadcast() {
+            let to_all = match dst.is_multicast() {
+                true => Found::MULTICAST,
+                false => Found::BROADCAST,
+            };
+            return Some(Found {
+                vlan: self.link_to_all(query),
+                ..to_all
+            });
         }
         Found::by(&self.fib, query)
+    }
+
+    /// The link by which a packet to a group, or to all, leaves: the one that is chosen, else that of its source.
+    fn link_to_all(&self, query: &Query) -> u16 {
+        match (query.choice.chosen_link(), query.src) {
+            (Some(link), _) => link,
+            (None, Some(IpAddr::V4(src))) => self.vlan_of_own(src),
+            (None, _) => 0,
+        }
     }
 
     /// The address we use towards `dst`: what the route says, else the one in the next hop's network

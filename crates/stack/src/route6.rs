@@ -221,7 +221,15 @@ impl Routes6 {
             return None;
         }
         if dst.is_multicast() {
-            return Some(Found::MULTICAST);
+            let vlan = match (query.choice.chosen_link(), query.src) {
+                (Some(link), _) => link,
+                (None, Some(IpAddr::V6(src))) => self.vlan_of_own(src),
+                (None, _) => 0,
+            };
+            return Some(Found {
+                vlan,
+                ..Found::MULTICAST
+            });
         }
         Found::by(&self.fib, query)
     }

@@ -13,6 +13,8 @@ use crate::stamping;
 pub(crate) struct Sending {
     /// The address that it comes from.
     pub(crate) src: Option<IpAddr>,
+    /// The number of the interface that it leaves by; 0 = as routes say.
+    pub(crate) interface: u32,
     pub(crate) tos: Option<u8>,
     pub(crate) ttl: Option<u8>,
     /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option says.
@@ -119,7 +121,8 @@ fn take_v4(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> {
     match kind {
         libc::IP_PKTINFO => {
             let info: &[u8; 12] = data.try_into().map_err(|_| Errno::EINVAL)?;
-            let [_, _, _, _, a, b, c, d, ..] = *info;
+            let [i, j, k, l, a, b, c, d, ..] = *info;
+            sending.interface = u32::from_ne_bytes([i, j, k, l]);
             let ip = Ipv4Addr::new(a, b, c, d);
             sending.src = (!ip.is_unspecified()).then_some(ip.into());
         }
@@ -146,6 +149,8 @@ fn take_v6(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> {
             let octets: &[u8; 16] = info.first_chunk().ok_or(Errno::EINVAL)?;
             let ip = Ipv6Addr::from(*octets);
             sending.src = (!ip.is_unspecified()).then(|| IpAddr::V6(ip).to_canonical());
+            let [.., i, j, k, l] = *info;
+            sending.interface = u32::from_ne_bytes([i, j, k, l]);
         }
         libc::IPV6_HOPLIMIT => sending.ttl = optional_byte(data)?,
         libc::IPV6_TCLASS => sending.tos = optional_byte(data)?,
@@ -207,6 +212,7 @@ mod tests {
         let expected = Sending {
             stamps: None,
             src: Some("10.0.0.5".parse().unwrap()),
+            interface: 0,
             tos: Some(0x2e),
             ttl: Some(7),
             segment: Some(1200),

@@ -230,7 +230,11 @@ impl Process {
     ) -> Received {
         let mut writer = Writer::new(control);
         if wishes != Wishes::default() {
-            writer.put_all(wishes, &it.envelope, self.setting(socket));
+            let setting = Setting {
+                interface: self.interface_of(it.envelope.link),
+                ..self.setting(socket)
+            };
+            writer.put_all(wishes, &it.envelope, setting);
         }
         let (control_len, is_control_cut) = writer.finish();
         let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };

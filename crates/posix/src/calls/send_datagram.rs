@@ -176,6 +176,10 @@ impl Process {
             tos: sending.tos,
             ttl: sending.ttl,
             segment: NonZeroU16::new(segment),
+            link: match sending.interface {
+                0 => None,
+                index => self.link_of_interface(index),
+            },
             ..Envelope::default()
         })
     }

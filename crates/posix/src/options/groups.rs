@@ -80,7 +80,7 @@ impl Process {
         self.policy().is_some_and(|policy| match interface {
             Interface::Any => policy.takes_group(group),
             Interface::Address(own) => policy.is_own(own.into()),
-            Interface::Index(index) => index == policy.interface,
+            Interface::Index(index) => policy.links.iter().any(|it| it.index == index),
         })
     }
 

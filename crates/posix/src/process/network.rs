@@ -91,6 +91,25 @@ impl Process {
         self.first_policy().map_or(0, |policy| policy.interface)
     }
 
+    /// The number in the kernel of the interface that a link of the stack is, that of the first for none.
+    pub(crate) fn interface_of(&self, link: Option<u16>) -> u32 {
+        let Some(link) = link.filter(|link| *link != 0) else {
+            return self.stack_interface();
+        };
+        let policy = self.policy();
+        let mut links = policy.iter().flat_map(|policy| &policy.links);
+        let found = links.find(|it| it.vlan == link);
+        found.map_or_else(|| self.stack_interface(), |it| it.index)
+    }
+
+    /// The stack's link that an interface is; `None`: it is none of the stack's.
+    pub(crate) fn link_of_interface(&self, index: u32) -> Option<u16> {
+        let policy = self.policy().filter(|_| index != 0)?;
+        // Of one there is nothing to choose.
+        let mut links = policy.links.iter().filter(|_| policy.links.len() > 1);
+        links.find(|it| it.index == index).map(|it| it.vlan)
+    }
+
     fn first_policy(&self) -> Option<&Policy> {
         let first = &self.policy.first;
         if let Some(policy) = first.get() {

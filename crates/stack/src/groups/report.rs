@@ -165,13 +165,29 @@ impl Cx<'_> {
         }
     }
 
+    /// A socket hears a group by whichever link it comes: it is asked for on all of them.
     fn send_igmp(&mut self, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
-        let addrs = self.link.routes.addrs();
-        let src = addrs.first().map_or(Ipv4Addr::UNSPECIFIED, |(own, _)| *own);
+        for link in self.link.numbers() {
+            let src = self.link.routes.first_of(link);
+            // A link without an address is told too where it is the only one.
+            if src.is_some() || link == 0 {
+                let src = src.unwrap_or(Ipv4Addr::UNSPECIFIED);
+                self.send_igmp_on(link, (src, dst), message, fx);
+            }
+        }
+    }
+
+    fn send_igmp_on(
+        &mut self,
+        link: u16,
+        (src, dst): (Ipv4Addr, Ipv4Addr),
+        message: &[u8],
+        fx: &mut impl Effects,
+    ) {
         let mut header = vec![0; IPV4_HEADERS - igmp::HEADER_LEN];
         EthernetHeader {
             dst: ethernet::multicast_v4(dst),
-            src: self.link.macs.first,
+            src: self.link.macs.on(link),
             ethertype: EtherType::IPV4,
         }
         .emit(&mut header);
@@ -190,7 +206,7 @@ impl Cx<'_> {
         let frame = FrameOut {
             header: &header,
             payload: Payload::Inline(message),
-            offload: TxOffload::NONE,
+            offload: TxOffload::on(link),
             local: false,
         };
         transmit(frame, self.counters, fx);
@@ -203,12 +219,25 @@ impl Cx<'_> {
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,
     ) {
+        for link in self.link.numbers() {
+            self.send_mld_on(link, now, dst, message, fx);
+        }
+    }
+
+    fn send_mld_on(
+        &mut self,
+        link: u16,
+        now: Instant,
+        dst: Ipv6Addr,
+        message: &Icmpv6Message<'_>,
+        fx: &mut impl Effects,
+    ) {
         // RFC 3810 5.2.13: from a link-local address, or from none.
         let src = self
             .link
             .routes6
             .find_source(mld::ROUTERS)
-            .filter(Ipv6Addr::is_unicast_link_local)
+            .filter(|own| own.is_unicast_link_local() && link == 0)
             .unwrap_or(Ipv6Addr::UNSPECIFIED);
         self.counters.bump(Counter::TxMldReports);
         let mut header = [0; 8 + icmpv6::HEADER_LEN];
@@ -221,7 +250,10 @@ impl Cx<'_> {
             tos: 0,
             ttl: 1,
             dont_fragment: true,
-            choice: Choice::NONE,
+            choice: Choice {
+                link: Choice::link_of(link),
+                ..Choice::NONE
+            },
         };
         let segment = OutSegment {
             header: &header,

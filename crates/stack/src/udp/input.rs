@@ -49,6 +49,7 @@ impl Udp {
             tos: ip.tos,
             ttl: ip.ttl,
             segment: joined(&datagram, meta),
+            link: meta.vlan,
         };
         if ip.group {
             let mut delivered = 0;

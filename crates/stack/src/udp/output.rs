@@ -9,6 +9,7 @@ use super::{Socket, Udp};
 use crate::counters::Counter;
 use crate::effects::{DatagramOut, Effects, Payload};
 use crate::error::{Reason, SocketError};
+use crate::fib::Choice;
 use crate::ids::UdpId;
 use crate::link::{Cx, OutPacket, OutSegment, Output};
 use crate::time::Instant;
@@ -31,15 +32,21 @@ impl Udp {
         if payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
             return Err(SocketError::MessageTooLong);
         }
-        if socket.hop.0 != (packet.src, packet.dst) {
+        // Its way is that of this datagram alone.
+        let is_by_itself = datagram.link.is_some();
+        if is_by_itself || socket.hop.0 != (packet.src, packet.dst) {
             socket.hop = ((packet.src, packet.dst), None);
         }
-        match datagram.segment {
+        let sent = match datagram.segment {
             Some(size) if payload.len() > usize::from(size.get()) => {
                 send_many(now, socket, &packet, port, (payload, size), cx, fx)
             }
             _ => send_one(now, socket, &packet, port, (payload, None), cx, fx),
+        };
+        if is_by_itself {
+            socket.hop.1 = None;
         }
+        sent
     }
 }
 
@@ -76,14 +83,21 @@ fn address(
         Some(multicast) => multicast.ttl(is_v6),
         None => 1,
     };
+    let choice = match datagram.link {
+        Some(link) => Choice {
+            link: Choice::link_of(link),
+            ..options.choice
+        },
+        None => options.choice,
+    };
     let packet = OutPacket {
-        src: find_source(socket, datagram, dst, cx)?,
+        src: find_source(socket, datagram, (dst, choice), cx)?,
         dst: dst.ip(),
         protocol: protocol::UDP,
         tos: datagram.tos.unwrap_or(tos),
         ttl: datagram.ttl.unwrap_or(ttl),
         dont_fragment: true,
-        choice: options.choice,
+        choice,
     };
     Ok((packet, dst.port()))
 }
@@ -92,7 +106,7 @@ fn address(
 fn find_source(
     socket: &Socket,
     datagram: &DatagramOut<'_>,
-    dst: SocketAddr,
+    (dst, choice): (SocketAddr, Choice),
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
     match datagram.src {
@@ -102,13 +116,13 @@ fn find_source(
             let chosen = socket.multicast.as_ref();
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
-                .or_else(|| cx.link.find_source_by(dst.ip(), socket.options.choice))
+                .or_else(|| cx.link.find_source_by(dst.ip(), choice))
                 .ok_or_else(|| cx.link.refusal(None, dst.ip()))
         }
         // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
         None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
             .link
-            .find_source_by(dst.ip(), socket.options.choice)
+            .find_source_by(dst.ip(), choice)
             .ok_or_else(|| cx.link.refusal(None, dst.ip())),
         None => Ok(socket.local.ip()),
     }

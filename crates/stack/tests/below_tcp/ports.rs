@@ -167,3 +167,49 @@ fn joined_segments_leave_joined_if_each_fits() {
     assert_eq!(table.count(Counter::DropForwardTooBig), 1);
     assert_eq!(table.count(Counter::DropForwardJoined), 1);
 }
+
+#[test]
+fn a_group_is_reported_by_every_port_and_spoken_to_by_that_of_the_source() {
+    let mut table = table(|_| {});
+    let socket = table.bind("0.0.0.0:4000");
+    let group = Ipv4Addr::new(239, 1, 2, 3);
+    let join = GroupChange::Join;
+    table
+        .stack
+        .udp_change_group(socket, group.into(), join)
+        .unwrap();
+    table.pass(10);
+    let reports = taken(&mut table);
+    let told: Vec<(LinkId, Vec<u8>)> = reports
+        .into_iter()
+        .map(|(link, frame)| (link, frame[6..12].to_vec()))
+        .collect();
+    for (link, mac) in [(LinkId::new(0, 0), MAC), (PORT, OTHER_MAC)] {
+        assert!(told.contains(&(link, mac.to_vec())), "{told:?}");
+    }
+    for (source, link) in [(IP, LinkId::new(0, 0)), (OTHER, PORT)] {
+        let option = MulticastOption::Source(source.into());
+        table.stack.udp_set_multicast(socket, option).unwrap();
+        let datagram = DatagramOut::new(Some((group, 7).into()), b"x");
+        let Table { stack, now, fx } = &mut table;
+        stack.udp_send(*now, socket, &datagram, fx).unwrap();
+        let sent = taken(&mut table);
+        assert!(
+            sent.iter()
+                .any(|(by, frame)| *by == link && frame.ends_with(b"x"))
+        );
+    }
+    // One datagram may choose for itself.
+    let datagram = DatagramOut {
+        link: Some(PORT.0),
+        src: Some(IP.into()),
+        ..DatagramOut::new(Some((group, 7).into()), b"y")
+    };
+    let Table { stack, now, fx } = &mut table;
+    stack.udp_send(*now, socket, &datagram, fx).unwrap();
+    let sent = taken(&mut table);
+    assert!(
+        sent.iter()
+            .any(|(by, frame)| *by == PORT && frame.ends_with(b"y"))
+    );
+}
