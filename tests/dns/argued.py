@@ -59,7 +59,7 @@ RULES = [
     (("knot",), "all", lambda question, ours, theirs: question.qtype == 47, "Knot follows no alias for NSEC where there is none"),
     (("knot",), ("authority", "tc"), lambda question, ours, theirs: b"odd" in [label.lower() for label in question.labels], "Knot leaves out the proof that an empty wildcard has no data (RFC 4035 3.1.3.4)"),
     (("knot",), ("tc",), lambda question, ours, theirs: b"long" in [label.lower() for label in question.labels], "Knot leaves out an SOA record that has no room, without TC"),
-    (("knot",), ("authority",), lambda question, ours, theirs: question.labels[0] == b"*", "Knot leaves out the closest encloser of a name that begins with an asterisk"),
+    (("knot",), ("authority", "tc"), lambda question, ours, theirs: question.labels[0] == b"*", "Knot leaves out the closest encloser of a name that begins with an asterisk"),
     (("nsd",), ("authority", "tc"), lambda question, ours, theirs: question.labels[0] == b"*", "NSD proves the wildcard twice if it is asked for by its name"),
     (BOTH, ("rcode", "edns", "tc"), lambda question, ours, theirs: question.qtype == IXFR, "a transfer that is not allowed is REFUSED"),
     (("knot",), "all", lambda question, ours, theirs: question.qtype == 0, "Knot implements no type 0; here it is a type that no name has"),

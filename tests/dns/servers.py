@@ -46,7 +46,7 @@ def start_knot(world, files, more="", zone_more=lambda origin: ""):
     zones = "".join(f'  - domain: {origin}\n    file: "{path}"\n{zone_more(origin)}' for origin, path in files.items())
     conf.write_text(
         f'server:\n    listen: {world.PEER}@{KNOT_PORT}\n    rundir: "{folder}"\n    udp-workers: 1\n    tcp-workers: 1\n    background-workers: 1\n'
-        f'    nsid: knot\ndatabase:\n    storage: "{folder}/db"\n    journal-db-max-size: 64M\n    timer-db-max-size: 16M\n    kasp-db-max-size: 16M\n'
+        f'    nsid: kno\ndatabase:\n    storage: "{folder}/db"\n    journal-db-max-size: 64M\n    timer-db-max-size: 16M\n    kasp-db-max-size: 16M\n'
         f"    catalog-db-max-size: 16M\nlog:\n  - target: stderr\n    any: info\n{more}zone:\n{zones}"
     )
     started = world.peer(knotd, "-c", conf)

@@ -52,7 +52,7 @@ def serve_zones(world, files, *more):
 def answers_are_those_of_nsd_and_knot(world):
     seed = random.randrange(1 << 32)
     files = write(world.folder, 1000, seed)
-    serve_zones(world, files, "--nsid", "ours")
+    serve_zones(world, files, "--nsid", "our")
     targets = {"ours": (world.STACK, 53)}
     for name, start_other, port in (("nsd", start_nsd, NSD_PORT), ("knot", start_knot, KNOT_PORT)):
         with contextlib.suppress(Skip):
