@@ -47,7 +47,7 @@ pub use dispatch::{
 pub use host::{Host, Hosting};
 pub use kernel::{doorbell, run_on_kernel};
 pub use limits::Limits;
-pub use panics::is_in_handler;
+pub use panics::{guarded, is_in_handler};
 pub use received::{Datagram, Received};
 pub use service::{Closed, Refused, Service, Via};
 pub use slipstack_channel::{Reason, Refusal};

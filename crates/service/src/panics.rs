@@ -13,9 +13,9 @@ pub fn is_in_handler() -> bool {
     IS_GUARDED.get()
 }
 
-/// Runs a handler or a job; returns `None` if it panicked.
+/// Runs a handler, a job or somebody else's code; returns `None` if it panicked.
 #[inline]
-pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
+pub fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     // A pool without threads runs jobs inside of handlers.
     let is_within = IS_GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(run));

@@ -1,7 +1,7 @@
 //! Master files (RFC 1035 5), read by the crate `domain`.
 
 use std::fmt;
-use std::fs::File;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,6 +9,9 @@ use domain::base::rdata::ComposeRecordData;
 use domain::base::{Name, ToName};
 use domain::zonefile::inplace::{Entry, Zonefile};
 
+use slipstack_service::guarded;
+
+use super::parentheses::find_unclosed;
 use super::{Record, Zone, ZoneError};
 use crate::dns::name;
 
@@ -82,7 +85,7 @@ pub fn load_text(origin: &str, text: &[u8]) -> Result<Zone, LoadError> {
         records: Vec::new(),
     };
     let path = Path::new(origin);
-    reader.read_entries(&apex, path, text.into(), INCLUDES_MAX)?;
+    reader.read_text(&apex, path, text, INCLUDES_MAX)?;
     Zone::build(&reader.apex, reader.records)
         .map_err(|error| LoadError::Zone(path.to_owned(), error))
 }
@@ -98,9 +101,30 @@ impl Reader {
             return Err(LoadError::TooDeep(path.to_owned()));
         }
         let unreadable = |error| LoadError::Read(path.to_owned(), error);
-        let mut file = File::open(path).map_err(unreadable)?;
-        let entries = Zonefile::load(&mut file).map_err(unreadable)?;
-        self.read_entries(origin, path, entries, depth)
+        let text = fs::read(path).map_err(unreadable)?;
+        self.read_text(origin, path, &text, depth)
+    }
+
+    /// Reads a file's text. A panic of the parser is an error of the file, and the server goes on.
+    fn read_text(
+        &mut self,
+        origin: &Name<Vec<u8>>,
+        path: &Path,
+        text: &[u8],
+        depth: usize,
+    ) -> Result<(), LoadError> {
+        let syntax = |error: String| LoadError::Syntax(path.to_owned(), error);
+        if let Some((line, column)) = find_unclosed(text) {
+            return Err(syntax(format!(
+                "{line}:{column}: this parenthesis is not closed"
+            )));
+        }
+        let read = guarded(|| self.read_entries(origin, path, text.into(), depth));
+        read.unwrap_or_else(|| {
+            Err(syntax(
+                " the parser failed at something in this file".to_owned(),
+            ))
+        })
     }
 
     fn read_entries(

@@ -6,6 +6,7 @@ mod hashed;
 mod history;
 mod load;
 mod ordered;
+mod parentheses;
 mod set;
 mod table;
 
