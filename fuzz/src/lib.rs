@@ -1,4 +1,4 @@
-//! What several targets share: a stack with one neighbour, its world, and frames from that
+//! Parts of several targets: a stack with one neighbour, its world, and frames from that
 //! neighbour.
 
 mod frames;

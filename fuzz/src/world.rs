@@ -23,7 +23,7 @@ pub struct Sent {
     pub ack: u32,
 }
 
-/// What is known of a connection.
+/// State of a connection.
 #[derive(Debug, Default)]
 pub struct Known {
     pub written: u64,

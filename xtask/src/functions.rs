@@ -86,7 +86,7 @@ fn rows(root: &Path) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What a pattern finds in the files of a folder, without what is around the names.
+/// Returns the names that a pattern finds in the files of a folder.
 fn names(root: &Path, folder: &str, extension: &str, pattern: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let Ok(pattern) = Regex::new(pattern) else {

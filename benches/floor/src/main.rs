@@ -1,4 +1,4 @@
-//! What a server on a packet socket costs beside itself: answers nginx's clients from a canned reply, with no TCP
+//! The floor of a server on a packet socket: answers nginx's clients from a canned reply, with no TCP
 //! behind it. It keeps nothing of a connection and computes every answer from the segment that asks for it, so what
 //! the machine spends is the client, the kernel's side of the device, being woken, and three small frames.
 //! `scripts/bench --placement floor` runs it in the place of a server.

@@ -44,7 +44,7 @@ type Failure = Box<dyn std::error::Error>;
 struct Server {
     engine: Engine,
     programs: Vec<ProgramEnd>,
-    /// What keeps the device as it is.
+    /// The slots that keep the device as it is.
     _slots: Slots,
     accepted: u64,
     answers: u64,

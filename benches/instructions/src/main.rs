@@ -107,7 +107,7 @@ impl Side {
     }
 }
 
-/// What is counted.
+/// The turn whose instructions are counted.
 #[inline(never)]
 fn server_turn(engine: &mut Engine, now: Instant) {
     engine.turn(now);

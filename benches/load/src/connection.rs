@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 use crate::Options;
 use crate::protocol;
 
-/// What a look at a connection brought.
+/// The result of a look at a connection.
 pub struct Progress {
     /// Due times of the requests that have been answered.
     pub answered: usize,

@@ -1,4 +1,4 @@
-//! What goes out and how the end of an answer is recognised.
+//! Requests, and how the end of an answer is recognised.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The report of a measurement.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;

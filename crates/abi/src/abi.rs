@@ -60,7 +60,7 @@ pub unsafe fn optional<'a, T>(at: *const T) -> Result<Option<&'a T>, Errno> {
     unsafe { object(at) }.map(Some)
 }
 
-/// What the program wants to be read: `len` bytes at `at`.
+/// Returns the program's `len` bytes at `at`.
 ///
 /// # Safety
 /// Null, or `len` readable bytes that live while the call lasts.

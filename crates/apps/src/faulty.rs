@@ -16,7 +16,7 @@ pub struct Faulty {
     pub listen: Vec<SocketAddr>,
 }
 
-/// What is asked of the handlers to come.
+/// The fault asked of later handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]

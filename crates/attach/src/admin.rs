@@ -1,4 +1,4 @@
-//! What `slipstack status`, `why` and `stop` ask of keepers and instances.
+//! The questions of `slipstack status`, `why` and `stop` to keepers and instances.
 
 use std::io::ErrorKind;
 
@@ -90,7 +90,7 @@ fn find_abandoned(directory: &RuntimeDir) -> Option<Error> {
     }))
 }
 
-/// What is known of one process.
+/// Returns the report on one process.
 ///
 /// # Errors
 /// Nobody knows it.
@@ -131,7 +131,7 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     }))
 }
 
-/// What `stop` has ended, and why not more.
+/// The names that `stop` has ended, and why not more.
 #[derive(Debug, Default)]
 pub struct Stopped {
     pub names: Vec<String>,

@@ -1,4 +1,4 @@
-//! What `slipstack capture` does: writes the frames of a device while programs use it.
+//! `slipstack capture`: writes the frames of a device while programs use it.
 
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct Plan {
     pub time_max: Option<Duration>,
 }
 
-/// What a capture has written.
+/// Summary of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub inbound: u64,

@@ -71,7 +71,7 @@ struct State {
     place: usize,
     /// For the next instance of its name.
     ticket: Option<OwnedFd>,
-    /// What the engine has of the device: its queue, and what says that it is in use.
+    /// Descriptors of the engine's slot: its queue, and the claim that it is in use.
     held: Vec<RawFd>,
 }
 
@@ -272,7 +272,7 @@ fn of_instance(error: Error) -> AttachError {
     }
 }
 
-/// What belongs on the stack, as far as the keeper knows.
+/// Returns the policy that follows from the keeper's welcome.
 fn policy(welcome: Welcome) -> Policy {
     let network = welcome.network;
     let learnt = network.learnt.clone().unwrap_or_default();

@@ -20,7 +20,7 @@ use crate::ways;
 /// Longest wait for an answer.
 pub const ANSWER_MS: u64 = 10_000;
 
-/// Who this process is to a keeper or instance.
+/// Identity of this process towards a keeper or instance.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub program: String,
@@ -60,7 +60,7 @@ pub fn random_u64() -> u64 {
     }
 }
 
-/// What a keeper of these settings would be started with.
+/// Returns the options that a keeper of these settings would be started with.
 pub fn options(settings: &Settings) -> Options {
     let gateways = settings.gateways.iter().copied();
     let gateways = gateways.map(RouteEntry::default_by);

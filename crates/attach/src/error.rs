@@ -23,7 +23,7 @@ pub enum Error {
         message: String,
     },
     Control(ControlError),
-    /// What a keeper said when it could not start.
+    /// A keeper's message when it could not start.
     Start(String),
     /// Another keeper holds the device, and is not to be reached (yet).
     Elsewhere,

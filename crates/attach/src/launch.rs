@@ -11,7 +11,7 @@ use crate::door::{Identity, by_path, greet, options};
 use crate::error::Error;
 use crate::keeper::meet;
 
-/// What `slipstack run` hands to the program.
+/// Descriptors and sentences that `slipstack run` hands to the program.
 #[derive(Debug)]
 pub struct Launched {
     /// Where the program can be reached, one line.

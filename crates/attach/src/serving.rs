@@ -49,7 +49,7 @@ pub struct Serving {
     pub ends_itself: bool,
 }
 
-/// What the process asks of the service of an engine.
+/// The process's view of the service of an engine.
 pub trait Watch: Send {
     /// It listens where it is to listen.
     fn is_ready(&self) -> bool;
@@ -64,7 +64,7 @@ pub trait Watch: Send {
     fn is_over(&self) -> bool;
 }
 
-/// What an engine's thread tells.
+/// A message of an engine's thread.
 enum Told {
     Ready,
     Refused(String),
@@ -268,7 +268,7 @@ fn follow(
     outcome
 }
 
-/// What one engine's thread begins with.
+/// The arguments of one engine's thread.
 struct Site<'a> {
     settings: &'a Settings,
     core: Option<usize>,
@@ -332,7 +332,7 @@ impl Site<'_> {
     }
 }
 
-/// What is still to be sent, and TIME-WAIT, go to the keeper.
+/// Hands unsent data and TIME-WAIT entries to the keeper.
 fn leave(engine: &mut Engine, link: &Link) {
     let now = Instant(now_ns());
     let handovers = engine.hand_over(now);

@@ -17,7 +17,7 @@ use crate::link::{Link, REGION};
 /// One engine's way to the keeper.
 pub struct Keeper {
     pub link: Arc<Link>,
-    /// What the engine has leased it with, which goes when the engine does.
+    /// The claim of the engine's lease, which goes when the engine does.
     pub _claim: Option<OwnedFd>,
 }
 

@@ -2,7 +2,7 @@
 
 use slipstack_config::{Kind, OPTIONS, Scope, find_option};
 
-/// What the program passes to `ff_init`.
+/// Arguments of `ff_init`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// `--conf`, `-c`.

@@ -1,4 +1,4 @@
-//! What the POSIX layer asks of the system: raw system calls and the interruptions of a thread.
+//! The POSIX layer's requests to the system: raw system calls and the interruptions of a thread.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is kept per thread: interruptions of waits, and what happened in a turn of `ff_run`.
+//! State of a thread: interruptions of waits, and the outcome of a turn of `ff_run`.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -29,7 +29,7 @@ thread_local! {
     static TURN: Turn = Turn::default();
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 pub struct Outcome {
     pub is_busy: bool,
     pub has_waited: bool,

@@ -186,7 +186,7 @@ pub enum Command {
         sock: SockId,
         remote: Option<SocketAddr>,
     },
-    /// Whoever knows the key may have the connection. Reply: [`crate::Reply::Done`].
+    /// Offers the connection to any process that knows the key. Reply: [`crate::Reply::Done`].
     Offer {
         sock: SockId,
         key: u128,

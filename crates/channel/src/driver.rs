@@ -136,7 +136,7 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// What [`Driver::carry_out`] gave is on the engine of this slot now.
+    /// Tells that the connection of [`Driver::carry_out`] is on the engine of this slot now.
     fn carried(&self, _connection: &[u8], _slot: u16) {}
 
     /// The device's slot that the engine has.

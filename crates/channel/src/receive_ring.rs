@@ -285,7 +285,7 @@ impl ReceiveRing {
         Some(bytes)
     }
 
-    /// What has been received in order and not read; `None` when it is more than `max`, or some of it is urgent.
+    /// Returns bytes received in order and not read; `None` when there are more than `max`, or some are urgent.
     /// [`ReceiveRing::look`] comes before.
     pub fn rest(&self, end: &EngineEnd, sock: SockId, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head - self.consumed).ok()?;

@@ -244,7 +244,7 @@ fn is_away(program: &ProgramReport) -> bool {
     program.sockets.iter().any(|socket| socket.why == away)
 }
 
-/// Of what kind the device is and why; nothing where nobody has told.
+/// Returns a line about the device's kind and the reason for it; empty if neither is known.
 fn device_line(device: &DeviceTold) -> String {
     match device.kind.as_str() {
         "" => String::new(),

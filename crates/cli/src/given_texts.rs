@@ -75,7 +75,7 @@ fn interfaces(matches: &ArgMatches) -> Vec<(usize, &str)> {
     values(matches, "if").skip(1).collect()
 }
 
-/// What the user has given for an option, with the places among the arguments.
+/// Returns the user's values of an option, with their places among the arguments.
 fn values<'a>(matches: &'a ArgMatches, name: &str) -> impl Iterator<Item = (usize, &'a str)> {
     let is_given = is_given(matches, name);
     let texts = is_given.then(|| matches.get_many::<String>(name)).flatten();

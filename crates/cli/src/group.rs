@@ -22,7 +22,7 @@ pub const DETACHED: &str = "SLIPSTACK_DETACHED";
 /// Longest time in which an instance gets ready: a router may have to be waited for.
 const READY_MAX: Duration = Duration::from_secs(30);
 
-/// What is to be started.
+/// The instances to be started.
 pub struct Plan {
     /// Numbers of the processes; empty: one that has a name.
     pub ids: Vec<u32>,

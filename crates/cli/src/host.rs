@@ -1,4 +1,4 @@
-//! What can be said about this machine before anything is changed.
+//! Checks of this machine before anything is changed.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -76,7 +76,7 @@ pub fn at_hang_up(matches: &ArgMatches) {
     }
 }
 
-/// What differs from the running network.
+/// The differences from the running network.
 struct Plan {
     client: Client,
     changes: Vec<Change>,

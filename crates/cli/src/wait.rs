@@ -13,7 +13,7 @@ use crate::given::settings;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is waited for.
+/// The event that is waited for.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     Port(u16),

@@ -40,7 +40,7 @@ choice! {
         Off = "off",
         /// Sockets that fail, and programs that stay on the kernel, because the stack is not there.
         Error = "error",
-        /// What differs from what the program or its user may expect.
+        /// Differences from what the program or its user may expect.
         #[default]
         Warn = "warn",
         /// Which stack a program uses, and what configuration files say in vain.

@@ -1,4 +1,4 @@
-//! What a row of the options table is, and how it becomes a field of `Settings`.
+//! Rows of the options table, and how they become fields of `Settings`.
 
 use crate::kind::Kind;
 
@@ -20,7 +20,7 @@ pub enum Scope {
 /// Whether a value can be changed after the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// What a process was started with stays.
+    /// The value with which a process was started stays.
     AtStart,
     /// Running engines take a new value, which holds for new connections.
     Live,
@@ -47,7 +47,7 @@ pub struct OptionSpec {
     pub scope: Scope,
     pub reader: Reader,
     pub change: Change,
-    /// What the value is called in `--help`.
+    /// Name of the value in `--help`.
     pub value: &'static str,
     /// One sentence for `--help`, the reference and the sample file.
     pub help: &'static str,
@@ -112,7 +112,7 @@ macro_rules! options {
             help: $help,
         }),+];
 
-        /// What `run`, `instance`, `keeper` and the preload library act on.
+        /// Settings of `run`, `instance`, `keeper` and the preload library.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Settings {$(
             #[doc = $help]

@@ -8,7 +8,7 @@ use crate::vlan::ID_MAX;
 
 /// Interfaces of a stack beside the first.
 const FURTHER_MAX: usize = 15;
-/// Of one interface at most.
+/// Addresses of one interface at most.
 const ADDRESSES_MAX: usize = 256;
 /// The table of the stack's own addresses.
 const LOCAL_TABLE: u32 = 255;

@@ -104,7 +104,7 @@ impl core::fmt::Display for PortRange {
 pub type CoreList = Vec<usize>;
 
 impl Kind {
-    /// What separates the parts of a value that may be given several times; `None`: it is given once.
+    /// Returns the separator of a value that may be given several times; `None` if it is given once.
     #[must_use]
     pub fn separator(self) -> Option<&'static str> {
         match self {
@@ -155,7 +155,7 @@ impl Kind {
 /// Reads ports such as `80,8000-8999`: at most 128 ranges.
 ///
 /// # Errors
-/// What the text must be, as the end of a sentence.
+/// The required form of the text, as the end of a sentence.
 pub fn parse_ports(text: &str) -> Result<Vec<PortRange>, String> {
     const RANGES_MAX: usize = 128;
     let must = || "ports from 1 to 65535 such as 80,8000-8999, at most 128 ranges".to_owned();

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 const MAIN: u32 = 254;
 /// Before the rules for all, behind that for own addresses.
 const PRIORITY: u32 = 1000;
-/// Of one option at most.
+/// Routes or rules of one option at most.
 const SPECS_MAX: usize = 256;
 
 /// Addresses that begin alike.

@@ -192,7 +192,7 @@ impl Settings {
         self.device.as_deref().filter(|kind| *kind != "auto")
     }
 
-    /// The same with the mode that is asked for beside it.
+    /// Returns the kind of device with the mode that is asked for beside it.
     pub fn device_with_mode(&self) -> Option<String> {
         match self.device_asked()? {
             "xdp" => Some(format!("xdp:{}", self.xdp_mode)),

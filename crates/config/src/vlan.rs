@@ -5,11 +5,11 @@ use core::net::IpAddr;
 
 use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 
-/// Of a device: as many as F-Stack takes, and the one that the device's own link may be in.
+/// VLANs of a device at most: as many as F-Stack takes, and the one that the device's own link may be in.
 const VLANS_MAX: usize = 129;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const ID_MAX: u16 = 4094;
-/// Of one VLAN at most.
+/// Addresses of one VLAN at most.
 const ADDRESSES_MAX: usize = 256;
 /// Every IPv4 link takes packets of this size (RFC 791).
 const MTU_MIN: u16 = 68;

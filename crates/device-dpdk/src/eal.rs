@@ -17,7 +17,7 @@ const SHARING: &[&str] = &[
 /// Words that say which cards are probed.
 const CARDS: &[&str] = &["-a", "--allow", "-b", "--block", "--no-pci"];
 
-/// What the user says and what is best where he says nothing.
+/// Returns the user's words, and the best ones where there are none.
 pub fn words(options: &Options) -> Vec<String> {
     let says = |names: &[&str]| {
         let mut names = names.iter();

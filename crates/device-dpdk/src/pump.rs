@@ -323,7 +323,7 @@ fn send_one(port: &mut Port, reader: &Reader, frame: &Waiting) -> Sent {
     port.send(&pieces[..count], &offload_of(&frame.tag))
 }
 
-/// What a slot leaves to the port, from the header of virtio's.
+/// Returns the work that a slot leaves to the port, from its virtio header.
 fn offload_of(tag: &Tag) -> Offload {
     let [flags, gso_type, _, _, m0, m1, s0, s1, o0, o1, ..] = tag.virtio;
     let mut offload = Offload {

@@ -250,7 +250,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What became of a frame that was to be sent.
+/// The result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Taken,

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use slipstack_mem::{RawSlice, RawSpace};
 use slipstack_wire::{RxMeta, TxOffload};
 
-/// What an engine must know of its device to configure its stack.
+/// Properties of a device by which an engine configures its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Source address of our frames.
@@ -173,7 +173,7 @@ impl<T: Device + ?Sized> Device for Box<T> {
 /// Declares the counters once: the struct and the list of names come from one table.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a device counted since it was opened.
+        /// Counters of a device since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct DeviceCounters {
             $($(#[$doc])* pub $name: u64,)*

@@ -7,7 +7,7 @@ use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 
-/// What becomes of a frame that the program has seen.
+/// The decision about a frame that the program has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The stack gets it, as the program has left it.
@@ -44,7 +44,7 @@ pub trait FrameHook: Send {
     /// The next frame that the program wants sent.
     fn next_outgoing(&mut self) -> Option<Vec<u8>>;
 
-    /// What the device has counted by now.
+    /// Reports the device's counters.
     fn on_counters(&mut self, counters: &DeviceCounters);
 }
 

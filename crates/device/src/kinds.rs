@@ -5,7 +5,7 @@ use crate::error::DeviceError;
 use crate::joined::Joined;
 use crate::{dpdk, memif, null, packet, replay, tap, xdp};
 
-/// What `--device` may name, in the order of the help text.
+/// The kinds that `--device` may name, in the order of the help text.
 pub static BACKENDS: &[&dyn Backend] = &[
     &packet::Packet,
     &xdp::Xdp,
@@ -35,7 +35,7 @@ pub fn find(text: &str) -> Result<(&'static dyn Backend, Option<&str>), DeviceEr
     }
 }
 
-/// The same for the name of any slot's back end, that of devices with several ports among them.
+/// Returns the back end of a slot by its name, that of devices with several ports included.
 pub(crate) fn find_any(name: &str) -> Result<&'static dyn Backend, DeviceError> {
     match name == Joined.name() {
         true => Ok(&Joined),

@@ -9,7 +9,7 @@ use slipstack_wire::checksum::Sum;
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, protocol};
 
-/// What the frame itself shows.
+/// Returns the metadata that the frame itself shows.
 pub(crate) fn meta_of(frame: &[u8]) -> RxMeta {
     match is_partial(frame) {
         true => RxMeta {

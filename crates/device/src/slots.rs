@@ -196,7 +196,7 @@ impl Slots {
         Ok(kind)
     }
 
-    /// The same in the way of kernels before 6.6.
+    /// Installs the ingress drop as a clsact filter, for kernels before 6.6.
     pub fn install_ingress_drop_by_filter(&mut self) -> Result<DropKind, DeviceError> {
         self.steering.beat(slipstack_mem::now_ns());
         for port in self.ports.iter_mut().filter(|port| port.needs_ingress_drop) {
@@ -249,7 +249,7 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// What to pass to whoever leases the slot; `None`: there is no such slot.
+    /// Returns the parameters for the process that leases the slot; `None` if there is no such slot.
     pub fn params(&self, slot: u16) -> Option<SlotParams> {
         let slot = self.slots.get(usize::from(slot))?;
         Some(SlotParams {

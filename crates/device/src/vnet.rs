@@ -24,7 +24,7 @@ const GSO_ECN: u8 = 0x80;
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHERTYPE_TAG: [u8; 2] = [0x81, 0];
 
-/// What the header of a received frame says.
+/// The header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// One frame, or coalesced TCP segments or datagrams, for the stack as it is.
@@ -90,7 +90,7 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
     out
 }
 
-/// What a frame that is to be cut apart carries: a super-frame has no extension headers.
+/// Returns the GSO type of a frame that is to be cut apart: a super-frame has no extension headers.
 fn gso_type(header: &[u8]) -> u8 {
     const PROTOCOL_AT: usize = 23;
     const NEXT_HEADER_AT: usize = 20;

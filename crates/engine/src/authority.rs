@@ -1,4 +1,4 @@
-//! What an engine asks of whoever steers frames and answers ARP for its device.
+//! An engine's requests to the keeper, which steers frames and answers ARP for its device.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ pub enum Transport {
 pub enum PortRefused {
     InUse,
     NotPermitted,
-    /// Whoever decides is gone.
+    /// The keeper is gone.
     Unavailable,
 }
 
@@ -81,7 +81,7 @@ pub trait PortAuthority: Send {
         let _ = lines;
     }
 
-    /// What an operator asks of this engine, if there is something.
+    /// Returns the next question of an operator to this engine, if there is one.
     fn next_inquiry(&self) -> Option<Asked> {
         None
     }

@@ -243,7 +243,7 @@ impl Engine {
         Some(ends)
     }
 
-    /// What [`Engine::carry_off`] gave is on the engine of `slot`.
+    /// Notes that the connection of [`Engine::carry_off`] is on the engine of `slot`.
     pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
         let ends = Carried::from_bytes(bytes).and_then(|it| it.image.endpoints());
         let (Some(ends), Some(fabric)) = (ends, &self.world.local.fabric) else {

@@ -29,7 +29,7 @@ use crate::world::World;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Of turns in a row in which the device had all that one takes, one in so many looks at the timers: twice the slots of its
+/// Turns in a row with a full burst of frames before one looks at the timers: twice the slots of the device's
 /// ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
@@ -43,7 +43,7 @@ const NEIGHBOUR_POLL_NS: u64 = 1_000_000;
 /// Longest sleep while the kernel has no room for our frames.
 const TX_RETRY_NS: u64 = 200_000;
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct Setup {
     pub stack: StackConfig,
     pub device: Box<dyn Device>,
@@ -55,7 +55,7 @@ pub struct Setup {
     pub neighbours: Option<Box<dyn NeighbourTable>>,
 }
 
-/// What a turn brought.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Something was done.
@@ -96,7 +96,7 @@ pub struct Engine {
     pub(crate) device: Box<dyn Device>,
     pub(crate) world: World,
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
-    /// What the stack goes by, as the keeper has published it.
+    /// The network of the stack, as the keeper has published it.
     pub(crate) network: Arc<NetworkState>,
     /// Leased blocks of outgoing ports; the last is the one in use.
     pub(crate) port_blocks: Vec<(u16, u16)>,
@@ -113,7 +113,7 @@ pub struct Engine {
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
     /// Clients that live on this thread.
     pub(crate) owned: Vec<Owned>,
-    /// What an operator has asked, while it is being answered.
+    /// An operator's question while it is being answered.
     pub(crate) errand: Option<Box<Errand>>,
     pub(crate) filter: HeldFilter,
     /// When its rules are asked for again.
@@ -357,7 +357,7 @@ impl Engine {
         self.stack.has_due(now) && self.fire_timers(now)
     }
 
-    /// What waits at the device came before timers that are due since: it may be what they wait for.
+    /// Frames that wait at the device came before timers that are due since: they may be what those wait for.
     #[inline(never)]
     fn fire_timers(&mut self, now: Instant) -> bool {
         let waiting_since = self.device.waiting_since_ns();
@@ -415,7 +415,7 @@ impl Engine {
         self.settle_clients(now);
     }
 
-    /// What waited for a neighbour; a turn that brings one is rare.
+    /// Sends frames that waited for a neighbour; a turn that brings one is rare.
     #[cold]
     fn emit_resolved(&mut self, now: Instant) {
         self.emit(now);

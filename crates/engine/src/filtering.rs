@@ -13,7 +13,7 @@ use slipstack_stack::filter::{
 };
 use slipstack_stack::{FilterRules, Stack};
 
-/// What a stack's filter is made of. It is compiled when that changes, and not with every change of
+/// The sources of a stack's filter. It is compiled when they change, and not with every change of
 /// the network.
 #[derive(Debug, Default)]
 pub struct HeldFilter {
@@ -22,7 +22,7 @@ pub struct HeldFilter {
     rules: Vec<FilterRule>,
     disabled_sets: u32,
     tables: Vec<HeldTable>,
-    /// Of the stack's own addresses, for which it is compiled; `None`: it is not.
+    /// The stack's own addresses for which it is compiled; `None`: it is not.
     own: Option<Vec<IpAddr>>,
 }
 
@@ -74,7 +74,7 @@ impl HeldFilter {
         };
     }
 
-    /// The same of somebody who has the whole.
+    /// Takes the filter from a caller that has the whole of it.
     pub fn take_state(&mut self, revision: u64, state: &FilterState) {
         let known = self.known();
         let (told, bytes) = state.tell(Some(&known));

@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// What this engine's stack goes by.
+    /// Returns the network of this engine's stack.
     pub fn network(&self) -> &Arc<NetworkState> {
         &self.network
     }

@@ -1,4 +1,4 @@
-//! What an engine tells about itself.
+//! An engine's counters and views.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ counters! {
     /// Handshakes under way that did.
     half_open_out,
     half_open_in,
-    /// Of both, those that could not be taken: the peer of such a connection is reset.
+    /// Connections and handshakes that could not be taken: their peers are reset.
     passed_refused,
     half_open_refused,
     /// Connections that went to another engine of their program because its thread uses them, and that came that way.

@@ -1,4 +1,4 @@
-//! What an engine shows of itself: counters, flows and sockets.
+//! Views of an engine: counters, flows and sockets.
 
 use crate::client::ClientId;
 use crate::engine::Engine;

@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) has_tx_checksum: bool,
     /// Buffers of a new connection.
     pub(crate) initial: Limits,
-    /// What the keeper has learned.
+    /// Neighbours that the keeper has learnt.
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
     /// Routers that are asked whether they are still there, with the answers that had come by then.
     pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
@@ -60,7 +60,7 @@ impl World {
         (!is_silent).then_some(mac)
     }
 
-    /// What has been said of a neighbour so far proves nothing any more.
+    /// Doubts a neighbour: earlier confirmations prove nothing any more.
     #[cold]
     pub(crate) fn doubt(&mut self, ip: IpAddr) {
         let table = self.neighbours.as_ref();

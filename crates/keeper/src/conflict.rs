@@ -152,7 +152,7 @@ fn neighbour_discovery(
     frame
 }
 
-/// Who says in this frame that the address is his.
+/// Returns the station that claims the address in this frame.
 fn claimant(frame: &[u8], mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
     let (header, payload) = EthernetHeader::parse(frame)?;
     let claimant = match (header.ethertype, address) {

@@ -137,7 +137,7 @@ impl fmt::Display for KeeperError {
     }
 }
 
-/// Who runs on, and how to end it.
+/// Writes which programs run on, and how to end them.
 fn write_orphaned(
     f: &mut fmt::Formatter<'_>,
     interface: &str,

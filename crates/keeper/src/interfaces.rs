@@ -28,7 +28,7 @@ impl InterfaceChoice {
         }
     }
 
-    /// What gives the interface its addresses.
+    /// Returns the changes that give the interface its addresses.
     pub fn changes(&self) -> Vec<Change> {
         let address = |address: &(IpAddr, u8)| Change::AddAddress {
             interface: self.interface.clone(),

@@ -301,7 +301,7 @@ impl RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// What [`RuntimeDir::claim_name`] made.
+    /// Removes the names that [`RuntimeDir::claim_name`] made.
     fn remove_names(&self) {
         let base = self.path.parent().and_then(|base| fs::read_dir(base).ok());
         for entry in base.into_iter().flatten().flatten() {

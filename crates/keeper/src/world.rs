@@ -102,7 +102,7 @@ pub struct VlanChoice {
 }
 
 impl VlanChoice {
-    /// What makes an interface of it, under the name that Linux would give it.
+    /// Returns the changes that make an interface of it, under the name that Linux would give it.
     pub fn changes(&self, network: &NetworkState) -> Vec<Change> {
         let port = network.find_vlan(LinkId::new(self.port, 0).0);
         let port = port.unwrap_or_else(|| network.own());
@@ -125,7 +125,7 @@ impl VlanChoice {
     }
 }
 
-/// What a keeper is started with.
+/// Options with which a keeper is started.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Base of the runtime directories; `None`: the user's default.
@@ -183,12 +183,12 @@ pub struct Network {
     pub has_udp_segmentation: bool,
     /// How routers are asked, if they are.
     pub slaac: Option<SlaacConfig>,
-    /// What is published.
+    /// The published network.
     pub state: NetworkState,
 }
 
 impl Network {
-    /// Of the keeper's own stack.
+    /// Returns the configuration of the keeper's own stack.
     pub fn stack_config(&self) -> StackConfig {
         StackConfig {
             network: config_of(&self.state),
@@ -202,15 +202,15 @@ impl Network {
     }
 }
 
-/// What is written to the journal.
+/// State that is written to the journal.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     pub leases: Leases,
     /// Listener groups in the steering tables.
     pub groups: Vec<(Protocol, u16, u8)>,
-    /// Who knows it may use the device.
+    /// The secret of clients that may use the device.
     pub capability: u64,
-    /// Of initial sequence numbers and timestamp offsets, for all engines: whoever uses the two ends of a connection anew
+    /// Key of initial sequence numbers and timestamp offsets, for all engines: a later connection of the same two ends
     /// goes on where the former engine was (RFC 6528 3, RFC 7323 5.4).
     pub sequence_key: [u64; 2],
     pub had_clients: bool,
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// The same of the packet filter's tables.
+    /// Saves the packet filter's tables.
     pub fn save_tables(&self) {
         if !self.tables.write(&self.state.filter.tables) {
             say(format_args!(

@@ -1,4 +1,4 @@
-//! What packetdrill loads to run its scripts on this stack.
+//! The library that packetdrill loads to run its scripts on this stack.
 
 mod abi;
 mod device;

@@ -47,7 +47,7 @@ pub unsafe fn buffers(at: *const libc::iovec, count: usize) -> Vec<(*mut u8, usi
         .collect()
 }
 
-/// What recvmsg writes besides the bytes: the sender (a stream has none), control messages' length and flags.
+/// Writes recvmsg's results besides the bytes: the sender (a stream has none), control messages' length and flags.
 ///
 /// # Safety
 /// `msg_name` is null or has room for `msg_namelen` bytes.

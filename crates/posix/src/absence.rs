@@ -23,7 +23,7 @@ pub(crate) struct Absence {
 }
 
 impl Absence {
-    /// What sleeps now may sleep for what is not real.
+    /// Notes that threads which sleep now may wait for sockets without an engine.
     pub(crate) fn note(&self) {
         self.has_been.store(true, Ordering::Release);
     }
@@ -75,7 +75,7 @@ impl Absence {
                 .is_ok()
     }
 
-    /// Who sleeps wakes up after this time, to ask.
+    /// Returns the time after which a sleeping thread wakes up to ask.
     pub(crate) fn sleep_ns(&self) -> Option<u64> {
         self.is_now().then_some(ASK_NS)
     }

@@ -10,7 +10,7 @@ const V4_LEN: usize = 16;
 const V6_LEN: usize = 28;
 /// `sizeof(struct sockaddr_nl)`.
 const NETLINK_LEN: usize = 12;
-/// What `bind` and `connect` accept as the least length of a `sockaddr_in6`
+/// Least length of a `sockaddr_in6` that `bind` and `connect` accept
 /// (without `sin6_scope_id`; SIN6_LEN_RFC2133).
 const V6_LEN_MIN: usize = 24;
 
@@ -89,7 +89,7 @@ impl AddrBytes {
 /// An address that a program hands to `bind`, `connect` or `sendto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// Of the socket's own family; v4-mapped addresses are told as IPv4.
+    /// An address of the socket's own family; v4-mapped ones are told as IPv4.
     Addr(SocketAddr),
     /// AF_UNSPEC.
     Unspecified,

@@ -74,7 +74,7 @@ impl Batch {
         self.has_sequel.load(Ordering::Relaxed)
     }
 
-    /// What follows from here on may leave together.
+    /// Begins a batch: later sends may leave together.
     pub(crate) fn begin_gathering(&self, now_ns: u64) {
         self.gathering_ns.store(now_ns, Ordering::Relaxed);
     }

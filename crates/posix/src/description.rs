@@ -16,14 +16,14 @@ use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all};
 use crate::sigio::{SigIo, news};
 use crate::socket::{Dgram, Edges, ErrorQueue, Listener, Stream, shut_bits};
 
-/// What `socket` was asked for, as far as the stack carries it.
+/// The kind of socket asked for, as far as the stack carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stream,
     Dgram,
 }
 
-/// What a socket has become, once it is known.
+/// The kind of a socket, once it is decided.
 #[derive(Debug)]
 pub(crate) enum Decided {
     Stream(Stream),
@@ -46,7 +46,7 @@ pub(crate) struct Bound {
     pub(crate) is_port_unseen: bool,
 }
 
-/// What is rarely touched.
+/// Fields that are rarely touched.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
     /// The numbers that refer to this description in this process.
@@ -65,7 +65,7 @@ pub(crate) struct Cold {
 pub(crate) struct Description {
     /// Never used twice in a process.
     pub(crate) id: u64,
-    /// What `fstat` tells, if another process has named it first; 0 = this one does, by its own number and `id`.
+    /// Inode for `fstat`, if another process has named it first; 0 = this one does, by its own number and `id`.
     inode: AtomicU64,
     pub(crate) family: Family,
     pub(crate) kind: Kind,
@@ -86,18 +86,18 @@ pub(crate) struct Description {
     /// SO_PEEK_OFF: where the next look begins; negative = at the front.
     pub(crate) peek_offset: AtomicI32,
     is_watched: AtomicBool,
-    /// Of a datagram socket that was shut down before it was anything else.
+    /// Directions shut down of a datagram socket before it was anything else.
     pub(crate) early_shut: AtomicU8,
     /// Threads asleep in a call on it: the socket outlives its last number until they leave.
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
     pub(crate) sigio: SigIo,
-    /// What its error queue says beside what the network sends back.
+    /// Its error queue beside errors that the network sends back.
     pub(crate) error_queue: ErrorQueue,
     /// To forked children, which keep a connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
-    /// What a connection of another process is since it has come to this one.
+    /// The connection of another process since it has come to this one.
     brought: OnceLock<Box<Decided>>,
     pub(crate) cold: Lock<Cold>,
 }
@@ -340,7 +340,7 @@ impl Description {
         self.watches().iter().any(Watch::has_sleepers)
     }
 
-    /// What it is has changed: threads that sleep in a call on it look again.
+    /// Wakes threads that sleep in a call on it, because its kind has changed.
     pub(crate) fn wake_sleepers(&self) {
         for watch in &self.cold.lock().watches {
             if let Watch::Thread(waiter) = watch {

@@ -114,7 +114,7 @@ impl Process {
         }
     }
 
-    /// What stands behind our numbers, each once, in an order that all threads keep: sockets
+    /// Returns the objects behind our numbers, each once, in an order that all threads keep: sockets
     /// before sets, and sets before those that they contain.
     fn things(&self) -> Vec<Entry> {
         let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
@@ -199,7 +199,7 @@ impl Process {
         }
     }
 
-    /// What a description of the parent's is in the child.
+    /// Returns the child's description for one of the parent's.
     fn in_child(&self, old: &Arc<Description>, lent: &Inheritance) -> Description {
         let new = Description::like(old, self.next_id());
         let foreign = || {

@@ -17,7 +17,7 @@ use crate::link::Link;
 
 /// A connection from which bytes are taken as often was worth a move.
 const LONG_READS: u32 = 16;
-/// What a long one makes up for, and how many short ones are remembered; with half of those moves do not pay.
+/// Short connections that a long one makes up for, and how many are remembered; with half of those moves do not pay.
 const LONG_IS_WORTH: u32 = 8;
 const SHORT_MAX: u32 = 64;
 

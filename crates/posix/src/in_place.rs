@@ -42,7 +42,7 @@ impl Process {
         Ok(())
     }
 
-    /// What waits to be read, where it lies. It may move when the engine works: [`Process::consume_in_place`] tells.
+    /// Returns the unread bytes where they lie. They may move when the engine works: [`Process::consume_in_place`] tells.
     pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {

@@ -1,4 +1,4 @@
-//! What this crate needs from the layer that stands in libc's place.
+//! Requests of this crate to the layer that stands in libc's place.
 
 use std::time::Duration;
 

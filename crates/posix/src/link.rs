@@ -48,7 +48,7 @@ type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 pub(crate) struct Link {
     pub(crate) program: ProgramEnd,
     pub(crate) driver: Arc<dyn Driver>,
-    /// Who waits for it.
+    /// The threads that wait for it.
     pub(crate) station: Arc<Station>,
     pub(crate) describe: String,
     /// Taken by the thread that hands events out.
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     is_left: AtomicBool,
     /// And goes on without it.
     is_lost: AtomicBool,
-    /// Who hears of the channel's sockets, in chunks.
+    /// The listeners to the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
 

@@ -1,4 +1,4 @@
-//! What a call comes to: an answer of ours, an error, or work for the kernel.
+//! The outcome of a call: an answer of ours, an error, or work for the kernel.
 
 use crate::errno::Errno;
 

@@ -307,7 +307,7 @@ impl Process {
         Ok(())
     }
 
-    /// What came before a bound socket was on the stack has waited at the keeper, which has handed it to the engine by
+    /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper, which has handed them to the engine by
     /// the time that the bind is answered: the first look at the socket finds it.
     fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
         self.turn(link);
@@ -324,7 +324,7 @@ impl Process {
         }
     }
 
-    /// What comes to groups on the stack's interface the stack's part gets; the kernel's part, which would get
+    /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part, which would get
     /// the same again, leaves it.
     fn spare_kernel_groups(&self, socket: &Description) {
         let index = self.stack_interface();

@@ -1,4 +1,4 @@
-//! What belongs on the stack, as this process knows it: asked for once, and again when the engine says that the network
+//! The policy as this process knows it: asked for once, and again when the engine says that the network
 //! has changed. Before there is an engine it is asked for again now and then.
 
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use slipstack_mem::Lock;
 
 #[derive(Default)]
 pub(crate) struct Known {
-    /// What was answered first.
+    /// The first answer.
     pub(crate) first: OnceLock<Option<Policy>>,
     /// Taken while that is asked for.
     pub(crate) asking: Lock<()>,

@@ -58,7 +58,7 @@ pub struct Accepted {
     pub peer: AddrBytes,
 }
 
-/// What `recvmsg` and its relatives brought.
+/// The result of `recvmsg` and its relatives.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     /// The call's result (with MSG_TRUNC asked for, a datagram's full length).
@@ -92,7 +92,7 @@ pub struct Process {
     pub(crate) attach: Arc<dyn Attach>,
     pub(crate) settings: Settings,
     pub(crate) table: Table,
-    /// Of the first engine, and of no engine.
+    /// The station of the first engine, and of no engine.
     pub(crate) station: Arc<Station>,
     /// Engines beside the first.
     pub(crate) homes: Homes,
@@ -100,7 +100,7 @@ pub struct Process {
     pub(crate) link: Lock<Option<Arc<Link>>>,
     pub(crate) attaching: Lock<()>,
     pub(crate) lending: Lending,
-    /// What a fork that is under way keeps locked.
+    /// The entries that a fork which is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
     /// Sets that are kqueues.
     pub(crate) kqueues: Lock<Vec<Weak<Set>>>,
@@ -112,7 +112,7 @@ pub struct Process {
     pub(crate) owners: Owners,
     attaching_thread: AtomicUsize,
     pub(crate) policy: Known,
-    /// What descriptors are dup'd from.
+    /// The descriptor from which others are dup'd.
     anchor: OnceLock<OwnedFd>,
     /// Taken while that is made.
     pub(crate) anchoring: Lock<()>,
@@ -353,13 +353,13 @@ impl Process {
         }
     }
 
-    /// What was said last of there being no stack.
+    /// Returns the last sentence about the missing stack.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         trouble.as_ref().map(|error| error.sentence.clone())
     }
 
-    /// The same for `slipstack why`.
+    /// Returns the reason for `slipstack why`.
     pub(crate) fn why_no_stack(&self) -> Reason {
         let trouble = self.trouble.lock();
         trouble.as_ref().map_or(Reason::NoStack, |error| error.why)

@@ -13,7 +13,7 @@ const MILD_NS: u64 = 250_000;
 /// Returns in a row after which it is believed: at first, and at most.
 pub(crate) const LEARN_MIN: u32 = 16;
 const LEARN_MAX: u32 = 4096;
-/// What a late return makes of the number to learn from, and how many times that number of prompt
+/// Factor by which a late return raises the number to learn from, and how many times that number of prompt
 /// ones halves it again.
 const DISTRUST: u32 = 4;
 const FORGIVE: u32 = 4;

@@ -2,7 +2,7 @@
 
 use slipstack_channel::State;
 
-/// What a socket's cell says.
+/// The state bits of a socket's cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen(pub(crate) State);
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::kernel::Kernel;
 
-/// What may happen, as bits: 1 << `si_code` (POLL_IN and its fellows).
+/// Events as bits: 1 << `si_code` (POLL_IN and its fellows).
 pub(crate) mod news {
     pub(crate) const IN: u32 = 1 << 1;
     pub(crate) const OUT: u32 = 1 << 2;
@@ -15,7 +15,7 @@ pub(crate) mod news {
 /// In the order of the kernel, where the end of a stream is told before it is readable.
 const ORDER: [u32; 4] = [news::OUT, news::ERR, news::HUP, news::IN];
 
-/// What an owner is to hear of.
+/// The events for an owner.
 #[derive(Debug, Default)]
 pub(crate) struct SigIo {
     is_on: AtomicBool,

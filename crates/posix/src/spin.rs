@@ -14,7 +14,7 @@ pub enum SpinPolicy {
 /// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
 /// spinning longer cannot pay.
 const SPIN_NS_MAX: u64 = 50_000;
-/// What a wait spins at least, so that a change for the better is noticed.
+/// Nanoseconds that a wait spins at least, so that a change for the better is noticed.
 const SPIN_NS_MIN: u64 = 1_000;
 
 /// Waits in a row that find something at once, after which the program is taken to be behind: what it is asked

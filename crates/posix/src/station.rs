@@ -1,4 +1,4 @@
-//! What the threads that wait for one engine have in common.
+//! The common state of threads that wait for one engine.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::batch::Batch;
 use crate::ready::Sleepers;
 use crate::spin::{Spin, SpinPolicy};
 
-/// Who sleeps, how long a wait spins, and when what is sent leaves: of one engine.
+/// Sleepers, spinning and batching of one engine.
 #[derive(Debug)]
 pub(crate) struct Station {
     pub(crate) sleepers: Arc<Sleepers>,

@@ -19,7 +19,7 @@ pub(crate) const NUMBERS_MAX: usize = CHUNK * CHUNKS;
 const NOT_OURS: u8 = 0;
 const OURS: u8 = 1;
 
-/// What stands behind a number of ours.
+/// The object behind a number of ours.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     Socket(Arc<Description>),

@@ -6,9 +6,9 @@ use slipstack_channel::report::{Place, Row};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     Off,
-    /// What fails because the stack is not there.
+    /// Failures because the stack is not there.
     Error,
-    /// What differs from what the program or its user may expect.
+    /// Differences from what the program or its user may expect.
     Warn,
     /// Which stack the program uses.
     Info,

@@ -31,7 +31,7 @@ const POLLING_TURN_NS: u64 = 20_000;
 /// While another thread hands events out, whoever would lead sleeps no longer than this: that one may not wait next.
 const PUMPED_SLEEP_NS: u64 = 50_000;
 
-/// What a wait is for.
+/// The subject of a wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Socket(&'a Arc<Description>),
@@ -69,7 +69,7 @@ struct At<'a> {
     elsewhere: Option<&'a Arc<Link>>,
 }
 
-/// What a look at what a wait is for has to do about the kernel's descriptors.
+/// The way in which a look treats the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Ask the kernel: a system call.

@@ -1,4 +1,4 @@
-//! What a handler may do.
+//! Operations of a handler.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ const RETRY_NS: u64 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What an answer of the engine is the answer to.
+/// The request to which an answer of the engine belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     BindListener { sock: SockId, backlog: u32 },

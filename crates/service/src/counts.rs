@@ -23,7 +23,7 @@ impl Tally {
     }
 }
 
-/// What has happened on one engine's service.
+/// Counters of one engine's service.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections accepted.
@@ -36,7 +36,7 @@ pub struct Counts {
     pub open: Tally,
     /// Datagrams received.
     pub datagrams: Tally,
-    /// Of these, passed on to workers.
+    /// Datagrams of these that were passed on to workers.
     pub passed: Tally,
     /// Datagrams dropped because all workers' rings were full.
     pub ring_full: Tally,

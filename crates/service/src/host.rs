@@ -24,7 +24,7 @@ const RING_KEPT_NS: u64 = 50_000_000;
 /// How soon sockets that found no memory are looked at again.
 const STARVED_NS: u64 = 1_000_000;
 
-/// What a host needs of its surroundings.
+/// The surroundings of a host.
 #[derive(Debug, Default)]
 pub struct Hosting {
     pub limits: Limits,

@@ -1,4 +1,4 @@
-//! What has come, where it lies.
+//! Received bytes, where they lie.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a stack is told when it is made.
+//! Configuration of a stack when it is made.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -53,11 +53,11 @@ pub struct SlaacConfig {
     pub identifiers: Identifiers,
     /// The link-local one among them.
     pub addresses_max: usize,
-    /// What was known of this link before: [`crate::Stack::slaac_image`], or nothing.
+    /// Earlier state of this link: [`crate::Stack::slaac_image`], or nothing.
     pub image: Vec<u64>,
 }
 
-/// What may change while a stack runs, as one value: [`crate::Stack::set_network`] puts another in its place.
+/// Configuration that may change while a stack runs, as one value: [`crate::Stack::set_network`] puts another in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConfig {
     /// Largest IP packet in bytes.
@@ -117,7 +117,7 @@ pub struct StackConfig {
     pub role: Role,
     /// Ports of active opens and unbound UDP sockets, inclusive.
     pub ephemeral: (u16, u16),
-    /// Of those, the ones that may be picked.
+    /// Ports of those that may be picked.
     pub ports: crate::options::PortRange,
     /// Which ports the numbers of that range stand for.
     pub scatter: crate::scatter::Scatter,
@@ -299,7 +299,7 @@ pub struct TcpConfig {
     pub synack_retries: u8,
     /// Retransmissions of data before the connection is given up (`tcp_retries2`).
     pub retries: u8,
-    /// The same for a connection that no program holds (`tcp_orphan_retries`).
+    /// Retries for a connection that no program holds (`tcp_orphan_retries`).
     pub orphan_retries: u8,
     pub congestion: Congestion,
     pub ecn: EcnMode,

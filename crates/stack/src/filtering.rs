@@ -48,7 +48,7 @@ impl Stack {
         self.link.filter = Some(filter.into());
     }
 
-    /// What each rule has matched, by its id.
+    /// Returns the matches of each rule, by its id.
     pub fn filter_counts(&self) -> impl Iterator<Item = (u64, Count)> + '_ {
         self.link.filter.iter().flat_map(|filter| filter.counts())
     }

@@ -1,6 +1,6 @@
 //! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration says otherwise.
 //!
-//! What comes in leaves by the link of its next hop, which may be that which it came by. Redirects are not sent.
+//! A packet leaves by the link of its next hop, which may be the one by which it came. Redirects are not sent.
 //! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812 5.3.4: nothing that came in
 //! a link-layer group.
 
@@ -42,7 +42,7 @@ enum Problem {
     TooBig(u16),
 }
 
-/// What both families' packets have.
+/// The common fields of both families' packets.
 struct Transit<'a> {
     packet: OutPacket,
     /// From the network header on.
@@ -303,7 +303,7 @@ impl Cx<'_> {
         self.pass_parts(now, &packet, transit, (hop, mtu), fx)
     }
 
-    /// What others have joined leaves joined, where the device cuts it apart again and each piece fits.
+    /// Checks a joined packet: it leaves joined where the device cuts it apart again and each piece fits.
     fn check_joined(&self, transit: &Transit<'_>, mtu: u16) -> Result<(), Refused> {
         let is_cut = match transit.packet.protocol {
             protocol::TCP => self.config.tso_max > 0,

@@ -20,7 +20,7 @@ impl Stack {
         self.tcp.train.state = TrainState::Idle;
     }
 
-    /// The same for one of several frames that came together: segments that continue each other are taken as one.
+    /// Takes one of several frames that came together: segments that continue each other are taken as one.
     /// [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
     #[inline]
     pub fn on_burst_frame(

@@ -41,7 +41,7 @@ pub(crate) use output::transmit;
 pub const L4_HEADER_MAX: usize = 60;
 /// Longest header of a frame that we send, over IPv6.
 pub const HEADER_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + L4_HEADER_MAX;
-/// The same over IPv4.
+/// Longest header over IPv4.
 const HEADER_MAX_V4: usize = L4_OFFSET + L4_HEADER_MAX;
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// The commonest transport header, worth a copy of known length.
@@ -52,7 +52,7 @@ const DEFEND_INTERVAL_NS: u64 = 10_000_000_000;
 /// RFC 791: every link takes packets of this size.
 const LINK_MTU_MIN: u16 = 68;
 
-/// What protocols above the link need of the stack, borrowed for one call.
+/// The parts of the stack that protocols above the link need, borrowed for one call.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub config: &'a StackConfig,
@@ -70,12 +70,12 @@ pub struct OutPacket {
     pub tos: u8,
     pub ttl: u8,
     pub dont_fragment: bool,
-    /// Of the socket that sends it.
+    /// The choice of the socket that sends it.
     pub choice: Choice,
 }
 
 impl OutPacket {
-    /// What is asked of the routes for it.
+    /// Returns the route query for it.
     pub fn query(&self) -> Query {
         const ECN: u8 = 3;
         Query {
@@ -136,7 +136,7 @@ impl NextHop {
     }
 }
 
-/// What became of a packet.
+/// The result of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Sent,
@@ -146,7 +146,7 @@ pub enum Output {
     Unreachable(Reason),
 }
 
-/// What a destination allows.
+/// The limits of the way to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Largest IP packet in bytes, as far as is known.
@@ -168,10 +168,10 @@ pub struct Link {
     tso_max: u32,
     pub(crate) routes: Routes,
     pub(crate) routes6: Routes6,
-    /// Of flow labels.
+    /// Key of flow labels.
     label_key: SipKey,
     pub(crate) neighbours: Neighbours,
-    /// What is known of servers besides their neighbours' addresses.
+    /// Fast Open state of servers.
     pub fast_open: FastOpenCache,
     destinations: Destinations,
     identifications: Identifications,
@@ -179,13 +179,13 @@ pub struct Link {
     defended: Vec<(Ipv4Addr, Instant)>,
     /// Made when addresses are first told to the link.
     pub(crate) announcements: Option<Announcements>,
-    /// What we hear beside our own addresses. Made for the first.
+    /// Groups that we hear beside our own addresses. Made for the first.
     pub(crate) groups: Option<Box<Groups>>,
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
     /// Asks the link's routers, if we do.
     pub(crate) slaac: Option<Box<Slaac>>,
-    /// What they say.
+    /// Configuration learnt from them.
     pub(crate) learnt: Box<Learnt>,
     /// Which of their routers do not answer.
     pub(crate) lost_routers: LostRouters,
@@ -248,7 +248,7 @@ impl Link {
             .filter(|hop| self.is_current(hop, now))
     }
 
-    /// What a destination behind this next hop allows.
+    /// Returns the limits of the way to a destination behind this next hop.
     #[inline]
     pub fn path_over(&self, hop: &NextHop) -> Path {
         Path {
@@ -258,7 +258,7 @@ impl Link {
         }
     }
 
-    /// The same for a destination whose next hop may be known; `None`: there is no route.
+    /// Returns the limits of the way to a destination whose next hop may be known; `None` if there is no route.
     #[inline]
     pub fn path_by(
         &self,
@@ -379,7 +379,7 @@ impl Link {
         self.find_source_by(dst, Choice::NONE)
     }
 
-    /// The same for a socket that has chosen.
+    /// Finds the source address for a socket with a choice.
     pub fn find_source_by(&self, dst: IpAddr, choice: Choice) -> Option<IpAddr> {
         match dst {
             IpAddr::V4(dst) => self.routes.find_source_by(dst, choice).map(IpAddr::V4),
@@ -392,7 +392,7 @@ impl Link {
         self.find_path_by(now, &Query::between(src, dst))
     }
 
-    /// The same for a socket that has chosen.
+    /// Finds the way for a socket with a choice.
     pub fn find_path_by(&self, now: Instant, query: &Query) -> Option<Path> {
         let (found, dst) = (self.find_route(query)?, query.dst);
         let local = found.route == Route::Local;
@@ -582,7 +582,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// What stands in the frame.
+    /// Returns the next hop in the frame.
     pub(crate) fn hop(&self) -> &NextHop {
         match self {
             Way::Out(hop) | Way::Wait(_, hop) => hop,

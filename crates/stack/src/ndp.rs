@@ -1,6 +1,6 @@
 //! Neighbour discovery (RFC 4861; RFC 4861 7.2.4 for the answers).
 //!
-//! What routers say is in [`crate::router`].
+//! Router discovery is in [`crate::router`].
 
 use core::net::{IpAddr, Ipv6Addr};
 

@@ -40,7 +40,7 @@ pub(crate) enum Resolution {
     TableFull,
 }
 
-/// Who asks for a neighbour, and where.
+/// The address that asks for a neighbour, and its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Station {
     pub mac: [u8; 6],
@@ -130,7 +130,7 @@ pub(crate) struct Neighbours {
     entries: HashTable<Entry>,
     key: SipKey,
     config: NeighbourConfig,
-    /// What routers say of the times for IPv6 (RFC 4861 6.3.2).
+    /// Times for IPv6 as routers set them (RFC 4861 6.3.2).
     times6: Times,
     /// Changes whenever an address that somebody may have cached is no longer right.
     epoch: u32,

@@ -1,6 +1,6 @@
 //! Routers of the link: what they advertise, their redirects, and what we ask them (RFC 4861 6 and 8, RFC 4862).
 //!
-//! What follows from it is decided in [`crate::slaac`].
+//! The consequences are decided in [`crate::slaac`].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -39,7 +39,7 @@ impl Stack {
         self.tcp.set_backlog(id, backlog)
     }
 
-    /// What connections that a listener opens from now on begin with.
+    /// Sets the options with which connections of a listener begin from now on.
     pub fn tcp_set_preset(
         &mut self,
         id: ListenerId,
@@ -101,7 +101,7 @@ impl Stack {
         self.tcp.written(conn, upto, more);
     }
 
-    /// What the program puts before `upto` into the send ring is urgent. To be told before the bytes are.
+    /// Marks the bytes before `upto` in the send ring as urgent. Called before the bytes are announced.
     pub fn tcp_mark_urgent(&mut self, conn: ConnId, upto: u64) {
         self.tcp.mark_urgent(conn, upto);
     }
@@ -228,7 +228,7 @@ impl Stack {
         self.tcp.adopt_half_open(now, image, &mut cx!(self))
     }
 
-    /// What is in TIME-WAIT here, at most `most`, what has most time left first: for the stack that goes on with it.
+    /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack that goes on with them.
     pub fn tcp_time_waits(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {
         self.tcp.time_wait_images(now, most)
     }

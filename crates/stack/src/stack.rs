@@ -355,7 +355,7 @@ impl Stack {
     }
 }
 
-/// What a router would say about a frame whose neighbour does not answer.
+/// Returns the error that a router would send about a frame whose neighbour does not answer.
 fn report_of(frame: &Held) -> Option<Report<'_>> {
     let (header, bytes) = EthernetHeader::parse(frame.header())?;
     let is_v6 = header.ethertype == EtherType::IPV6;
@@ -464,7 +464,7 @@ impl Stack {
         self.udp.change_group(id, group, change, &mut cx!(self))
     }
 
-    /// What the engine on another slot of our device hears of a group.
+    /// Sets the filter of a group that the engine on another slot of our device hears.
     pub fn set_slot_group(&mut self, slot: u16, group: IpAddr, filter: GroupFilter) {
         cx!(self).want_group(Asker::Slot(slot), group, filter);
     }
@@ -487,7 +487,7 @@ impl Stack {
         self.link.change_fib(is_v6, change)
     }
 
-    /// What the link's routers say holds now; the number changes with it.
+    /// Returns the configuration by the link's routers; the number changes with it.
     pub fn learnt(&self) -> (&Learnt, u32) {
         (&self.link.learnt, self.link.learnt_revision)
     }

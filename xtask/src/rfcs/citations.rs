@@ -11,7 +11,7 @@ use crate::sources;
 
 const FOLDERS: &[&str] = &["crates/", "tests/", "fuzz/"];
 const EXTENSIONS: &[&str] = &[".rs", ".py", ".c", ".pkt"];
-/// What these cite is the network around the stack under test: neither a part of it nor a test of it.
+/// Files whose citations concern the network around the stack under test: neither a part of it nor a test of it.
 const MODELS: &[&str] = &[
     "crates/drill/",
     "crates/emulator/",
@@ -34,7 +34,7 @@ pub struct Place {
 
 /// A choice against an RFC or against Linux.
 pub struct Deviation {
-    /// What stands in the parentheses.
+    /// The text in the parentheses.
     pub from: String,
     pub sections: Vec<(u32, Option<Section>)>,
     pub reason: String,
@@ -190,7 +190,7 @@ impl Citations {
         self.of(number, section).any(|place| place.is_test)
     }
 
-    /// What is done against a section or a part of it.
+    /// Returns the deviations from a section or a part of it.
     pub fn deviations_from<'a>(
         &'a self,
         number: u32,

@@ -78,7 +78,7 @@ fn findings(rfcs: &[Rfc], citations: &Citations) -> Vec<String> {
     findings
 }
 
-/// What the source cites and the page would not show.
+/// Returns citations of the source that the page would not show.
 fn unlisted(rfcs: &[Rfc], citations: &Citations) -> BTreeSet<String> {
     let mut unlisted = BTreeSet::new();
     for (number, section) in citations.all() {

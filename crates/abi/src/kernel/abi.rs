@@ -27,7 +27,7 @@ pub fn ppoll(
     outcome(unsafe { syscall6(libc::SYS_ppoll, args) })
 }
 
-/// What a raw system call came to.
+/// Returns the result of a raw system call.
 fn outcome(result: isize) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno(-(result as i32)))
 }

@@ -169,7 +169,7 @@ impl<'a> Resolver<'a, '_, '_> {
         self.require(is_put);
     }
 
-    /// What does not fit makes the response a truncated one.
+    /// Marks the response as truncated if a required record did not fit.
     fn require(&mut self, is_put: bool) {
         if !is_put {
             self.out.truncate();

@@ -5,7 +5,7 @@ use super::message::{Query, rcode};
 use super::name;
 use super::types::{ANY, TXT};
 
-/// What the server says of itself. Empty: nothing.
+/// Answers of the server about itself; an empty one is not given.
 #[derive(Clone, Debug, Default)]
 pub struct Chaos {
     pub version: String,

@@ -1,4 +1,4 @@
-//! What goes on over one TCP connection: queries, a transfer out, or a transfer in.
+//! One TCP connection: queries, a transfer out, or a transfer in.
 
 use std::io::IoSlice;
 use std::net::IpAddr;

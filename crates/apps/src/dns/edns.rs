@@ -27,7 +27,7 @@ const FULL_COOKIE: std::ops::RangeInclusive<usize> = 16..=40;
 const COOKIE_AGE_MAX: u32 = 3600;
 const COOKIE_AHEAD_MAX: u32 = 300;
 
-/// What the server says of itself in OPT records, and the secret of its cookies.
+/// The server's identity in OPT records, and the secret of its cookies.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     pub nsid: Vec<u8>,

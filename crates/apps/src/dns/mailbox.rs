@@ -1,4 +1,4 @@
-//! What engines and threads tell the engine that looks after transfers and notices.
+//! Messages of engines and threads to the engine that looks after transfers and notices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

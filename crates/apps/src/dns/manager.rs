@@ -1,4 +1,4 @@
-//! What one engine does for all: asks primaries, takes zones over, tells secondaries of changes
+//! The work of one engine for all: it asks primaries, takes zones over, tells secondaries of changes
 //! (RFC 1034 4.3.5, RFC 1996).
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ struct Notice {
     tell_at: u64,
 }
 
-/// What is to be done now.
+/// A task that is due.
 #[derive(Debug)]
 pub enum Task {
     /// Open a connection to a primary, with this tag.
@@ -197,7 +197,7 @@ impl Manager {
         }
     }
 
-    /// What a transfer begins with.
+    /// Returns the beginning of a transfer.
     pub fn begin(&mut self, tag: u64, zones: &Zones) -> Option<Incoming> {
         let secondary = self.secondaries.iter().find(|it| it.tag == tag)?;
         let base = zones.at(&secondary.apex)?.zone.clone();

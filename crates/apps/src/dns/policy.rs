@@ -1,4 +1,4 @@
-//! Who may transfer a zone, whom to tell of changes, where it comes from.
+//! Policy of a zone: who may transfer it, whom to tell of changes, where it comes from.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct Rule {
     pub key: Option<Vec<u8>>,
 }
 
-/// What holds for one zone.
+/// The policy of one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// As it was configured.

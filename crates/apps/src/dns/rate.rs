@@ -27,7 +27,7 @@ pub struct Rate {
     pub slip: u32,
 }
 
-/// What is done with a response.
+/// The decision about a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Send,

@@ -20,7 +20,7 @@ use super::tsig::{Rejected, Session};
 use super::types::{AXFR, CLASS_CHAOS, CLASS_IN, IXFR, SOA};
 use super::zone::Zones;
 
-/// What the engines of a server share.
+/// State that the engines of a server share.
 #[derive(Clone, Debug)]
 pub struct Common {
     pub store: Arc<Store>,
@@ -44,7 +44,7 @@ pub struct Responder {
     transfer: Option<Box<Outgoing>>,
     limiter: Limiter,
     counts: Arc<Counts>,
-    /// Of the last response from a zone: its kind, and the length of the name it is about.
+    /// Kind of the last response from a zone, and the length of the name it is about.
     about: (Kind, u8),
 }
 

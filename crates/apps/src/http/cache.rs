@@ -1,4 +1,4 @@
-//! What has been found lately, bounded in bytes and entries. Each engine has its own: no lock.
+//! Recently found files, bounded in bytes and entries. Each engine has its own: no lock.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,7 +27,7 @@ pub struct Cache {
     bytes_max: usize,
 }
 
-/// What the cache says of a path.
+/// The result of looking up a path.
 pub enum Lookup {
     Fresh(Found, std::sync::Arc<[u8]>),
     /// It was there a while ago: it is to be compared with the file.

@@ -15,7 +15,7 @@ use crate::tls::Transport;
 /// Bytes of a long file that a worker reads at a time.
 const PIECE: usize = 256 * 1024;
 
-/// What a worker brings.
+/// The result of a worker.
 #[derive(Debug)]
 pub enum Done {
     Found(String, Found),
@@ -53,7 +53,7 @@ pub struct Exchange {
     pub is_timed: bool,
     pub has_ended: bool,
     pub peer: Option<IpAddr>,
-    /// What a worker found that the cache does not take.
+    /// A worker's finding that the cache does not take.
     pub found: Option<Box<(String, Found)>>,
     pub out: Option<Box<Out>>,
 }
@@ -98,7 +98,7 @@ enum Rest {
     },
 }
 
-/// What a response waits for.
+/// The progress of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,

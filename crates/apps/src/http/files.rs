@@ -27,7 +27,7 @@ pub struct Root {
     whole_max: u64,
 }
 
-/// What a path names.
+/// The object that a path names.
 #[derive(Clone, Debug)]
 pub enum Found {
     Whole(Arc<Content>),
@@ -38,7 +38,7 @@ pub enum Found {
     Refused(Status),
 }
 
-/// What is known of a file beside its bytes.
+/// Metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub len: u64,

@@ -13,7 +13,7 @@ use crate::tls::{Broken, Session, Transport};
 #[derive(Debug)]
 pub struct Shaken {
     session: Box<Session>,
-    /// What is to be sent, also after an error.
+    /// Bytes to be sent, also after an error.
     out: Vec<u8>,
     outcome: Result<(), Broken>,
 }

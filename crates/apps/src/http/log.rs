@@ -13,7 +13,7 @@ const LINES_MAX: usize = 16_384;
 /// Bytes that are written at once.
 const BATCH: usize = 64 * 1024;
 
-/// What the writer gets.
+/// An entry for the writer.
 #[derive(Debug)]
 enum Entry {
     Line(String),

@@ -136,7 +136,7 @@ fn version_status(bytes: &[u8]) -> Status {
 }
 
 /// # Errors
-/// What follows the head of TRACE and CONNECT may be no request.
+/// The bytes after the head of TRACE and CONNECT may be no request.
 fn method(name: &str) -> Result<Method, Status> {
     Ok(match name {
         "GET" => Method::Get,
@@ -299,7 +299,7 @@ fn strip_scheme(target: &str) -> Option<&str> {
     (is_http && has_host).then_some(rest)
 }
 
-/// What is left of a body that is thrown away.
+/// The rest of a body that is thrown away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Skip {
     #[default]

@@ -12,7 +12,7 @@ pub const SERVER: &str = "slipstack";
 /// Length of a date as HTTP writes it.
 pub const DATE_LEN: usize = 29;
 
-/// What of the content is sent.
+/// The part of the content that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
     pub status: Status,

@@ -12,7 +12,7 @@ use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service,
 /// Longest round.
 const ROUND_MAX: Duration = Duration::from_secs(60);
 
-/// What is to be done.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     pub target: SocketAddr,
@@ -21,7 +21,7 @@ pub struct BenchOptions {
     pub message: Vec<u8>,
 }
 
-/// What was found.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct BenchFigures {
     /// By connection: microseconds of all rounds together, and how many rounds those are.
@@ -56,7 +56,7 @@ pub struct Bench {
     waiting: Vec<ConnectionId>,
     /// Connections and attempts of this round that are not over.
     left: usize,
-    /// Of these, attempts.
+    /// Connections that are being opened.
     opening: usize,
     round: usize,
     is_released: bool,

@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_micros(200);
 /// The start of an id that is not under way.
 const FREE: u64 = u64::MAX;
 
-/// What is to be done.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct DnsLoadOptions {
     pub target: SocketAddr,

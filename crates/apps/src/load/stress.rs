@@ -26,7 +26,7 @@ const DUE_MAX: usize = 1 << 20;
 /// The start of a connection that has no request under way.
 const RESTS: u64 = u64::MAX;
 
-/// What is to be done.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct StressOptions {
     pub target: SocketAddr,

@@ -9,7 +9,7 @@ use super::keys::Keys;
 
 /// Longest piece that becomes a record.
 pub const RECORD_MAX: usize = 16 * 1024;
-/// What a record costs beside its bytes, and an alert all in all.
+/// Bytes of a record beside its content, and of a whole alert.
 pub const OVERHEAD: usize = 64;
 /// Bytes that wait for the rest of their record or handshake message: the longest of those, which
 /// is 64 KiB, with its records' heads.
@@ -47,7 +47,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What a session is to send of its own accord.
+/// Data that a session sends of its own accord.
 enum Send<'a> {
     Nothing,
     Bytes(&'a [u8]),

@@ -1,3 +1,3 @@
-//! What F-Stack's host interface offers beside sockets: clocks, memory, threads, the environment.
+//! F-Stack's host interface beside sockets: clocks, memory, threads, the environment.
 
 pub mod abi;

@@ -65,7 +65,7 @@ fn append(to: &mut Vec<u8>, level: i32, kind: i32, data: &[u8]) {
     to.resize(to.len().next_multiple_of(8), 0);
 }
 
-/// What a program sends, with Linux's messages; `None`: as it is.
+/// Returns control data to be sent, with Linux's messages; `None` if it stays as it is.
 pub fn outgoing(control: &[u8]) -> Option<Vec<u8>> {
     let mut has_destination = false;
     let mut changed = Vec::new();
@@ -83,7 +83,7 @@ pub fn outgoing(control: &[u8]) -> Option<Vec<u8>> {
     has_destination.then_some(changed)
 }
 
-/// What was received, with FreeBSD's messages.
+/// Returns received control data, with FreeBSD's messages.
 pub fn incoming(control: &[u8]) -> Vec<u8> {
     let mut changed = Vec::new();
     each(control, |level, kind, data| match (level, kind) {

@@ -54,7 +54,7 @@ pub fn options() -> Option<&'static config::Settings> {
     SETTINGS.get()
 }
 
-/// What may keep `ff_init` from a stack.
+/// Reasons for which `ff_init` gets no stack.
 enum Failure {
     /// It has been called before.
     Twice,
@@ -150,7 +150,7 @@ fn family_of(conf: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-/// What is meant where nothing is said: no socket goes to the kernel by itself.
+/// Returns the default of a variable: no socket goes to the kernel by itself.
 fn usual(variable: &str) -> Option<String> {
     match variable {
         "SLIPSTACK_STRICT" => Some("true".to_owned()),

@@ -1,4 +1,4 @@
-//! What the loader and libc are asked for.
+//! Requests to the loader and libc.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;

@@ -50,7 +50,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     raw::set_errno(errno);
 }
 
-/// What would have happened without a handler.
+/// Does what would have happened without a handler.
 fn by_default(signal: c_int) {
     if matches!(
         signal,

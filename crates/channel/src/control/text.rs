@@ -36,7 +36,7 @@ pub fn read_text(file: OwnedFd) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The same of what is no text.
+/// Reads the bytes of a file that need not be text.
 ///
 /// # Errors
 /// It is no plain file, or the kernel's refusal.

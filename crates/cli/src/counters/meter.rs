@@ -29,7 +29,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of a counter that is so much more.
+    /// Returns the rate of a counter that has grown by `added`.
     pub fn per_second(&self, added: u64) -> u64 {
         (added as f64 / self.time.as_secs_f64()).round() as u64
     }

@@ -1,4 +1,4 @@
-//! What engines count: `slipstack nstat`, `top`, `traffic` and the interfaces of `netstat`.
+//! Counters of engines: `slipstack nstat`, `top`, `traffic` and the interfaces of `netstat`.
 
 mod engines;
 mod history;

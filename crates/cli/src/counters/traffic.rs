@@ -28,7 +28,7 @@ pub fn command() -> Command {
     with_options(command)
 }
 
-/// What F-Stack counts of a process.
+/// F-Stack's counters of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     pub rx_packets: u64,

@@ -13,7 +13,7 @@ use super::{generate, resolve, write};
 use crate::failure::Failure;
 use crate::output::say;
 
-/// What one engine's channel takes.
+/// Connections that one engine's channel takes.
 const CONNECTIONS_MAX: u64 = 16_384;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

@@ -36,7 +36,7 @@ impl Target {
         })
     }
 
-    /// The same that keeps changes of routes back until [`Target::send_gathered`], or until something else is changed.
+    /// Returns a target that keeps changes of routes back until [`Target::send_gathered`], or until something else is changed.
     pub fn gathering(self) -> Target {
         Target {
             gathered: Some(RefCell::default()),

@@ -1,4 +1,4 @@
-//! Who answers a server's datagrams, and what workers have done.
+//! The dispatch of a server's datagrams, and reports of its workers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub fn start(
     }))
 }
 
-/// What engines and workers have done, a line each.
+/// Returns a line for each engine and worker about its work.
 pub fn report(dispatch: &Dispatch, engines: &[Control]) -> String {
     let sum = |figure: fn(&Counts) -> &Tally| -> u64 {
         engines.iter().map(|it| figure(it.counts()).get()).sum()

@@ -1,4 +1,4 @@
-//! What the servers have in common: engines, workers, limits, and the end.
+//! The common part of all servers: engines, workers, limits, and the end.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,7 +35,7 @@ pub struct Site {
     pub listen: Vec<SocketAddr>,
 }
 
-/// What every server has.
+/// Settings of every server.
 pub struct Common {
     pub settings: Settings,
     signals: Signals,

@@ -1,4 +1,4 @@
-//! What `ss` says of a socket beside its addresses.
+//! The details of a socket in `ss`, beside its addresses.
 
 use slipstack_channel::control::net::Figures;
 
@@ -54,7 +54,7 @@ pub fn internal(it: &Figures) -> String {
     words.join(" ")
 }
 
-/// What was agreed on, times and windows.
+/// Returns the agreed options, times and windows.
 fn beginning(it: &Figures) -> Vec<String> {
     let flags = [
         (it.has_timestamps, "ts"),

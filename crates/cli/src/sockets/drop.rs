@@ -139,7 +139,7 @@ fn everything() -> Filter {
     }
 }
 
-/// What the options say; `None` without any.
+/// Returns the filter of the options; `None` without any.
 fn filter_of(matches: &ArgMatches) -> Result<Option<Filter>, Failure> {
     let read =
         |text: &str| parse_filter(text, &port_of).map_err(|error| Failure::new(error.to_string()));

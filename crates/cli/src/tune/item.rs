@@ -13,7 +13,7 @@ use slipstack_device::ethtool::{Ethtool, Field};
 pub enum Place {
     /// A file of /proc or /sys.
     File(PathBuf),
-    /// Of the interface's driver.
+    /// A setting of the interface's driver.
     Driver(Field),
     /// A service of systemd: "active" or "inactive".
     Service(String),
@@ -29,7 +29,7 @@ impl Place {
         }
     }
 
-    /// What it is now; `None`: this machine has no such setting.
+    /// Returns the present value; `None` if this machine has no such setting.
     pub fn read(&self, interface: &str) -> Option<String> {
         match self {
             Place::File(path) => {

@@ -1,4 +1,4 @@
-//! What the machine is: its cores, the queues of an interface and their interrupts.
+//! The machine: its cores, the queues of an interface and their interrupts.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What would be better, and why.
+//! The plan: better settings, and why.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What settings were before they were changed, in a file that `--undo` reads.
+//! The former values of changed settings, in a file that `--undo` reads.
 
 use std::fs;
 use std::path::PathBuf;

@@ -205,7 +205,7 @@ fn settings(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
     Ok(words)
 }
 
-/// What is otherwise than in F-Stack.
+/// Notes the keys whose effect differs from F-Stack's.
 fn note_moot(porter: &mut Porter<'_>) {
     let queues: Vec<Entry> = (0..DEVICES_MAX)
         .filter_map(|number| porter.entry(&format!("vdev{number}"), "queues").cloned())

@@ -1,11 +1,11 @@
-//! What the reading of a file gives.
+//! The result of reading a file.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::choice::Log;
 
-/// What a file says beside the options' values: a sentence about one of its lines.
+/// A sentence about one line of a file, beside the options' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub line: usize,

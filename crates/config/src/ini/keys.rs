@@ -1,6 +1,6 @@
 //! Every key of F-Stack's configuration, and what it means here.
 
-/// What becomes of a key.
+/// The use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// It sets something; [`super::port`] reads it.

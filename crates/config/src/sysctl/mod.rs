@@ -24,7 +24,7 @@ pub struct Sysctl {
     pub meaning: Meaning,
 }
 
-/// What a name means here.
+/// The meaning of a name here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// It is one of the stack's numbers, in this unit.

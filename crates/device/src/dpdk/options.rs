@@ -1,4 +1,4 @@
-//! What follows `dpdk:`: the words of DPDK's environment layer and, behind `--`, our own.
+//! The text after `dpdk:`: the words of DPDK's environment layer and, behind `--`, our own.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ const SLEEP_US: u32 = 500;
 const SLEEP_US_MAX: u32 = 1_000_000;
 /// RFC 8200 5, and what a frame holds.
 const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=65_000;
-/// What packet sockets, memif and most cards take.
+/// Descriptors that packet sockets, memif and most cards take.
 const DESCRIPTORS: u16 = 1024;
 
 /// A port and how it is used.
@@ -26,7 +26,7 @@ pub struct Options {
     pub is_promiscuous: bool,
     /// `None`: as the port has it.
     pub mtu: Option<u16>,
-    /// Of each queue, as far as the port takes it.
+    /// Descriptors of each queue, as far as the port takes them.
     pub descriptors: u16,
 }
 

@@ -23,7 +23,7 @@ use crate::packets;
 const PROGRAM: &str = "slipstack-dpdk";
 /// How long a port may take to start: cards wait for their link.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Of what it says on standard error, as much is looked at.
+/// Bytes of its standard error that are looked at.
 const WORDS_MAX: usize = 65_536;
 
 /// Everything that a process for the device is started with, and by which it is watched.

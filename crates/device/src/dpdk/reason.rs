@@ -35,7 +35,7 @@ const EMPTY: &[&str] = &[
 ];
 const LEN_MAX: usize = 300;
 
-/// What is known, with the line of DPDK's that explains it, if there is one.
+/// Returns the known reason, with the line of DPDK's that explains it, if there is one.
 pub(super) fn sentence(known: &str, words: &str) -> String {
     let lines = words.lines().map(str::trim);
     let telling = |line: &&str| {

@@ -67,11 +67,11 @@ impl Way {
     }
 }
 
-/// What the other side did that it must not do.
+/// A violation of the protocol by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie;
 
-/// What goes with a frame beside its bytes.
+/// Metadata of a frame in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
     /// 802.1Q VLAN whose tag is not in the bytes; 0 = none.

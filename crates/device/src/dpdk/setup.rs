@@ -1,4 +1,4 @@
-//! What the process with DPDK is started with, and what it answers.
+//! The request that starts the process with DPDK, and its answer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ pub struct Order {
     pub mac: Option<[u8; 6]>,
 }
 
-/// What the port is, or why there is none.
+/// The port, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     Ready(PortTold),

@@ -94,7 +94,7 @@ impl<'a> PortSink<'a> {
         }
     }
 
-    /// What is known of a frame that is for this port; `None`: it is for another station.
+    /// Returns the metadata of a frame that is for this port; `None` if it is for another station.
     fn admit(&mut self, frame: &[u8], meta: RxMeta) -> Option<RxMeta> {
         let to = frame.get(..6)?;
         if to[0] & GROUP == 0 && to != self.mac {

@@ -26,7 +26,7 @@ const REGIONS_MAX: usize = 8;
 const REGION_LEN_MAX: u64 = 1 << 30;
 /// How often a client looks for its server.
 const RETRY: Duration = Duration::from_millis(200);
-/// The same after a peer has lied.
+/// Time until the next attempt after a peer has lied.
 const RETRY_AFTER_LIE: Duration = Duration::from_secs(5);
 /// Messages that are handled in one turn.
 const MESSAGES_MAX: usize = 32;
@@ -43,7 +43,7 @@ pub(super) struct Neighbour {
     pub bell: OwnedFd,
 }
 
-/// What a turn has brought.
+/// The results of a turn.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// There is another link than before, or none.
@@ -55,11 +55,11 @@ pub(super) struct News {
 #[derive(Debug)]
 struct Peer {
     socket: OwnedFd,
-    /// What a client still has to send, each after the answer to the last.
+    /// Messages that a client still has to send, each after the answer to the last.
     queue: VecDeque<(Message, Option<OwnedFd>)>,
-    /// What a client has made, until the server agrees.
+    /// The link that a client has made, until the server agrees.
     made: Option<Link>,
-    /// What a server has been told.
+    /// The client's offer as told to a server.
     offer: Offer,
     is_up: bool,
 }

@@ -1,6 +1,6 @@
 //! One slot of a memif device: it works at the rings beside the other slots, one at a time.
 //!
-//! Whoever looks at the receiving ring first takes what is there: its own frames it handles, those
+//! The first slot that looks at the receiving ring takes its frames: its own it handles, those
 //! of other slots go into their inboxes. A slot that finds another at the ring leaves it to that one.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -31,7 +31,7 @@ pub(super) enum Source {
     Asked { pair: OwnedFd, asked_for: u32 },
 }
 
-/// What a slot was adopted with.
+/// The parts with which a slot was adopted.
 #[derive(Debug)]
 pub(super) struct SlotSetup {
     pub info: DeviceInfo,
@@ -63,7 +63,7 @@ pub(super) struct MemifSlot {
     notice: Option<String>,
 }
 
-/// What became of the next frame of a ring.
+/// The result of taking the next frame of a ring.
 enum Taken {
     /// It is in the buffer.
     Own(usize),

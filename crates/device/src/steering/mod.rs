@@ -65,7 +65,7 @@ impl Proto {
     }
 }
 
-/// Who receives what is sent to a port.
+/// The receiver of a port's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Nobody has the port: slot 0 refuses it.
@@ -256,7 +256,7 @@ impl Steering {
         self.tables.read().load_u64(layout::CHANGED)
     }
 
-    /// Who has a port now.
+    /// Returns the present receiver of a port.
     pub fn port(&self, proto: Proto, port: u16) -> Port {
         match self
             .tables
@@ -280,7 +280,7 @@ impl Steering {
         Ok(())
     }
 
-    /// What [`Steering::set_group`] would do: flows of these buckets that are to stay where they
+    /// Returns the moves that [`Steering::set_group`] would make: flows of these buckets that are to stay where they
     /// are need exceptions first.
     pub fn group_moves(&self, group: u8, slots: &[u16]) -> Result<Vec<Move>, DeviceError> {
         let wanted: &[u16] = if slots.is_empty() { &[0] } else { slots };
@@ -463,7 +463,7 @@ fn chain(bucket: u32) -> impl Iterator<Item = u32> {
     (0..layout::PROBES as u32).map(move |n| (bucket + n * layout::PROBE_STEP) % BUCKETS as u32)
 }
 
-/// Who gets the bucket of a slot that leaves: the one that its flows were passed on to while the
+/// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on to while the
 /// slot was dead, so that they stay there.
 fn heir(old: &[u8], bucket: usize, is_wanted: &[bool; SLOTS_MAX]) -> Option<u8> {
     chain(bucket as u32)

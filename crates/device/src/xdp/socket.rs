@@ -30,7 +30,7 @@ const TX_AT: usize = 64;
 pub(super) const METADATA_LEN: u32 = 24;
 /// The kernel completes the checksum.
 const METADATA_CHECKSUM: u64 = 1 << 1;
-/// Of an entry of the transmit ring: its frame is preceded by metadata.
+/// Option of a transmit entry whose frame is preceded by metadata.
 const OPTION_METADATA: u32 = 1 << 1;
 /// Calls to send what waits, each of which sends some: the kernel takes 32 frames a call.
 const SENDS_MAX: u32 = TX_FRAMES / 32 + 4;
@@ -89,7 +89,7 @@ impl Socket {
         Ok(socket.resumed())
     }
 
-    /// What a predecessor that died left half done.
+    /// Finishes the work that a predecessor that died left half done.
     fn resumed(mut self) -> Socket {
         let (rx, fill) = (&self.rings.rx, &self.rings.fill);
         let next = rx.consumer();

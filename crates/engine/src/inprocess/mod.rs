@@ -36,7 +36,7 @@ pub struct InProcess {
     slot: Option<u16>,
 }
 
-/// What the driving threads and the ticker share.
+/// State that the driving threads and the ticker share.
 struct Shared {
     engine: Lock<Engine>,
     supervisor: Arc<dyn Supervisor>,

@@ -1,4 +1,4 @@
-//! What an operator asks of a running engine: its sockets, its counters, the end of connections.
+//! An operator's questions to a running engine: its sockets, its counters, the end of connections.
 //!
 //! The keeper puts a notice into the inbox; the engine fetches what is asked, answers a part of it at the end of each turn,
 //! and gives the keeper the whole.
@@ -186,7 +186,7 @@ impl Engine {
     }
 }
 
-/// What a stack without programs answers, the keeper's.
+/// Returns the answer of a stack without programs, the keeper's.
 pub fn answer_of_stack(
     stack: &mut Stack,
     now: Instant,

@@ -54,7 +54,7 @@ impl Intent {
 
 type Ports = HashMap<u16, Vec<Intent>>;
 
-/// What the kernel said last of such sockets of one protocol.
+/// The kernel's last answer about such sockets of one protocol.
 #[derive(Debug)]
 pub(super) struct Intents {
     proto: Proto,

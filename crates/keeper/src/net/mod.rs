@@ -49,7 +49,7 @@ struct Reset {
     probes_sent: usize,
 }
 
-/// What one turn has received.
+/// A message received in a turn.
 enum Arrival {
     /// A frame of the device.
     Frame(Vec<u8>, RxMeta),
@@ -57,7 +57,7 @@ enum Arrival {
     Message(Vec<u8>),
 }
 
-/// What the keeper shares with engines and with its successor.
+/// State that the keeper shares with engines and with its successor.
 pub struct Shared {
     pub inboxes: Inboxes,
     pub neighbours: Neighbours,
@@ -393,7 +393,7 @@ impl Net {
         is_request
     }
 
-    /// What is left in the inbox of an engine that is gone.
+    /// Feeds the messages left in the inbox of an engine that is gone.
     pub fn feed_inbox(&mut self, slot: u16, now: u64) {
         let Some(mut inbox) = self.world.inboxes.inbox(slot).map(InboxReader::new) else {
             return;

@@ -1,4 +1,4 @@
-//! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
+//! Announcements of routers, on their way from the keeper's stack to all engines and programs.
 
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{FilterState, Inquiry, LearntNetwork, NetworkState};
@@ -11,7 +11,7 @@ use crate::routes;
 /// When an engine whose inbox is full is told again.
 const AGAIN_NS: u64 = 5_000_000;
 
-/// What has been passed on.
+/// Revisions that have been passed on.
 #[derive(Default)]
 pub(super) struct Told {
     revision: u32,
@@ -22,7 +22,7 @@ pub(super) struct Told {
 }
 
 impl Net {
-    /// What routers say by now, if that is new since the last call.
+    /// Returns the configuration by routers, if it is new since the last call.
     pub fn take_learnt(&mut self) -> Option<LearntNetwork> {
         let (learnt, revision) = self.stack.learnt();
         if revision == self.told.revision {
@@ -66,7 +66,7 @@ impl Net {
         routes::rules(&self.stack)
     }
 
-    /// What a successor goes on with, if a router has spoken since the last call.
+    /// Returns the image that a successor goes on with, if a router has spoken since the last call.
     pub fn take_routers(&mut self) -> Option<Vec<u64>> {
         let counters = self.stack.counters();
         let heard = counters.value(Counter::RxNdpRouters) + counters.value(Counter::RxNdpRedirects);
@@ -93,7 +93,7 @@ impl Net {
         self.world.inboxes.post(slot, &InboxMessage::Inquiry)
     }
 
-    /// What the own stack answers: it has the connections of programs that have ended.
+    /// Returns the answer of the keeper's own stack, which has the connections of programs that have ended.
     pub fn answer(&mut self, now: u64, inquiry: &Inquiry) -> Vec<u8> {
         answer_of_stack(&mut self.stack, Instant(now), inquiry, &mut self.world)
     }

@@ -362,7 +362,7 @@ impl Server {
     }
 }
 
-/// Whoever is new would be on an interface that nobody else has any more.
+/// Refuses a new client on a deleted interface: it would be alone there.
 fn refuse_deleted(world: &World) -> Result<(), (Refusal, String)> {
     let Some(interface) = world.find_deleted() else {
         return Ok(());

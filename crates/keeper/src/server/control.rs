@@ -72,7 +72,7 @@ impl Server {
         known.map(|(ip, mac)| (link(ip), ip, mac)).collect()
     }
 
-    /// Who may use the device need not be who may change it.
+    /// Whether the client may change the device; that it may use it does not suffice.
     pub(super) fn may_change(&self, token: u64) -> bool {
         let connection = self.connections.get(&token);
         let peer = connection.and_then(|connection| connection.socket.peer().ok());

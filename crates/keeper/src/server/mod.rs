@@ -36,7 +36,7 @@ use crate::world::{World, open_keeper_slot, random_u64};
 
 /// Most control connections at a time.
 const CONNECTIONS_MAX: usize = 2048;
-/// Of these, connections of users who have not shown that they may use the device.
+/// Connections at most of users who have not shown that they may use the device.
 const STRANGERS_MAX: usize = 256;
 /// Messages of one connection that are served before the next one's.
 const MESSAGES_PER_TURN: usize = 16;
@@ -96,7 +96,7 @@ struct Tally {
     stalls: u64,
 }
 
-/// What a keeper needs of the device for itself.
+/// The keeper's own slot of the device.
 pub struct OwnSlot {
     device: Box<dyn Device>,
     steering: Steering,
@@ -219,7 +219,7 @@ impl Server {
         server
     }
 
-    /// What changed while nobody listened.
+    /// Catches up with changes made while no keeper listened.
     fn catch_up(&mut self, is_successor: bool, now: u64) {
         self.leave_first_flows();
         self.publish_engines();
@@ -380,7 +380,7 @@ impl Server {
         }
     }
 
-    /// What a fork of the keeper keeps. The clients' connections are closed here, the keeper has its
+    /// Returns the parts that a fork of the keeper keeps. The clients' connections are closed here, the keeper has its
     /// own copies; the stack's device is forgotten, its ring is not mapped in a fork.
     fn into_standby(self) -> World {
         let Server { world, net, .. } = self;

@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Requests of clients.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -460,7 +460,7 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    /// What an engine that ends has in TIME-WAIT goes on in the own stack. Its frames come here as what nobody
+    /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come here as what nobody
     /// serves, or as strays: whoever gets their ports may open the same two ends anew, and is not to be kept from it.
     fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
         let known = self.world.state.leases.clients.find(client);

@@ -1,4 +1,4 @@
-//! What `status` and `why` answer.
+//! The answers of `status` and `why`.
 
 use std::os::fd::OwnedFd;
 
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// What the program says of its sockets; without a report, what its flow directory shows.
+    /// Returns the program's report on its sockets; without one, those of its flow directory.
     fn sockets(&self, id: ClientId, client: &Client, max: usize) -> Vec<SocketReport> {
         if let Some(report) = self.reports.get(&id) {
             let mut sockets = report.sockets();

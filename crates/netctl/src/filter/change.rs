@@ -95,7 +95,7 @@ pub enum TableChange {
     Swap(String),
 }
 
-/// What is wrong with a change.
+/// The fault of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterFault {
     Number,
@@ -191,7 +191,7 @@ pub fn change_filter(
 
 struct Changing<'a> {
     next: FilterState,
-    /// Of the next rule or table that changes.
+    /// Id of the next rule or table that changes.
     id: u64,
     numbers: &'a mut Vec<u32>,
 }

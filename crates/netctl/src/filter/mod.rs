@@ -27,7 +27,7 @@ pub const FILTER_TABLES_MAX: usize = 128;
 /// The set of the rule for everything else: always enabled, and never flushed.
 pub const FILTER_SET_MAX: u8 = 31;
 
-/// What a rule does with a packet.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FilterAction {
     Allow,
@@ -114,7 +114,7 @@ pub enum FilterTest {
     /// It comes or goes by this VLAN; 0 = the device's own link.
     Via(u16),
     Part(FilterPart),
-    /// Of a TCP segment: bits that are set, and bits that are not.
+    /// Bits of a TCP segment that are set, and bits that are not.
     TcpFlags {
         set: u8,
         clear: u8,
@@ -178,7 +178,7 @@ pub struct FilterRule {
     /// Matches are logged, so many until the log is reset; 0 = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<u32>,
-    /// What people say of it.
+    /// The operator's comment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::table::{FilterTable, TableEntry, read_prefixes, write_prefixes};
 use super::{FilterRule, FilterState};
 
-/// What is said of a filter in the message beside the two files.
+/// The filter's part of the message beside the two files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterTold {
     pub disabled_sets: u32,
     pub tables: Vec<TableTold>,
 }
 
-/// What is said of a table beside its prefixes.
+/// A table's description beside its prefixes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableTold {
     pub name: String,

@@ -34,7 +34,7 @@ pub enum Inquiry {
     },
 }
 
-/// What a rule of the packet filter has matched in an engine.
+/// Matches of a rule of the packet filter in an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCountRow {
     pub id: u64,
@@ -52,7 +52,7 @@ pub struct FilterStateRow {
     pub is_limited: bool,
     /// IP protocol number.
     pub protocol: u8,
-    /// Of its first packet; port 0 stands for none.
+    /// Source of its first packet; port 0 stands for none.
     pub src: SocketAddr,
     pub dst: SocketAddr,
     pub packets: u64,

@@ -1,4 +1,4 @@
-//! What `sendmsg` and `recvmsg` carry beside bytes and addresses: control messages in Linux's layout
+//! Control messages of `sendmsg` and `recvmsg` in Linux's layout
 //! (cmsg(3)).
 
 mod sending;

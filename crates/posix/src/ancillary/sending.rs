@@ -8,7 +8,7 @@ use crate::addr::Family;
 use crate::errno::Errno;
 use crate::stamping;
 
-/// What a program asks for one datagram.
+/// A program's options for one datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sending {
     /// The address that it comes from.

@@ -21,7 +21,7 @@ pub(crate) struct Writer<'a> {
     is_cut: bool,
 }
 
-/// What the socket and the machine add to what a datagram brought.
+/// The settings of socket and machine that add to a datagram's control data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) family: Family,
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
         self.put(libc::SOL_SOCKET, kind, &data);
     }
 
-    /// What the error queue says beside what came back: `struct sock_extended_err`, and no offender.
+    /// Writes a message of the error queue that no packet caused: `struct sock_extended_err`, and no offender.
     pub(crate) fn put_queued(&mut self, message: &QueuedMessage, family: Family) {
         const ORIGIN_LOCAL: u8 = 1;
         const ORIGIN_TIMESTAMPING: u8 = 4;

@@ -323,7 +323,7 @@ impl Process {
         Ok(())
     }
 
-    /// What is sent without a router finds stations of the link alone. IPv6 knows nothing of the kind.
+    /// Checks SO_DONTROUTE: packets without a router find stations of the link alone. IPv6 knows nothing of the kind.
     pub(crate) fn check_link(&self, remote: SocketAddr) -> Result<(), Errno> {
         let ip = remote.ip().to_canonical();
         let is_far = |ip: Ipv4Addr| !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast());

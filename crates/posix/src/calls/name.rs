@@ -18,7 +18,7 @@ use crate::ready::bits;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 
-/// What a listener has if the kernel does not tell (net.core.somaxconn of Linux).
+/// Backlog of a listener if the kernel does not tell (net.core.somaxconn of Linux).
 const BACKLOG: i32 = 4096;
 
 impl Process {

@@ -260,7 +260,7 @@ impl Process {
         Ok(bytes(total))
     }
 
-    /// The same for MSG_PEEK.
+    /// Peeks at bytes for MSG_PEEK.
     fn peek_all(
         &self,
         socket: &Arc<Description>,
@@ -321,7 +321,7 @@ pub(crate) fn is_ready(number: Option<slipstack_mem::Descriptor>, what: PollFlag
     !ready_in_kernel(number, what).is_empty()
 }
 
-/// What the kernel says of what is under this number now.
+/// Returns the kernel's readiness of this number now.
 pub(crate) fn ready_in_kernel(
     number: Option<slipstack_mem::Descriptor>,
     what: PollFlags,

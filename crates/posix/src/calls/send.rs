@@ -214,7 +214,7 @@ fn tell_of_room(socket: &Description, stream: &Stream) {
     }
 }
 
-/// What is urgent waits for nothing that MSG_MORE announces.
+/// Returns the push mode of the flags: urgent data waits for nothing that MSG_MORE announces.
 fn push_of(flags: i32) -> Push {
     if flags & libc::MSG_OOB != 0 {
         Push::Urgent

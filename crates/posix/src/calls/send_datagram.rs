@@ -141,7 +141,7 @@ impl Process {
         socket.notify(socket.error_queue.bits());
     }
 
-    /// What goes with a datagram, once everything is found to be right.
+    /// Returns the envelope of a datagram, once everything is found to be right.
     fn envelope(
         &self,
         dgram: &Dgram,
@@ -195,7 +195,7 @@ impl Process {
         }
     }
 
-    /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.
+    /// Checks the length against the link. The path's limit is known to the engine: EMSGSIZE because of it comes with the next call.
     #[cold]
     pub(super) fn check_length(
         &self,

@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::socket::{Begun, Dgram, payload_longest};
 
-/// What udp_sendmsg() looks at before anything else.
+/// Longest piece, which udp_sendmsg() checks before anything else.
 const PIECE_LONGEST: usize = 0xffff;
 
 impl Process {
@@ -154,7 +154,7 @@ impl Process {
     }
 }
 
-/// What is wrong with a piece and does not concern the others.
+/// Checks a piece for errors that do not concern the others.
 fn check_piece(
     socket: &Description,
     begun: &Begun,

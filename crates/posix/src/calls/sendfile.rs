@@ -12,7 +12,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Stream;
 
-/// What is read from the file at a time: below malloc's threshold for mappings of their own.
+/// Bytes read from the file at a time: below malloc's threshold for mappings of their own.
 const CHUNK: usize = 64 * 1024;
 /// Longest payload of a datagram over IPv6, the longer of both.
 const DATAGRAM_MAX: usize = 65_527;

@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::ready::bits;
 use crate::socket::Stream;
 
-/// What is moved through memory at a time.
+/// Bytes moved through memory at a time.
 const CHUNK: usize = 64 * 1024;
 /// A pipe that is ready for writing takes so many bytes without waiting (PIPE_BUF).
 const PIPE_SURE: usize = 4096;
@@ -23,7 +23,7 @@ const PIPE_SURE: usize = 4096;
 const SPLICE_F_NONBLOCK: u32 = 2;
 const SPLICE_F_MORE: u32 = 4;
 
-/// What a program asks of splice.
+/// Arguments of splice.
 #[derive(Clone, Copy, Debug)]
 pub struct Splice {
     pub from: i32,
@@ -103,7 +103,7 @@ impl Process {
         }
     }
 
-    /// What a pipe has, as far as the socket has room: nothing that was taken out of a pipe can be put back.
+    /// Sends a pipe's bytes, as far as the socket has room: nothing that was taken out of a pipe can be put back.
     fn drain(
         &self,
         pipe: Descriptor,
@@ -240,7 +240,7 @@ fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
     Ok(done)
 }
 
-/// What a pipe has now.
+/// Takes the bytes that a pipe has now.
 fn take(pipe: Descriptor, buffer: &mut [u8], is_short: bool) -> Result<usize, Errno> {
     match await_pipe(pipe, PollFlags::IN, is_short)? {
         true => Ok(rustix::io::read(pipe.as_fd(), buffer)?),

@@ -9,9 +9,9 @@ pub(crate) struct Popped {
     pub(crate) item: u64,
     pub(crate) fd: i32,
     pub(crate) target: Target,
-    /// What holds.
+    /// Events that hold.
     pub(crate) ready: u32,
-    /// What has happened since the last look.
+    /// Events since the last look.
     pub(crate) edges: u32,
 }
 
@@ -56,7 +56,7 @@ impl Set {
         }
     }
 
-    /// What has happened to a member since it was looked at.
+    /// Returns the events of a member since it was looked at.
     pub(crate) fn edges_of(&self, fd: i32, target: u64) -> u32 {
         let inner = self.inner.lock();
         let item = inner.index.get(&(fd, target));
@@ -83,7 +83,7 @@ impl Set {
         }
     }
 
-    /// Whoever waits on the set, or on one that it is in, looks again.
+    /// Wakes threads that wait on the set, or on one that it is in.
     pub(crate) fn wake(&self) {
         let mut rings = Rings::default();
         let watches = {

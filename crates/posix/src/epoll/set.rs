@@ -24,7 +24,7 @@ pub(super) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP 
 /// A set without a home is looked at again after so many waits.
 const LOOK_EVERY: u32 = 256;
 
-/// What an item of the ready list stands for.
+/// The target of an item of the ready list.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Socket(Arc<Description>),
@@ -89,7 +89,7 @@ pub(crate) struct Item {
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(super) is_queued: bool,
-    /// What has happened since it was looked at, in a kqueue.
+    /// Events since it was looked at, in a kqueue.
     pub(super) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,

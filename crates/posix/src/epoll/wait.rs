@@ -69,7 +69,7 @@ impl Process {
         Ok(count.unwrap_or(0))
     }
 
-    /// What is ready now, on both sides, without one starving the other.
+    /// Collects the members ready now on both sides, without one starving the other.
     fn collect(
         &self,
         set: &Arc<Set>,

@@ -102,7 +102,7 @@ impl Awaited for Set {
         self.inner.lock().waiters.push(Arc::clone(waiter));
     }
 
-    /// What a thread that stops waiting leaves behind is another's.
+    /// Ends a wait; events that the thread leaves are for another one.
     fn end_wait(&self, waiter: &Arc<Waiter>) -> bool {
         let mut rings = Rings::default();
         let mut inner = self.inner.lock();

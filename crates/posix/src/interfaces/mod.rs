@@ -1,4 +1,4 @@
-//! What lists of interfaces tell of the stack's addresses: the kernel has the interface, but not these.
+//! The stack's addresses in lists of interfaces: the kernel has the interface, but not these.
 
 mod listing;
 mod own;

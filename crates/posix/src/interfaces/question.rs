@@ -40,7 +40,7 @@ pub(crate) struct RouteSocket {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(super) sequence: u32,
-    /// What is yet to be told, the next address last.
+    /// Addresses yet to be told, the next one last.
     pub(super) left: Vec<OwnAddress>,
 }
 
@@ -66,7 +66,7 @@ impl Header {
 }
 
 impl Question {
-    /// What is asked with these bytes, if it is for addresses.
+    /// Returns the question in these bytes, if it is for addresses.
     pub(super) fn read(bytes: &[u8], own: impl FnOnce() -> Vec<OwnAddress>) -> Option<Question> {
         let header = Header::read(bytes)?;
         if header.kind != GET_ADDRESS || header.flags & DUMP == 0 {

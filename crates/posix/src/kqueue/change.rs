@@ -61,7 +61,7 @@ impl Process {
     /// Makes one change. An error and a receipt are events, which `put` takes while there is room.
     ///
     /// # Errors
-    /// What the event would say, if `put` takes none.
+    /// The event, if `put` takes none.
     pub(super) fn apply(
         &self,
         at: At<'_>,
@@ -217,7 +217,7 @@ impl Process {
         }
     }
 
-    /// What stands behind a number of ours, by its identity.
+    /// Returns the identity of the object behind a number of ours.
     fn target_of(&self, fd: i32) -> Option<u64> {
         match self.table.find(fd)? {
             Entry::Socket(socket) => Some(socket.id),

@@ -36,7 +36,7 @@ pub const EV_DISPATCH: u16 = 0x80;
 pub const EV_FORCEONESHOT: u16 = 0x100;
 pub const EV_ERROR: u16 = 0x4000;
 pub const EV_EOF: u16 = 0x8000;
-/// What a change asks for; the rest stays with the note.
+/// Flags of a change's request; the others stay with the note.
 pub(super) const EV_ACTION: u16 = EV_ADD | EV_DELETE | EV_ENABLE | EV_DISABLE | EV_FORCEONESHOT;
 
 pub const NOTE_LOWAT: u32 = 1;

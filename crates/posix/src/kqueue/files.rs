@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-/// What was known of a file when it was looked at last.
+/// State of a file at the last look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
     pub(super) watch: i32,

@@ -1,4 +1,4 @@
-//! What a descriptor's notes tell: filt_soread(), filt_sowrite(), filt_soempty() and their like.
+//! Events of a descriptor's notes: filt_soread(), filt_sowrite(), filt_soempty() and their like.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn bits_of(filter: i16) -> u32 {
     }
 }
 
-/// What holds for a descriptor at a look.
+/// State of a descriptor at a look.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     pub(super) fd: i32,
@@ -32,18 +32,18 @@ pub(super) struct Look<'a> {
     pub(super) ready: u32,
     /// Those of them that are new.
     pub(super) edges: u32,
-    /// What it is on our side; `None`: the kernel's.
+    /// Its object on our side; `None`: the kernel's.
     pub(super) target: Option<&'a Target>,
 }
 
-/// What a note tells.
+/// The event of a note.
 struct Told {
     flags: u16,
     fflags: u32,
     data: i64,
 }
 
-/// What telling a descriptor's notes came to.
+/// The result of telling a descriptor's notes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) count: usize,

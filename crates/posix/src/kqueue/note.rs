@@ -10,7 +10,7 @@ pub(crate) struct Note {
     pub(super) ident: usize,
     pub(super) filter: i16,
     pub(super) flags: u16,
-    /// What was asked for: NOTE_ flags and their number.
+    /// The request: NOTE_ flags and their number.
     pub(super) fflags: u32,
     pub(super) data: i64,
     udata: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Note {
     pub(super) fired: u32,
 }
 
-/// What becomes of a note that has been told.
+/// The state of a note that has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// It is told again as long as it holds.

@@ -1,4 +1,4 @@
-//! What a kqueue has beside its epoll set: the notes.
+//! The notes of a kqueue, beside its epoll set.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -65,7 +65,7 @@ pub(super) struct Clock {
 pub(super) struct Inner {
     pub(super) members: HashMap<i32, Member>,
     pub(super) others: HashMap<Key, Note>,
-    /// Of `others`: those that have something to tell, each once.
+    /// Those of `others` that have something to tell, each once.
     pub(super) active: VecDeque<Key>,
     pub(super) clocks: HashMap<usize, Clock>,
     pub(super) due: BTreeSet<(u64, usize)>,

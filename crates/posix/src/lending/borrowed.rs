@@ -62,7 +62,7 @@ impl Borrowed {
         }
     }
 
-    /// The same in a child of this process, which speaks to the steward by `control`.
+    /// Returns the counterpart in a child of this process, which speaks to the steward by `control`.
     pub(crate) fn for_child(&self, control: Option<Arc<Control>>) -> Borrowed {
         let is_streaming = self.is_streaming.load(Ordering::Relaxed);
         Borrowed {

@@ -149,7 +149,7 @@ impl Process {
     }
 }
 
-/// What waits at the end of a pair.
+/// Receives a message that waits at the end of a pair.
 fn receive(
     number: Descriptor,
     bufs: &mut [IoSliceMut<'_>],

@@ -1,4 +1,4 @@
-//! What a child that is about to be made may use, and what it has of it afterwards.
+//! The sockets that a child which is about to be made may use, and what it has of them afterwards.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Fork {
     pub(super) branches: Vec<Branch>,
 }
 
-/// What a forked child has from its parent.
+/// The inheritance of a forked child.
 #[derive(Debug, Default)]
 pub(crate) struct Inheritance {
     pub(super) names: Vec<Names>,

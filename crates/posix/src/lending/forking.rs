@@ -1,4 +1,4 @@
-//! What a child may use: prepared before it is made, looked after once it is there.
+//! The sockets that a child may use: prepared before it is made, looked after once it is there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What a lent connection is called: the steward's end of its pair is bound to an abstract name
+//! The name of a lent connection: the steward's end of its pair is bound to an abstract name
 //! with both addresses and the inode, which whoever has the other end finds by `getpeername`.
 
 use std::net::{IpAddr, SocketAddr};

@@ -218,7 +218,7 @@ pub fn is_passed(fd: i32) -> bool {
         .is_some_and(|number| nameplate::read(number).is_some() || letter_of(number).is_some())
 }
 
-/// What [`Process::inherit`] calls a socket of the kernel's that the stack has a part in: such are bound freely.
+/// Returns the letter by which [`Process::inherit`] names a socket of the kernel's that the stack has a part in: such are bound freely.
 fn letter_of(number: Descriptor) -> Option<char> {
     if !sockopt::ip_freebind(number.as_fd()).unwrap_or(false) {
         return None;

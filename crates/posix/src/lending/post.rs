@@ -12,7 +12,7 @@ use super::pump::Pump;
 use crate::description::Description;
 use crate::ready::Waiter;
 
-/// What the steward is to look after. What it names counts as lent already.
+/// A thing for the steward to look after. The socket that it names counts as lent already.
 #[derive(Debug)]
 pub(super) enum Charge {
     /// `shared` for the child at the other end of `control`.
@@ -39,7 +39,7 @@ impl std::fmt::Debug for dyn Inline {
     }
 }
 
-/// Who moves the bytes of a process that has ended.
+/// The end until which the bytes of a process that has ended are moved.
 pub(super) enum Until {
     /// The steward's thread.
     Thread(Quiet),
@@ -167,7 +167,7 @@ impl Post {
         self.has_inline.load(Ordering::Relaxed) && self.has_pumps()
     }
 
-    /// What a steward without a thread has to do. Whether there is more.
+    /// Does the work of a steward without a thread. Returns whether there is more.
     pub(super) fn run_inline(&self) -> bool {
         let steward = self.inline.try_lock();
         steward.is_some_and(|mut it| it.as_mut().is_some_and(|it| it.run_once()))

@@ -81,21 +81,21 @@ impl Way {
     }
 }
 
-/// What one side can do, as far as is known: what it cannot it tells when it can again.
+/// The known abilities of one side: it tells when it can again what it cannot now.
 #[derive(Clone, Copy, Debug)]
 struct Able {
     gives: bool,
     takes: bool,
 }
 
-/// Who may say something about a pump.
+/// The origin of messages about a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The child, or the one that it descends from; 0 = nobody will say anything.
     root: u64,
     /// The pair's name.
     token: u64,
-    /// What uses it says nothing of reading.
+    /// The user of the pair says nothing of reading.
     is_unheard: bool,
 }
 
@@ -126,9 +126,9 @@ pub(super) struct Pump {
     is_abandoned: bool,
     /// The child's end comes: what it has sent is read until then.
     is_ending: bool,
-    /// What was sent to the child will not be read: the peer gets a reset.
+    /// Bytes sent to the child will not be read: the peer gets a reset.
     is_unread: bool,
-    /// What the child wants to read, and the steward has not given it.
+    /// The child's wish to read that the steward has not met.
     wish: Wish,
     /// The child has said that it writes no more: its end is more than the end of a process.
     is_shut: bool,
@@ -300,7 +300,7 @@ impl Pump {
         passed.is_some_and(|count| count > 0)
     }
 
-    /// The same the other way.
+    /// Feeds the child from the stream.
     fn feed_child(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
         let (child, takes) = (&self.child, &mut self.childs.takes);
         let passed = if !self.to_child.is_empty() {

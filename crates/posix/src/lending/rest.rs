@@ -17,7 +17,7 @@ use super::lender::Lender;
 use crate::link::Link;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
-/// What an event of the kernel's is about: the engine's two descriptors, the doorbell, and from here on what the
+/// First key of events that are neither of the engine's two descriptors nor of the doorbell: from here on they are of what the
 /// steward watches.
 pub(super) const FIRST_KEY: u64 = 3;
 const DOORBELL: u64 = 2;

@@ -32,7 +32,7 @@ pub struct Gift {
 }
 
 impl Gift {
-    /// What the new program is told.
+    /// Returns the words for the new program.
     #[must_use]
     pub fn told(&self) -> &[String] {
         &self.told

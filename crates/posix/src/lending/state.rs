@@ -1,4 +1,4 @@
-//! What a process lends and borrows.
+//! The lending state of a process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -31,14 +31,14 @@ const CHILD_EDGES: EventFlags = EventFlags::IN
 const NO_NUMBER: i32 = -1;
 const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
 
-/// What one child has been lent.
+/// The loans of one child.
 pub(super) struct Child {
     pub(super) control: OwnedFd,
     /// The key of the child that the program made itself: this one, or what it descends from.
     pub(super) root: u64,
-    /// What it may use and has not used.
+    /// Sockets that it may use and has not used.
     held: Vec<Arc<Description>>,
-    /// What it has not said that it has.
+    /// Connections that it has not confirmed.
     pub(super) given: Vec<Given>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Steward {
     pub(super) ready: Vec<u64>,
     /// The kernel was asked in this round or the last one.
     has_looked: bool,
-    /// What bytes are moved through.
+    /// The buffer through which bytes are moved.
     pub(super) room: Box<[u8]>,
 }
 
@@ -148,7 +148,7 @@ impl Steward {
         self.collect();
     }
 
-    /// Of a process that has ended nobody can borrow anything more.
+    /// Whether the steward is done: from a process that has ended nobody can borrow anything more.
     fn is_done(&self) -> bool {
         let is_ending = || self.post.is_ending.load(Ordering::SeqCst);
         self.pumps.is_empty() && (self.children.is_empty() || is_ending())
@@ -250,7 +250,7 @@ impl Steward {
         self.post.await_leaving(awaits);
     }
 
-    /// What the connections have.
+    /// Collects the events of the connections.
     fn collect(&mut self) {
         let (pumps, ready) = (&mut self.pumps, &mut self.ready);
         self.set.collect(READY_MAX, |found| {
@@ -261,7 +261,7 @@ impl Steward {
         });
     }
 
-    /// What the children have. With something to do already it is asked for every other time.
+    /// Looks at the children. With something to do already they are asked every other time.
     fn look(&mut self, may_wait: bool) {
         let manner = match (self.ready.is_empty() && may_wait, self.pumps.is_empty()) {
             (false, _) => Manner::Glance,

@@ -1,4 +1,4 @@
-//! What a child and the steward of its parent say to each other, on a SEQPACKET pair of theirs.
+//! Messages between a child and the steward of its parent, on a SEQPACKET pair of theirs.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long a call waits for a connection that it would have for itself: far longer than it takes.
 const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the child says of a connection.
+/// A child's message about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// Carries one end of a pair; `amount` is not 0 if nobody will say that it reads.
@@ -75,7 +75,7 @@ pub(crate) enum Wish {
 const WHOLE: u64 = 1 << 62;
 
 impl Wish {
-    /// Of a program that waits until there is something.
+    /// Returns the wish of a program that waits until there is something.
     pub(crate) fn if_reads(reads: bool) -> Wish {
         if reads { Wish::All } else { Wish::None }
     }
@@ -147,7 +147,7 @@ impl Message {
     }
 }
 
-/// What came of listening to a child.
+/// The result of listening to a child.
 pub(super) enum Heard {
     Message(Message, Option<OwnedFd>),
     /// It makes no sense.

@@ -42,7 +42,7 @@ impl Link {
     }
 }
 
-/// What nobody guesses.
+/// Returns a key that nobody guesses.
 fn random_key() -> Option<u128> {
     let mut bytes = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();

@@ -82,7 +82,7 @@ impl Process {
         Ok(())
     }
 
-    /// What the stack does not have, and what is not to be set any more.
+    /// Refuses options that the stack does not have, and those that cannot be set any more.
     fn refuse_option(
         &self,
         socket: &Description,
@@ -343,7 +343,7 @@ impl Process {
         Ok(set.and_then(congestion))
     }
 
-    /// What the kernel's part does not know: who the socket is, whom it talks to, its filter.
+    /// Returns options that the kernel's part does not know: the socket's identity, its peer, its filter.
     fn own_to_socket(
         &self,
         fd: i32,
@@ -424,7 +424,7 @@ impl Process {
         }
     }
 
-    /// What a stream takes over from the options recorded before it was one.
+    /// Applies the options recorded before the socket was a stream.
     pub(crate) fn apply_stream_options(&self, socket: &Arc<Description>, stream: &Stream) {
         let (options, owner) = {
             let cold = socket.cold.lock();
@@ -453,7 +453,7 @@ impl Process {
     }
 }
 
-/// What is kept beside the record, where calls look.
+/// Keeps the options that calls look for beside the record.
 fn note_beside(
     socket: &Description,
     (level, name): (i32, i32),
@@ -493,7 +493,7 @@ fn peek_offset(socket: &Description) -> Option<i32> {
     Some(socket.peek_offset.load(Ordering::Relaxed))
 }
 
-/// What the path to the peer takes, of a socket that has one on the stack.
+/// Returns the path MTU of a socket that has a peer on the stack.
 fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     let info = match socket.decided() {
         Some(Decided::Stream(stream)) => stream.link().info(stream.sock())?,
@@ -566,7 +566,7 @@ fn is_return(level: i32, name: i32) -> bool {
     )
 }
 
-/// Of a socket that has no connection yet.
+/// Whether the option is for a socket that has no connection yet.
 fn is_opening(level: i32, name: i32) -> bool {
     level == libc::IPPROTO_TCP && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
 }

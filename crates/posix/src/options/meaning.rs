@@ -1,4 +1,4 @@
-//! What the recorded options mean to the stack.
+//! The meaning of recorded options for the stack.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MTU_DISCOVER_DO: u8 = 2;
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
 impl Options {
-    /// What an option means to the stack; `None` for those it has no use for.
+    /// Returns the stack's counterpart of an option; `None` for those it has no use for.
     pub(crate) fn for_stack(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
         Some(match (level, name) {
@@ -109,7 +109,7 @@ impl Options {
         })
     }
 
-    /// What SO_SNDBUF comes to as the kernel counts (sk_sndbuf); `None`: it has not been set.
+    /// Returns SO_SNDBUF as the kernel counts (sk_sndbuf); `None` if it has not been set.
     pub(crate) fn sndbuf(&self) -> Option<u32> {
         let names = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
         let set = |set: &&Set| set.level == libc::SOL_SOCKET && names.contains(&set.name);

@@ -31,7 +31,7 @@ pub(crate) struct Membership {
     pub(super) sources: Vec<IpAddr>,
 }
 
-/// What a call asks for.
+/// The request of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Join,
@@ -65,7 +65,7 @@ pub(super) struct Request {
     wish: Wish,
 }
 
-/// What of the recorded options concerns groups.
+/// Returns the stack's counterpart of a recorded option about groups.
 pub(super) fn for_stack(options: &Options, level: i32, name: i32) -> Option<SocketOption> {
     let is_v6 = level == libc::IPPROTO_IPV6;
     let value = options.bytes(level, name)?;
@@ -96,7 +96,7 @@ pub(super) fn for_stack(options: &Options, level: i32, name: i32) -> Option<Sock
     Some(SocketOption::Multicast(option))
 }
 
-/// What an engine is told of memberships that were made before it had the socket.
+/// Returns the changes that tell an engine of memberships that were made before it had the socket.
 pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
     let nothing = Membership {
         group: Ipv4Addr::UNSPECIFIED.into(),

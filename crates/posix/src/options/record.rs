@@ -69,7 +69,7 @@ impl Options {
         self.int(level, name).is_some_and(|value| value != 0)
     }
 
-    /// The same with one of the stack's.
+    /// Whether the socket is bound to an interface of the stack's.
     pub(crate) fn has_link(&self) -> bool {
         self.is_on(libc::SOL_SOCKET, way::STACKS_LINK)
     }
@@ -85,7 +85,7 @@ impl Options {
             .any(|value| value.iter().any(|byte| *byte != 0))
     }
 
-    /// What is told by the error queue beside what the network sends back.
+    /// Returns the messages wanted in the error queue beside those that the network sends back.
     pub(crate) fn error_queue_wishes(&self) -> ErrorQueueWishes {
         ErrorQueueWishes {
             is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),

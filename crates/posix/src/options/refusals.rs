@@ -44,7 +44,7 @@ const PROGRAMS: [(i32, i32); 2] = [
     (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF),
 ];
 
-/// What a socket of ours says to a `setsockopt`, if it does not have the option.
+/// Returns the error of a `setsockopt`, if the socket does not have the option.
 pub(super) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> Option<Errno> {
     if ALWAYS.contains(&(level, name)) || is_refused_if_set(level, name) && is_set(value) {
         return Some(Errno::ENOPROTOOPT);

@@ -66,7 +66,7 @@ pub(super) fn add_waiting(count: usize, info: &mut [u8]) {
     place.copy_from_slice(&known.saturating_add(count).to_ne_bytes());
 }
 
-/// What follows tcpi_total_retrans.
+/// Writes the fields after tcpi_total_retrans.
 fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
     let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     // tcpi_max_pacing_rate: no limit.

@@ -12,7 +12,7 @@ pub(super) const STACKS_LINK: i32 = i32::MIN;
 const MAIN_TABLE: u16 = 254;
 pub(super) const FIBS: i32 = 253;
 
-/// What an option of these with its value means to the stack; `None`: it is none of them.
+/// Returns the stack's counterpart of one of these options with its value; `None` if it is none of them.
 pub(super) fn for_stack(name: i32, value: Option<i32>) -> Option<SocketOption> {
     Some(match name {
         libc::SO_MARK => SocketOption::Mark(value?.cast_unsigned()),

@@ -38,7 +38,7 @@ impl Process {
         }
     }
 
-    /// What the calling thread waits at with others.
+    /// Returns the station at which the calling thread waits with others.
     pub(crate) fn own_station(&self) -> Arc<Station> {
         match self.own_engine() {
             Some(link) => Arc::clone(&link.station),
@@ -65,7 +65,7 @@ impl Process {
         }
     }
 
-    /// What those who wait for `subject` have in common.
+    /// Returns the station of threads that wait for `subject`.
     pub(crate) fn station_of(&self, subject: Subject<'_>) -> Arc<Station> {
         let elsewhere = match self.homes.is_any() {
             true => self.elsewhere(subject),

@@ -46,7 +46,7 @@ impl Process {
         Some(Current::Fresh(policy))
     }
 
-    /// What was last asked for, for calls that are too frequent to look for changes.
+    /// Returns the last policy, for calls that are too frequent to look for changes.
     fn last_policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         if self.policy.has_other.load(Ordering::Relaxed)

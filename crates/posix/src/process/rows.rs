@@ -76,7 +76,7 @@ impl Report {
         self.write_dgram(socket, dgram, why);
     }
 
-    /// The same while there is no engine for it.
+    /// Reports a datagram socket while there is no engine for it.
     pub(crate) fn on_absence(&self, socket: &Description, dgram: &Dgram) {
         self.write_dgram(socket, dgram, Why::Away);
     }
@@ -107,7 +107,7 @@ impl Report {
 }
 
 impl Process {
-    /// Whoever was told may know this process no more: an engine that is not to be had ends the connection.
+    /// Reports all rows again: the keeper may know this process no more, because an engine that is not to be had ends the connection.
     pub(crate) fn tell_report_again(&self) {
         self.report.is_told.store(false, Ordering::Relaxed);
     }

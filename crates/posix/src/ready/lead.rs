@@ -153,7 +153,7 @@ impl Lead {
         self.short.store(short, Ordering::Relaxed);
     }
 
-    /// Whoever has it, has it no more.
+    /// Takes the lead from the thread that has it.
     pub(crate) fn vacate(&self) {
         self.thread.store(0, Ordering::SeqCst);
     }

@@ -14,7 +14,7 @@ const NUDGE_NS: u64 = 4_000_000;
 /// After a nudge the leader looks again by itself after this time.
 pub(crate) const NUDGED_SLEEP_NS: u64 = 8_000_000;
 
-/// What a sleeping thread is subscribed to.
+/// The subscription of a sleeping thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Kept {
     One(Arc<dyn Awaited>),
@@ -77,11 +77,11 @@ pub(crate) struct Sleepers {
     /// The last turn a call of the program's made.
     pub(crate) turned_ns: AtomicU64,
     leader: Lock<Option<Leader>>,
-    /// Who is to lead, for good: nobody else begins to.
+    /// The thread that is to lead, for good: no other one begins to.
     claimant: Lock<Option<Arc<Waiter>>>,
     is_claimed: AtomicBool,
     pub(crate) pool: WaiterPool,
-    /// Who drives, asleep or awake.
+    /// The lead of the thread that drives, asleep or awake.
     pub(crate) lead: Lead,
 }
 

@@ -167,7 +167,7 @@ mod tests {
 
     const PACKET: &[u8] = &[0x12, 0x34, 0x56, 0x78, 0x9a];
 
-    /// What an instruction makes of A, after A and X have been set.
+    /// Returns A after an instruction, with A and X set before.
     fn after(a: u32, x: u32, one: (u16, u8, u8, u32)) -> usize {
         let all = [
             (0x00, 0, 0, x),

@@ -31,14 +31,14 @@ pub(crate) enum Side {
     Kernel,
 }
 
-/// What is cut when it is too large (linux/in.h: IP_PMTUDISC_*).
+/// Mode in which large datagrams are cut (linux/in.h: IP_PMTUDISC_*).
 const MTU_DISCOVER_DONT: u8 = 0;
 const MTU_DISCOVER_WANT: u8 = 1;
 const MTU_DISCOVER_OMIT: u8 = 5;
 
 /// Linux's `net.core.wmem_default`.
 const SNDBUF_DEFAULT: u32 = 212_992;
-/// What a fragment takes of the send buffer beside its packet: link header and alignment, `skb_shared_info`, and what
+/// Bytes that a fragment takes of the send buffer beside its packet: link header and alignment, `skb_shared_info`, and what
 /// is not rounded with it, the `sk_buff`.
 const PIECE_BESIDE: usize = 31 + 320;
 const SK_BUFF: usize = 256;
@@ -73,10 +73,10 @@ pub(crate) struct Dgram {
     is_peeked: AtomicBool,
     /// Where the latest empty datagram that was looked at ended.
     found_empty: AtomicU64,
-    /// What the process that this one was forked from left that way.
+    /// The state that the process from which this one was forked left that way.
     left: Lock<Option<Box<Left>>>,
     has_left: AtomicBool,
-    /// The same for a child that is being forked.
+    /// The state for a child that is being forked.
     handed: Lock<Option<Box<Left>>>,
     /// The socket's error by what waits in its error queue; 0 = none.
     next_error: AtomicI32,
@@ -494,7 +494,7 @@ impl Dgram {
         self.push_on(&link, sock, envelope, bufs)
     }
 
-    /// What a datagram hears that is begun.
+    /// Returns the error of a datagram that is begun.
     pub(crate) fn may_send(&self) -> Result<(), Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
         self.may_send_on(&link, sock)
@@ -579,7 +579,7 @@ impl Dgram {
     }
 }
 
-/// What being shut down looks like, of [`SHUT_READ`] and [`SHUT_WRITE`].
+/// Returns the event bits of [`SHUT_READ`] and [`SHUT_WRITE`].
 pub(crate) fn shut_bits(what: u8) -> u32 {
     match what {
         0 | SHUT_WRITE => 0,

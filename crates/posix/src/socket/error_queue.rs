@@ -29,7 +29,7 @@ pub(crate) enum QueuedMessage {
     Left { id: u32, kind: u32, at: Duration },
 }
 
-/// What the program wants to be told.
+/// The messages that the program wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
     /// SO_ZEROCOPY.
@@ -75,7 +75,7 @@ impl ErrorQueue {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// What poll says of it.
+    /// Returns the event bits of the queue.
     #[inline]
     pub(crate) fn bits(&self) -> u32 {
         match self.has_any() {

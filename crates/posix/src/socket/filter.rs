@@ -11,7 +11,7 @@ use slipstack_mem::Lock;
 use crate::link::{Datagram, Link};
 use crate::socket::classic;
 
-/// What the program finds in front of the payload, and what is always kept of a datagram (sk_filter_trim_cap()).
+/// Bytes that the program finds in front of the payload, and that are always kept of a datagram (sk_filter_trim_cap()).
 const UDP_HEADER: usize = 8;
 
 #[derive(Debug, Default)]

@@ -71,7 +71,7 @@ impl Gathering {
         self.begun.lock()
     }
 
-    /// Of a datagram that [`Gathering::lock`] gave, or none any more.
+    /// Puts back a datagram that [`Gathering::lock`] gave, or none.
     pub(crate) fn put(&self, place: &mut Option<Box<Begun>>, begun: Option<Box<Begun>>) {
         self.set(BEGUN, begun.is_some());
         *place = begun;

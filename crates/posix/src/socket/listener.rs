@@ -26,7 +26,7 @@ const KERNEL_TURN: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// What the stack listens on; the port is known.
+    /// The address that the stack listens on; the port is known.
     pub(crate) addr: SocketAddr,
     pub(crate) backlog: AtomicI32,
     /// Accepted by the stack and not yet by the program.

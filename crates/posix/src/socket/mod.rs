@@ -1,4 +1,4 @@
-//! What a socket is once it is decided.
+//! Sockets once their kind is decided.
 
 mod classic;
 mod dgram;
@@ -23,12 +23,12 @@ pub(crate) use stream::{How, Push, Stream, StreamError};
 use crate::ready::bits;
 use crate::sigio::news;
 
-/// What is new about a socket.
+/// New events of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edges {
     /// Epoll's bits, for all that watch.
     pub(crate) bits: u32,
-    /// Of `news`, for its owner.
+    /// News for the socket's owner.
     pub(crate) news: u32,
 }
 

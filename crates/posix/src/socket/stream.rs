@@ -44,7 +44,7 @@ pub(crate) enum StreamError {
     Pipe,
 }
 
-/// What is to become of bytes that are received.
+/// The way in which bytes are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Take,
@@ -54,7 +54,7 @@ pub(crate) enum How {
     Drop,
 }
 
-/// What is to become of bytes that are sent.
+/// The way in which bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
     Now,
@@ -210,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// What `connect` would say of the attempt now: `None` while it goes on.
+    /// Returns the result of the attempt to connect; `None` while it goes on.
     pub(crate) fn poll_connect(&self) -> Option<Result<(), Errno>> {
         let seen = self.seen();
         if seen.is_error() {
@@ -232,7 +232,7 @@ impl Stream {
         None
     }
 
-    /// What a second `connect` on this socket says.
+    /// Returns the result of a second `connect` on this socket.
     pub(crate) fn connect_again(&self) -> Result<(), Errno> {
         if self.phase.load(Ordering::Acquire) == OPEN {
             return Err(Errno::EISCONN);
@@ -493,7 +493,7 @@ impl Stream {
         self.has_space(self.sock()) && self.wants_space.swap(false, Ordering::SeqCst)
     }
 
-    /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
+    /// Returns the events since the last time, as epoll bits: Linux's wake-ups.
     pub(crate) fn edges(&self) -> Edges {
         let sock = self.sock();
         let seen = self.seen();
@@ -524,7 +524,7 @@ impl Stream {
         Edges::of(edges)
     }
 
-    /// What an owner is told of a change of state: tcp_reset(), tcp_fin(), tcp_rcv_synsent_state_process().
+    /// Returns an owner's news of a change of state: tcp_reset(), tcp_fin(), tcp_rcv_synsent_state_process().
     fn news(&self, new: Seen) -> u32 {
         if new.is_error() {
             return news::ERR;

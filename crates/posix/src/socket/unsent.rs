@@ -7,7 +7,7 @@ use slipstack_channel::SockId;
 
 use crate::socket::{Push, Stream, StreamError};
 
-/// What is taken at least where anything is: tcp_sendmsg() asks when it begins a new buffer.
+/// Bytes taken at least where any are: tcp_sendmsg() asks when it begins a new buffer.
 const TAKEN_MIN: usize = 16 << 10;
 
 impl Stream {

@@ -1,4 +1,4 @@
-//! What a forked child is left with. (The fork itself is the preload layer's; here the child's
+//! The sockets of a forked child. (The fork itself is the preload layer's; here the child's
 //! half runs in place of the parent's.)
 
 use slipstack_posix::Errno;

@@ -24,7 +24,7 @@ use crate::{heap, signals};
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
 /// Taken while [`PROCESS`] is made, so that no fork comes in between.
 static BEGINNING: Lock = Lock::new();
-/// What a new program needs to be started under us: `LD_PRELOAD`, every `SLIPSTACK_` variable and
+/// The environment of a new program under the library: `LD_PRELOAD`, every `SLIPSTACK_` variable and
 /// those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
 /// The inherited connections to the keeper, or to each instance.

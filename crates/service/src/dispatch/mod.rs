@@ -21,7 +21,7 @@ use crate::connections::DatagramSocketId;
 /// Datagrams that wait in each ring at most, unless it is told otherwise.
 pub const RING_DATAGRAMS: usize = 2048;
 
-/// Who answers datagrams.
+/// The threads that answer datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// The engine: [`crate::Service::on_datagram`] is called straight from receive.
@@ -36,7 +36,7 @@ pub enum Shape {
 /// The part that the engine answers itself under [`Shape::Mixed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// What [`crate::Service::on_datagram`] does not [pass on](crate::Context::pass).
+    /// The engine answers datagrams that [`crate::Service::on_datagram`] does not [pass on](crate::Context::pass).
     Quick,
     /// This many of a hundred datagrams.
     Percent(u8),

@@ -21,7 +21,7 @@ const BYTES_EACH: usize = 256;
 /// Bursts from this many datagrams on are counted by themselves.
 pub const LARGE_BURST: u64 = 8;
 
-/// What answers datagrams on a worker's thread. Each worker has its own.
+/// Answers datagrams on a worker's thread. Each worker has its own.
 pub trait Answerer: Send + 'static {
     /// Returns the answer to a datagram that came from `peer` to `local`, or `None` if it gets
     /// none.
@@ -33,7 +33,7 @@ pub trait Answerer: Send + 'static {
     ) -> Option<&'a [u8]>;
 }
 
-/// What a worker has done. Written by its thread alone.
+/// Counters of a worker. Written by its thread alone.
 #[derive(Debug, Default)]
 pub struct WorkerCounts {
     pub datagrams: Tally,
@@ -302,7 +302,7 @@ impl Workers {
         self.posts.is_empty()
     }
 
-    /// What each worker has done.
+    /// Returns the counters of each worker.
     pub fn counts(&self) -> impl Iterator<Item = &WorkerCounts> {
         self.posts.iter().map(|post| &post.counts)
     }

@@ -1,4 +1,4 @@
-//! What is known of each of the kernel's sockets.
+//! State of each of the kernel's sockets.
 
 use std::os::fd::OwnedFd;
 

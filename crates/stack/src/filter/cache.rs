@@ -17,12 +17,12 @@ const FLOWS_MIN: usize = 64;
 const RULES: usize = 4;
 /// Headers of a plain packet up to the ports: those of IPv4 without options, and 4 bytes.
 const PLAIN_LEN: usize = 24;
-/// Of the flags of TCP.
+/// Place of the TCP flags.
 const FLAGS_AT: usize = 33;
-/// Of the word with them: more fragments, and the fragment's offset.
+/// Bits of the fragment word: more fragments, and the fragment's offset.
 const FRAGMENT: u32 = 0x3fff;
 
-/// What the classifier looks at.
+/// The fields that the classifier looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key([u64; 5]);
 
@@ -47,7 +47,7 @@ impl Key {
         ])
     }
 
-    /// The same of the headers of a packet of IPv4 that is plain: no options, no fragment, of TCP or UDP. `None`: it is
+    /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or UDP. `None`: it is
     /// not, or has to be looked at as a whole.
     #[inline]
     pub fn of_plain(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Key> {
@@ -78,7 +78,7 @@ impl Key {
         Some(Key([address(12), 0, address(16), 0, rest]))
     }
 
-    /// Who sends chosen packets can make flows take each other's place, and no more.
+    /// Returns the place of a key. A sender of chosen packets can make flows take each other's place, and no more.
     #[inline]
     fn place(&self, places: usize) -> usize {
         const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -56,7 +56,7 @@ impl Count {
     }
 }
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -85,7 +85,7 @@ struct Line {
     log: Option<u32>,
 }
 
-/// What becomes known while packets pass.
+/// State that changes while packets pass.
 #[derive(Debug, Default)]
 struct Book {
     counts: Vec<Count>,
@@ -210,7 +210,7 @@ impl Filter {
         core::mem::take(&mut self.book.logged)
     }
 
-    /// What the first rule that decides says; without one a packet passes.
+    /// Returns the verdict of the first rule that decides; without one a packet passes.
     #[inline]
     pub fn verdict(&mut self, now: Instant, packet: &Packet) -> Verdict {
         let key = Key::of(packet);

@@ -1,4 +1,4 @@
-//! What a filter looks at in a packet.
+//! The fields of a packet that a filter looks at.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -36,15 +36,15 @@ pub struct Packet {
     pub protocol: u8,
     /// [`NO_PORT`] in later fragments and where the protocol has none.
     pub ports: (u32, u32),
-    /// Of a TCP segment.
+    /// Flags of a TCP segment.
     pub flags: TcpFlags,
-    /// Of ICMP or ICMPv6.
+    /// Type of an ICMP or ICMPv6 message.
     pub icmp_type: Option<u8>,
     pub is_later_fragment: bool,
     /// Or hop limit.
     pub ttl: u8,
     pub vlan: u16,
-    /// Of the IP packet.
+    /// Length of the IP packet.
     pub len: u32,
 }
 
@@ -71,7 +71,7 @@ impl Packet {
         self.flags.is_syn() && !self.flags.is_ack()
     }
 
-    /// What is two-valued as a number: direction, family, established, setup.
+    /// Returns the two-valued fields as a number: direction, family, established, setup.
     #[inline]
     pub fn kind(&self) -> usize {
         usize::from(self.direction == Direction::Out)

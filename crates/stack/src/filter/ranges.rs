@@ -75,7 +75,7 @@ pub fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
     out
 }
 
-/// What is in none of the ranges, which are joined, up to `max`.
+/// Returns the values in none of the ranges, which are joined, up to `max`.
 pub fn others(ranges: &[Range], max: u128) -> Vec<Range> {
     let mut out = Vec::new();
     let mut next = Some(0);

@@ -96,7 +96,7 @@ pub enum Test {
     Direction(Direction),
     Vlan(u16),
     Part(Part),
-    /// Of a TCP segment: those that are set, and those that are not.
+    /// Flags of a TCP segment that are set, and those that are not.
     Flags {
         set: u8,
         clear: u8,
@@ -118,7 +118,7 @@ pub struct Term {
     pub test: Test,
 }
 
-/// What flows are counted by.
+/// The fields by which flows are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitBy {
     pub source: bool,

@@ -79,7 +79,7 @@ impl FlowOf {
     }
 }
 
-/// What flows of one rule with `limit` are alike in; zeros stand for what does not matter.
+/// The fields in which flows of one rule with `limit` are alike; zeros stand for those that do not matter.
 type Alike = (u64, Host, Host);
 
 /// One known flow.
@@ -89,7 +89,7 @@ struct State {
     /// The first packet went from the lower end to the higher one.
     is_up: bool,
     alike: Option<Alike>,
-    /// Of TCP: what each direction has sent, the first packet's first.
+    /// TCP flags that each direction has sent, the first packet's first.
     flags: [TcpFlags; 2],
     expires: Instant,
     packets: u64,
@@ -133,7 +133,7 @@ pub struct StateRow {
     pub rule: u64,
     pub is_limited: bool,
     pub protocol: u8,
-    /// Of its first packet; port 0 stands for none.
+    /// Source of its first packet; port 0 stands for none.
     pub src: SocketAddr,
     pub dst: SocketAddr,
     pub packets: u64,

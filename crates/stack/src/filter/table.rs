@@ -86,7 +86,7 @@ fn flatten(mut ranges: Vec<(u128, u128, u32)>, mut add: impl FnMut(u128, Option<
 }
 
 impl Table {
-    /// Of one prefix that is there twice the last value counts.
+    /// Makes a table; of a prefix that is there twice the last value counts.
     pub fn new(prefixes: &[Prefix]) -> Table {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (net, value) in prefixes.iter().take(PREFIXES_MAX) {

@@ -20,13 +20,13 @@ use crate::time::Instant;
 /// Offsets count eight bytes.
 const UNIT: usize = 8;
 
-/// What all fragments of a packet share.
+/// The common fields of all fragments of a packet.
 struct Whole<'a> {
     packet: &'a OutPacket,
     /// With its checksum.
     header: &'a [u8],
     payload: &'a [u8],
-    /// Of IPv4 its lower half.
+    /// Identification; IPv4 uses its lower half.
     identification: u32,
     flow_label: u32,
 }

@@ -338,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// The same to look at; `None`: nothing has been counted.
+    /// Read-only counterpart of `figures_mut`; `None` if nothing has been counted yet.
     pub fn figures(&self) -> Option<&Figures> {
         match (&self.flight, &self.kept) {
             (Some(flight), _) => Some(&flight.figures),

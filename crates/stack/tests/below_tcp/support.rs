@@ -17,7 +17,7 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-/// What came back: destination, reason, offender, type and code, quoted payload.
+/// An error that came back: destination, reason, offender, type and code, quoted payload.
 pub type Returned = (SocketAddr, Reason, IpAddr, [u8; 2], Vec<u8>);
 
 #[derive(Debug, Default)]

@@ -46,7 +46,7 @@ impl fmt::Display for TransferError {
     }
 }
 
-/// What a message has brought about.
+/// The effect of a message.
 #[derive(Debug)]
 pub enum Progress {
     More,
@@ -83,7 +83,7 @@ pub struct Incoming {
     /// Differences do not fit or are not known: the whole zone is asked for.
     wants_all: bool,
     newest: Option<(Soa, Record)>,
-    /// What the next difference begins with.
+    /// Serial with which the next difference begins.
     serial: u32,
     records: Vec<Record>,
     /// With differences: whether each of the records is added.

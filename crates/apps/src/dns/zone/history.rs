@@ -1,4 +1,4 @@
-//! What has changed between versions of a zone, for incremental transfers (RFC 1995).
+//! Changes between versions of a zone, for incremental transfers (RFC 1995).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ const DIFFERENCES_MAX: usize = 64;
 /// Records of differences that are kept, however small the zone.
 const RECORDS_MIN: usize = 1000;
 
-/// What one version of a zone has and another has not.
+/// Records that one version of a zone has and another has not.
 #[derive(Debug)]
 pub struct Difference {
     from_serial: u32,

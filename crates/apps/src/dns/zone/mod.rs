@@ -115,7 +115,7 @@ pub struct Zone {
     hashes: Table,
     pub proofs: Proofs,
     pub records: usize,
-    /// What has changed since earlier versions, the oldest first.
+    /// Changes since earlier versions, the oldest first.
     history: Vec<Arc<Difference>>,
 }
 

@@ -17,7 +17,7 @@ const ACTIONS: [(&str, ShareAction); 3] = [
     ("alltoff", ShareAction::AllToStack),
 ];
 
-/// What the words ask for.
+/// The request in the words.
 #[derive(Default)]
 struct Asked {
     engine: u32,

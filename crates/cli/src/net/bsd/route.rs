@@ -91,7 +91,7 @@ fn flush(target: &Target, state: &NetworkState, words: &mut Words<'_>) -> Result
     Ok("done\n".to_owned())
 }
 
-/// What the words say of a route.
+/// The description of a route in the words.
 struct Asked {
     route: RouteEntry,
     is_host: bool,

@@ -17,7 +17,7 @@ use crate::net::words::Words;
 use crate::output::print;
 use options::Options;
 
-/// What a command is about, by its first letters as iproute2 takes them.
+/// The object of a command, by its first letters as iproute2 takes them.
 #[derive(Clone, Copy)]
 enum Object {
     Address,

@@ -31,7 +31,7 @@ struct Line {
     to: (IpAddr, u8),
     device: String,
     route: Option<RouteEntry>,
-    /// Of a network that an address brings.
+    /// Source address of a network that an address brings.
     source: Option<IpAddr>,
 }
 
@@ -179,7 +179,7 @@ fn as_json(line: &Line) -> Value {
     told
 }
 
-/// What the words of a route say.
+/// The description of a route in the words.
 struct Described {
     route: RouteEntry,
     has_metric: bool,

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// See the module.
 pub struct Loader {
     config: Option<PathBuf>,
-    /// Of the command line.
+    /// Zones of the command line.
     given: Vec<(Vec<u8>, Policy)>,
     is_started: bool,
 }

@@ -57,7 +57,7 @@ impl Pump {
         false
     }
 
-    /// What the child has sent; how long it is.
+    /// Takes a message that the child has sent; returns its length.
     fn take_frame(&mut self, room: &mut [u8]) -> Option<usize> {
         if !self.childs.gives || self.to_peer.is_ended {
             return None;

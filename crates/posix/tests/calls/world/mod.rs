@@ -224,7 +224,7 @@ impl World {
         Ok(bytes)
     }
 
-    /// What poll says about one descriptor at once.
+    /// Returns poll's events of one descriptor at once.
     pub fn poll_in(&self, fd: i32, events: i16) -> i16 {
         let mut fds = [libc::pollfd {
             fd,

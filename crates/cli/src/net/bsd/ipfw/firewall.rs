@@ -1,4 +1,4 @@
-//! What a command is about: the filter as it is, and its changes.
+//! The subject of a command: the filter as it is, and its changes.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
 
-/// What rules have matched, by their ids.
+/// Matches of rules, by their ids.
 pub type Counts = HashMap<u64, FilterCountRow>;
 
 /// Changes that are made together, with what is said of them then.
@@ -27,7 +27,7 @@ pub struct Batch {
     text: String,
 }
 
-/// What is changed, and how the answer is written.
+/// The filter that is changed, and how the answer is written.
 pub struct Firewall<'a> {
     settings: &'a Settings,
     /// `None`: nothing runs, and nothing is changed.
@@ -132,7 +132,7 @@ impl<'a> Firewall<'a> {
         answers.map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Of all engines together.
+    /// Returns the counts of all engines together.
     pub fn counts(&self) -> Result<Counts, Failure> {
         let mut counts = Counts::new();
         for answer in self.inquire(&Inquiry::FilterCounts)? {

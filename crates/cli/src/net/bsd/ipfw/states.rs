@@ -9,7 +9,7 @@ use super::names;
 use crate::failure::Failure;
 
 impl Firewall<'_> {
-    /// Of all engines together.
+    /// Returns the known flows of all engines together.
     pub fn states_text(&self, rules: &[FilterRule]) -> Result<String, Failure> {
         let mut rows: Vec<FilterStateRow> = Vec::new();
         for answer in self.inquire(&Inquiry::FilterStates)? {
