@@ -96,8 +96,8 @@ impl Effects for World {
     fn transmit(&mut self, frame: FrameOut<'_>) {
         assert!(frame.header.len() >= 14);
         self.frames += 1;
-        // A frame that waited for its neighbour may come after its bytes were acknowledged, or after
-        // its connection.
+        // A frame that waited for its neighbour may come after its bytes were acknowledged, or
+        // after its connection.
         if let Payload::Stream { conn, offset, len } = frame.payload
             && let Some(known) = self.conns.get(&key(conn))
         {

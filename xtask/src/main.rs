@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
 //! functions, the places of `unsafe`, forbidden words, import cycles inside a crate, numbers of
-//! parameters, whether generated files are current, and whether the paths that documents name exist.
-//! `cargo run -p xtask -- reference` writes the generated files, `-- cycles CRATE` prints the imports
-//! that make the cycles of a crate.
+//! parameters, whether generated files are current, and whether the paths that documents name
+//! exist. `cargo run -p xtask -- reference` writes the generated files, `-- cycles CRATE` prints
+//! the imports that make the cycles of a crate.
 
 mod cycles;
 mod documents;

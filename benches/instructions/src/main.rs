@@ -1,5 +1,6 @@
-//! One request and its answer, one connect, request, answer, close, a burst of full segments, datagrams that a
-//! service answers, or a query of a name server, over and over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
+//! One request and its answer, one connect, request, answer, close, a burst of full segments,
+//! datagrams that a service answers, or a query of a name server, over and over, between two
+//! engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
 mod datagrams;
@@ -250,8 +251,9 @@ impl World {
     }
 }
 
-/// Connections before those that are counted: tables grow while TIME-WAITs gather, and what a copy costs depends on
-/// the heap. After these (more than seven eighths of 4096) there is room until seven eighths of 8192.
+/// Connections before those that are counted: tables grow while TIME-WAITs gather, and what a copy
+/// costs depends on the heap. After these (more than seven eighths of 4096) there is room until
+/// seven eighths of 8192.
 const GROWN: usize = 3700;
 
 fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,8 @@
 //! C's arguments as Rust's: pointers become slices here, and only here.
 //!
-//! A pointer to where no program has memory (null, the first page, the kernel's half) is EFAULT, as the kernel says.
-//! Other bad pointers are the program's fault and end it, where the kernel would have said EFAULT: to find that out
-//! before a copy would take a system call for each.
+//! A pointer to where no program has memory (null, the first page, the kernel's half) is EFAULT, as
+//! the kernel says. Other bad pointers are the program's fault and end it, where the kernel would
+//! have said EFAULT: to find that out before a copy would take a system call for each.
 
 use core::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
@@ -13,8 +13,8 @@ use slipstack_posix::{AddrBytes, Errno};
 /// Linux's UIO_MAXIOV.
 const IOVECS_MAX: usize = 1024;
 
-/// Linux maps nothing below its second page (`vm.mmap_min_addr` is more), and nothing for programs from here on
-/// (five levels of page tables).
+/// Linux maps nothing below its second page (`vm.mmap_min_addr` is more), and nothing for programs
+/// from here on (five levels of page tables).
 const LOWEST: usize = 4096;
 const BEYOND: usize = 1 << 56;
 
@@ -184,7 +184,8 @@ pub unsafe fn give_name(
     }
 }
 
-/// As [`give_address`] for calls that may have no address to give (streams): then the length becomes 0.
+/// As [`give_address`] for calls that may have no address to give (streams): then the length
+/// becomes 0.
 ///
 /// # Safety
 /// As [`give_address`].

@@ -143,7 +143,8 @@ pub fn pending() -> u64 {
     set
 }
 
-/// Runs the handlers of what waits and `mask` lets in, if there is anything; the mask is then what it was.
+/// Runs the handlers of what waits and `mask` lets in, if there is anything; the mask is then what
+/// it was.
 pub fn let_in(mask: u64) {
     let now = [0u64; 2];
     let args = [0, 0, now.as_ptr() as usize, &raw const mask as usize, 8, 0];
@@ -181,7 +182,8 @@ pub fn queue_to_self(signal: c_int, info: &[u64; 16]) -> bool {
     unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
-/// Sends `signal` to a thread of this process, with a value (SI_QUEUE). Whether there is such a thread.
+/// Sends `signal` to a thread of this process, with a value (SI_QUEUE). Whether there is such a
+/// thread.
 pub fn queue_to_thread(thread: u32, signal: c_int, value: usize) -> bool {
     let process = std::process::id();
     let mut info = [0u64; 16];

@@ -1,4 +1,5 @@
-//! A program whose instance is away: nobody holds a connection to it, but its table of sockets can be read.
+//! A program whose instance is away: nobody holds a connection to it, but its table of sockets can
+//! be read.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +10,8 @@ use slipstack_channel::report::ReportTable;
 /// Name that `Region` gives the table.
 const TABLE: &str = "/memfd:slipstack-report";
 
-/// Returns the program's own report, without its interface; `None` if there is none or it may not be read.
+/// Returns the program's own report, without its interface; `None` if there is none or it may not
+/// be read.
 pub fn describe(pid: u32) -> Option<WhyReport> {
     let sockets = find_table(pid)?.sockets();
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

@@ -37,7 +37,8 @@ pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
     Ok(reports)
 }
 
-/// The control socket of the keeper that is meant: the only one of this network namespace, or the one of `--if`.
+/// The control socket of the keeper that is meant: the only one of this network namespace, or the
+/// one of `--if`.
 ///
 /// # Errors
 /// There is none, or it is not clear which.
@@ -152,8 +153,8 @@ impl Stopped {
     }
 }
 
-/// Ends the instance or the keeper of that name (interface), or all: every instance, then every keeper. One that
-/// is in use keeps none of the others.
+/// Ends the instance or the keeper of that name (interface), or all: every instance, then every
+/// keeper. One that is in use keeps none of the others.
 ///
 /// # Errors
 /// There is none of that name, or none can be asked.

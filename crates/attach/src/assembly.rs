@@ -49,8 +49,8 @@ pub struct Assembled {
     pub held: Vec<RawFd>,
 }
 
-/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Gives what
-/// [`Assembled::held`] is too.
+/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Gives
+/// what [`Assembled::held`] is too.
 pub fn in_process(
     settings: &Settings,
     link: Arc<Link>,

@@ -52,7 +52,8 @@ struct Client {
     places: Vec<Settings>,
     spread: Spread,
     program: String,
-    /// Inherited over fork, and over exec together with a listener: who is of one family shares its ports.
+    /// Inherited over fork, and over exec together with a listener: who is of one family shares its
+    /// ports.
     family: AtomicU64,
     /// Counts forks. Each child has a state of its own: that of its parent may have been locked.
     generation: AtomicUsize,
@@ -264,7 +265,8 @@ fn places(settings: &Settings) -> Vec<Settings> {
     names.map(place).collect()
 }
 
-/// An instance that says no means it; any other answer, and none, is that of one which ends, begins or is away.
+/// An instance that says no means it; any other answer, and none, is that of one which ends, begins
+/// or is away.
 fn of_instance(error: Error) -> AttachError {
     AttachError {
         may_pass: !matches!(error, Error::Refused { .. } | Error::NoAddresses { .. }),
@@ -278,8 +280,8 @@ fn policy(welcome: Welcome) -> Policy {
     let learnt = network.learnt.clone().unwrap_or_default();
     let networks = learnt.networks.iter();
     let networks = networks.map(|&(net, len)| (net.into(), len));
-    // What is unreachable by a route is the stack's to refuse.
-    // The way out of a table of its own is that of sockets which have an address of the stack, or choose the table.
+    // What is unreachable by a route is the stack's to refuse. The way out of a table of its own is
+    // that of sockets which have an address of the stack, or choose the table.
     let routes = network.routes.iter().filter(|route| route.to.1 != 0);
     let routes = routes.map(|route| route.to);
     let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));

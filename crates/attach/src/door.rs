@@ -176,8 +176,8 @@ fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
         .flatten()
 }
 
-/// The keepers' directories of this network namespace. A user without any sees root's: what is there may not
-/// be his to ask, which he is told then.
+/// The keepers' directories of this network namespace. A user without any sees root's: what is
+/// there may not be his to ask, which he is told then.
 pub fn directories(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
     let namespace = network_namespace()?;
     if let Some(base) = &settings.run_dir {

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_mem::Descriptor;
 
-/// Open descriptors that are sockets of IPv4 or IPv6 on more than the loopback network, each with its own address.
+/// Open descriptors that are sockets of IPv4 or IPv6 on more than the loopback network, each with
+/// its own address.
 pub fn inherited_sockets() -> Vec<(i32, SocketAddr)> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();

@@ -18,7 +18,8 @@ use slipstack_mem::process::Forked;
 use crate::door::{by_path, greet, options};
 use crate::error::Error;
 
-/// The text by which a keeper tells its starter that it has started; any other text is the reason why it could not.
+/// The text by which a keeper tells its starter that it has started; any other text is the reason
+/// why it could not.
 const READY: &str = "ready";
 /// Longest sentence that is read from a keeper.
 const SENTENCE_MAX: u64 = 4096;
@@ -27,7 +28,8 @@ const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Introduces this process to the keeper of these settings, which is started if there is none. One
-/// that is just leaving hangs up: then another one is started. One that is silent is not asked again.
+/// that is just leaving hangs up: then another one is started. One that is silent is not asked
+/// again.
 pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcome), Error> {
     let mut attempt = 0;
     loop {

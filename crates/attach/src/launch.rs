@@ -1,4 +1,5 @@
-//! Before a program is started: the device is there, and the way to it is kept open for the program.
+//! Before a program is started: the device is there, and the way to it is kept open for the
+//! program.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -16,11 +17,13 @@ use crate::keeper::meet;
 pub struct Launched {
     /// Where the program can be reached, one line.
     pub reach: String,
-    /// Inherited by the program and its children: whoever holds them may use the device. One for each instance.
+    /// Inherited by the program and its children: whoever holds them may use the device. One for
+    /// each instance.
     pub controls: Vec<OwnedFd>,
 }
 
-/// Finds or starts the keeper, or finds the instance, so that errors come before the program starts.
+/// Finds or starts the keeper, or finds the instance, so that errors come before the program
+/// starts.
 ///
 /// # Errors
 /// One sentence; nothing is left behind.
@@ -83,7 +86,8 @@ fn is_starting(settings: &Settings) -> bool {
     names.any(|name| Some(name) == wanted) || starting.any(|name| Some(name) == wanted)
 }
 
-/// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes those that there are.
+/// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes
+/// those that there are.
 pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     check_device(settings, welcome)?;
     check_vlan(settings, welcome)?;

@@ -156,8 +156,8 @@ impl Link {
         Ok(())
     }
 
-    /// Gives the keeper connections in the channel of a program that an instance serves: `id` is any
-    /// number that this client has not used.
+    /// Gives the keeper connections in the channel of a program that an instance serves: `id` is
+    /// any number that this client has not used.
     pub fn hand_over(&self, id: u64, channel: BorrowedFd<'_>, images: u32) -> Result<(), Error> {
         self.ask(&Request::RegisterRegion { id }, &[channel])?;
         self.ask(&Request::Handover { id, images }, &[])?;
@@ -194,8 +194,8 @@ impl Link {
         }
     }
 
-    /// Tries again to reach a keeper that could not be reached, now and then, and once: whoever calls has an engine
-    /// to stand in for.
+    /// Tries again to reach a keeper that could not be reached, now and then, and once: whoever
+    /// calls has an engine to stand in for.
     pub fn on_time(&self) {
         let Some(mut state) = self.state.try_lock() else {
             return;

@@ -8,11 +8,12 @@ use slipstack_keeper::Options;
 use crate::door::options;
 use crate::error::Error;
 
-/// Returns the network of a running stack as it would be, had it been started with these settings. Where they name no
-/// address of the device itself, it keeps those that it has.
+/// Returns the network of a running stack as it would be, had it been started with these settings.
+/// Where they name no address of the device itself, it keeps those that it has.
 ///
 /// # Errors
-/// A VLAN cannot be as they say, or they share addresses with the kernel in another way, which is settled at the start.
+/// A VLAN cannot be as they say, or they share addresses with the kernel in another way, which is
+/// settled at the start.
 pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, Error> {
     let Options {
         addresses,

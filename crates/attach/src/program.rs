@@ -37,8 +37,8 @@ impl Unfit {
         Unfit { kind, sentence }
     }
 
-    /// Whether the program runs, and its sockets are the kernel's. Otherwise it cannot be started, or it cannot be
-    /// told what it is.
+    /// Whether the program runs, and its sockets are the kernel's. Otherwise it cannot be started,
+    /// or it cannot be told what it is.
     #[must_use]
     pub fn is_kernels(&self) -> bool {
         self.kind == Kind::Kernels
@@ -54,7 +54,8 @@ impl std::fmt::Display for Unfit {
 /// Refuses what cannot work.
 ///
 /// # Errors
-/// A sentence, if the file is static, Go, 32-bit, of a foreign machine or set-id, or no program at all.
+/// A sentence, if the file is static, Go, 32-bit, of a foreign machine or set-id, or no program at
+/// all.
 pub fn check(file: &Path) -> Result<(), Unfit> {
     check_file(file, INTERPRETERS_MAX)
 }

@@ -5,12 +5,14 @@ use slipstack_mem::process::{address_limit, has_addresses};
 
 use crate::error::Error;
 
-/// Bytes that an engine maps beside its channel: inboxes, the device's ring, a thread's stack, its own memory.
+/// Bytes that an engine maps beside its channel: inboxes, the device's ring, a thread's stack, its
+/// own memory.
 const BESIDE: usize = 32 << 20;
 /// Bytes that malloc takes, where it can, for the first thread beside the program's own.
 const HEAP_OF_THREAD: usize = 64 << 20;
 
-/// Length of the region for a channel of this process: as much as its limit leaves, or the least that will do.
+/// Length of the region for a channel of this process: as much as its limit leaves, or the least
+/// that will do.
 ///
 /// # Errors
 /// There are no addresses for a stack.

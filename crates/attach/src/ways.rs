@@ -71,7 +71,8 @@ pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
     })
 }
 
-/// Answers leave by the link by which the question came: what is from its addresses goes by its table.
+/// Answers leave by the link by which the question came: what is from its addresses goes by its
+/// table.
 pub(crate) fn rules(settings: &Settings) -> impl Iterator<Item = RuleEntry> {
     ways(settings).flat_map(|way| {
         let rules = way.addresses.iter().filter_map(|ip| {

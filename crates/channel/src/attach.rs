@@ -59,8 +59,8 @@ pub struct Policy {
     pub mtu_v6: Option<u16>,
     /// The stack's interface by its number in the kernel, 0 = it has none there.
     pub interface: u32,
-    /// Groups and broadcasts that name no interface are the stack's: on an interface that was named for it, and
-    /// where it has the way to everywhere.
+    /// Groups and broadcasts that name no interface are the stack's: on an interface that was named
+    /// for it, and where it has the way to everywhere.
     pub has_groups: bool,
     /// Interfaces of the stack, the device's own first.
     pub links: Vec<PolicyLink>,
@@ -194,7 +194,8 @@ pub trait Attach: Send + Sync {
     /// them, so that `attach` starts anew.
     fn after_fork_child(&self);
 
-    /// Whether other processes of the program may use engines of other instances, with which they share ports.
+    /// Whether other processes of the program may use engines of other instances, with which they
+    /// share ports.
     fn is_spread(&self) -> bool {
         false
     }

@@ -44,7 +44,8 @@ const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
 /// The engine's: how far the bytes have left, where the program asks for it.
 const TX_SENT: usize = 4;
-/// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the program has it.
+/// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the
+/// program has it.
 const CLAIM: usize = 5;
 
 const TAKEN: u64 = 1 << 63;
@@ -171,8 +172,8 @@ impl<'a> Cell<'a> {
         self.word(0, URGENT).store(word.0, Ordering::Release);
     }
 
-    /// The offset of an urgent byte at which the program stood when a later one was announced, plus one:
-    /// it is not read any more.
+    /// The offset of an urgent byte at which the program stood when a later one was announced, plus
+    /// one: it is not read any more.
     pub(crate) fn urgent_skipped(&self) -> u64 {
         self.word(1, URGENT_SKIPPED).load(Ordering::Acquire)
     }
@@ -342,7 +343,8 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(1, Ordering::SeqCst);
     }
 
-    /// The program waits until less than `low_water` bytes have not left; whether it did not before.
+    /// The program waits until less than `low_water` bytes have not left; whether it did not
+    /// before.
     pub(crate) fn want_sent(&self, low_water: u32) -> bool {
         let word = u64::from(low_water) << 1 | 1;
         self.word(3, TX_WANTED).swap(word, Ordering::SeqCst) != word

@@ -80,7 +80,8 @@ pub enum SocketOption {
     TtlV6(u8),
     Broadcast(bool),
     ReusePort(bool),
-    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is not done.
+    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is
+    /// not done.
     FastOpen(u32),
     /// Timeouts of a listener's SYN-ACK before an ACK without data opens a connection.
     DeferAccept(u8),
@@ -148,7 +149,8 @@ pub enum Command {
     Send {
         sock: SockId,
     },
-    /// The bytes before stream offset `upto` are urgent (MSG_OOB). Comes before they are in the ring.
+    /// The bytes before stream offset `upto` are urgent (MSG_OOB). Comes before they are in the
+    /// ring.
     Urgent {
         sock: SockId,
         upto: u64,
@@ -191,7 +193,8 @@ pub enum Command {
         sock: SockId,
         key: u128,
     },
-    /// The connection that another program has offered becomes this socket's. Reply: [`crate::Reply::Done`].
+    /// The connection that another program has offered becomes this socket's. Reply:
+    /// [`crate::Reply::Done`].
     Claim {
         sock: SockId,
         key: u128,

@@ -1,10 +1,10 @@
 //! Messages between programs, instances and the keeper over an AF_UNIX SOCK_SEQPACKET socket.
 //!
 //! The control plane is rare, so a message is one JSON object with a version in its greeting;
-//! descriptors travel beside it by SCM_RIGHTS, and the message names the role of each in order. Every
-//! request has one reply, except [`Request::NewClient`], which has none: it is sent over a connection
-//! that several processes share. Whoever reads a message treats it as hostile: lengths, counts and
-//! roles are checked here, meaning where it is used.
+//! descriptors travel beside it by SCM_RIGHTS, and the message names the role of each in order.
+//! Every request has one reply, except [`Request::NewClient`], which has none: it is sent over a
+//! connection that several processes share. Whoever reads a message treats it as hostile: lengths,
+//! counts and roles are checked here, meaning where it is used.
 
 mod report;
 mod socket;
@@ -45,18 +45,18 @@ pub struct Hello {
     pub version: u32,
     /// Name of the program, for people.
     pub program: String,
-    /// Drawn at random by a program image and inherited by the children it forks. Whoever knows it may
-    /// listen on the same ports.
+    /// Drawn at random by a program image and inherited by the children it forks. Whoever knows it
+    /// may listen on the same ports.
     pub family: u64,
     /// Name of the instance, if this is one.
     pub instance: Option<String>,
-    /// Proof that this process may use the device, from the [`Welcome`] of an ancestor. Needed only by
-    /// unprivileged processes that connect by path.
+    /// Proof that this process may use the device, from the [`Welcome`] of an ancestor. Needed only
+    /// by unprivileged processes that connect by path.
     pub capability: Option<u64>,
     /// The client it was before the connection was lost.
     pub resume: Option<u64>,
-    /// The connection will be inherited by children and lasts until the last of them closes it; only
-    /// [`Request::NewClient`] follows on it.
+    /// The connection will be inherited by children and lasts until the last of them closes it;
+    /// only [`Request::NewClient`] follows on it.
     pub is_shared: bool,
 }
 
@@ -81,21 +81,22 @@ pub enum Request {
         address: IpAddr,
         port: u16,
     },
-    /// Connections to a port that this client listens on go to other clients first, or no longer so.
-    /// Refused as [`Refusal::Unknown`] when there are none.
+    /// Connections to a port that this client listens on go to other clients first, or no longer
+    /// so. Refused as [`Refusal::Unknown`] when there are none.
     ListenYield {
         protocol: Protocol,
         port: u16,
         is_on: bool,
     },
-    /// A datagram socket of this client is connected: its flow, which the directory names, comes here, and what
-    /// others send to the port goes to others first. Or no longer so.
+    /// A datagram socket of this client is connected: its flow, which the directory names, comes
+    /// here, and what others send to the port goes to others first. Or no longer so.
     SteerFlow {
         local: SocketAddr,
         remote: SocketAddr,
         is_on: bool,
     },
-    /// A connection that the directory names has come to this client from another engine: it is steered here.
+    /// A connection that the directory names has come to this client from another engine: it is
+    /// steered here.
     BringFlow {
         local: SocketAddr,
         remote: SocketAddr,
@@ -116,8 +117,9 @@ pub enum Request {
         id: u64,
         images: u32,
     },
-    /// Former connections of an engine that ends, which are in TIME-WAIT; at most [`TIME_WAITS_PER_MESSAGE`].
-    /// Refused as [`Refusal::Exhausted`] when there is room for no more.
+    /// Former connections of an engine that ends, which are in TIME-WAIT; at most
+    /// [`TIME_WAITS_PER_MESSAGE`]. Refused as [`Refusal::Exhausted`] when there is room for no
+    /// more.
     TimeWaits {
         entries: Vec<TimeWaitTold>,
     },

@@ -20,7 +20,8 @@ pub(crate) const PAYLOAD_MAX: usize = 65_527;
 pub struct Envelope {
     /// Received: the sender. To send: the destination, if not the connected one.
     pub peer: Option<SocketAddr>,
-    /// Received: where it was sent to. To send: the address that it comes from; the port means nothing.
+    /// Received: where it was sent to. To send: the address that it comes from; the port means
+    /// nothing.
     pub local: Option<SocketAddr>,
     /// Type of service, or traffic class.
     pub tos: Option<u8>,

@@ -68,15 +68,15 @@ pub trait Driver: Send + Sync {
     /// other thread does; remote looks whether events have come.
     fn turn(&self) -> TurnOutcome;
 
-    /// As [`Driver::turn`], for a program that answers what comes at once and waits again: what the engine has to say to
-    /// the wire may leave with its answers.
+    /// As [`Driver::turn`], for a program that answers what comes at once and waits again: what the
+    /// engine has to say to the wire may leave with its answers.
     fn turn_before_answers(&self) -> TurnOutcome {
         self.turn()
     }
 
-    /// Lets what was pushed take effect, at once or, if another thread owns the engine, as soon as that one lets go of
-    /// it: in-process runs only commands and the flush; remote
-    /// rings the engine's doorbell if it sleeps. Cheap when there is nothing.
+    /// Lets what was pushed take effect, at once or, if another thread owns the engine, as soon as
+    /// that one lets go of it: in-process runs only commands and the flush; remote rings the
+    /// engine's doorbell if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
     /// Whether spinning can bring anything: not when it keeps the engine from the processor.
@@ -95,11 +95,12 @@ pub trait Driver: Send + Sync {
         true
     }
 
-    /// Sets the call that the stand-in makes after it brought events that no thread of the program knows of. Set once.
+    /// Sets the call that the stand-in makes after it brought events that no thread of the program
+    /// knows of. Set once.
     fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
-    /// Whether another thread owns the engine, and keeps it for some microseconds: [`Driver::prepare_wait`] would wait for
-    /// it.
+    /// Whether another thread owns the engine, and keeps it for some microseconds:
+    /// [`Driver::prepare_wait`] would wait for it.
     fn is_busy(&self) -> bool {
         false
     }
@@ -112,8 +113,8 @@ pub trait Driver: Send + Sync {
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);
 
-    /// Moves a connection that has just been accepted to another engine of this process, as a socket that was opened
-    /// there.
+    /// Moves a connection that has just been accepted to another engine of this process, as a
+    /// socket that was opened there.
     ///
     /// # Errors
     /// It stays where it is.
@@ -121,15 +122,17 @@ pub trait Driver: Send + Sync {
         Err(Stays::ForGood)
     }
 
-    /// Takes a connection that nobody has used out, for an engine of another process: the bytes are what
-    /// [`Driver::carry_in`] takes there. Its frames wait until [`Driver::carried`] tells where it is, or it comes back.
+    /// Takes a connection that nobody has used out, for an engine of another process: the bytes are
+    /// what [`Driver::carry_in`] takes there. Its frames wait until [`Driver::carried`] tells where
+    /// it is, or it comes back.
     ///
     /// `None`: it stays where it is.
     fn carry_out(&self, _sock: SockId) -> Option<Vec<u8>> {
         None
     }
 
-    /// Takes a connection in from another process, as a socket that was opened here or that it has left.
+    /// Takes a connection in from another process, as a socket that was opened here or that it has
+    /// left.
     ///
     /// `false`: there is no place for it, or these are no connection's bytes.
     fn carry_in(&self, _sock: SockId, _connection: &[u8]) -> bool {
@@ -154,8 +157,8 @@ pub trait Driver: Send + Sync {
 
     fn placement(&self) -> Placement;
 
-    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`]. Not after [`Driver::goodbye`]: other
-    /// threads of a process that ends hear nothing more.
+    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`]. Not after
+    /// [`Driver::goodbye`]: other threads of a process that ends hear nothing more.
     fn is_dead(&self) -> bool;
 
     /// The process ends or is replaced: in-process hands the connections to the keeper; remote

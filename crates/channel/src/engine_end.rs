@@ -1,7 +1,7 @@
 //! The engine's side of a channel.
 //!
-//! Values written by the program are read once and checked. A contradiction is noted as a [`Lie`]; the
-//! call that found it answers with something harmless, and the engine detaches the client when
+//! Values written by the program are read once and checked. A contradiction is noted as a [`Lie`];
+//! the call that found it answers with something harmless, and the engine detaches the client when
 //! it asks [`EngineEnd::lie`].
 
 use core::ops::Range;
@@ -68,7 +68,8 @@ impl EngineEnd {
         EngineEnd::create_of(layout::REGION_BYTES)
     }
 
-    /// Creates the engine's end in a region of `len` bytes, for a program whose address space is limited.
+    /// Creates the engine's end in a region of `len` bytes, for a program whose address space is
+    /// limited.
     pub fn create_of(len: usize) -> io::Result<EngineEnd> {
         let len = len.clamp(layout::REGION_BYTES_MIN, layout::REGION_BYTES);
         let region = Region::create("slipstack-channel", len)?;
@@ -489,8 +490,8 @@ impl SendSide {
         }
     }
 
-    /// The peer has everything before `upto`; tells the program when it waits for room. `true`: it waits for bytes to
-    /// leave, and [`SendSide::tell_sent`] is to follow when they have.
+    /// The peer has everything before `upto`; tells the program when it waits for room. `true`: it
+    /// waits for bytes to leave, and [`SendSide::tell_sent`] is to follow when they have.
     #[inline]
     pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) -> bool {
         self.acked = upto.clamp(self.acked, self.head);
@@ -502,7 +503,8 @@ impl SendSide {
         cell.is_tx_wanted() && self.wake_if_roomy(end, sock)
     }
 
-    /// Publishes that `unsent` of the bytes seen in the ring have not been sent yet (TCP_NOTSENT_LOWAT).
+    /// Publishes that `unsent` of the bytes seen in the ring have not been sent yet
+    /// (TCP_NOTSENT_LOWAT).
     pub fn tell_sent(&self, end: &mut EngineEnd, sock: SockId, unsent: u32) {
         let Some(cell) = end.cell(sock.index) else {
             return;
@@ -564,8 +566,8 @@ impl SendSide {
         self.ring
     }
 
-    /// Copies the next datagram's payload out and gives what goes with it; everything up to it counts
-    /// as sent.
+    /// Copies the next datagram's payload out and gives what goes with it; everything up to it
+    /// counts as sent.
     pub fn next_datagram(
         &mut self,
         end: &mut EngineEnd,

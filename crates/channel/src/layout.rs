@@ -4,8 +4,9 @@
 //! header · events · commands · replies · cells · flow directory · handover area ·
 //! send arena (program allocates) · receive arena (engine allocates)
 //! ```
-//! The region is sparse: untouched pages cost nothing but addresses. Its length says how long the two arenas are: they
-//! share equally what is behind the other parts, in whole blocks of the largest ring.
+//! The region is sparse: untouched pages cost nothing but addresses. Its length says how long the
+//! two arenas are: they share equally what is behind the other parts, in whole blocks of the
+//! largest ring.
 
 use core::ops::Range;
 

@@ -8,8 +8,8 @@
 //! 0   kind (u8), hops (u8), 6 bytes of 0
 //! 8   tag: which messages belong together (u64)
 //! 16  local and remote address (16 bytes each, IPv4 mapped), local and remote port
-//! 52  a half-open connection's image; or length of the received bytes (u32), whether a FIN followed
-//!     them (u8), and the connection's image; or received bytes
+//! 52  a half-open connection's image; or length of the received bytes (u32), whether a FIN
+//!     followed them (u8), and the connection's image; or received bytes
 //! ```
 
 use std::net::{Ipv6Addr, SocketAddr};

@@ -22,8 +22,9 @@ pub struct ReceiveRing {
     generation: u32,
     /// The program has read up to here, as far as we looked.
     consumed: u64,
-    /// The part of it that the stack was told. The mark for the next notice is counted from here: from
-    /// `consumed` it could run ahead of the reader for ever, and the window would never open again.
+    /// The part of it that the stack was told. The mark for the next notice is counted from here:
+    /// from `consumed` it could run ahead of the reader for ever, and the window would never open
+    /// again.
     told: u64,
     /// In-order bytes published.
     head: u64,
@@ -57,7 +58,8 @@ impl ReceiveRing {
         true
     }
 
-    /// Stores `len` bytes that `fill` writes itself. Returns `false` if there is no room or `fill` failed.
+    /// Stores `len` bytes that `fill` writes itself. Returns `false` if there is no room or `fill`
+    /// failed.
     pub fn store_with(
         &mut self,
         end: &mut EngineEnd,
@@ -174,8 +176,8 @@ impl ReceiveRing {
         end.changed(sock);
     }
 
-    /// The peer's urgent mark is at `at`, with the byte there once it has come. A reader who stands at the former mark
-    /// does not read that byte any more (Linux: tcp_check_urg).
+    /// The peer's urgent mark is at `at`, with the byte there once it has come. A reader who stands
+    /// at the former mark does not read that byte any more (Linux: tcp_check_urg).
     #[cold]
     pub fn mark_urgent(&mut self, end: &mut EngineEnd, sock: SockId, at: u64, byte: Option<u8>) {
         let tail = self.observe(end, sock);
@@ -271,8 +273,8 @@ impl ReceiveRing {
         }
     }
 
-    /// Everything received in order, for a connection that nobody has read from; `None` when somebody
-    /// has, or when it is more than `max`.
+    /// Everything received in order, for a connection that nobody has read from; `None` when
+    /// somebody has, or when it is more than `max`.
     pub fn untouched(&self, end: &EngineEnd, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head).ok()?;
         if self.consumed != 0 || len > max {
@@ -285,8 +287,8 @@ impl ReceiveRing {
         Some(bytes)
     }
 
-    /// Returns bytes received in order and not read; `None` when there are more than `max`, or some are urgent.
-    /// [`ReceiveRing::look`] comes before.
+    /// Returns bytes received in order and not read; `None` when there are more than `max`, or some
+    /// are urgent. [`ReceiveRing::look`] comes before.
     pub fn rest(&self, end: &EngineEnd, sock: SockId, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head - self.consumed).ok()?;
         let has_urgent = end.cell(sock.index)?.urgent().mark().is_some();

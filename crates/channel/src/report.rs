@@ -1,8 +1,8 @@
 //! The table in which a program describes its sockets, for `slipstack why`.
 //!
-//! A region of its own with one row per descriptor. The program writes a row when a socket is placed
-//! and clears it when it is closed; whoever answers `why` reads. The reader believes nothing: every
-//! field is checked, and a row that changes while it is read is passed over.
+//! A region of its own with one row per descriptor. The program writes a row when a socket is
+//! placed and clears it when it is closed; whoever answers `why` reads. The reader believes
+//! nothing: every field is checked, and a row that changes while it is read is passed over.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::io;
@@ -41,7 +41,8 @@ coded! {
     Why {
         /// Its address belongs to the stack or is reached by it.
         Stack = 1,
-        /// It will listen on the stack when this process first waits on it; until then only others may.
+        /// It will listen on the stack when this process first waits on it; until then only others
+        /// may.
         Intent = 2,
         Loopback = 3,
         /// The destination is not reached by the stack.

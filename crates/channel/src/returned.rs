@@ -112,8 +112,8 @@ impl ReturnedRing {
         Some(ReturnedRing { ring, head: 0 })
     }
 
-    /// Appends what came back with what is quoted of its payload, and tells the program. `false` = no
-    /// room.
+    /// Appends what came back with what is quoted of its payload, and tells the program. `false` =
+    /// no room.
     pub fn push(
         &mut self,
         end: &mut EngineEnd,

@@ -10,8 +10,9 @@ const CACHED_SIZE: usize = 512 << 10;
 /// replacing it costs a copy of what is in it.
 const SHRINK_LAPS: u64 = 4;
 
-/// A stretch of the stream, some rings long, and the most of the ring that was in use in it. A stall of
-/// the receiver or of the reader makes the ring grow; when it is over, a smaller one is enough.
+/// A stretch of the stream, some rings long, and the most of the ring that was in use in it. A
+/// stall of the receiver or of the reader makes the ring grow; when it is over, a smaller one is
+/// enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lap {
     end: u64,
@@ -28,8 +29,8 @@ impl Lap {
         ring.size() > CACHED_SIZE
     }
 
-    /// Bytes up to the stream offset `head` are about to be in the ring, `used` in all. The size that
-    /// is enough, once it is known to be half of the ring's at most.
+    /// Bytes up to the stream offset `head` are about to be in the ring, `used` in all. The size
+    /// that is enough, once it is known to be half of the ring's at most.
     #[cold]
     pub(crate) fn note(&mut self, ring: ByteRing, head: u64, used: usize) -> Option<usize> {
         self.peak = self.peak.max(used);

@@ -238,7 +238,8 @@ fn socket_row(socket: &SocketReport) -> Vec<String> {
     ]
 }
 
-/// A program that nobody holds a connection to waits for its instance, or has been forked and not needed a stack.
+/// A program that nobody holds a connection to waits for its instance, or has been forked and not
+/// needed a stack.
 fn is_away(program: &ProgramReport) -> bool {
     let away = Why::Away.sentence();
     program.sockets.iter().any(|socket| socket.why == away)

@@ -99,7 +99,8 @@ fn file_of_instance(folder: &Path, name: &str) -> Option<PathBuf> {
     (is_plain && file.is_file()).then_some(file)
 }
 
-/// The keeper works in another directory, and a program may go to one: what is named from here is named wholly.
+/// The keeper works in another directory, and a program may go to one: what is named from here is
+/// named wholly.
 fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
     for name in ["run-dir", "pcap", "log-file", "filter"] {
         let whole = layers

@@ -43,8 +43,8 @@ fn of_interface(name: &str, text: &str, interface: &str) -> Option<String> {
     is_vlan.then(|| format!("{text},if={interface}"))
 }
 
-/// The interfaces that a second `--if` and those after it name, with what stands behind each, beside those of
-/// `--also-if`.
+/// The interfaces that a second `--if` and those after it name, with what stands behind each,
+/// beside those of `--also-if`.
 fn further(matches: &ArgMatches) -> Option<String> {
     let places = interfaces(matches);
     let mut all: Vec<String> = Vec::new();

@@ -91,7 +91,8 @@ fn check_address(wanted: IpAddr, links: &[iface::Link]) -> Result<(), Failure> {
 }
 
 /// The sentence for a process that may not open devices; None if it may. A program that joins a
-/// running keeper or instance needs no privilege, so this explains a failure, it does not cause one.
+/// running keeper or instance needs no privilege, so this explains a failure, it does not cause
+/// one.
 pub fn missing_privilege(settings: &Settings) -> Option<Failure> {
     let held = effective_capabilities();
     let has = |bit: u32| held >> bit & 1 == 1;

@@ -1,5 +1,5 @@
-//! Which processors a program and its instance run on: each works while the other waits for it, so they need
-//! one each.
+//! Which processors a program and its instance run on: each works while the other waits for it, so
+//! they need one each.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use slipstack_attach::admin;
 use slipstack_config::Settings;
 
-/// Returns a sentence if this process may run on one processor alone and the engine of an instance that it names has no
-/// other one.
+/// Returns a sentence if this process may run on one processor alone and the engine of an instance
+/// that it names has no other one.
 pub fn shared_core(settings: &Settings) -> Option<String> {
     let is_meant = |name: &&String| settings.instances.contains(name);
     if settings.instances.is_empty() {

@@ -1,4 +1,5 @@
-//! Further interfaces as the option has them: `eth1,ip=10.2.0.2/24,gw=10.2.0.1`, several separated by semicolons.
+//! Further interfaces as the option has them: `eth1,ip=10.2.0.2/24,gw=10.2.0.1`, several separated
+//! by semicolons.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -20,8 +21,8 @@ pub struct InterfaceSpec {
     pub addresses: Vec<Cidr>,
     /// At most one of each family.
     pub gateways: Vec<IpAddr>,
-    /// The routing table that its gateways are in; `None`: the main one if they are the first of their family, else one
-    /// of its own.
+    /// The routing table that its gateways are in; `None`: the main one if they are the first of
+    /// their family, else one of its own.
     pub table: Option<u32>,
     /// The VLAN that its own link is in; `None`: what has no tag.
     pub vlan: Option<u16>,

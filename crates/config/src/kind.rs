@@ -104,7 +104,8 @@ impl core::fmt::Display for PortRange {
 pub type CoreList = Vec<usize>;
 
 impl Kind {
-    /// Returns the separator of a value that may be given several times; `None` if it is given once.
+    /// Returns the separator of a value that may be given several times; `None` if it is given
+    /// once.
     #[must_use]
     pub fn separator(self) -> Option<&'static str> {
         match self {
@@ -185,7 +186,8 @@ pub(crate) fn parse_count(text: &str, min: u32, max: u32) -> Result<u32, String>
     }
 }
 
-/// Addresses of one option at most: F-Stack's 64 of each family beside the interface's own, twice over.
+/// Addresses of one option at most: F-Stack's 64 of each family beside the interface's own, twice
+/// over.
 const ADDRESSES_MAX: usize = 256;
 
 pub(crate) fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, String> {

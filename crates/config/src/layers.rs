@@ -136,8 +136,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes the file's values; `process` is the number of one of its processes, which gets its core
-    /// of `lcore_mask` and its log file; `None`: a program that has all of the cores.
+    /// Takes the file's values; `process` is the number of one of its processes, which gets its
+    /// core of `lcore_mask` and its log file; `None`: a program that has all of the cores.
     ///
     /// # Errors
     /// There is no such process, or a value is not valid.

@@ -1,5 +1,5 @@
-//! Routes and rules as options have them: a first word, then words of `name=value`, separated by commas. Several of
-//! them are separated by semicolons.
+//! Routes and rules as options have them: a first word, then words of `name=value`, separated by
+//! commas. Several of them are separated by semicolons.
 
 use core::fmt;
 use core::net::IpAddr;

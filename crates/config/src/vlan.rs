@@ -1,11 +1,13 @@
-//! VLANs as the option has them: `10,ip=10.10.10.5/24,gw=10.10.10.1`, several of them separated by semicolons.
+//! VLANs as the option has them: `10,ip=10.10.10.5/24,gw=10.10.10.1`, several of them separated by
+//! semicolons.
 
 use core::fmt;
 use core::net::IpAddr;
 
 use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 
-/// VLANs of a device at most: as many as F-Stack takes, and the one that the device's own link may be in.
+/// VLANs of a device at most: as many as F-Stack takes, and the one that the device's own link may
+/// be in.
 const VLANS_MAX: usize = 129;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const ID_MAX: u16 = 4094;

@@ -1,4 +1,5 @@
-//! The words that DPDK's environment layer is initialised with: the user's, and what they leave open.
+//! The words that DPDK's environment layer is initialised with: the user's, and what they leave
+//! open.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use slipstack_device::dpdk::Options;

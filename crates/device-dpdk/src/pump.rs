@@ -241,7 +241,8 @@ impl Pump {
         has_sent
     }
 
-    /// Sleeps until a slot has something to send, the port has frames, or for so long if it cannot say.
+    /// Sleeps until a slot has something to send, the port has frames, or for so long if it cannot
+    /// say.
     fn sleep(&mut self, limit_ns: u64) -> io::Result<Woken> {
         for lane in &self.lanes {
             lane.rings.want_bell(Way::FromSlot);

@@ -1,8 +1,8 @@
 //! The trait behind which each kind of device stands.
 //!
 //! A back end opens a whole device for the keeper ([`Backend::open`]) and adopts one slot of it for
-//! an engine ([`Backend::adopt`]). Between the two a slot travels as [`SlotParts`]: descriptors, and
-//! parameters of which the back end alone understands its own part.
+//! an engine ([`Backend::adopt`]). Between the two a slot travels as [`SlotParts`]: descriptors,
+//! and parameters of which the back end alone understands its own part.
 
 use std::os::fd::OwnedFd;
 
@@ -53,7 +53,8 @@ pub struct Opened {
     pub slots: Vec<(Vec<OwnedFd>, serde_json::Value)>,
     /// Links and programs that hold the device as it is.
     pub held: Vec<OwnedFd>,
-    /// Whether the kernel beside us receives the same frames ([`crate::Slots::install_ingress_drop`]).
+    /// Whether the kernel beside us receives the same frames
+    /// ([`crate::Slots::install_ingress_drop`]).
     pub needs_ingress_drop: bool,
     /// How it was opened, where there are several ways; for people.
     pub mode: Option<String>,
@@ -76,8 +77,8 @@ pub trait Backend: Sync {
 
     fn capabilities(&self) -> Capabilities;
 
-    /// Opens all slots. `steering` decides which of them a frame goes to, as far as the back end can
-    /// have it asked. On failure nothing is left behind.
+    /// Opens all slots. `steering` decides which of them a frame goes to, as far as the back end
+    /// can have it asked. On failure nothing is left behind.
     ///
     /// # Errors
     /// One sentence.
@@ -87,7 +88,8 @@ pub trait Backend: Sync {
         steering: &Steering,
     ) -> Result<Opened, DeviceError>;
 
-    /// Removes what a device has in the file system when it ends. `own`: the own parameters of slot 0.
+    /// Removes what a device has in the file system when it ends. `own`: the own parameters of slot
+    /// 0.
     fn clean_up(&self, own: &serde_json::Value) {
         let _ = own;
     }
@@ -102,8 +104,8 @@ pub trait Backend: Sync {
         position: RingPosition,
     ) -> Result<Box<dyn Device>, DeviceError>;
 
-    /// Shows what waits in a slot whose holder does not run at the moment. Returns whether the frames were taken out of
-    /// it, because there is no other way to see them.
+    /// Shows what waits in a slot whose holder does not run at the moment. Returns whether the
+    /// frames were taken out of it, because there is no other way to see them.
     ///
     /// # Errors
     /// As for [`Backend::adopt`].

@@ -1,7 +1,8 @@
 //! Capture files: pcapng with the interface's name, nanoseconds and each frame's direction.
 //!
-//! Super-frames appear whole, as captures on a Linux host show them. Checksums that were left to the
-//! device, by us or by a sender on this machine, are filled in: what is shown is what a wire would carry.
+//! Super-frames appear whole, as captures on a Linux host show them. Checksums that were left to
+//! the device, by us or by a sender on this machine, are filled in: what is shown is what a wire
+//! would carry.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -49,8 +50,8 @@ impl<W: Write> Capture<W> {
         Ok(Capture { writer, snaplen })
     }
 
-    /// Writes a frame and returns the bytes that it took. `since_epoch` is wall-clock time: captures of
-    /// both sides can be laid side by side.
+    /// Writes a frame and returns the bytes that it took. `since_epoch` is wall-clock time:
+    /// captures of both sides can be laid side by side.
     ///
     /// # Errors
     /// The file cannot be written to.

@@ -29,14 +29,14 @@ pub trait Sink {
     /// A frame, in order of arrival. Its bytes are the device's again when this returns.
     fn frame(&mut self, frame: &[u8], meta: RxMeta);
 
-    /// A frame that the device has not fetched yet but for its beginning. Who takes it fetches the rest
-    /// at once; what is not fetched here comes as a whole.
+    /// A frame that the device has not fetched yet but for its beginning. Who takes it fetches the
+    /// rest at once; what is not fetched here comes as a whole.
     fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
         let _ = (beginning, meta, rest);
     }
 
-    /// The monotonic time that the frames are handled with. A device that knows when they came keeps later ones for its
-    /// next run.
+    /// The monotonic time that the frames are handled with. A device that knows when they came
+    /// keeps later ones for its next run.
     fn clock_ns(&self) -> Option<u64> {
         None
     }
@@ -54,8 +54,9 @@ pub trait Rest {
     /// Length of the whole frame.
     fn frame_len(&self) -> usize;
 
-    /// Puts the bytes from `from` on, which lies in the beginning that was shown, into memory of exactly
-    /// their length. `false`: they are gone, and what was written means nothing. May be called once.
+    /// Puts the bytes from `from` on, which lies in the beginning that was shown, into memory of
+    /// exactly their length. `false`: they are gone, and what was written means nothing. May be
+    /// called once.
     fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool;
 }
 
@@ -63,7 +64,8 @@ pub trait Rest {
 pub trait Device: Send {
     fn info(&self) -> DeviceInfo;
 
-    /// Hands up to `budget` frames to `sink` and returns how many. Of large ones it may hand over fewer.
+    /// Hands up to `budget` frames to `sink` and returns how many. Of large ones it may hand over
+    /// fewer.
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
     /// Takes a frame, copying it before this returns. Small frames may wait for [`Device::flush`];
@@ -75,8 +77,9 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
-    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link, of a device with several ports those
-    /// of these links ([`slipstack_wire::LinkId`]). A device without tags has none.
+    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link, of a device
+    /// with several ports those of these links ([`slipstack_wire::LinkId`]). A device without tags
+    /// has none.
     fn set_vlans(&mut self, vlans: &[u16]) {
         let _ = vlans;
     }
@@ -95,7 +98,8 @@ pub trait Device: Send {
     /// Whether frames wait; may cost a system call.
     fn has_rx(&self) -> bool;
 
-    /// When the frame came that is to be taken next, by the monotonic clock; `None` = none waits, or nobody knows.
+    /// When the frame came that is to be taken next, by the monotonic clock; `None` = none waits,
+    /// or nobody knows.
     fn waiting_since_ns(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,5 @@
-//! Why a device could not be opened or changed, each with a sentence for the person at the terminal.
+//! Why a device could not be opened or changed, each with a sentence for the person at the
+//! terminal.
 
 use core::fmt;
 use std::io;

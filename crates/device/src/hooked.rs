@@ -25,7 +25,8 @@ pub trait FrameHook: Send {
     /// Whether it may be called on this thread; frames wait otherwise.
     fn may_run_here(&self) -> bool;
 
-    /// A frame from its Ethernet header on, with its checksums filled in. The program may change it.
+    /// A frame from its Ethernet header on, with its checksums filled in. The program may change
+    /// it.
     fn on_frame(&mut self, frame: &mut Vec<u8>) -> Verdict;
 
     /// All frames of a run have been shown.
@@ -216,8 +217,8 @@ mod tests {
     use super::*;
     use crate::loopback::pair;
 
-    /// Answers frames that begin with 1, drops those with 2, keeps those with 4 and 5 for a run: the
-    /// first is an answer then, the other the stack's.
+    /// Answers frames that begin with 1, drops those with 2, keeps those with 4 and 5 for a run:
+    /// the first is an answer then, the other the stack's.
     #[derive(Default)]
     struct Program {
         outgoing: Arc<Mutex<Vec<Vec<u8>>>>,

@@ -1,10 +1,11 @@
 //! Network devices: how frames enter and leave the machine's user-space stacks.
 //!
 //! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
-//! rows of [`BACKENDS`]: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and therefore with checksum and
-//! segmentation offloads, memif, DPDK's ports, a device that swallows everything, and one that replays a capture. Beside
-//! them are an in-memory pair for tests ([`loopback`]) and wrappers that write what passes to a
-//! capture file ([`tee`]) or show it to the program first ([`hooked`]).
+//! rows of [`BACKENDS`]: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and
+//! therefore with checksum and segmentation offloads, memif, DPDK's ports, a device that swallows
+//! everything, and one that replays a capture. Beside them are an in-memory pair for tests
+//! ([`loopback`]) and wrappers that write what passes to a capture file ([`tee`]) or show it to the
+//! program first ([`hooked`]).
 //!
 //! A device is opened in two halves. The keeper, privileged, opens all [`Slots`] once and never
 //! closes one while anybody uses the device, because neither fan-out members nor TAP queues are

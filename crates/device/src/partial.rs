@@ -1,6 +1,6 @@
 //! Frames of senders on this machine, whose checksums are still to be filled in. AF_PACKET and TAP
-//! say so beside the frame, AF_XDP and DPDK's packet sockets cannot: the field itself shows it, because it holds the sum of the
-//! pseudo-header.
+//! say so beside the frame, AF_XDP and DPDK's packet sockets cannot: the field itself shows it,
+//! because it holds the sum of the pseudo-header.
 //!
 //! A wrong frame whose field happens to hold that sum would be taken for a good one: one in 65,536
 //! of the wrong ones. So this is asked only on links inside the machine, where nothing goes wrong.

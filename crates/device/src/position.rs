@@ -28,7 +28,8 @@ impl RingPosition {
         RingPosition(Place::Private(AtomicU32::new(0)))
     }
 
-    /// The position of another port's ring of the same slot: the word so many places behind. `None` when it is outside.
+    /// The position of another port's ring of the same slot: the word so many places behind. `None`
+    /// when it is outside.
     pub(crate) fn beside(&self, port: usize) -> Option<RingPosition> {
         match &self.0 {
             Place::Shared { region, offset } => {

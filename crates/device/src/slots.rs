@@ -61,8 +61,8 @@ impl Slots {
         Slots::open_ports(backend, core::slice::from_ref(description))
     }
 
-    /// Opens all slots of a device with several interfaces of one kind, whose numbers of slots are alike: each slot is
-    /// made of a slot of every interface.
+    /// Opens all slots of a device with several interfaces of one kind, whose numbers of slots are
+    /// alike: each slot is made of a slot of every interface.
     ///
     /// # Errors
     /// One of them cannot be opened, or devices of this kind have no company.
@@ -235,7 +235,8 @@ impl Slots {
         self.ports[0].index
     }
 
-    /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the ports.
+    /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the
+    /// ports.
     pub fn ports(&self) -> impl Iterator<Item = (u32, SlotLink)> + '_ {
         self.ports.iter().map(|port| (port.index, port.link))
     }
@@ -249,7 +250,8 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// Returns the parameters for the process that leases the slot; `None` if there is no such slot.
+    /// Returns the parameters for the process that leases the slot; `None` if there is no such
+    /// slot.
     pub fn params(&self, slot: u16) -> Option<SlotParams> {
         let slot = self.slots.get(usize::from(slot))?;
         Some(SlotParams {
@@ -347,7 +349,8 @@ pub fn open_slot(
     backend.adopt(parts, position)
 }
 
-/// Shows what waits in a slot whose holder does not run at the moment; see [`crate::Backend::peek`].
+/// Shows what waits in a slot whose holder does not run at the moment; see
+/// [`crate::Backend::peek`].
 ///
 /// # Errors
 /// The parts do not fit together, or the kernel refuses a mapping.

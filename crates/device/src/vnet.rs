@@ -80,7 +80,8 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
     }
     if let Some(gso) = offload.gso {
         out[1] = gso_type(header);
-        // RFC 3168 6.1.2: CWR goes with the first piece alone, which not every device that cuts knows.
+        // RFC 3168 6.1.2: CWR goes with the first piece alone, which not every device that cuts
+        // knows.
         if out[1] != GSO_UDP_L4 && has_cwr(header, offload) {
             out[1] |= GSO_ECN;
         }

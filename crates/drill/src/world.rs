@@ -104,7 +104,8 @@ impl World {
         self.shared.sleep.now_ns()
     }
 
-    /// The address of this family is this one from here on; too late once something was asked of the stack.
+    /// The address of this family is this one from here on; too late once something was asked of
+    /// the stack.
     pub fn adopt(&self, local: IpAddr) {
         let config = self.shared.config.lock();
         let mut config = config.unwrap_or_else(PoisonError::into_inner);

@@ -1,14 +1,17 @@
-//! Connections that wait at a listener until its program accepts them, and since when nothing has been accepted.
+//! Connections that wait at a listener until its program accepts them, and since when nothing has
+//! been accepted.
 //!
-//! The engine sees what a program has accepted, not who waits for it. A listener from which nothing is accepted for
-//! a while has nobody who waits: its program computes, waits for a lock, or is busy with something else.
+//! The engine sees what a program has accepted, not who waits for it. A listener from which nothing
+//! is accepted for a while has nobody who waits: its program computes, waits for a lock, or is busy
+//! with something else.
 
 use slipstack_stack::Instant;
 
-/// How long connections wait for a program that accepts none. Most are only busy, and to part with connections has
-/// its price.
+/// How long connections wait for a program that accepts none. Most are only busy, and to part with
+/// connections has its price.
 const PATIENCE_NS: u64 = 2_000_000;
-/// A program that was away itself, and its engine with it, has this time more from the first turn after that.
+/// A program that was away itself, and its engine with it, has this time more from the first turn
+/// after that.
 const GRACE_NS: u64 = 2_000_000;
 /// While nobody else listens it is asked again this often.
 const AGAIN_NS: u64 = 10_000_000;
@@ -82,8 +85,8 @@ impl AcceptQueue {
         self.offered - self.withdrawn - self.accepted
     }
 
-    /// The program says how many it has accepted. What the stack is to be told, if it has changed: how many of its
-    /// connections wait no more (wrapping).
+    /// The program says how many it has accepted. What the stack is to be told, if it has changed:
+    /// how many of its connections wait no more (wrapping).
     pub(crate) fn look(&mut self, accepted: u64, now: Instant) -> Option<u32> {
         let accepted = accepted.clamp(self.accepted, self.offered - self.withdrawn);
         if accepted != self.accepted {

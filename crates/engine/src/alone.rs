@@ -1,8 +1,9 @@
 //! Without a keeper: frames come to the wrong engine.
 //!
-//! Steering names queues of the device by numbers that the kernel gives anew when one is closed. A keeper closes
-//! none. When it is killed together with its standby, those that nobody leases close at once, and each other one with
-//! its engine. From then on every engine looks whose a frame is, and puts those of others into their inboxes.
+//! Steering names queues of the device by numbers that the kernel gives anew when one is closed. A
+//! keeper closes none. When it is killed together with its standby, those that nobody leases close
+//! at once, and each other one with its engine. From then on every engine looks whose a frame is,
+//! and puts those of others into their inboxes.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl Sink for Sorter<'_> {
         let Some((slot, of)) = owner else {
             return self.sink.frame(frame, meta);
         };
-        // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer them.
+        // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer
+        // them.
         let message = InboxMessage::Frame(frame);
         let is_apart = meta.segment == 0 || of == protocol::TCP;
         if is_apart && self.ways.post(usize::from(slot), &message) {

@@ -53,8 +53,8 @@ pub trait PortAuthority: Send {
         false
     }
 
-    /// A flow of datagrams from `remote` comes here, what others send to the port goes to other engines that
-    /// serve it; or no longer so.
+    /// A flow of datagrams from `remote` comes here, what others send to the port goes to other
+    /// engines that serve it; or no longer so.
     fn steer_flow(&self, local: SocketAddr, remote: SocketAddr, is_on: bool) {
         let _ = (local, remote, is_on);
     }

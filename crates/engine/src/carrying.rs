@@ -1,8 +1,8 @@
-//! A connection goes from one engine to another, whose thread or process uses it, or from one program of an instance to
-//! another.
+//! A connection goes from one engine to another, whose thread or process uses it, or from one
+//! program of an instance to another.
 //!
-//! Only one of which all that was sent has been acknowledged goes; what has come and was not read goes with it. The
-//! program opens a socket for it there, and closes the one that it leaves.
+//! Only one of which all that was sent has been acknowledged goes; what has come and was not read
+//! goes with it. The program opens a socket for it there, and closes the one that it leaves.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -120,7 +120,8 @@ impl Engine {
         }))
     }
 
-    /// Takes a connection in as a socket that the program has opened, or to which it comes back. Its ends.
+    /// Takes a connection in as a socket that the program has opened, or to which it comes back.
+    /// Its ends.
     ///
     /// # Errors
     /// There is no place for it here.
@@ -214,7 +215,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::carry_out`], for an engine of another process. Frames of the connection wait here.
+    /// As [`Engine::carry_out`], for an engine of another process. Frames of the connection wait
+    /// here.
     pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId) -> Option<Vec<u8>> {
         let carried = self.carry_out(now, sock)?;
         let Some(bytes) = carried.to_bytes() else {

@@ -367,8 +367,9 @@ impl Client {
         Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 
-    /// Looks what the program has accepted. Names the listeners of which more connections wait no more than was told,
-    /// and how many those are (wrapping). Gives when [`Client::find_left`] may find something.
+    /// Looks what the program has accepted. Names the listeners of which more connections wait no
+    /// more than was told, and how many those are (wrapping). Gives when [`Client::find_left`] may
+    /// find something.
     #[inline]
     pub(crate) fn look_at_queues(
         &mut self,

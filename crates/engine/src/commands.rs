@@ -53,8 +53,9 @@ impl Engine {
         true
     }
 
-    /// Does the work that earlier turns have left. The stack is told how many connections have been accepted, which is room in the
-    /// backlogs: before new ones come in, so that no turn looks for what no program can have done yet.
+    /// Does the work that earlier turns have left. The stack is told how many connections have been
+    /// accepted, which is room in the backlogs: before new ones come in, so that no turn looks for
+    /// what no program can have done yet.
     #[inline]
     pub(crate) fn take_rest(&mut self, now: Instant) {
         if self.world.has_rest {

@@ -94,8 +94,9 @@ impl Engine {
         Ok(Reply::Bound { local })
     }
 
-    /// Several processes may be bound to a port that one of them connects: its peer's datagrams are its own, and
-    /// everybody else's are the others'. A port of this engine's alone comes here anyway.
+    /// Several processes may be bound to a port that one of them connects: its peer's datagrams are
+    /// its own, and everybody else's are the others'. A port of this engine's alone comes here
+    /// anyway.
     fn steer_datagrams(&mut self, owner: Owner, local: SocketAddr, remote: Option<SocketAddr>) {
         let bound = self.world.socket(owner).and_then(|socket| socket.bound);
         let Some(bound) = bound.filter(|bound| bound.is_announced) else {

@@ -1,7 +1,7 @@
 //! Connections that have gone to engines of other processes, and whose frames still come here.
 //!
-//! While a connection is on its way its frames wait here. Once it is known where it is they follow it, as do those that
-//! come until the steering has learnt of it.
+//! While a connection is on its way its frames wait here. Once it is known where it is they follow
+//! it, as do those that come until the steering has learnt of it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

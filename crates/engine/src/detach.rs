@@ -165,7 +165,8 @@ impl Engine {
     }
 
     /// The process ends in order: closes everything, sends what can be sent now, and puts the
-    /// connections that are left into the handover areas of their regions. Their flows stay in the directory until
+    /// connections that are left into the handover areas of their regions. Their flows stay in the
+    /// directory until
     /// [`Engine::forget`]: what the keeper never hears of, it resets.
     pub fn hand_over(&mut self, now: Instant) -> Vec<Handover> {
         self.turn(now);

@@ -29,8 +29,8 @@ use crate::world::World;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Turns in a row with a full burst of frames before one looks at the timers: twice the slots of the device's
-/// ring.
+/// Turns in a row with a full burst of frames before one looks at the timers: twice the slots of
+/// the device's ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
@@ -204,8 +204,9 @@ impl Engine {
         self.work(now, false)
     }
 
-    /// A turn for a program that answers at once and waits again: if it brings the program an event, what the stack has to
-    /// say leaves with the answers, at the latest with the next turn or [`Engine::commands`].
+    /// A turn for a program that answers at once and waits again: if it brings the program an
+    /// event, what the stack has to say leaves with the answers, at the latest with the next turn
+    /// or [`Engine::commands`].
     pub fn turn_before_answers(&mut self, now: Instant) -> Turn {
         self.work(now, true)
     }
@@ -274,8 +275,9 @@ impl Engine {
         }
     }
 
-    /// Whether what had come is read, as far as the count of frames tells: a device that had all that a turn takes may have
-    /// more, acknowledgments among it. One that is never empty holds the timers up for some turns only.
+    /// Whether what had come is read, as far as the count of frames tells: a device that had all
+    /// that a turn takes may have more, acknowledgments among it. One that is never empty holds the
+    /// timers up for some turns only.
     #[inline]
     fn has_read(&mut self, frames: usize) -> bool {
         if frames < RX_BUDGET {
@@ -357,7 +359,8 @@ impl Engine {
         self.stack.has_due(now) && self.fire_timers(now)
     }
 
-    /// Frames that wait at the device came before timers that are due since: they may be what those wait for.
+    /// Frames that wait at the device came before timers that are due since: they may be what those
+    /// wait for.
     #[inline(never)]
     fn fire_timers(&mut self, now: Instant) -> bool {
         let waiting_since = self.device.waiting_since_ns();
@@ -380,7 +383,8 @@ impl Engine {
         if self.unresolved.is_empty() {
             return false;
         }
-        // A router that has fallen silent is told from one that answers; of other neighbours nothing better is known.
+        // A router that has fallen silent is told from one that answers; of other neighbours
+        // nothing better is known.
         for &ip in &self.unresolved {
             if self.stack.has_other_routers(ip) {
                 self.world.doubt(ip);
@@ -509,8 +513,8 @@ impl Engine {
         .min()
     }
 
-    /// Whether a turn would find something now: frames, commands, frames from other engines, what an earlier one
-    /// has left.
+    /// Whether a turn would find something now: frames, commands, frames from other engines, what
+    /// an earlier one has left.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
             || !self.world.unsent.is_empty()
@@ -581,8 +585,8 @@ impl Engine {
         matches!(self.world.clients.get(id.0 as usize), Some(Some(_)))
     }
 
-    /// Whether the client of this channel is attached and has not said goodbye. Ids are given again;
-    /// the channel's region tells whose it is.
+    /// Whether the client of this channel is attached and has not said goodbye. Ids are given
+    /// again; the channel's region tells whose it is.
     pub fn is_staying(&self, id: ClientId, channel: &Region) -> bool {
         let client = self.world.clients.get(id.0 as usize);
         client

@@ -114,7 +114,8 @@ impl Waiter {
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
     }
 
-    /// Sleeps until something comes or the next deadline, the reception's too; true if the reception is ready.
+    /// Sleeps until something comes or the next deadline, the reception's too; true if the
+    /// reception is ready.
     fn sleep(
         &mut self,
         engine: &mut Engine,

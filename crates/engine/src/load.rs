@@ -5,7 +5,8 @@ use slipstack_stack::Instant;
 /// The time of the work that goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// When the last turn with work began, or what has been counted of it ended; `None` while there is none.
+    /// When the last turn with work began, or what has been counted of it ended; `None` while there
+    /// is none.
     since: Option<Instant>,
 }
 

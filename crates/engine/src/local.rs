@@ -108,8 +108,8 @@ impl Fabric {
         self.reader.is_claimed()
     }
 
-    /// Returns the slots that get frames of a flow, as bits: one, or for a group all that serve the port, and this one,
-    /// whose frames to a group are looped back.
+    /// Returns the slots that get frames of a flow, as bits: one, or for a group all that serve the
+    /// port, and this one, whose frames to a group are looped back.
     fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> u64 {
         if is_to_group {
             let port = flow.local.port();
@@ -217,8 +217,8 @@ pub(crate) struct Local {
     pub(crate) fabric: Option<Fabric>,
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// The last packet in fragments, and the slots that its first one went to. The others, which have no ports,
-    /// come right after it.
+    /// The last packet in fragments, and the slots that its first one went to. The others, which
+    /// have no ports, come right after it.
     trail: Option<(PacketId, u64)>,
 }
 
@@ -229,8 +229,8 @@ impl Local {
         self.fabric.as_ref().is_none_or(is_own)
     }
 
-    /// Whether a connection from a leased port would get its answers: somebody else may have claimed the port, or have
-    /// one between these two ends.
+    /// Whether a connection from a leased port would get its answers: somebody else may have
+    /// claimed the port, or have one between these two ends.
     pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let is_own = |it: &Fabric| {
             it.steering.port(Proto::Tcp, local.port()) == Port::Slot(it.own_slot)
@@ -284,7 +284,8 @@ impl Local {
         }
     }
 
-    /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had no room.
+    /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had
+    /// no room.
     fn post(&self, slots: u64, frame: &[u8]) -> (u64, u64) {
         let Some(fabric) = &self.fabric else {
             return (0, 0);

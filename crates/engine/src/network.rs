@@ -104,7 +104,8 @@ impl Engine {
     }
 }
 
-/// The configured part in the words of an engine's stack: what is to be passed on comes to the keeper's.
+/// The configured part in the words of an engine's stack: what is to be passed on comes to the
+/// keeper's.
 pub fn engine_config_of(network: &NetworkState) -> NetworkConfig {
     NetworkConfig {
         forwarding: false,

@@ -13,9 +13,9 @@ use crate::translate;
 /// Largest buffer a program may ask for: what the largest ring holds.
 const BUFFER_MAX: u32 = 1 << slipstack_mem::RING_LOG2_MAX;
 
-/// Returns the bytes that may wait where a program asks for a send buffer of this size. The kernel doubles that and takes off what
-/// segments cost beside their bytes: 1.5 times as many fit at 16 KiB, 1.33 at 64 KiB, 1.29 at 200,000, and always some
-/// segments.
+/// Returns the bytes that may wait where a program asks for a send buffer of this size. The kernel
+/// doubles that and takes off what segments cost beside their bytes: 1.5 times as many fit at 16
+/// KiB, 1.33 at 64 KiB, 1.29 at 200,000, and always some segments.
 fn send_room(bytes: u32) -> u32 {
     const SEGMENTS: u32 = 2 * 1448;
     bytes.saturating_add(bytes / 4).saturating_add(SEGMENTS)

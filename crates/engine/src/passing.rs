@@ -1,6 +1,6 @@
-//! Connections that nobody accepted when their listener closed, half-open ones too, and that another
-//! listener of the same address takes: one of this engine, or one of the engine that the steering
-//! names now. How they get there is in `arriving.rs`.
+//! Connections that nobody accepted when their listener closed, half-open ones too, and that
+//! another listener of the same address takes: one of this engine, or one of the engine that the
+//! steering names now. How they get there is in `arriving.rs`.
 
 use std::net::SocketAddr;
 
@@ -176,7 +176,8 @@ impl Engine {
         listener.is_some_and(|it| self.give_to(it, conn, (local, remote), state, bytes))
     }
 
-    /// Nobody wants it: whoever listens all the same, though its program does not accept at the moment.
+    /// Nobody wants it: whoever listens all the same, though its program does not accept at the
+    /// moment.
     fn give_back(
         &mut self,
         conn: ConnId,
@@ -223,7 +224,8 @@ impl Engine {
             }
             client.list_holder(owner.sock);
             if !is_stored {
-                // The peer has been told that they arrived: without them the connection is worthless.
+                // The peer has been told that they arrived: without them the connection is
+                // worthless.
                 self.world.deferred.push(Deferred::Abort(conn));
             }
         }
@@ -243,8 +245,8 @@ impl Engine {
         true
     }
 
-    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN, and of several
-    /// one whose program waits.
+    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN,
+    /// and of several one whose program waits.
     pub(crate) fn find_listener(&self, local: SocketAddr) -> Option<Owner> {
         let serves = |it: &Listening| it.yields == Yields::No && it.bound.span().takes(local.ip());
         let narrower = |known: Listening, other: Listening| {

@@ -1,5 +1,5 @@
-//! Local ports that the stack picks: from the blocks that are leased to this engine, and one by one where the program allows
-//! only some that lie in none of them, or where every block is taken.
+//! Local ports that the stack picks: from the blocks that are leased to this engine, and one by one
+//! where the program allows only some that lie in none of them, or where every block is taken.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -189,7 +189,8 @@ impl Engine {
         outcome
     }
 
-    /// How often [`Engine::next_ports`] may help: a new block would hardly have one of the few ports that a program allows.
+    /// How often [`Engine::next_ports`] may help: a new block would hardly have one of the few
+    /// ports that a program allows.
     fn rounds(&self, range: PortRange) -> usize {
         let is_any = range == PortRange::default();
         self.port_blocks.len() - usize::from(!is_any)

@@ -25,8 +25,8 @@ counters! {
     turns,
     /// Turns that found nothing to do.
     turns_idle,
-    /// Nanoseconds of work: from a turn that found something to do to the next turn or sleep, the program's time included
-    /// where it drives the engine.
+    /// Nanoseconds of work: from a turn that found something to do to the next turn or sleep, the
+    /// program's time included where it drives the engine.
     busy_ns,
     commands,
     /// Commands for sockets that are gone or cannot do what is asked.
@@ -67,7 +67,8 @@ counters! {
     /// Connections and handshakes that could not be taken: their peers are reset.
     passed_refused,
     half_open_refused,
-    /// Connections that went to another engine of their program because its thread uses them, and that came that way.
+    /// Connections that went to another engine of their program because its thread uses them, and
+    /// that came that way.
     carried_out,
     carried_in,
     /// Frames of a flow that is not here: the keeper was asked whose it is.

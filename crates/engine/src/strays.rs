@@ -1,9 +1,10 @@
 //! Segments that steering brought here although another engine has their flow.
 //!
-//! While the keeper changes who serves a port, frames are on their way and half-open connections are
-//! in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows who
-//! else listens, instead of being answered with a reset. It says which engine that was. A datagram for a
-//! port that nobody has here goes the same way: a program may be bound to it and not wait yet.
+//! While the keeper changes who serves a port, frames are on their way and half-open connections
+//! are in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows
+//! who else listens, instead of being answered with a reset. It says which engine that was. A
+//! datagram for a port that nobody has here goes the same way: a program may be bound to it and not
+//! wait yet.
 
 use std::net::SocketAddr;
 
@@ -60,7 +61,8 @@ impl World {
         true
     }
 
-    /// Hands a datagram for a port that nobody has here to the keeper. `false`: there is none, its sender is to be told.
+    /// Hands a datagram for a port that nobody has here to the keeper. `false`: there is none, its
+    /// sender is to be told.
     #[cold]
     pub(crate) fn send_stray_datagram(&mut self, datagram: &DatagramIn<'_>) -> bool {
         let Some(fabric) = &self.local.fabric else {

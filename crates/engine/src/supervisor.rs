@@ -14,11 +14,12 @@ pub trait Supervisor: Send + Sync {
     /// has been replaced. Called from the ticker thread.
     fn on_control(&self);
 
-    /// `images` connections lie in the handover area of this engine's region. Whether it has taken them.
+    /// `images` connections lie in the handover area of this engine's region. Whether it has taken
+    /// them.
     fn hand_over(&self, images: u32) -> bool;
 
-    /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important are at the
-    /// beginning.
+    /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important
+    /// are at the beginning.
     fn tell_time_waits(&self, told: &[TimeWaitTold]);
 
     /// The process ends in order, after [`Supervisor::hand_over`] if there was something to give.

@@ -9,7 +9,8 @@ impl Engine {
         &self.world.counters
     }
 
-    /// All counters that are not zero, by name: engine, stack and device, and how many places for connections were made.
+    /// All counters that are not zero, by name: engine, stack and device, and how many places for
+    /// connections were made.
     pub fn counter_rows(&self) -> Vec<(String, u64)> {
         let stack = self.stack.counters().iter();
         let device = self.device.counters();

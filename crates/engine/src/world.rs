@@ -25,12 +25,14 @@ pub(crate) struct World {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
-    /// Sockets with datagrams that the turn had no time for; the next one takes them, whoever asks for it.
+    /// Sockets with datagrams that the turn had no time for; the next one takes them, whoever asks
+    /// for it.
     pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
-    /// Some client's listeners have connections whose taking the stack has not been told, or `unsent` names somebody.
+    /// Some client's listeners have connections whose taking the stack has not been told, or
+    /// `unsent` names somebody.
     pub(crate) has_rest: bool,
     /// When a listener may have been left by its program, as of the last look.
     pub(crate) left_at: Instant,

@@ -1,8 +1,8 @@
-//! Listeners from which nothing is accepted: their program computes, waits for a lock or for its turn to accept, or is
-//! busy elsewhere.
+//! Listeners from which nothing is accepted: their program computes, waits for a lock or for its
+//! turn to accept, or is busy elsewhere.
 //!
-//! Their connections go to another listener of the address, of this engine or of another one, as they
-//! would on the kernel, where one queue serves all. Without another one they stay and wait.
+//! Their connections go to another listener of the address, of this engine or of another one, as
+//! they would on the kernel, where one queue serves all. Without another one they stay and wait.
 
 use slipstack_channel::{Refusal, Reply};
 use slipstack_stack::{Instant, ListenerId};
@@ -167,8 +167,8 @@ impl Engine {
 }
 
 impl World {
-    /// Returns the owner that gets a connection of a listener: the listener, or while its program is busy another one of the address whose
-    /// program is not.
+    /// Returns the owner that gets a connection of a listener: the listener, or while its program
+    /// is busy another one of the address whose program is not.
     pub(crate) fn find_idle(&mut self, owner: Owner) -> Owner {
         if self.clients.len() < 2 {
             return owner;

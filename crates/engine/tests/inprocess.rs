@@ -63,7 +63,8 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
     driver.goodbye(Exit::Orderly);
 }
 
-/// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it did not know.
+/// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it
+/// did not know.
 #[test]
 fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
     let (device, mut peer) = loopback::pair(1500).unwrap();

@@ -1,6 +1,6 @@
-//! The first addresses that the link itself gives (RFC 4862): before the first program starts, the keeper's stack probes
-//! for its link-local address, asks the routers and probes for the addresses of their prefixes. From then on the
-//! keeper follows what they say ([`crate::net`]).
+//! The first addresses that the link itself gives (RFC 4862): before the first program starts, the
+//! keeper's stack probes for its link-local address, asks the routers and probes for the addresses
+//! of their prefixes. From then on the keeper follows what they say ([`crate::net`]).
 
 use std::time::Duration;
 
@@ -20,13 +20,14 @@ use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot, random_u64};
 
 const FRAMES_MAX: usize = 256;
-/// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses` is 16).
+/// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses`
+/// is 16).
 const ADDRESSES_MAX: usize = 8;
 /// Whatever the link says, a start takes no longer.
 const START_MAX: Duration = Duration::from_secs(6);
 
-/// Waits until the stack has what the link gives. Without a router it has its link-local address. What a successor
-/// goes on with.
+/// Waits until the stack has what the link gives. Without a router it has its link-local address.
+/// What a successor goes on with.
 pub fn configure(
     slots: &Slots,
     words: &SlotWords,

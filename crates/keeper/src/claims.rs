@@ -1,9 +1,9 @@
 //! Whose engines still send on a device whose keeper was killed together with its standby.
 //!
-//! Each slot has a file in the runtime directory. Whoever leases the slot is given an open file description of
-//! it with a shared lock, which ends as the slot's descriptor does, with the last process that has it. A keeper
-//! that starts takes each file's lock for itself once: where it cannot, an engine runs on that it knows nothing
-//! of, and whose connections its stack would reset.
+//! Each slot has a file in the runtime directory. Whoever leases the slot is given an open file
+//! description of it with a shared lock, which ends as the slot's descriptor does, with the last
+//! process that has it. A keeper that starts takes each file's lock for itself once: where it
+//! cannot, an engine runs on that it knows nothing of, and whose connections its stack would reset.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,8 @@ pub struct Remaining {
     pub program: String,
 }
 
-/// Returns the file that a new lease of `slot` holds. Locks that the former one may have left on it bind nobody.
+/// Returns the file that a new lease of `slot` holds. Locks that the former one may have left on it
+/// bind nobody.
 pub fn claim(dir: &RuntimeDir, slot: u16) -> rustix::io::Result<OwnedFd> {
     let path = dir.path().join(format!("{PREFIX}{slot}"));
     let fd = open_file(&path)?;
@@ -57,8 +58,8 @@ pub fn are_held(dir: &RuntimeDir) -> bool {
 
 /// The programs that have a slot, as far as they can be seen from here.
 ///
-/// Looks at no lock: to try one is to hold it for a moment, and a keeper that starts just then would take that for an
-/// engine's.
+/// Looks at no lock: to try one is to hold it for a moment, and a keeper that starts just then
+/// would take that for an engine's.
 pub fn find_remaining(dir: &RuntimeDir) -> Vec<Remaining> {
     let held: Vec<(u64, u64)> = files(dir)
         .iter()

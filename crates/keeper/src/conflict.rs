@@ -20,8 +20,8 @@ use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot};
 
 /// Probes and how long each waits for an answer.
-// DEVIATION(RFC 5227 1.1, RFC 4862 5.1): three probes 1 to 2 s apart would delay every start by seconds; on the
-// links this runs on an owner answers within milliseconds.
+// DEVIATION(RFC 5227 1.1, RFC 4862 5.1): three probes 1 to 2 s apart would delay every start by
+// seconds; on the links this runs on an owner answers within milliseconds.
 const PROBES: usize = 2;
 const WAIT: Duration = Duration::from_millis(100);
 const FRAMES_MAX: usize = 256;

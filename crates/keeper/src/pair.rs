@@ -42,8 +42,8 @@ pub fn settle(name: &str, pairs: Vec<Pair>) -> Result<Vec<Pair>, KeeperError> {
 }
 
 /// 10.254.N.0/24, and fd73:6c69:7000:N::/64 beside it.
-// DEVIATION(RFC 4193 3.2.1): the global ID is not random. The network ends at the TAP, and an address
-// that is the same every time can be written down.
+// DEVIATION(RFC 4193 3.2.1): the global ID is not random. The network ends at the TAP, and an
+// address that is the same every time can be written down.
 fn private(subnet: Ipv4Addr) -> [Pair; 2] {
     let [_, _, n, _] = subnet.octets();
     let v4 = |last| IpAddr::V4(Ipv4Addr::from(u32::from(subnet) + last));

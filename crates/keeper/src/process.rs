@@ -1,4 +1,5 @@
-//! Processes: what a keeper inherits from the program that starts it, and whether others still live.
+//! Processes: what a keeper inherits from the program that starts it, and whether others still
+//! live.
 
 use std::fs;
 use std::io;
@@ -34,7 +35,8 @@ pub fn descriptors() -> io::Result<(u64, u64)> {
     Ok((listed.saturating_sub(1), limit))
 }
 
-/// Limits that were meant for the program that starts a keeper, not for the keeper of every program.
+/// Limits that were meant for the program that starts a keeper, not for the keeper of every
+/// program.
 const LEFT_BEHIND: [Resource; 7] = [
     Resource::As,
     Resource::Cpu,
@@ -85,9 +87,9 @@ fn leave_limit(resource: Resource) {
 /// A process that lives now.
 pub fn find_process(pid: u32) -> Option<ProcessKey> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything, bytes that are no text too: the kernel cuts it where its
-    // room ends. Fields are counted behind the last one. Start time is field 22, the state behind the
-    // name is field 3.
+    // The name in parentheses may contain anything, bytes that are no text too: the kernel cuts it
+    // where its room ends. Fields are counted behind the last one. Start time is field 22, the
+    // state behind the name is field 3.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let mut fields = fields.split_ascii_whitespace();

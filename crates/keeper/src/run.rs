@@ -27,7 +27,8 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
     let mut world = World::open(options)?;
     let mut announce = Some(announce);
     loop {
-        // Before the fork: a standby would fail as its keeper does, and leave it to the next one, without end.
+        // Before the fork: a standby would fail as its keeper does, and leave it to the next one,
+        // without end.
         let is_successor = announce.is_none();
         let own = match own_slot(&world, is_successor) {
             Ok(own) => own,

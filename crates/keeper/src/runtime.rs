@@ -1,9 +1,9 @@
 //! Where a keeper lives in the file system.
 //!
 //! One directory per device, keyed by network namespace and interface name, below a base directory
-//! of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It holds the lock
-//! that makes the keeper unique, its control socket, its log, the sockets of instances, and the locks
-//! of slots in use.
+//! of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It holds the
+//! lock that makes the keeper unique, its control socket, its log, the sockets of instances, and
+//! the locks of slots in use.
 
 use std::fs;
 use std::io;
@@ -192,9 +192,9 @@ impl RuntimeDir {
         names
     }
 
-    /// Creates the directory, and the base directory if there is none. Everyone may look a socket up in what is
-    /// made here; who may do what is decided on the connection, by credentials. A base directory that is there
-    /// already stays as it is: it may be `/tmp`.
+    /// Creates the directory, and the base directory if there is none. Everyone may look a socket
+    /// up in what is made here; who may do what is decided on the connection, by credentials. A
+    /// base directory that is there already stays as it is: it may be `/tmp`.
     pub fn create(&self) -> Result<(), RuntimeError> {
         self.drop_stale_name();
         let mut builder = fs::DirBuilder::new();
@@ -211,7 +211,8 @@ impl RuntimeDir {
         Ok(())
     }
 
-    /// Makes the directory known by the name of another interface too. `false`: another process holds that.
+    /// Makes the directory known by the name of another interface too. `false`: another process
+    /// holds that.
     pub fn claim_name(&self, interface: &str) -> Result<bool, RuntimeError> {
         let other = self.beside(interface)?;
         other.drop_stale_name();
@@ -284,7 +285,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Removes the directory and, when it was the last, the base directory. The caller holds the lock.
+    /// Removes the directory and, when it was the last, the base directory. The caller holds the
+    /// lock.
     pub fn remove(&self) {
         if let Ok(entries) = fs::read_dir(&self.path) {
             for entry in entries.flatten().filter(|e| e.file_name() != "lock") {

@@ -1,8 +1,8 @@
 //! The process that takes over when the keeper is killed.
 //!
 //! It is a fork of the keeper and so holds every descriptor; it sleeps on a socket whose other end
-//! only the keeper has, and wakes when that end is gone. What the keeper learns later and must not be
-//! lost with it, the regions of its clients, it passes over that socket.
+//! only the keeper has, and wakes when that end is gone. What the keeper learns later and must not
+//! be lost with it, the regions of its clients, it passes over that socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -74,8 +74,8 @@ pub fn split() -> io::Result<Side> {
     }
 }
 
-/// Ends a standby that cannot be kept, before its socket is closed: it would take that for our end, and there would be
-/// two keepers.
+/// Ends a standby that cannot be kept, before its socket is closed: it would take that for our end,
+/// and there would be two keepers.
 fn discard(pid: Pid) {
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
@@ -96,7 +96,8 @@ impl Standby {
         let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
     }
 
-    /// Waits until the standby has gone, after the state was marked as finished and the socket closed.
+    /// Waits until the standby has gone, after the state was marked as finished and the socket
+    /// closed.
     pub fn dismiss(self) {
         let Standby {
             pid,

@@ -55,7 +55,8 @@ impl Steer {
         groups
     }
 
-    /// Brings the entry of one port in line with the leases. `flows` are those of living engines, sorted by [`order`].
+    /// Brings the entry of one port in line with the leases. `flows` are those of living engines,
+    /// sorted by [`order`].
     pub fn apply(
         &mut self,
         steering: &Steering,

@@ -1,5 +1,5 @@
-//! Everything a successor inherits: the device with all its slots, the shared regions, the lock, the
-//! control socket and the written state.
+//! Everything a successor inherits: the device with all its slots, the shared regions, the lock,
+//! the control socket and the written state.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -210,8 +210,8 @@ pub struct State {
     pub groups: Vec<(Protocol, u16, u8)>,
     /// The secret of clients that may use the device.
     pub capability: u64,
-    /// Key of initial sequence numbers and timestamp offsets, for all engines: a later connection of the same two ends
-    /// goes on where the former engine was (RFC 6528 3, RFC 7323 5.4).
+    /// Key of initial sequence numbers and timestamp offsets, for all engines: a later connection
+    /// of the same two ends goes on where the former engine was (RFC 6528 3, RFC 7323 5.4).
     pub sequence_key: [u64; 2],
     pub had_clients: bool,
     /// `Stack::slaac_image`.

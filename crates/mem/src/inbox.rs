@@ -1,10 +1,10 @@
 //! A bounded inbox of frames: any engine of a device writes, the slot's owner reads.
 //!
-//! Cells are 2 KiB: a sequence word, a length word and the frame. A longer frame takes several cells in a
-//! row, of which the first is published, last. Writers are several processes, so the claim counter is
-//! shared; a writer that dies between claim and publication would stop the inbox, hence the reader steps
-//! over cells that stay claimed for [`STUCK_NS`]. A writer that was only held up finds its cell gone, and
-//! its frame is lost.
+//! Cells are 2 KiB: a sequence word, a length word and the frame. A longer frame takes several
+//! cells in a row, of which the first is published, last. Writers are several processes, so the
+//! claim counter is shared; a writer that dies between claim and publication would stop the inbox,
+//! hence the reader steps over cells that stay claimed for [`STUCK_NS`]. A writer that was only
+//! held up finds its cell gone, and its frame is lost.
 
 use crate::region::{Lines, PAGE, Region};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -77,9 +77,9 @@ impl MpscInbox {
         self.publish(position, len)
     }
 
-    /// Gives the frame whose first cell is at `position` to the reader. `false`: it has waited for too long and
-    /// stepped over the cell, which is another lap's by now. A plain store would take it back to this one, and
-    /// nobody could claim it any more.
+    /// Gives the frame whose first cell is at `position` to the reader. `false`: it has waited for
+    /// too long and stepped over the cell, which is another lap's by now. A plain store would take
+    /// it back to this one, and nobody could claim it any more.
     fn publish(&self, position: u64, len: usize) -> bool {
         let index = position & self.mask;
         let lap = position.wrapping_sub(index);
@@ -119,7 +119,8 @@ impl MpscInbox {
         })
     }
 
-    /// Where byte `from` of the frame at `position` is, and how many bytes its cell has from there on.
+    /// Where byte `from` of the frame at `position` is, and how many bytes its cell has from there
+    /// on.
     fn place(&self, position: u64, from: usize) -> (usize, usize) {
         let index = (position + (from / CELL_BYTES) as u64) & self.mask;
         let within = from % CELL_BYTES;
@@ -127,8 +128,8 @@ impl MpscInbox {
         (at, CELL_BYTES - within)
     }
 
-    /// The position of the first of so many cells in a row; `None` when they are not free. The reader frees cells
-    /// in order: if the last one is free, so are those before it.
+    /// The position of the first of so many cells in a row; `None` when they are not free. The
+    /// reader frees cells in order: if the last one is free, so are those before it.
     fn claim(&self, cells: u64) -> Option<u64> {
         if cells > self.mask + 1 {
             return None;
@@ -184,8 +185,8 @@ impl MpscInbox {
 pub struct InboxReader {
     inbox: MpscInbox,
     next: u64,
-    /// State of claimed and unpublished cells: since when the first is waited for, and which were claimed
-    /// by then.
+    /// State of claimed and unpublished cells: since when the first is waited for, and which were
+    /// claimed by then.
     waiting: Option<Waiting>,
 }
 
@@ -257,8 +258,8 @@ impl InboxReader {
         }
     }
 
-    /// Whether the next cell has been claimed but unpublished for too long. The cells of a long frame have all been
-    /// claimed when the first was: one wait is enough for them.
+    /// Whether the next cell has been claimed but unpublished for too long. The cells of a long
+    /// frame have all been claimed when the first was: one wait is enough for them.
     fn is_stuck(&mut self, now_ns: u64) -> bool {
         let claimed = self.claimed();
         if claimed == self.next {
@@ -375,7 +376,8 @@ mod tests {
         for lap in 0..7 {
             assert!(inbox.push(&[head, tail]), "{lap}");
             assert!(inbox.push(&[&[lap]]));
-            // Three cells of four, and one: nothing more, but a frame that needs what the reader has freed.
+            // Three cells of four, and one: nothing more, but a frame that needs what the reader
+            // has freed.
             assert!(!inbox.push(&[b"no"]));
             assert_eq!(reader.pop(0, &mut out), Some(long.len()));
             assert_eq!(out[..long.len()], long);

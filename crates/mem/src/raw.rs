@@ -29,8 +29,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// A program that locks its mappings (mlockall) would have every page of hardly used gigabytes at once, and
-    /// so would its core file.
+    /// A program that locks its mappings (mlockall) would have every page of hardly used gigabytes
+    /// at once, and so would its core file.
     pub(crate) fn shared(fd: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
         let (null, none, shared) = (core::ptr::null_mut(), ProtFlags::empty(), MapFlags::SHARED);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
@@ -213,9 +213,10 @@ impl View {
     }
 }
 
-/// The most that is copied at once. From 2112 bytes on AMD and 4096 on Intel glibc's `memcpy` is one `rep movsb`,
-/// which on Zen 3 and 4 is thirteen times slower (2.9 instead of 39 GB/s) where the target lies a few bytes further into
-/// its page than the source: a ring, which begins with a page, and a buffer that `malloc` has mapped.
+/// The most that is copied at once. From 2112 bytes on AMD and 4096 on Intel glibc's `memcpy` is
+/// one `rep movsb`, which on Zen 3 and 4 is thirteen times slower (2.9 instead of 39 GB/s) where
+/// the target lies a few bytes further into its page than the source: a ring, which begins with a
+/// page, and a buffer that `malloc` has mapped.
 const COPY_MAX: usize = 2048;
 
 /// Copies `len` bytes.
@@ -400,8 +401,9 @@ impl RawSpace<'_> {
     pub fn copy_raw(&self, from: RawSlice<'_>) -> bool {
         let is_room = from.len <= self.len;
         if is_room {
-            // SAFETY: both ranges are valid for `len` bytes of different mappings; bytes that another
-            // process writes meanwhile are arbitrary, which every reader of shared memory expects.
+            // SAFETY: both ranges are valid for `len` bytes of different mappings; bytes that
+            // another process writes meanwhile are arbitrary, which every reader of shared memory
+            // expects.
             unsafe { copy(from.ptr, self.ptr, from.len) };
         }
         is_room

@@ -46,8 +46,8 @@ impl Region {
         Region::map(file, len)
     }
 
-    /// Maps the first `len` bytes of a memory file that a stranger made, who need not know of pages.
-    /// A file that could shrink under us is refused, as is one that is shorter.
+    /// Maps the first `len` bytes of a memory file that a stranger made, who need not know of
+    /// pages. A file that could shrink under us is refused, as is one that is shorter.
     pub fn open_foreign(file: OwnedFd, len: usize) -> io::Result<Region> {
         if len == 0 || sealed_len(&file)? < len {
             return Err(wrong_length());
@@ -85,8 +85,8 @@ impl Region {
         Arc::ptr_eq(&self.mapping, &other.mapping)
     }
 
-    /// Keeps the mapping out of forked children: they fault instead of disturbing it, and who limits its address space
-    /// (RLIMIT_AS) does not have it in there.
+    /// Keeps the mapping out of forked children: they fault instead of disturbing it, and who
+    /// limits its address space (RLIMIT_AS) does not have it in there.
     pub fn dont_fork(&self) -> io::Result<()> {
         self.mapping
             .advise(0, self.view.len(), Advice::LinuxDontFork)
@@ -241,8 +241,9 @@ impl WipedPage {
     }
 }
 
-/// Gives a memory file its length. RLIMIT_FSIZE, which is about a program's own files, would end the
-/// program with SIGXFSZ: it is lifted meanwhile, and where that may not be the length is refused.
+/// Gives a memory file its length. RLIMIT_FSIZE, which is about a program's own files, would end
+/// the program with SIGXFSZ: it is lifted meanwhile, and where that may not be the length is
+/// refused.
 fn lengthen(file: &OwnedFd, len: u64) -> io::Result<()> {
     let limit = getrlimit(Resource::Fsize);
     let is_short = |bound: Option<u64>| bound.is_some_and(|bound| bound < len);

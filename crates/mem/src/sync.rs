@@ -1,4 +1,5 @@
-//! The atomics that rings are made of, and how threads sleep. The models of `benches/models` put loom's in their place.
+//! The atomics that rings are made of, and how threads sleep. The models of `benches/models` put
+//! loom's in their place.
 
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

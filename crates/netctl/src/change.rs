@@ -386,7 +386,8 @@ impl NetworkState {
         let vlan = interface.vlan;
         let mut left = interface.addresses.iter();
         let is_last = !left.any(|(own, _)| own.is_ipv4() == ip.is_ipv4());
-        // As on Linux: routes with that source go, and with the last address all routes of the family.
+        // As on Linux: routes with that source go, and with the last address all routes of the
+        // family.
         self.routes.retain(|route| {
             let is_orphaned = is_last
                 && route.to.0.is_ipv4() == ip.is_ipv4()
@@ -524,7 +525,8 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Refuses what a start is given and could never work: as [`NetworkState::changed`] from nothing.
+    /// Refuses what a start is given and could never work: as [`NetworkState::changed`] from
+    /// nothing.
     ///
     /// # Errors
     /// The route with the reason.

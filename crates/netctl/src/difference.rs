@@ -24,9 +24,10 @@ impl Steps {
 }
 
 impl NetworkState {
-    /// Returns the changes after which this network has the addresses, VLANs, routes and rules of `wanted`, forwards and
-    /// shares as it does, in an order in which they can be made. A VLAN keeps the name that it has here; link-local
-    /// addresses, neighbours, tunables and what routers tell stay.
+    /// Returns the changes after which this network has the addresses, VLANs, routes and rules of
+    /// `wanted`, forwards and shares as it does, in an order in which they can be made. A VLAN
+    /// keeps the name that it has here; link-local addresses, neighbours, tunables and what routers
+    /// tell stay.
     ///
     /// # Errors
     /// The change that cannot be made.

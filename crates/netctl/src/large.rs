@@ -1,5 +1,5 @@
-//! Messages that are too long for a packet: their bytes travel in a sealed memory file beside a short one, which says
-//! how many they are.
+//! Messages that are too long for a packet: their bytes travel in a sealed memory file beside a
+//! short one, which says how many they are.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,8 @@ enum Notice {
     Large(u64),
 }
 
-/// A message that is split: what goes as packet, and the file that goes beside it, behind all other descriptors.
+/// A message that is split: what goes as packet, and the file that goes beside it, behind all other
+/// descriptors.
 #[derive(Debug)]
 pub struct Split {
     pub packet: Vec<u8>,
@@ -55,7 +56,8 @@ pub fn announced(packet: &[u8]) -> Option<usize> {
 }
 
 /// # Errors
-/// It is no sealed memory file, which alone is read without waiting for whoever sent it, or has fewer bytes.
+/// It is no sealed memory file, which alone is read without waiting for whoever sent it, or has
+/// fewer bytes.
 pub fn join(len: usize, file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     if len > LARGE_MAX || !fcntl_get_seals(file)?.contains(seals()) {
         return Err(Errno::INVAL.into());

@@ -1,10 +1,11 @@
-//! The control protocol of a running stack: what its network is ([`NetworkState`]), how that is changed ([`Change`]), and
-//! the messages for both.
+//! The control protocol of a running stack: what its network is ([`NetworkState`]), how that is
+//! changed ([`Change`]), and the messages for both.
 //!
-//! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends [`Envelope::Net`] with a
-//! [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another for each change. A message is one JSON
-//! object, in a packet or, if it is long, beside one: see [`large`].
-//! The keeper decides from the credentials of a connection whether its peer may change anything.
+//! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends
+//! [`Envelope::Net`] with a [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another
+//! for each change. A message is one JSON object, in a packet or, if it is long, beside one: see
+//! [`large`]. The keeper decides from the credentials of a connection whether its peer may change
+//! anything.
 
 mod change;
 mod client;

@@ -82,8 +82,8 @@ pub enum Answer {
     },
     /// The answers of engines, each in a file: their descriptors are beside the message, in order.
     Engines(Vec<EngineTold>),
-    /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is beside the message,
-    /// the prefixes of tables in a second one.
+    /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is
+    /// beside the message, the prefixes of tables in a second one.
     Filter(FilterTold),
     /// The rules hold, with these numbers for those that are new.
     FilterChanged(Vec<u32>),

@@ -10,7 +10,8 @@ use crate::share::KernelShare;
 /// Linux's table of routes that name no other.
 pub const MAIN_TABLE: u32 = 254;
 
-/// The network of all engines and programs of a device. The keeper publishes it; engines apply it whole.
+/// The network of all engines and programs of a device. The keeper publishes it; engines apply it
+/// whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkState {
     /// Counts the changes.
@@ -32,7 +33,8 @@ pub struct NetworkState {
     /// Which ports the kernel keeps, if it has the stack's addresses too.
     #[serde(default)]
     pub share: Option<KernelShare>,
-    /// The revision of the last change of the packet filter, whose rules are asked for apart; 0 = there are none.
+    /// The revision of the last change of the packet filter, whose rules are asked for apart; 0 =
+    /// there are none.
     #[serde(default)]
     pub filter: u64,
 }
@@ -43,7 +45,8 @@ pub struct Interface {
     pub name: String,
     /// Its number: the kernel's, of a VLAN one that the kernel has not given.
     pub index: u32,
-    /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN; 0 = the port's own link.
+    /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN;
+    /// 0 = the port's own link.
     pub vlan: u16,
     /// Its link-layer address.
     pub mac: [u8; 6],
@@ -151,7 +154,8 @@ pub struct NeighbourEntry {
     pub mac: [u8; 6],
 }
 
-/// Configuration learnt from routers, beside what an operator has set; of IPv6 alone, but for the link.
+/// Configuration learnt from routers, beside what an operator has set; of IPv6 alone, but for the
+/// link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntNetwork {
     pub addresses: Vec<LearntEntry>,

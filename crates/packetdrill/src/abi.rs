@@ -1,8 +1,10 @@
-//! The interface that packetdrill loads: `packetdrill --so_filename=libslipstack_packetdrill.so SCRIPT`.
+//! The interface that packetdrill loads: `packetdrill --so_filename=libslipstack_packetdrill.so
+//! SCRIPT`.
 //!
-//! The structure is packetdrill's (gtests/net/packetdrill/packetdrill.h): one pointer to our data, then one function
-//! for each call and for the device. The clock is ours: it moves when packetdrill sleeps, or waits for a packet.
-//! `--so_flags=NAME=VALUE,…` sets the stack's defaults by Linux's sysctl names.
+//! The structure is packetdrill's (gtests/net/packetdrill/packetdrill.h): one pointer to our data,
+//! then one function for each call and for the device. The clock is ours: it moves when packetdrill
+//! sleeps, or waits for a packet. `--so_flags=NAME=VALUE,…` sets the stack's defaults by Linux's
+//! sysctl names.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::io::{IoSlice, IoSliceMut};
@@ -68,8 +70,9 @@ pub struct Interface {
     ) -> isize,
 }
 
-/// Fills the interface in. Flags that are not understood are named on standard error, and every call fails with EINVAL:
-/// packetdrill ends at its first look at the clock, which is before a script's first line.
+/// Fills the interface in. Flags that are not understood are named on standard error, and every
+/// call fails with EINVAL: packetdrill ends at its first look at the clock, which is before a
+/// script's first line.
 ///
 /// # Safety
 /// `flags` is null or a C string; `interface` points to packetdrill's structure.
@@ -90,7 +93,8 @@ pub unsafe extern "C" fn packetdrill_interface_init(
         userdata,
         ..FUNCTIONS
     };
-    // SAFETY: it points to packetdrill's structure by the contract; nothing in it needs to be dropped.
+    // SAFETY: it points to packetdrill's structure by the contract; nothing in it needs to be
+    // dropped.
     unsafe { interface.write(filled) };
 }
 

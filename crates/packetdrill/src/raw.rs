@@ -47,7 +47,8 @@ pub unsafe fn buffers(at: *const libc::iovec, count: usize) -> Vec<(*mut u8, usi
         .collect()
 }
 
-/// Writes recvmsg's results besides the bytes: the sender (a stream has none), control messages' length and flags.
+/// Writes recvmsg's results besides the bytes: the sender (a stream has none), control messages'
+/// length and flags.
 ///
 /// # Safety
 /// `msg_name` is null or has room for `msg_namelen` bytes.
@@ -82,8 +83,8 @@ pub unsafe fn put_addr(addr: &AddrBytes, at: *mut u8, len: *mut u32) {
     unsafe { len.write(addr.len() as u32) };
 }
 
-/// The world behind the first argument of each function; `None` where `packetdrill_interface_init` has refused
-/// its flags.
+/// The world behind the first argument of each function; `None` where `packetdrill_interface_init`
+/// has refused its flags.
 ///
 /// # Safety
 /// `userdata` is what `packetdrill_interface_init` put into the structure, and not freed yet.

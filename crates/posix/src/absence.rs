@@ -1,5 +1,5 @@
-//! An engine that is away: its instance was killed or stopped, or is not there yet. What is meant for it waits until
-//! there is one again.
+//! An engine that is away: its instance was killed or stopped, or is not there yet. What is meant
+//! for it waits until there is one again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,14 +9,16 @@ use crate::report::Reason;
 
 /// While it is away it is asked for this often, by whoever waits for something that it would bring.
 const ASK_NS: u64 = 100_000_000;
-/// As [`ASK_NS`], where all slots are taken: a server may have hundreds of workers more than there are.
+/// As [`ASK_NS`], where all slots are taken: a server may have hundreds of workers more than there
+/// are.
 const ASK_FOR_SLOT_NS: u64 = 1_000_000_000;
 
 /// Whether the engine is away.
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
     is_now: AtomicBool,
-    /// It was, at some time, or an exec has failed: what sleeps since then may sleep for what is not real yet.
+    /// It was, at some time, or an exec has failed: what sleeps since then may sleep for what is
+    /// not real yet.
     has_been: AtomicBool,
     /// Nobody asks before.
     ask_next_ns: AtomicU64,
@@ -37,8 +39,8 @@ impl Absence {
         self.is_now.store(false, Ordering::Release);
     }
 
-    /// An engine was asked for in vain: another may come, or not. Whoever is asked in vain for long (stopped, or not yet
-    /// at work) is left alone for as long: who asks waits for nothing else.
+    /// An engine was asked for in vain: another may come, or not. Whoever is asked in vain for long
+    /// (stopped, or not yet at work) is left alone for as long: who asks waits for nothing else.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64, now_ns: u64) {
         let least = match error.why {
             Reason::NoSlot => ASK_FOR_SLOT_NS,

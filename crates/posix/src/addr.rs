@@ -124,8 +124,8 @@ pub(crate) fn is_short_of_v6(bytes: &[u8]) -> bool {
     bytes.len() < V6_LEN_MIN && !is_unspecified
 }
 
-/// As [`parse`] for what `sendto` is given of datagrams: udp_sendmsg() takes AF_UNSPEC for AF_INET, and
-/// udpv6_sendmsg() leaves AF_INET to it.
+/// As [`parse`] for what `sendto` is given of datagrams: udp_sendmsg() takes AF_UNSPEC for AF_INET,
+/// and udpv6_sendmsg() leaves AF_INET to it.
 pub(crate) fn parse_destination(bytes: &[u8], family: Family) -> Result<Given, Errno> {
     match parse(bytes, family)? {
         Given::Unspecified if family == Family::V4 => {

@@ -1,15 +1,16 @@
 //! When what was sent leaves.
 //!
 //! While a thread works through the events that a wait gave it, its sends are held: they leave
-//! together with the last of them, with the next wait, or before the first call that moves bytes 20 µs on. The sends of
-//! a program that usually waits again at once leave with that wait, whichever event they are
-//! for: all answers share one call. The answer to a lone event leaves at once, what is sent after it
-//! with the wait. With spinning off it waits too if something was sent after the last such answer: an
-//! answer and the end of its connection then share a frame, which costs the former some microseconds.
-//! A send outside a batch leaves at once.
+//! together with the last of them, with the next wait, or before the first call that moves bytes 20
+//! µs on. The sends of a program that usually waits again at once leave with that wait, whichever
+//! event they are for: all answers share one call. The answer to a lone event leaves at once, what
+//! is sent after it with the wait. With spinning off it waits too if something was sent after the
+//! last such answer: an answer and the end of its connection then share a frame, which costs the
+//! former some microseconds. A send outside a batch leaves at once.
 //!
-//! With spinning off, sends of such a program are held for up to 100 µs. There, and where the program is behind, what
-//! the engine has to say after a sleep leaves with them, and for 50 µs events that are known are handed out before anything leaves.
+//! With spinning off, sends of such a program are held for up to 100 µs. There, and where the
+//! program is behind, what the engine has to say after a sleep leaves with them, and for 50 µs
+//! events that are known are handed out before anything leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -18,8 +19,8 @@ use crate::spin::Coalescing;
 
 /// A send that is held for longer leaves before the next call of the program's that moves bytes.
 const HOLD_NS: u64 = 20_000;
-/// As [`HOLD_NS`], with spinning off and for who answers and waits at once. Where all processors are busy it would keep the
-/// peers from theirs.
+/// As [`HOLD_NS`], with spinning off and for who answers and waits at once. Where all processors
+/// are busy it would keep the peers from theirs.
 const HOLD_LONG_NS: u64 = 100_000;
 
 /// Events that are there are handed out before what is held leaves, for so long.
@@ -49,7 +50,8 @@ pub(crate) struct Batch {
     sent_ns: AtomicU64,
     /// It is a lone event.
     is_lone: AtomicBool,
-    /// Since when the engine may hold what it has to say for the program's answers; 0 = it does not.
+    /// Since when the engine may hold what it has to say for the program's answers; 0 = it does
+    /// not.
     gathering_ns: AtomicU64,
     /// More than one send followed the last lone event that any followed.
     has_sequel: AtomicBool,
@@ -59,7 +61,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Whether a thread that comes back late is stood in for. Without that, its promptness is not relied on.
+    /// Whether a thread that comes back late is stood in for. Without that, its promptness is not
+    /// relied on.
     pub(crate) fn set_net(&self, has_net: bool) {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
@@ -119,7 +122,8 @@ impl Batch {
         begins
     }
 
-    /// The last of them was made, and all are to leave. It says nothing of how prompt the thread is.
+    /// The last of them was made, and all are to leave. It says nothing of how prompt the thread
+    /// is.
     pub(crate) fn end_burst(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }

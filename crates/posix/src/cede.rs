@@ -1,9 +1,10 @@
-//! A port that a program wants twice: for the stack, and for a kernel socket that it has asked for with
-//! [`Process::SOCK_KERNEL`].
+//! A port that a program wants twice: for the stack, and for a kernel socket that it has asked for
+//! with [`Process::SOCK_KERNEL`].
 //!
-//! A socket that is bound has its port in the kernel too: what comes to a wildcard there is its own, and other programs
-//! find the port taken. Where the program has a kernel socket of its own for the port, the other one gives its kernel part
-//! up and is the stack's alone, whichever came first.
+//! A socket that is bound has its port in the kernel too: what comes to a wildcard there is its
+//! own, and other programs find the port taken. Where the program has a kernel socket of its own
+//! for the port, the other one gives its kernel part up and is the stack's alone, whichever came
+//! first.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -37,8 +38,9 @@ impl Process {
         }
     }
 
-    /// Such a socket has found a port taken (`addr`: the one that it asks for, else its own): a socket on the stack that
-    /// has it too gives its kernel part up. `true`: the call is worth another try.
+    /// Such a socket has found a port taken (`addr`: the one that it asks for, else its own): a
+    /// socket on the stack that has it too gives its kernel part up. `true`: the call is worth
+    /// another try.
     #[cold]
     pub fn cede_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
         let found = self

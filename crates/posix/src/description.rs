@@ -65,7 +65,8 @@ pub(crate) struct Cold {
 pub(crate) struct Description {
     /// Never used twice in a process.
     pub(crate) id: u64,
-    /// Inode for `fstat`, if another process has named it first; 0 = this one does, by its own number and `id`.
+    /// Inode for `fstat`, if another process has named it first; 0 = this one does, by its own
+    /// number and `id`.
     inode: AtomicU64,
     pub(crate) family: Family,
     pub(crate) kind: Kind,
@@ -171,7 +172,8 @@ impl Description {
         }
     }
 
-    /// The inode, in process `pid`: the same for whoever has the socket. The kernel's numbers for sockets have 32 bits.
+    /// The inode, in process `pid`: the same for whoever has the socket. The kernel's numbers for
+    /// sockets have 32 bits.
     pub(crate) fn inode(&self, pid: u32) -> u64 {
         match self.inode.load(Ordering::Relaxed) {
             0 => u64::from(pid) << 32 | (self.id & u64::from(u32::MAX)),
@@ -255,8 +257,8 @@ impl Description {
         let _ = self.peek_offset.fetch_update(set, fetch, moved);
     }
 
-    /// Whether events of the kernel socket are the program's: that of a connection on the stack only keeps the
-    /// port that the program bound.
+    /// Whether events of the kernel socket are the program's: that of a connection on the stack
+    /// only keeps the port that the program bound.
     #[inline]
     pub(crate) fn kernel_speaks(&self) -> bool {
         self.has_kernel() && !self.is_alone() && !matches!(self.decided(), Some(Decided::Stream(_)))
@@ -267,7 +269,8 @@ impl Description {
         self.is_alone.load(Ordering::Relaxed)
     }
 
-    /// Whether it has no number here any more while the kernel has the socket: it is the kernel's, or closed.
+    /// Whether it has no number here any more while the kernel has the socket: it is the kernel's,
+    /// or closed.
     pub(crate) fn has_left(&self) -> bool {
         self.has_kernel() && self.cold.lock().numbers.is_empty()
     }
@@ -353,8 +356,8 @@ impl Description {
         self.cold.lock().watches.clone()
     }
 
-    /// A listener whose connections went to others takes them again if somebody waits for it now, or else with the
-    /// next wait.
+    /// A listener whose connections went to others takes them again if somebody waits for it now,
+    /// or else with the next wait.
     pub(crate) fn come_back_if_attended(&self) {
         if let Some(Decided::Listener(listener)) = self.decided()
             && listener.is_yielding()
@@ -375,7 +378,8 @@ impl Description {
         }
     }
 
-    /// Something is intended for it that is carried out before a thread waits for it: sets that have it hear of that.
+    /// Something is intended for it that is carried out before a thread waits for it: sets that
+    /// have it hear of that.
     pub(crate) fn note_intents(&self) {
         self.watches().iter().for_each(Watch::note_intents);
     }

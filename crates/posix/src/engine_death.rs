@@ -18,7 +18,8 @@ impl Process {
                 Some(link) if Arc::ptr_eq(link, dead) => *place = None,
                 _ => return,
             }
-            // With the place still taken: another thread may attach at once, and the next engine is not away.
+            // With the place still taken: another thread may attach at once, and the next engine is
+            // not away.
             if !dead.is_left() {
                 self.absence.begin();
             }

@@ -99,7 +99,8 @@ impl Process {
         links.iter().for_each(|link| link.commands());
     }
 
-    /// A parent of workers may never wait, nor have listened itself (a daemon's child): its listeners are described here.
+    /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
+    /// listeners are described here.
     fn describe_intents(&self) {
         if !self.has_intents.load(Ordering::Acquire) || self.absence.is_now() {
             return;
@@ -114,8 +115,8 @@ impl Process {
         }
     }
 
-    /// Returns the objects behind our numbers, each once, in an order that all threads keep: sockets
-    /// before sets, and sets before those that they contain.
+    /// Returns the objects behind our numbers, each once, in an order that all threads keep:
+    /// sockets before sets, and sets before those that they contain.
     fn things(&self) -> Vec<Entry> {
         let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
         all.sort_by_key(Entry::order);
@@ -136,7 +137,8 @@ impl Process {
         self.station.sleepers.release();
         self.trouble.release();
         self.policy.release();
-        // Not what the table has now: another thread may have taken something out of it after that was locked.
+        // Not what the table has now: another thread may have taken something out of it after that
+        // was locked.
         let held = mem::take(&mut *self.held.lock());
         for entry in &held {
             match entry {

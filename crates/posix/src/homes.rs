@@ -1,10 +1,11 @@
 //! Engines of one process beside its first: one for each thread that waits on sockets of its own.
 //!
-//! The rule: the first engine is that of the first thread that waits on sockets. Another thread that waits on an epoll
-//! set of its own, with sockets in it that can be served elsewhere, gets an engine with a slot of its own. As many
-//! engines are made as the settings and the keeper's slots allow; further threads share them, each the one with the
-//! fewest sets. A set keeps its engine, whichever thread waits on it; what a thread listens on and connects is on the
-//! engine of that thread. A set may have members on other engines: whoever drives those tells it.
+//! The rule: the first engine is that of the first thread that waits on sockets. Another thread
+//! that waits on an epoll set of its own, with sockets in it that can be served elsewhere, gets an
+//! engine with a slot of its own. As many engines are made as the settings and the keeper's slots
+//! allow; further threads share them, each the one with the fewest sets. A set keeps its engine,
+//! whichever thread waits on it; what a thread listens on and connects is on the engine of that
+//! thread. A set may have members on other engines: whoever drives those tells it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::link::Link;
 
 /// A connection from which bytes are taken as often was worth a move.
 const LONG_READS: u32 = 16;
-/// Short connections that a long one makes up for, and how many are remembered; with half of those moves do not pay.
+/// Short connections that a long one makes up for, and how many are remembered; with half of those
+/// moves do not pay.
 const LONG_IS_WORTH: u32 = 8;
 const SHORT_MAX: u32 = 64;
 

@@ -1,4 +1,5 @@
-//! For programs that give their loop to a library: the engine's work between its turns, and its sleep.
+//! For programs that give their loop to a library: the engine's work between its turns, and its
+//! sleep.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ impl Process {
         }
     }
 
-    /// Sleeps until one of the epoll sets has something or, with none named, until something comes by the wire; for
-    /// `most` at most.
+    /// Sleeps until one of the epoll sets has something or, with none named, until something comes
+    /// by the wire; for `most` at most.
     pub fn idle(&self, sets: &[i32], most: Duration) {
         if !sets.is_empty() {
             let readable = |fd: &i32| libc::pollfd {

@@ -12,8 +12,8 @@ use crate::socket::StreamError;
 type Pieces = [libc::iovec; 2];
 
 impl Process {
-    /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is put there leaves
-    /// with [`Process::commit`].
+    /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is
+    /// put there leaves with [`Process::commit`].
     pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
         self.let_overdue_leave();
         let socket = self.connection(fd)?;
@@ -42,7 +42,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the unread bytes where they lie. They may move when the engine works: [`Process::consume_in_place`] tells.
+    /// Returns the unread bytes where they lie. They may move when the engine works:
+    /// [`Process::consume_in_place`] tells.
     pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -71,7 +72,8 @@ impl Process {
     /// Takes `len` bytes that were found at `at`.
     ///
     /// # Errors
-    /// EAGAIN: they have moved since; what was read there may be others'. EINVAL: there are not so many.
+    /// EAGAIN: they have moved since; what was read there may be others'. EINVAL: there are not so
+    /// many.
     pub fn consume_in_place(&self, fd: i32, at: usize, len: usize) -> Outcome<()> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {

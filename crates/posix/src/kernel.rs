@@ -30,8 +30,8 @@ pub trait Kernel: Send + Sync {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
 
-    /// As [`Kernel::ppoll`] without a mask, for a sleep that ends so soon that a handler which is put
-    /// off just before it may find it asleep.
+    /// As [`Kernel::ppoll`] without a mask, for a sleep that ends so soon that a handler which is
+    /// put off just before it may find it asleep.
     fn nap(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
         self.ppoll(fds, timeout, None)
     }
@@ -46,8 +46,8 @@ pub trait Kernel: Send + Sync {
     /// thread-local will do).
     fn thread(&self) -> usize;
 
-    /// A thread that the program has not made works for a call of the program's until [`Kernel::end_call`]: it is
-    /// marked as "inside a call" like that one.
+    /// A thread that the program has not made works for a call of the program's until
+    /// [`Kernel::end_call`]: it is marked as "inside a call" like that one.
     fn begin_call(&self) {}
 
     /// Ends [`Kernel::begin_call`] on the same thread.
@@ -58,14 +58,14 @@ pub trait Kernel: Send + Sync {
         slipstack_mem::now_ns()
     }
 
-    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and its fellows), to a process, or minus a process
-    /// group. An owner that has gone gets nothing.
+    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and its fellows), to a
+    /// process, or minus a process group. An owner that has gone gets nothing.
     fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
         let _ = (owner, signal, fd, code);
     }
 
-    /// Begins to count a signal: each that comes rings `bell`, an eventfd, and then does what it would do. The layer
-    /// that knows no way says ENOSYS.
+    /// Begins to count a signal: each that comes rings `bell`, an eventfd, and then does what it
+    /// would do. The layer that knows no way says ENOSYS.
     fn watch_signal(&self, signal: i32, bell: i32) -> Result<(), Errno> {
         let _ = (signal, bell);
         Err(Errno::ENOSYS)

@@ -118,7 +118,8 @@ impl Link {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
     }
 
-    /// Not while the process ends: its other threads run on for a moment, and learn nothing of that.
+    /// Not while the process ends: its other threads run on for a moment, and learn nothing of
+    /// that.
     pub(crate) fn is_dead(&self) -> bool {
         self.driver.is_dead() || self.is_lost.load(Ordering::Relaxed)
     }
@@ -297,8 +298,8 @@ impl Link {
         }
     }
 
-    /// Before a sleep, or a call that gives up: sockets that wait for memory hear of it. How long to sleep until it is
-    /// asked again: sk_stream_wait_memory() does not sleep without end either.
+    /// Before a sleep, or a call that gives up: sockets that wait for memory hear of it. How long
+    /// to sleep until it is asked again: sk_stream_wait_memory() does not sleep without end either.
     #[inline]
     pub(crate) fn relieve(&self) -> Option<u64> {
         self.program

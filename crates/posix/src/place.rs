@@ -156,8 +156,8 @@ impl Process {
         self.borrow_members(set);
     }
 
-    /// A member has come into a set: for threads that sleep on it already, what it stands for is made real now. Those
-    /// that are about to sleep look once they count as sleepers.
+    /// A member has come into a set: for threads that sleep on it already, what it stands for is
+    /// made real now. Those that are about to sleep look once they count as sleepers.
     pub(crate) fn realize_for_sleepers(&self, set: &Arc<Set>) {
         fence(Ordering::SeqCst);
         if set.has_intents.load(Ordering::SeqCst) && set.has_sleepers() {
@@ -307,8 +307,9 @@ impl Process {
         Ok(())
     }
 
-    /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper, which has handed them to the engine by
-    /// the time that the bind is answered: the first look at the socket finds it.
+    /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper,
+    /// which has handed them to the engine by the time that the bind is answered: the first look at
+    /// the socket finds it.
     fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
         self.turn(link);
         if link.driver.placement() == Placement::Instance {
@@ -317,15 +318,16 @@ impl Process {
         }
     }
 
-    /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or not.
+    /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or
+    /// not.
     pub(crate) fn realize_bound(&self, socket: &Arc<Description>) {
         if !socket.cold.lock().memberships.is_empty() {
             self.realize(socket);
         }
     }
 
-    /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part, which would get
-    /// the same again, leaves it.
+    /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part,
+    /// which would get the same again, leaves it.
     fn spare_kernel_groups(&self, socket: &Description) {
         let index = self.stack_interface();
         let has_own = filter_in(&socket.cold.lock().options).is_some();
@@ -371,7 +373,8 @@ fn listen_on_stack(
     let options = socket.cold.lock().options.clone();
     push_options(&link, sock, &options);
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
-    // The kernel's listener has settled conflicts, where there is one; workers of one server share the port.
+    // The kernel's listener has settled conflicts, where there is one; workers of one server share
+    // the port.
     let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
     let outcome = link
         .bind(sock, listener.addr, is_v6_only(socket), may_share)
@@ -385,7 +388,8 @@ fn listen_on_stack(
     }
 }
 
-/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to this host.
+/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to
+/// this host.
 fn group_filter(interface: u32) -> [[u8; 8]; 6] {
     const LOAD: u16 = 0x20;
     const JUMP_IF: u16 = 0x15;
@@ -429,8 +433,8 @@ pub(crate) fn is_v6_only(socket: &Description) -> bool {
     socket.family == Family::V6 && cold.options.is_on(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)
 }
 
-/// Takes over from the kernel's part whether it declines IPv4: by an option that is not recorded, or by
-/// the system's default.
+/// Takes over from the kernel's part whether it declines IPv4: by an option that is not recorded,
+/// or by the system's default.
 pub(crate) fn note_v6_only(socket: &Description, number: Descriptor) {
     if socket.family == Family::V6
         && rustix::net::sockopt::ipv6_v6only(number.as_fd()).unwrap_or(false)

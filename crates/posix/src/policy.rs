@@ -1,5 +1,5 @@
-//! The policy as this process knows it: asked for once, and again when the engine says that the network
-//! has changed. Before there is an engine it is asked for again now and then.
+//! The policy as this process knows it: asked for once, and again when the engine says that the
+//! network has changed. Before there is an engine it is asked for again now and then.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};

@@ -53,8 +53,8 @@ impl Process {
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<Option<usize>> {
         let sorted = self.sort(fds);
-        // A wait of ours makes descriptors, which the sandbox of a child that serves a connection of its parent's
-        // (seccomp, as sshd's) need not allow.
+        // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
+        // of its parent's (seccomp, as sshd's) need not allow.
         if sorted.ours.iter().all(|(_, target)| is_lent(target)) && self.link.lock().is_none() {
             return Err(Divert::Kernel);
         }

@@ -153,7 +153,8 @@ impl Process {
         (kind & !(Self::SOCK_KERNEL | Self::SOCK_STACK), wants_kernel)
     }
 
-    /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the other.
+    /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the
+    /// other.
     pub const SOCK_STACK: i32 = 0x0100_0000;
 
     /// Touches no device and speaks to nobody yet.
@@ -206,7 +207,8 @@ impl Process {
         self.socket_of(fd).is_ok()
     }
 
-    /// Whether `fd` is a stream of ours: it discards bytes without a place for them (MSG_TRUNC, tcp(7)).
+    /// Whether `fd` is a stream of ours: it discards bytes without a place for them (MSG_TRUNC,
+    /// tcp(7)).
     #[must_use]
     pub fn is_stream(&self, fd: i32) -> bool {
         self.socket_of(fd)
@@ -254,8 +256,8 @@ impl Process {
         self.link.lock().clone()
     }
 
-    /// The attachment that the calling thread's sockets are on, made now if need be. Not under the lock of a socket's
-    /// part: a dead one is forgotten.
+    /// The attachment that the calling thread's sockets are on, made now if need be. Not under the
+    /// lock of a socket's part: a dead one is forgotten.
     pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
         match self.own_engine() {
             Some(link) => Ok(link),
@@ -268,7 +270,8 @@ impl Process {
         self.attach_first(|error, begun| self.on_trouble(error, begun))
     }
 
-    /// As [`Process::attached`], where the program can do without: nothing is said if there is none.
+    /// As [`Process::attached`], where the program can do without: nothing is said if there is
+    /// none.
     pub(crate) fn attached_quietly(&self) -> Option<Arc<Link>> {
         match self.own_engine() {
             Some(link) => Some(link),
@@ -420,8 +423,8 @@ impl Process {
         }
     }
 
-    /// Gives `make`, which found no descriptor free, the spare's place. [`Process::keep_spare`] has to follow when what
-    /// it made is closed.
+    /// Gives `make`, which found no descriptor free, the spare's place. [`Process::keep_spare`] has
+    /// to follow when what it made is closed.
     pub(crate) fn with_spare<T>(
         &self,
         make: impl Fn() -> rustix::io::Result<T>,
@@ -556,8 +559,8 @@ impl Process {
         }
     }
 
-    /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`] has to
-    /// follow.
+    /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`]
+    /// has to follow.
     pub fn begin_burst(&self) -> bool {
         let thread = self.kernel.thread();
         self.own_station().batch.begin_burst(thread)

@@ -1,20 +1,21 @@
 //! Whether a program waits again at once after it has sent.
 //!
 //! It is learned from what the program does, and forgotten with the first return that is late: what
-//! it sends is then not held for its next wait any more. Who is late again and again is trusted ever
-//! later, unless it was by so little that the machine may have kept it.
+//! it sends is then not held for its next wait any more. Who is late again and again is trusted
+//! ever later, unless it was by so little that the machine may have kept it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The longest time from a batch's last send to the next wait of a program that comes back at once.
 pub(crate) const PROMPT_NS: u64 = 50_000;
-/// A return that is not later than this may be the machine's doing, and nothing would have waited for long.
+/// A return that is not later than this may be the machine's doing, and nothing would have waited
+/// for long.
 const MILD_NS: u64 = 250_000;
 /// Returns in a row after which it is believed: at first, and at most.
 pub(crate) const LEARN_MIN: u32 = 16;
 const LEARN_MAX: u32 = 4096;
-/// Factor by which a late return raises the number to learn from, and how many times that number of prompt
-/// ones halves it again.
+/// Factor by which a late return raises the number to learn from, and how many times that number of
+/// prompt ones halves it again.
 const DISTRUST: u32 = 4;
 const FORGIVE: u32 = 4;
 

@@ -1,4 +1,5 @@
-//! A socket that can be used as if it were fresh: after an attempt that failed, a disconnect, or a listener's end.
+//! A socket that can be used as if it were fresh: after an attempt that failed, a disconnect, or a
+//! listener's end.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::socket::Stream;
 use crate::table::Entry;
 
 impl Process {
-    /// The socket behind a number, for a call that finds out what becomes of it: one whose attempt has failed may
-    /// become anything.
+    /// The socket behind a number, for a call that finds out what becomes of it: one whose attempt
+    /// has failed may become anything.
     pub(crate) fn usable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
         let socket = self.socket_of(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -49,8 +50,8 @@ impl Process {
         self.replace_by_fresh(socket);
     }
 
-    /// Puts an undecided socket, with all that was set, in the place of one whose use has ended. Calls that are under
-    /// way stay with the old one.
+    /// Puts an undecided socket, with all that was set, in the place of one whose use has ended.
+    /// Calls that are under way stay with the old one.
     pub(crate) fn replace_by_fresh(&self, old: &Arc<Description>) -> Arc<Description> {
         let new = Arc::new(Description::like(old, self.next_id()));
         new.set_inode(self.inode_of(old));

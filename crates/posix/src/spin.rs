@@ -17,8 +17,9 @@ const SPIN_NS_MAX: u64 = 50_000;
 /// Nanoseconds that a wait spins at least, so that a change for the better is noticed.
 const SPIN_NS_MIN: u64 = 1_000;
 
-/// Waits in a row that find something at once, after which the program is taken to be behind: what it is asked
-/// waits for the processor, and microseconds of waiting for each other cost its answers nothing.
+/// Waits in a row that find something at once, after which the program is taken to be behind: what
+/// it is asked waits for the processor, and microseconds of waiting for each other cost its answers
+/// nothing.
 const BEHIND: u32 = 64;
 
 /// Whether processor time counts more than microseconds.

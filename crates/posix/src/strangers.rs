@@ -1,5 +1,5 @@
-//! Connections in a set that are on another engine than those who wait on it drive: accepted by one thread and served by
-//! another. They move once, before anybody has used them, and stay.
+//! Connections in a set that are on another engine than those who wait on it drive: accepted by one
+//! thread and served by another. They move once, before anybody has used them, and stay.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -1,8 +1,9 @@
 //! `--strict`: a socket that would fall back to the kernel fails instead, loudly.
 //!
-//! The loopback networks and unix sockets are no fallback: they are the kernel's by design. What is otherwise put off
-//! until the program waits (an engine for a listener or a bound datagram socket) is had at once, so that the call
-//! can fail. What cannot be had later, in a forked worker, is told by its next accept or receive, once.
+//! The loopback networks and unix sockets are no fallback: they are the kernel's by design. What is
+//! otherwise put off until the program waits (an engine for a listener or a bound datagram socket)
+//! is had at once, so that the call can fail. What cannot be had later, in a forked worker, is told
+//! by its next accept or receive, once.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Process {
         attached
     }
 
-    /// Before a socket is given to the kernel's side: under `--strict` there is an engine for the other.
+    /// Before a socket is given to the kernel's side: under `--strict` there is an engine for the
+    /// other.
     pub(crate) fn insist_on_engine(&self, socket: &Description, given: Given) -> Result<(), Errno> {
         if !self.settings.strict {
             return Ok(());

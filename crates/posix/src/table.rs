@@ -49,7 +49,8 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Table {
     chunks: Box<[OnceLock<Box<[Slot]>>]>,
-    /// Taken while a chunk comes into being and its first number is put there, so that no fork comes in between.
+    /// Taken while a chunk comes into being and its first number is put there, so that no fork
+    /// comes in between.
     growing: Lock<()>,
 }
 

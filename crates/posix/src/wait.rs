@@ -28,7 +28,8 @@ use crate::station::Station;
 const KERNEL_LOOK_NS: u64 = 50_000;
 /// A call that finds nothing and does not wait drives the engine if nobody has for this long.
 const POLLING_TURN_NS: u64 = 20_000;
-/// While another thread hands events out, whoever would lead sleeps no longer than this: that one may not wait next.
+/// While another thread hands events out, whoever would lead sleeps no longer than this: that one
+/// may not wait next.
 const PUMPED_SLEEP_NS: u64 = 50_000;
 
 /// The subject of a wait.
@@ -114,8 +115,8 @@ pub(crate) fn polled(number: Option<Descriptor>, events: i16) -> Option<libc::po
 }
 
 impl Process {
-    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it is never
-    /// restarted after a signal (signal(7)).
+    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
+    /// is never restarted after a signal (signal(7)).
     pub(crate) fn plan_of_call<'a>(
         &self,
         socket: &'a Arc<Description>,
@@ -159,8 +160,8 @@ impl Process {
         self.turn_by(link, Link::turn);
     }
 
-    /// Whether all that follows from one sleep, or from one turn of a program that is behind, leaves together: for who
-    /// answers a batch of events at once, and waits again.
+    /// Whether all that follows from one sleep, or from one turn of a program that is behind,
+    /// leaves together: for who answers a batch of events at once, and waits again.
     fn gathers(at: &At<'_>) -> bool {
         let Station { batch, spin, .. } = at.station;
         let pays = match spin.coalescing() {
@@ -171,7 +172,8 @@ impl Process {
         pays && !matches!(at.plan.subject, Subject::Socket(_)) && batch.is_prompt()
     }
 
-    /// As [`Process::turn`], before the thread is given what came. What the engine has to say may wait for the answers.
+    /// As [`Process::turn`], before the thread is given what came. What the engine has to say may
+    /// wait for the answers.
     fn turn_before_answers(&self, link: &Link) {
         let begun = self.turn_by(link, Link::turn_before_answers);
         link.station.batch.begin_gathering(begun);
@@ -315,7 +317,8 @@ impl Process {
         }
     }
 
-    /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now on.
+    /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now
+    /// on.
     #[inline]
     fn leave_lead(&self, station: &Station, thread: usize, has_found: bool) {
         // Whoever begins to sleep after this finds the leader away.
@@ -479,8 +482,8 @@ impl Process {
         }
     }
 
-    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has just woken, or to one
-    /// that keeps the engine.
+    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has
+    /// just woken, or to one that keeps the engine.
     fn hands_on(sleepers: &Sleepers, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
         let lead = &sleepers.lead;
         if !lead.is_trusted() {

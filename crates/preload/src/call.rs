@@ -68,8 +68,8 @@ fn answer_to<const IS_POINT: bool>(
     }
 }
 
-/// As [`answer_to`], in a program that has cancelled a thread. Our own code meets calls of libc's that would end this one
-/// in the midst of it.
+/// As [`answer_to`], in a program that has cancelled a thread. Our own code meets calls of libc's
+/// that would end this one in the midst of it.
 #[cold]
 #[inline(never)]
 fn answer_among_cancellations<const IS_POINT: bool>(

@@ -7,8 +7,8 @@
 //! [`Owner`](slipstack_channel::Owner), and knows neither POSIX nor the engine's inside, so that
 //! the same service runs on a network interface and in a simulated world in virtual time.
 //!
-//! Work that blocks or computes for long belongs into a [`Pool`] of workers ([`Context::submit`]); the
-//! result comes back as [`Service::on_result`].
+//! Work that blocks or computes for long belongs into a [`Pool`] of workers ([`Context::submit`]);
+//! the result comes back as [`Service::on_result`].
 //!
 //! Datagrams are answered by the engine in the turn in which they come, by workers in bursts, or by
 //! both, as [`Shape`] says ([`Hosting::dispatch`]).

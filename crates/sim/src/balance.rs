@@ -1,5 +1,5 @@
-//! Every frame is accounted for: a stack has taken it or dropped it for a reason that is counted, and what left one
-//! host has come to another or met its end on the way.
+//! Every frame is accounted for: a stack has taken it or dropped it for a reason that is counted,
+//! and what left one host has come to another or met its end on the way.
 
 use slipstack_stack::{Counter, Counters};
 

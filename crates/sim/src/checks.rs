@@ -7,7 +7,8 @@ use crate::world::World;
 /// Steps that coming to rest may take: retransmissions, ends, TIME-WAIT, keep-alives that give up.
 const REST_STEPS_BASE: u64 = 2_000;
 const REST_STEPS_PER_PROGRAM: u64 = 400;
-/// Every engine is asked for a segment that nobody knows, time and again while its port changes hands.
+/// Every engine is asked for a segment that nobody knows, time and again while its port changes
+/// hands.
 const STRAY_STEPS: u64 = 80;
 
 /// Checks the invariants between any two calls of a stack.

@@ -1,4 +1,5 @@
-//! Very many established connections in one stack, with peers that are just numbers: what each costs.
+//! Very many established connections in one stack, with peers that are just numbers: what each
+//! costs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -199,7 +199,8 @@ impl Host {
         self.fx.set_coming(None);
     }
 
-    /// Takes the messages that others have sent: frames go to the stack, connections and handshakes to the caller.
+    /// Takes the messages that others have sent: frames go to the stack, connections and handshakes
+    /// to the caller.
     pub fn take_post(&mut self, now: Instant) -> Vec<Message> {
         let mut passages = Vec::new();
         while let Some(message) = self.post.pop(now) {

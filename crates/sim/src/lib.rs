@@ -4,7 +4,8 @@
 //! watch while it runs (every byte once and in order, nothing after close, acknowledged means
 //! received, frames received are those taken and those dropped for a reason, no segment beyond
 //! window, FIN or abort) and when it has come to rest (nothing left over). A seed that fails is run
-//! again with a recorder, which writes a pcap. `tests/checkers.rs` and `tests/machines.rs` make each of them fail.
+//! again with a recorder, which writes a pcap. `tests/checkers.rs` and `tests/machines.rs` make
+//! each of them fail.
 
 pub mod balance;
 pub mod checks;

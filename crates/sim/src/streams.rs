@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Eight bytes of the stream that a key names: any two positions a few bytes apart differ with high probability,
-/// so that a shifted, repeated or foreign byte is noticed.
+/// Eight bytes of the stream that a key names: any two positions a few bytes apart differ with high
+/// probability, so that a shifted, repeated or foreign byte is noticed.
 fn word_at(key: u64, index: u64) -> u64 {
     let word = (index ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,7 @@
 //! Checks of a host's segments on the wire, each against earlier ones of both sides.
 //!
-//! The stacks are not asked, so that a stack whose own numbers are wrong is seen as well (RFC 9293 3.4, 3.6, 3.8.6).
+//! The stacks are not asked, so that a stack whose own numbers are wrong is seen as well (RFC 9293
+//! 3.4, 3.6, 3.8.6).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -209,7 +210,8 @@ impl Watch {
     }
 }
 
-/// Whether a segment is a keeper's probe of a flow of which only the ends are known: any numbers, and one byte.
+/// Whether a segment is a keeper's probe of a flow of which only the ends are known: any numbers,
+/// and one byte.
 fn is_probe(segment: &TcpSegment<'_>) -> bool {
     segment.header.flags == TcpFlags::ACK && segment.payload == [0]
 }

@@ -1,5 +1,6 @@
-//! Attacks on a stack whose engine needs time for every frame: what is too much is lost at the device, as in life.
-//! Each test prints its figure (`--nocapture`); the book's page on attacks gathers them.
+//! Attacks on a stack whose engine needs time for every frame: what is too much is lost at the
+//! device, as in life. Each test prints its figure (`--nocapture`); the book's page on attacks
+//! gathers them.
 
 #[path = "attacks/flood.rs"]
 mod flood;
@@ -87,8 +88,8 @@ fn split_acks_open_the_window_no_faster() {
     };
     let (whole, split) = (sent_after(1), sent_after(1000));
     println!("split ACKs: {split} bytes after 1000 ACKs, {whole} after one");
-    // The first window, what was acknowledged of it, and as much again in slow start. One ACK for all of it earns
-    // less: RFC 9406 4.3 lets it count for 8 segments.
+    // The first window, what was acknowledged of it, and as much again in slow start. One ACK for
+    // all of it earns less: RFC 9406 4.3 lets it count for 8 segments.
     assert!(split <= 30_000 && whole <= split, "{split} {whole}");
 }
 

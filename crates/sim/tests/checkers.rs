@@ -1,4 +1,5 @@
-//! Each checker of a world can fail: something is made wrong behind the stacks' backs, and the world says so.
+//! Each checker of a world can fail: something is made wrong behind the stacks' backs, and the
+//! world says so.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -122,7 +123,8 @@ fn a_byte_that_was_not_sent_is_noticed() {
     fails_with(&mut world, "sent was");
 }
 
-/// A wrong report of a stack to its host in the middle of a transfer, at the client's or the server's side.
+/// A wrong report of a stack to its host in the middle of a transfer, at the client's or the
+/// server's side.
 type Lie = fn(&mut Host, ConnId);
 type Tale = fn(&mut World, ConnId) -> Event;
 type SpoilHost = fn(&mut Host);

@@ -67,7 +67,8 @@ fn world() -> World {
     world
 }
 
-/// Halfway through a transfer to one of the engines: the world, its connection there, and the other engine.
+/// Halfway through a transfer to one of the engines: the world, its connection there, and the other
+/// engine.
 fn busy() -> (World, (usize, ConnId), usize) {
     let mut world = world();
     let (client, server) = (Task::new((1, UP), (2, UP)), Task::new((2, UP), (1, UP)));

@@ -89,7 +89,8 @@ fn from_the_base_upwards_to_what_the_path_takes() {
         world.run_for(3 * SECOND).unwrap();
         let info = sender(&world);
         assert!((1400 - CLOSE..=1400).contains(&info.pmtu), "{}", info.pmtu);
-        // A probe that is lost is no congestion (RFC 4821 7.6.2): fast recovery was never entered, nothing timed out.
+        // A probe that is lost is no congestion (RFC 4821 7.6.2): fast recovery was never entered,
+        // nothing timed out.
         assert_eq!(count(&world, Counter::TcpTimeouts), 0);
         assert_eq!(info.snd_ssthresh, 0x7fff_ffff, "{info:?}");
         assert!(count(&world, Counter::TxTcpMtuProbes) <= 10);

@@ -1,5 +1,5 @@
-//! A peer that acknowledges every second segment of a large flight, near and far in turns (CVE-2019-11477, 11478).
-//! The cost of an ACK of each kind is counted by `scripts/attacks`.
+//! A peer that acknowledges every second segment of a large flight, near and far in turns
+//! (CVE-2019-11477, 11478). The cost of an ACK of each kind is counted by `scripts/attacks`.
 
 use std::net::SocketAddr;
 

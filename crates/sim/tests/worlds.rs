@@ -1,4 +1,5 @@
-//! A few seeds of every family of worlds, unoptimised, with every assertion. The `worlds` binary plays as many as one likes.
+//! A few seeds of every family of worlds, unoptimised, with every assertion. The `worlds` binary
+//! plays as many as one likes.
 
 use slipstack_sim::worlds::{FAMILIES, Family};
 

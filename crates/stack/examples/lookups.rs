@@ -1,7 +1,9 @@
-//! Look-ups of routes for `scripts/lookups`, which counts their instructions: `lookups one|many COUNT`.
+//! Look-ups of routes for `scripts/lookups`, which counts their instructions: `lookups one|many
+//! COUNT`.
 //!
-//! `one` is an interface with one address and a default gateway; `many` has 128 VLANs with 64 addresses and a table each,
-//! a rule for each address, and 10,000 routes of prefix lengths from 12 to 28.
+//! `one` is an interface with one address and a default gateway; `many` has 128 VLANs with 64
+//! addresses and a table each, a rule for each address, and 10,000 routes of prefix lengths from 12
+//! to 28.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,5 +1,5 @@
-//! Our addresses, told to the link before it asks (RFC 5227 2.3, RFC 4861 7.2.6): who has known another station by them
-//! knows us from then on.
+//! Our addresses, told to the link before it asks (RFC 5227 2.3, RFC 4861 7.2.6): who has known
+//! another station by them knows us from then on.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -56,8 +56,8 @@ impl Announcements {
 }
 
 impl Cx<'_> {
-    /// From now on all own addresses are told, those too that routers bring later. Not by an engine, whose keeper answers
-    /// for them.
+    /// From now on all own addresses are told, those too that routers bring later. Not by an
+    /// engine, whose keeper answers for them.
     pub(crate) fn announce_addresses(&mut self) {
         if self.config.role == Role::Engine {
             return;
@@ -72,7 +72,8 @@ impl Cx<'_> {
         self.link.announcements = Some(announcements);
     }
 
-    /// Addresses that are about to become ours, by these routes; `None`: those of IPv4 stay as they are.
+    /// Addresses that are about to become ours, by these routes; `None`: those of IPv4 stay as they
+    /// are.
     pub(crate) fn announce_new(&mut self, new4: Option<&Routes>, new: &Routes6) {
         let Some(announcements) = &mut self.link.announcements else {
             return;

@@ -83,8 +83,8 @@ impl Cx<'_> {
         Counter::RxArpRequests
     }
 
-    /// A station on the link that asks from an address of another network, one of its loopback say: Linux answers where it
-    /// has a way back. Nothing is learnt of it.
+    /// A station on the link that asks from an address of another network, one of its loopback say:
+    /// Linux answers where it has a way back. Nothing is learnt of it.
     #[cold]
     fn on_distant(
         &mut self,
@@ -104,7 +104,8 @@ impl Cx<'_> {
         Counter::DropArpOffLink
     }
 
-    /// RFC 5227 2.4 (c): the address stays ours, since connections hold on to it; all are told so, once in ten seconds.
+    /// RFC 5227 2.4 (c): the address stays ours, since connections hold on to it; all are told so,
+    /// once in ten seconds.
     #[cold]
     fn defend(&mut self, now: Instant, claim: &ArpPacket, fx: &mut impl Effects) {
         if self.config.role == Role::Engine || !self.link.may_defend(now, claim.sender_ip) {

@@ -52,7 +52,8 @@ impl Bound {
         }
     }
 
-    /// Whether it is asked before the other one: one address before all of a family, these before both.
+    /// Whether it is asked before the other one: one address before all of a family, these before
+    /// both.
     pub fn is_narrower(self, other: Bound) -> bool {
         self != other
             && (other == Bound::All
@@ -72,7 +73,8 @@ impl Bound {
     }
 }
 
-/// An address in one word, for tables: the bytes of its v4-mapped form in the order in which they lie.
+/// An address in one word, for tables: the bytes of its v4-mapped form in the order in which they
+/// lie.
 #[inline(always)]
 pub fn bits(ip: IpAddr) -> u128 {
     let octets = match ip {

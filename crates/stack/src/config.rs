@@ -57,7 +57,8 @@ pub struct SlaacConfig {
     pub image: Vec<u64>,
 }
 
-/// Configuration that may change while a stack runs, as one value: [`crate::Stack::set_network`] puts another in its place.
+/// Configuration that may change while a stack runs, as one value: [`crate::Stack::set_network`]
+/// puts another in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConfig {
     /// Largest IP packet in bytes.
@@ -123,22 +124,24 @@ pub struct StackConfig {
     pub scatter: crate::scatter::Scatter,
     pub udp_sockets_max: u32,
     pub neighbour: NeighbourConfig,
-    /// Memory of the fragments of each family that wait for the rest of their packets; beyond it the oldest go.
+    /// Memory of the fragments of each family that wait for the rest of their packets; beyond it
+    /// the oldest go.
     pub fragments_bytes_max: u32,
     /// IPv6 addresses and ways out are what the link's routers tell; `None`: as configured.
     pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
-    /// Between two of them to one destination, in the long run, of IPv4 and of IPv6 (Linux's `icmp_ratelimit` and
-    /// `icmp.ratelimit`).
+    /// Between two of them to one destination, in the long run, of IPv4 and of IPv6 (Linux's
+    /// `icmp_ratelimit` and `icmp.ratelimit`).
     pub icmp_error_intervals: [Duration; 2],
     pub tcp: TcpConfig,
     /// How long the packet filter knows flows, and how many.
     pub filter_states: crate::filter::StateTimes,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
-    /// Key of initial sequence numbers and timestamp offsets (RFC 6528 3), where stacks that share an address are to
-    /// number the connections of the same two ends as one would; `None`: from the seed.
+    /// Key of initial sequence numbers and timestamp offsets (RFC 6528 3), where stacks that share
+    /// an address are to number the connections of the same two ends as one would; `None`: from the
+    /// seed.
     pub sequence_key: Option<[u64; 2]>,
 }
 
@@ -191,7 +194,8 @@ impl NetworkConfig {
         routes
     }
 
-    /// Puts what is configured for a family behind what its addresses bring. The first of two that are alike stays.
+    /// Puts what is configured for a family behind what its addresses bring. The first of two that
+    /// are alike stays.
     fn fill(&self, fib: &mut Fib, is_v6: bool) {
         for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {
             let _ = fib.add(added.table, added.entry);
@@ -236,7 +240,8 @@ impl Default for NeighbourConfig {
     }
 }
 
-/// When half-open connections are kept in a cookie instead of an entry (`tcp_syncookies`, RFC 4987 3.6).
+/// When half-open connections are kept in a cookie instead of an entry (`tcp_syncookies`, RFC 4987
+/// 3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SynCookies {
     Never,
@@ -251,7 +256,8 @@ pub enum SynCookies {
 pub struct FastOpenConfig {
     pub client: bool,
     pub server: bool,
-    /// Data leaves without a cookie, and is taken without one: only where addresses cannot be forged.
+    /// Data leaves without a cookie, and is taken without one: only where addresses cannot be
+    /// forged.
     pub client_without_cookie: bool,
     pub server_without_cookie: bool,
 }
@@ -288,7 +294,8 @@ pub struct TcpConfig {
     pub rto_min: Duration,
     pub rto_initial: Duration,
     pub rto_max: Duration,
-    /// The longest that an ACK waits for data to carry it, whatever the estimate says; zero: none waits.
+    /// The longest that an ACK waits for data to carry it, whatever the estimate says; zero: none
+    /// waits.
     pub delayed_ack: Duration,
     pub time_wait: Duration,
     /// How long an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).

@@ -3,7 +3,8 @@
 
 macro_rules! counters {
     ($($variant:ident $name:literal $help:literal)*) => {
-        /// A row of the table. Rows whose name begins with `drop_` are reasons for dropping a frame.
+        /// A row of the table. Rows whose name begins with `drop_` are reasons for dropping a
+        /// frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum Counter {

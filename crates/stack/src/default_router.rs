@@ -1,7 +1,8 @@
 //! Which of several default routers is used: one that answers (RFC 4861 6.3.6).
 //!
-//! A router whose neighbour entry has failed stands behind the others until it is heard again; when none is left, they
-//! take turns. What went by it looks for its way anew, what waited for it goes on to the next one.
+//! A router whose neighbour entry has failed stands behind the others until it is heard again; when
+//! none is left, they take turns. What went by it looks for its way anew, what waited for it goes
+//! on to the next one.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
@@ -97,8 +98,10 @@ impl Cx<'_> {
         }
     }
 
-    /// Asks routers that would be preferred whether they answer again, while what they would carry goes by another.
-    // DEVIATION(RFC 4191 3.2): three solicitations a minute instead of one, as for every neighbour that is asked for.
+    /// Asks routers that would be preferred whether they answer again, while what they would carry
+    /// goes by another.
+    // DEVIATION(RFC 4191 3.2): three solicitations a minute instead of one, as for every neighbour
+    // that is asked for.
     #[cold]
     pub(crate) fn probe_lost_routers(&mut self, now: Instant, fx: &mut impl Effects) {
         let ranked = self.link.lost_routers.rank(&self.link.learnt.routers);
@@ -142,7 +145,8 @@ impl Cx<'_> {
         neighbours.resolve(now, router.into(), station, self.counters, fx)
     }
 
-    /// Sends what waited for a router that was given up by the next one; gives it back if there is none that answers.
+    /// Sends what waited for a router that was given up by the next one; gives it back if there is
+    /// none that answers.
     pub(crate) fn divert(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! Next hops of destinations that were used lately: for segments that have no connection to keep theirs.
+//! Next hops of destinations that were used lately: for segments that have no connection to keep
+//! theirs.
 
 use crate::link::NextHop;
 

@@ -22,14 +22,15 @@ pub trait Effects {
     /// `false` = no room: the segment is dropped without an ACK.
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool;
 
-    /// Stores bytes that are still with the device. `false`: nothing has been stored, the segment comes again as a
-    /// whole or is lost.
+    /// Stores bytes that are still with the device. `false`: nothing has been stored, the segment
+    /// comes again as a whole or is lost.
     fn fetch(&mut self, conn: ConnId, offset: u64, absent: Absent) -> bool {
         let _ = (conn, offset, absent);
         false
     }
 
-    /// Stores bytes that are in order and lets the program read them: `store`, then [`Event::Received`].
+    /// Stores bytes that are in order and lets the program read them: `store`, then
+    /// [`Event::Received`].
     #[inline(always)]
     fn deliver(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
         let is_stored = self.store(conn, offset, bytes);
@@ -50,14 +51,15 @@ pub trait Effects {
         let _ = (group, filter);
     }
 
-    /// Returns the address of a neighbour that another stack has learnt and this one would have to ask for.
+    /// Returns the address of a neighbour that another stack has learnt and this one would have to
+    /// ask for.
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let _ = ip;
         None
     }
 
-    /// Whether the answers of a connection from a port that is among this stack's outgoing ones would go to somebody
-    /// else, who has taken the port or still has such a connection.
+    /// Whether the answers of a connection from a port that is among this stack's outgoing ones
+    /// would go to somebody else, who has taken the port or still has such a connection.
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let _ = (local, remote);
         false
@@ -68,22 +70,24 @@ pub trait Effects {
         let _ = (udp, to, reason, told);
     }
 
-    /// Whether the program has yet to read what has come. The stack hears of what is read only from time to time.
+    /// Whether the program has yet to read what has come. The stack hears of what is read only from
+    /// time to time.
     fn has_unread(&mut self, conn: ConnId) -> bool {
         let _ = conn;
         false
     }
 
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
-    /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here
-    /// too.
+    /// an address, another one may: `true` = it goes there, and is not answered here. Resets come
+    /// here too.
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let _ = (ip, segment);
         false
     }
 
-    /// A datagram for a port that no socket of this stack has, or to a group or broadcast address that
-    /// none hears. `true` = it goes to somebody else, and its sender is not told that the port is closed.
+    /// A datagram for a port that no socket of this stack has, or to a group or broadcast address
+    /// that none hears. `true` = it goes to somebody else, and its sender is not told that the port
+    /// is closed.
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
         let _ = (datagram, is_to_group);
         false
@@ -200,14 +204,15 @@ pub enum Event {
     Failed { conn: ConnId, reason: Reason },
     /// In-order bytes are available up to this offset.
     Received { conn: ConnId, upto: u64 },
-    /// The peer's urgent mark is at this offset (RFC 9293 3.9.1.8); with the byte there once it has come, in order or not.
-    /// Told before the byte can be read.
+    /// The peer's urgent mark is at this offset (RFC 9293 3.9.1.8); with the byte there once it has
+    /// come, in order or not. Told before the byte can be read.
     Urgent {
         conn: ConnId,
         at: u64,
         byte: Option<u8>,
     },
-    /// The peer's FIN was reached in order. One that ends a connection which the program has let go is not told.
+    /// The peer's FIN was reached in order. One that ends a connection which the program has let go
+    /// is not told.
     Fin { conn: ConnId },
     /// The peer has everything before this offset: the send ring may free it.
     Acked { conn: ConnId, upto: u64 },

@@ -1,7 +1,9 @@
-//! Routing tables and the rules that choose among them, of one family (RFC 1812 5.2.4; Linux's `ip rule` and `ip route`).
+//! Routing tables and the rules that choose among them, of one family (RFC 1812 5.2.4; Linux's `ip
+//! rule` and `ip route`).
 //!
-//! A look-up goes through the rules in the order of their priority. Each that applies names a table; in it the longest
-//! prefix wins, among equals the smallest metric. A table without a match passes the packet on to the next rule.
+//! A look-up goes through the rules in the order of their priority. Each that applies names a
+//! table; in it the longest prefix wins, among equals the smallest metric. A table without a match
+//! passes the packet on to the next rule.
 //!
 //! Nothing here is on the path of a segment: connections keep their next hop.
 
@@ -135,7 +137,8 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     lengths: Vec<Length>,
-    /// Index of these routes, built once they are all there; `None`: they have changed since, or are few.
+    /// Index of these routes, built once they are all there; `None`: they have changed since, or
+    /// are few.
     index: Option<Index>,
 }
 
@@ -354,7 +357,8 @@ pub struct Fib {
     tables: Vec<(u32, Table)>,
     /// In the order of priority.
     rules: Vec<Rule>,
-    /// The rules with those joined that differ in their sources alone; `None`: they have changed since.
+    /// The rules with those joined that differ in their sources alone; `None`: they have changed
+    /// since.
     steps: Option<Vec<Step>>,
     /// Gateways of all routes, each once, in order.
     gateways: Vec<IpAddr>,
@@ -502,7 +506,8 @@ impl Fib {
     pub fn find(&self, query: &Query) -> Option<Entry> {
         match self.decide(query) {
             Some(found) => (found.target != Target::Unreachable).then_some(*found),
-            // ip_route_output_key(): whoever insists on a link without a route has its destination there.
+            // ip_route_output_key(): whoever insists on a link without a route has its destination
+            // there.
             None if query.choice.link != 0 => Some(Entry {
                 vlan: query.choice.link - 1,
                 ..Entry::new(Prefix::host(query.dst), Target::OnLink)

@@ -106,7 +106,8 @@ impl Stack {
         });
     }
 
-    /// Whether the filter keeps a frame from the stack; its sender has been told then, if a rule says so.
+    /// Whether the filter keeps a frame from the stack; its sender has been told then, if a rule
+    /// says so.
     #[inline]
     pub(crate) fn is_kept_out(
         &mut self,
@@ -302,7 +303,8 @@ impl Cx<'_> {
         {
             return false;
         }
-        // The payload is beside the headers: a packet without a transport's header of its own has no ports.
+        // The payload is beside the headers: a packet without a transport's header of its own has
+        // no ports.
         let packet = Packet::parse(Direction::Out, frame.offload.vlan, is_v6, bytes);
         let (Some(mut packet), Some(filter)) = (packet, &mut self.link.filter) else {
             return false;

@@ -1,8 +1,9 @@
-//! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration says otherwise.
+//! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration
+//! says otherwise.
 //!
-//! A packet leaves by the link of its next hop, which may be the one by which it came. Redirects are not sent.
-//! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812 5.3.4: nothing that came in
-//! a link-layer group.
+//! A packet leaves by the link of its next hop, which may be the one by which it came. Redirects
+//! are not sent. RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812
+//! 5.3.4: nothing that came in a link-layer group.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -234,7 +235,8 @@ impl Stack {
         cx!(self).send_icmpv6_error(now, limit, bytes, &ip, kind, true, fx);
     }
 
-    /// A frame that waited for a neighbour in vain; `true`: it was somebody else's, who has been told.
+    /// A frame that waited for a neighbour in vain; `true`: it was somebody else's, who has been
+    /// told.
     pub(crate) fn tell_unreachable(
         &mut self,
         now: Instant,
@@ -303,7 +305,8 @@ impl Cx<'_> {
         self.pass_parts(now, &packet, transit, (hop, mtu), fx)
     }
 
-    /// Checks a joined packet: it leaves joined where the device cuts it apart again and each piece fits.
+    /// Checks a joined packet: it leaves joined where the device cuts it apart again and each piece
+    /// fits.
     fn check_joined(&self, transit: &Transit<'_>, mtu: u16) -> Result<(), Refused> {
         let is_cut = match transit.packet.protocol {
             protocol::TCP => self.config.tso_max > 0,
@@ -325,8 +328,8 @@ impl Cx<'_> {
         }
     }
 
-    /// The way by a next hop. It is asked for in our own name: who hears a question takes its sender to be where it came
-    /// from, and answers him (RFC 826, RFC 4861 7.2.2 and 7.2.3).
+    /// The way by a next hop. It is asked for in our own name: who hears a question takes its
+    /// sender to be where it came from, and answers him (RFC 826, RFC 4861 7.2.2 and 7.2.3).
     fn find_way_by(
         &mut self,
         now: Instant,
@@ -394,7 +397,8 @@ impl Cx<'_> {
         let Ok(parsed) = Ipv4Packet::parse(transit.bytes) else {
             return Err(too_big);
         };
-        // A checksum that is still to be completed cannot be in parts; options would have to be judged one by one.
+        // A checksum that is still to be completed cannot be in parts; options would have to be
+        // judged one by one.
         if transit.meta.checksum == RxChecksum::Partial || !parsed.options.is_empty() {
             return Err(too_big);
         }

@@ -1,7 +1,8 @@
 //! Fragments that wait for the rest of their packets (RFC 791 3.2, RFC 8200 4.5, RFC 5722).
 //!
-//! Waiting fragments are bounded: in bytes with everything that keeps them, in pieces of a packet, and in time. A packet
-//! whose pieces contradict each other is refused with all that still comes of it.
+//! Waiting fragments are bounded: in bytes with everything that keeps them, in pieces of a packet,
+//! and in time. A packet whose pieces contradict each other is refused with all that still comes of
+//! it.
 //!
 //! Likewise RFC 1122 3.3.2.
 
@@ -23,7 +24,8 @@ const PACKET_COST: usize = 320;
 const PIECE_COST: usize = 64;
 /// Places that the first piece of a packet makes.
 const FEW_PIECES: usize = 4;
-/// Entries of the queue of deadlines that may belong to nothing any more, besides one for each packet that waits.
+/// Entries of the queue of deadlines that may belong to nothing any more, besides one for each
+/// packet that waits.
 const STALE_MAX: usize = 64;
 
 /// Which packet a fragment belongs to.
@@ -59,7 +61,8 @@ pub(crate) struct Whole {
     pub payload: Vec<u8>,
 }
 
-/// A packet that was given up although its first fragment had come: that one, as far as an error quotes it.
+/// A packet that was given up although its first fragment had come: that one, as far as an error
+/// quotes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub fragments: u64,
@@ -191,7 +194,8 @@ impl Partial {
         Ok(at)
     }
 
-    /// Whether all of these bytes are here; `at` is the first piece that does not begin before them.
+    /// Whether all of these bytes are here; `at` is the first piece that does not begin before
+    /// them.
     fn covers(&self, at: usize, begin: usize, end: usize) -> bool {
         let (before, after) = self.pieces.split_at(at);
         let reached = before.last().map_or(begin, |last| last.end().max(begin));
@@ -239,8 +243,8 @@ impl Partial {
     }
 
     fn join(mut self) -> Result<Whole, Refusal> {
-        // RFC 3168 5.3: congestion that one fragment met is the packet's; not with fragments of senders that know
-        // nothing of it.
+        // RFC 3168 5.3: congestion that one fragment met is the packet's; not with fragments of
+        // senders that know nothing of it.
         let saw = |codepoint: u8| self.ecn & 1 << codepoint != 0;
         if saw(3) && saw(0) {
             return Err((Counter::DropFragmentEcn, self.refuse()));
@@ -293,8 +297,8 @@ impl Fragments {
         self.cost
     }
 
-    /// Takes a fragment; `Ok(Some)`: it was the one that was missing. Refusals are told to `on_refusal`, of
-    /// packets that had to make room too.
+    /// Takes a fragment; `Ok(Some)`: it was the one that was missing. Refusals are told to
+    /// `on_refusal`, of packets that had to make room too.
     pub fn take(
         &mut self,
         now: Instant,
@@ -363,8 +367,8 @@ impl Fragments {
         }
     }
 
-    /// DEVIATION(Linux): what is new is refused there; here the oldest packets go, since an honest one's fragments
-    /// come together and a flood's wait for nothing.
+    /// DEVIATION(Linux): what is new is refused there; here the oldest packets go, since an honest
+    /// one's fragments come together and a flood's wait for nothing.
     fn make_room(&mut self, cost: usize, on_refusal: &mut impl FnMut(Refusal)) -> bool {
         while self.cost + cost > self.cost_max {
             let Some((deadline, hash, key)) = self.deadlines.pop_front() else {

@@ -20,8 +20,8 @@ impl Stack {
         self.tcp.train.state = TrainState::Idle;
     }
 
-    /// Takes one of several frames that came together: segments that continue each other are taken as one.
-    /// [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
+    /// Takes one of several frames that came together: segments that continue each other are taken
+    /// as one. [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
     #[inline]
     pub fn on_burst_frame(
         &mut self,
@@ -56,8 +56,9 @@ impl Stack {
         }
     }
 
-    /// A frame of `len` bytes of which the device has shown the beginning only: taken if it is plain data that an open
-    /// connection waits for, whose place [`Effects::fetch`] then knows. Otherwise it has to come as a whole.
+    /// A frame of `len` bytes of which the device has shown the beginning only: taken if it is
+    /// plain data that an open connection waits for, whose place [`Effects::fetch`] then knows.
+    /// Otherwise it has to come as a whole.
     pub fn on_large_frame(
         &mut self,
         now: Instant,

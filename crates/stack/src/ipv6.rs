@@ -15,8 +15,8 @@ use crate::stack::{Stack, cx};
 use crate::time::Instant;
 use crate::udp::UdpOutcome;
 
-/// The addresses of a packet that arrived, judged; the error says why it is dropped. `link_group`: it
-/// came in a link-layer multicast.
+/// The addresses of a packet that arrived, judged; the error says why it is dropped. `link_group`:
+/// it came in a link-layer multicast.
 fn accept(
     packet: &Ipv6Packet<'_>,
     link_group: bool,

@@ -1,5 +1,5 @@
-//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link. Made by [`crate::slaac`] in the stack that hears them, and told to
-//! the others on the same device.
+//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link. Made by
+//! [`crate::slaac`] in the stack that hears them, and told to the others on the same device.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -16,7 +16,8 @@ pub struct Learnt {
     pub redirects: Vec<Redirected>,
     /// Largest packet of IPv6 in bytes, if it is smaller than the link's.
     pub mtu: Option<u16>,
-    /// Largest packet of the link itself, where it has changed since the stack began; `None`: as far as is known.
+    /// Largest packet of the link itself, where it has changed since the stack began; `None`: as
+    /// far as is known.
     pub link_mtu: Option<u16>,
     /// Hop limit of packets whose sender has not chosen one.
     pub hop_limit: Option<u8>,
@@ -27,7 +28,8 @@ pub struct Learnt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearntAddress {
     pub ip: Ipv6Addr,
-    /// Length of the prefix that it was made of; its neighbours are told apart by [`Learnt::networks`].
+    /// Length of the prefix that it was made of; its neighbours are told apart by
+    /// [`Learnt::networks`].
     pub prefix_len: u8,
     /// Not for new connections (RFC 4862 5.5.4).
     pub is_deprecated: bool,

@@ -240,7 +240,8 @@ impl Link {
         [0].into_iter().chain(others).collect()
     }
 
-    /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
+    /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be
+    /// used.
     #[inline]
     pub fn recall(&self, dst: u128, now: Instant) -> Option<NextHop> {
         self.destinations
@@ -258,7 +259,8 @@ impl Link {
         }
     }
 
-    /// Returns the limits of the way to a destination whose next hop may be known; `None` if there is no route.
+    /// Returns the limits of the way to a destination whose next hop may be known; `None` if there
+    /// is no route.
     #[inline]
     pub fn path_by(
         &self,
@@ -465,15 +467,16 @@ impl Link {
         learnt.map_or(mtu, |learnt| learnt.min(mtu))
     }
 
-    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path takes less than
-    /// is believed of any (Linux's locked MTU).
+    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path
+    /// takes less than is believed of any (Linux's locked MTU).
     #[inline]
     pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
         let all = self.path_mtus.as_ref();
         mtu == MTU_MIN_V4 && dst.is_ipv4() && all.is_some_and(|all| all.is_beneath(now, dst))
     }
 
-    /// The largest packet of a family that the link takes: routers may ask for less than the device does.
+    /// The largest packet of a family that the link takes: routers may ask for less than the device
+    /// does.
     #[inline]
     pub(crate) fn mtu_for(&self, is_v6: bool) -> u16 {
         if is_v6 {
@@ -543,7 +546,8 @@ impl Link {
     }
 }
 
-/// The groups of our own addresses, which routers and switches are told of by whoever answers for them.
+/// The groups of our own addresses, which routers and switches are told of by whoever answers for
+/// them.
 fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
     if config.role == Role::Engine {
         return None;

@@ -101,8 +101,8 @@ impl Cx<'_> {
         Counter::RxNdpSolicitations
     }
 
-    /// A station on the link that asks from an address of another network: it is answered over the link where there is a
-    /// way back (RFC 4861 7.2.4). Nothing is learnt of it.
+    /// A station on the link that asks from an address of another network: it is answered over the
+    /// link where there is a way back (RFC 4861 7.2.4). Nothing is learnt of it.
     #[cold]
     fn answer_distant(
         &mut self,

@@ -1,9 +1,10 @@
 //! The neighbour cache: link addresses, how long they are believed, and what waits for them.
 //!
-//! States of an entry: asking (no address yet; frames are held, requests go out to all that could be
-//! it; INCOMPLETE of RFC 4861), known (REACHABLE, or DELAY while it was only heard), and verifying
-//! (known, but the time of belief is over: still used while requests go out to it; PROBE). STALE is
-//! a known entry whose time is over and that nobody uses: it is verified with its next use. An entry whose requests stay unanswered is removed and its held frames come back as
+//! States of an entry: asking (no address yet; frames are held, requests go out to all that could
+//! be it; INCOMPLETE of RFC 4861), known (REACHABLE, or DELAY while it was only heard), and
+//! verifying (known, but the time of belief is over: still used while requests go out to it;
+//! PROBE). STALE is a known entry whose time is over and that nobody uses: it is verified with its
+//! next use. An entry whose requests stay unanswered is removed and its held frames come back as
 //! unreachable.
 //!
 //! RFC 4861 5.2, 7.3.2 and 7.3.3.
@@ -168,8 +169,8 @@ impl Neighbours {
         }
     }
 
-    /// These neighbours are configured; those that were and are not among them are known no longer. Frames that wait
-    /// for one of them are dropped: their senders send again.
+    /// These neighbours are configured; those that were and are not among them are known no longer.
+    /// Frames that wait for one of them are dropped: their senders send again.
     pub fn set_permanent(&mut self, wanted: &[(IpAddr, [u8; 6])]) {
         self.entries
             .retain(|entry| !entry.is_permanent || wanted.iter().any(|(ip, _)| *ip == entry.ip));
@@ -198,8 +199,8 @@ impl Neighbours {
         }
     }
 
-    /// Asks from the addresses and in the VLANs that `source_of` names, given a neighbour and the address it was asked
-    /// from.
+    /// Asks from the addresses and in the VLANs that `source_of` names, given a neighbour and the
+    /// address it was asked from.
     pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> (IpAddr, u16)) {
         for entry in self.entries.iter_mut() {
             (entry.source, entry.vlan) = source_of(entry.ip, entry.source);
@@ -403,7 +404,8 @@ impl Neighbours {
         Some(entry.last_used)
     }
 
-    /// Repeats requests; neighbours that are given up are told, and the frames that waited for them.
+    /// Repeats requests; neighbours that are given up are told, and the frames that waited for
+    /// them.
     pub fn on_timers(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! Another network in the place of the one that is in force: whole, between two packets.
 //!
-//! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no longer ours are
-//! dropped, and what leaves finds its way anew or is told that there is none.
+//! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no
+//! longer ours are dropped, and what leaves finds its way anew or is told that there is none.
 
 use crate::config::NetworkConfig;
 use crate::link::Cx;

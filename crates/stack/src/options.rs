@@ -33,7 +33,8 @@ impl Congestion {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// It reads marks as a measure, so the handshake offers ECN whatever the configuration says (RFC 8257 3).
+    /// It reads marks as a measure, so the handshake offers ECN whatever the configuration says
+    /// (RFC 8257 3).
     pub const fn needs_ecn(self) -> bool {
         matches!(self, Self::Dctcp)
     }
@@ -69,7 +70,8 @@ pub struct SocketOptions {
     pub quick_ack: bool,
     /// An active open may put data into its SYN (RFC 7413).
     pub fast_open: bool,
-    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is not done (RFC 7413 5.1).
+    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is
+    /// not done (RFC 7413 5.1).
     pub fast_open_queue: u32,
     /// Timeouts of a listener's SYN-ACK before an ACK that brings no data opens a connection
     /// (TCP_DEFER_ACCEPT).
@@ -183,7 +185,8 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// This range of a socket in its stack's, as inet_sk_get_local_port_range(): a bound outside of the stack's is none.
+    /// This range of a socket in its stack's, as inet_sk_get_local_port_range(): a bound outside of
+    /// the stack's is none.
     #[must_use]
     pub fn within(self, stack: PortRange) -> PortRange {
         let of = |bound: u16, default| if stack.has(bound) { bound } else { default };

@@ -1,7 +1,7 @@
 //! Path MTUs that ICMP errors have told (RFC 1191 6.3, RFC 8201 5.2 and 5.3).
 //!
-//! One place for each value of a keyed hash of the destination; a later destination takes it over, so that who
-//! forges errors costs others no more than a second one of their own.
+//! One place for each value of a keyed hash of the destination; a later destination takes it over,
+//! so that who forges errors costs others no more than a second one of their own.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;
@@ -11,7 +11,8 @@ use crate::rng::{Rng, SipKey};
 use crate::time::Instant;
 
 const PLACES: usize = 256;
-/// RFC 1191 6.3, RFC 8201 4: after this time the path may take more again (Linux: `route.mtu_expires`).
+/// RFC 1191 6.3, RFC 8201 4: after this time the path may take more again (Linux:
+/// `route.mtu_expires`).
 pub(crate) const EXPIRES_NS: u64 = 600_000_000_000;
 /// Smaller ones are not believed (Linux: `route.min_pmtu`).
 pub(crate) const MTU_MIN_V4: u16 = 552;
@@ -25,7 +26,8 @@ pub(crate) const fn floor(is_v4: bool) -> u16 {
     }
 }
 
-/// RFC 8201 4: a link that takes less than 1280 bytes has to hide it; who says otherwise is not believed.
+/// RFC 8201 4: a link that takes less than 1280 bytes has to hide it; who says otherwise is not
+/// believed.
 pub(crate) const fn is_possible(is_v4: bool, mtu: u16) -> bool {
     is_v4 || mtu >= slipstack_wire::ipv6::MTU_MIN
 }
@@ -75,7 +77,8 @@ impl PathMtus {
 
     /// `false`: what was known is as low already.
     pub fn learn(&mut self, now: Instant, dst: IpAddr, told: u16) -> bool {
-        // RFC 1191 5: a router that does not say how much (0) leaves the floor, and cuts what is sent.
+        // RFC 1191 5: a router that does not say how much (0) leaves the floor, and cuts what is
+        // sent.
         let mut mtu = told.max(floor(dst.is_ipv4()));
         let mut is_beneath = told < mtu;
         if let Some(known) = self.known(now, dst) {

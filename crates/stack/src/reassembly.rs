@@ -20,7 +20,8 @@ use crate::rng::Rng;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
-/// How long the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux (`ipfrag_time`).
+/// How long the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux
+/// (`ipfrag_time`).
 const PATIENCE_V4_NS: u64 = 30_000_000_000;
 const PATIENCE_V6_NS: u64 = 60_000_000_000;
 /// ICMP and ICMPv6 time exceeded: in reassembly.
@@ -246,7 +247,8 @@ impl Stack {
     }
 }
 
-/// Returns metadata without the device's verdict on the transport checksum, which says nothing of the whole packet's.
+/// Returns metadata without the device's verdict on the transport checksum, which says nothing of
+/// the whole packet's.
 fn judged_alone(ip: &IpMeta) -> RxMeta {
     RxMeta {
         checksum: RxChecksum::Unknown,

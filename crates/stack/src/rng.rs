@@ -69,7 +69,8 @@ impl SipKey {
         self.mac_message(words, 0, N * 8)
     }
 
-    /// SipHash-2-4 of whole words and half a word more, which shares the last block with the length.
+    /// SipHash-2-4 of whole words and half a word more, which shares the last block with the
+    /// length.
     #[inline]
     pub fn mac_words_and_half<const N: usize>(&self, words: [u64; N], half: u32) -> u64 {
         self.mac_message(words, half, N * 8 + 4)

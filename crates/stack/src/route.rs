@@ -1,4 +1,5 @@
-//! Where a packet goes: to ourselves, over the link, or to a gateway. What decides is in [`crate::fib`].
+//! Where a packet goes: to ourselves, over the link, or to a gateway. What decides is in
+//! [`crate::fib`].
 //!
 //! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.
 
@@ -141,7 +142,8 @@ impl Routes {
         let _ = self.fib.add(fib::LOCAL, entry);
     }
 
-    /// The VLAN in which a station of the link is, by our addresses there and by routes; 0 = the device's own link.
+    /// The VLAN in which a station of the link is, by our addresses there and by routes; 0 = the
+    /// device's own link.
     pub fn vlan_of(&self, ip: Ipv4Addr) -> u16 {
         if self.vlans.is_empty() {
             return 0;
@@ -183,7 +185,8 @@ impl Routes {
         self.broadcasts.binary_search(&ip).is_ok()
     }
 
-    /// Whether it is a station of the link: in a network of ours, or in one that a route says is there.
+    /// Whether it is a station of the link: in a network of ours, or in one that a route says is
+    /// there.
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
         self.addrs
             .iter()
@@ -212,7 +215,8 @@ impl Routes {
         Found::by(&self.fib, query)
     }
 
-    /// The link by which a packet to a group, or to all, leaves: the one that is chosen, else that of its source.
+    /// The link by which a packet to a group, or to all, leaves: the one that is chosen, else that
+    /// of its source.
     fn link_to_all(&self, query: &Query) -> u16 {
         match (query.choice.chosen_link(), query.src) {
             (Some(link), _) => link,
@@ -221,8 +225,8 @@ impl Routes {
         }
     }
 
-    /// The address we use towards `dst`: what the route says, else the one in the next hop's network
-    /// (RFC 1122 3.3.4.3).
+    /// The address we use towards `dst`: what the route says, else the one in the next hop's
+    /// network (RFC 1122 3.3.4.3).
     pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
         self.find_source_by(dst, Choice::NONE)
     }

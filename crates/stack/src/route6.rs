@@ -17,7 +17,8 @@ const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4291 2.5.6.
 const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
 
-/// Where those of routers that have been heard stand: behind a configured one (Linux: the same number).
+/// Where those of routers that have been heard stand: behind a configured one (Linux: the same
+/// number).
 const METRIC_LEARNT: u32 = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +81,8 @@ impl Routes6 {
         routes
     }
 
-    /// Adds what routers have told; `routers` are its routers, the one to use first in front. What is configured goes
-    /// before it.
+    /// Adds what routers have told; `routers` are its routers, the one to use first in front. What
+    /// is configured goes before it.
     pub(crate) fn add_learnt(&mut self, learnt: &Learnt, routers: &[Ipv6Addr]) {
         let new = learnt.addresses.iter().map(|known| Own {
             ip: known.ip,
@@ -272,8 +273,8 @@ impl Routes6 {
     }
 }
 
-/// RFC 6724 3.1: link-local 2, everything else that is unicast 14 (unique local addresses are global
-/// in scope); of a group its own.
+/// RFC 6724 3.1: link-local 2, everything else that is unicast 14 (unique local addresses are
+/// global in scope); of a group its own.
 fn scope(ip: Ipv6Addr) -> u8 {
     if ip.is_multicast() {
         ip.octets()[1] & 0x0f

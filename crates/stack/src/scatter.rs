@@ -1,10 +1,12 @@
-//! A keyed order of local ports (RFC 6056 3.3.3): blocks of it are handed out as ranges of places, and the ports of a block lie
-//! all over the pool, so that whoever has seen one port of a program knows nothing of its others.
+//! A keyed order of local ports (RFC 6056 3.3.3): blocks of it are handed out as ranges of places,
+//! and the ports of a block lie all over the pool, so that whoever has seen one port of a program
+//! knows nothing of its others.
 
 /// Rounds of the permutation. It keeps ports from being guessed, not secrets.
 const ROUNDS: u64 = 6;
 
-/// The ports from `first` on, `len` of them, in an order that `key` gives. Places have the same numbers as ports.
+/// The ports from `first` on, `len` of them, in an order that `key` gives. Places have the same
+/// numbers as ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
     first: u16,

@@ -13,8 +13,8 @@ use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
-    /// Nobody is there who could answer: ACKs do not wait from now on, and those that wait are owed.
-    /// Ends with [`Stack::attend`].
+    /// Nobody is there who could answer: ACKs do not wait from now on, and those that wait are
+    /// owed. Ends with [`Stack::attend`].
     pub fn leave_unattended(&mut self, now: Instant) {
         self.tcp.hurry_acks(now, &cx!(self));
         self.config.tcp.delayed_ack = Duration::ZERO;
@@ -101,7 +101,8 @@ impl Stack {
         self.tcp.written(conn, upto, more);
     }
 
-    /// Marks the bytes before `upto` in the send ring as urgent. Called before the bytes are announced.
+    /// Marks the bytes before `upto` in the send ring as urgent. Called before the bytes are
+    /// announced.
     pub fn tcp_mark_urgent(&mut self, conn: ConnId, upto: u64) {
         self.tcp.mark_urgent(conn, upto);
     }
@@ -218,8 +219,8 @@ impl Stack {
         self.tcp.detach_half_open(listener)
     }
 
-    /// Takes a half-open connection over, for the listener of its address; everything in the image is
-    /// checked.
+    /// Takes a half-open connection over, for the listener of its address; everything in the image
+    /// is checked.
     pub fn tcp_adopt_half_open(
         &mut self,
         now: Instant,
@@ -228,7 +229,8 @@ impl Stack {
         self.tcp.adopt_half_open(now, image, &mut cx!(self))
     }
 
-    /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack that goes on with them.
+    /// Returns TIME-WAIT entries, at most `most`, those with most time left first: for the stack
+    /// that goes on with them.
     pub fn tcp_time_waits(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {
         self.tcp.time_wait_images(now, most)
     }
@@ -242,8 +244,8 @@ impl Stack {
         self.tcp.adopt_time_wait(now, image, &cx!(self))
     }
 
-    /// Ends the TIME-WAIT between two ends: another stack has used them since, or an operator wants it so. Returns
-    /// whether there was one.
+    /// Ends the TIME-WAIT between two ends: another stack has used them since, or an operator wants
+    /// it so. Returns whether there was one.
     pub fn tcp_forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.tcp.forget_time_wait(local, remote)
     }
@@ -253,7 +255,8 @@ impl Stack {
         self.tcp.connections()
     }
 
-    /// Places for connections that have been made. Further connections take those that were used before.
+    /// Places for connections that have been made. Further connections take those that were used
+    /// before.
     pub fn tcp_places(&self) -> usize {
         self.tcp.places()
     }
@@ -268,8 +271,8 @@ impl Stack {
         self.tcp.backlog(id)
     }
 
-    /// Resets a connection because an operator says so: its program learns `Reason::Aborted`. Returns `false` if it is
-    /// gone.
+    /// Resets a connection because an operator says so: its program learns `Reason::Aborted`.
+    /// Returns `false` if it is gone.
     pub fn tcp_abort(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) -> bool {
         self.tcp.abort(now, conn, &mut cx!(self), fx)
     }

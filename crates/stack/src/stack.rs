@@ -246,8 +246,8 @@ impl Stack {
         }
     }
 
-    /// Tells the link which addresses are this stack's (RFC 5227 2.3, RFC 4861 7.2.6), and which groups it hears. Once,
-    /// when the interface is up and nobody else has the addresses.
+    /// Tells the link which addresses are this stack's (RFC 5227 2.3, RFC 4861 7.2.6), and which
+    /// groups it hears. Once, when the interface is up and nobody else has the addresses.
     pub fn announce(&mut self, now: Instant, fx: &mut impl Effects) {
         cx!(self).announce_addresses();
         self.announce_groups(now, fx);
@@ -344,7 +344,8 @@ impl Stack {
         self.config.scatter
     }
 
-    /// Changes the range of ports of active opens, inclusive; places in the order of [`Stack::scatter`].
+    /// Changes the range of ports of active opens, inclusive; places in the order of
+    /// [`Stack::scatter`].
     pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
         self.config.ephemeral = (lo, hi);
         if self.config.scatter == Scatter::NONE {

@@ -16,8 +16,8 @@ use crate::ip::IpMeta;
 const FLAGS_AT: usize = 13;
 const FIN: u8 = 1;
 
-/// A frame of at most `len_max` bytes that carries a segment on, shortened to fit: the peer sends the rest again, to the
-/// right engine by then. `None`: addresses of two families.
+/// A frame of at most `len_max` bytes that carries a segment on, shortened to fit: the peer sends
+/// the rest again, to the right engine by then. `None`: addresses of two families.
 pub fn stray_frame(
     ip: &IpMeta,
     segment: &[u8],
@@ -38,7 +38,8 @@ pub fn stray_frame(
     Some(frame)
 }
 
-/// The frames that carry a datagram on, one for each of those that it joins. None: addresses of two families.
+/// The frames that carry a datagram on, one for each of those that it joins. None: addresses of two
+/// families.
 pub fn datagram_frames<'a>(
     datagram: &'a DatagramIn<'_>,
     link: ([u8; 6], [u8; 6]),

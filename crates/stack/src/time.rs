@@ -50,7 +50,8 @@ impl Instant {
     }
 }
 
-/// A moment that is never far from now, in half the room: units of 2^20 ns (about a millisecond), 52 days of them.
+/// A moment that is never far from now, in half the room: units of 2^20 ns (about a millisecond),
+/// 52 days of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick(u32);
 

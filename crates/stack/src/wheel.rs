@@ -45,7 +45,8 @@ pub struct Wheel {
     occupied: [u64; LEVELS],
     /// The last tick that was worked off completely.
     now: u64,
-    /// No slot comes up before this tick; `u64::MAX` = all are empty. It may be that of a slot that was emptied since.
+    /// No slot comes up before this tick; `u64::MAX` = all are empty. It may be that of a slot that
+    /// was emptied since.
     earliest: u64,
 }
 
@@ -117,8 +118,8 @@ impl Wheel {
         Some(index)
     }
 
-    /// The time of a slot above has begun, and the lowest level is empty: all its timers go there together, so that
-    /// none is overtaken by those that are filed again. Gives the slot.
+    /// The time of a slot above has begun, and the lowest level is empty: all its timers go there
+    /// together, so that none is overtaken by those that are filed again. Gives the slot.
     #[cold]
     fn bring_down(&mut self, level: usize, slot: usize) -> usize {
         let low = self.now as usize & (SLOTS - 1);
@@ -141,8 +142,8 @@ impl Wheel {
         self.earliest <= now.0 >> TICK_SHIFT
     }
 
-    /// When `pop` must be called next; may be earlier than the earliest deadline. It is looked for here, where somebody
-    /// is about to sleep: nobody needs to wake for a slot that was emptied.
+    /// When `pop` must be called next; may be earlier than the earliest deadline. It is looked for
+    /// here, where somebody is about to sleep: nobody needs to wake for a slot that was emptied.
     pub fn next_deadline(&self) -> Option<Instant> {
         let tick = self.next_tick()?;
         Some(Instant(tick.saturating_mul(1 << TICK_SHIFT)))
@@ -190,7 +191,8 @@ impl Wheel {
         Some(self.tick_of(list_of(level, slot)).max(self.now))
     }
 
-    /// When a slot comes up: the next time after now that the tick's digit at its level is its number.
+    /// When a slot comes up: the next time after now that the tick's digit at its level is its
+    /// number.
     #[inline]
     fn tick_of(&self, list: u16) -> u64 {
         let shift = u32::from(list) / SLOTS as u32 * SLOT_BITS;

@@ -1,8 +1,9 @@
-//! Frames that differ from their predecessor in nothing but what follows from its length: the next segments of
-//! one flow, which a receiver may take as one (generic receive offload).
+//! Frames that differ from their predecessor in nothing but what follows from its length: the next
+//! segments of one flow, which a receiver may take as one (generic receive offload).
 //!
-//! The fields that must be equal are Linux's: addresses, ports, type of service, hop limit, fragment field,
-//! acknowledgment, window, flags and options with their timestamps. PSH may differ, and ends the row.
+//! The fields that must be equal are Linux's: addresses, ports, type of service, hop limit,
+//! fragment field, acknowledgment, window, flags and options with their timestamps. PSH may differ,
+//! and ends the row.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +12,8 @@ use crate::tcp::{self, TcpFlags};
 use crate::{checksum, ethernet, ipv4, ipv6, plain, protocol};
 
 const IP: usize = ethernet::HEADER_LEN;
-/// Bytes that are compared; the longest headers that are looked at fit. Shorter frames are worth no row.
+/// Bytes that are compared; the longest headers that are looked at fit. Shorter frames are worth no
+/// row.
 const SPAN: usize = 96;
 
 /// The headers of a segment, for its successors to be compared with.
@@ -35,7 +37,8 @@ pub struct Follower<'a> {
 }
 
 impl Alike {
-    /// Returns the fields of a frame with a well-formed TCP segment; `None` if its headers are of an unusual length.
+    /// Returns the fields of a frame with a well-formed TCP segment; `None` if its headers are of
+    /// an unusual length.
     pub fn of(frame: &[u8]) -> Option<Alike> {
         let header = *frame.first_chunk::<SPAN>()?;
         let kind = EtherType(u16::from_be_bytes([header[IP - 2], header[IP - 1]]));
@@ -75,8 +78,8 @@ impl Alike {
         })
     }
 
-    /// The frame as a successor: `None` when it differs, or is not in order. The transport checksum is not looked
-    /// at.
+    /// The frame as a successor: `None` when it differs, or is not in order. The transport checksum
+    /// is not looked at.
     #[inline]
     pub fn follow<'a>(&self, frame: &'a [u8]) -> Option<Follower<'a>> {
         let h = frame.first_chunk::<SPAN>()?;

@@ -48,7 +48,8 @@ impl EthernetHeader {
     }
 }
 
-/// Returns the EtherType and payload behind a priority tag; `None` if it is cut short or names a VLAN.
+/// Returns the EtherType and payload behind a priority tag; `None` if it is cut short or names a
+/// VLAN.
 pub fn parse_priority_tag(payload: &[u8]) -> Option<(EtherType, &[u8])> {
     const VLAN: u16 = 0x0fff;
     let ([t0, t1, e0, e1], rest) = payload.split_first_chunk::<4>()?;

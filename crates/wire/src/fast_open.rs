@@ -1,5 +1,5 @@
-//! The TCP Fast Open option (RFC 7413 4.1.1): a cookie, or the wish for one. Only SYNs carry it, so it is parsed apart
-//! from the other options.
+//! The TCP Fast Open option (RFC 7413 4.1.1): a cookie, or the wish for one. Only SYNs carry it, so
+//! it is parsed apart from the other options.
 
 use crate::tcp::OPTIONS_MAX;
 
@@ -69,8 +69,8 @@ impl FastOpen {
         }
     }
 
-    /// Appends the option after `at` bytes of others and gives the new length, a multiple of 4; without room nothing
-    /// is written.
+    /// Appends the option after `at` bytes of others and gives the new length, a multiple of 4;
+    /// without room nothing is written.
     pub fn append(&self, out: &mut [u8; OPTIONS_MAX], at: usize) -> usize {
         let body: &[u8] = match self {
             FastOpen::Request => &[],

@@ -1,5 +1,5 @@
-//! Group records: what hosts tell routers of a group. IGMPv3 (RFC 3376 4.2.4) and MLDv2 (RFC 3810 5.2.4) differ in
-//! the length of their addresses alone.
+//! Group records: what hosts tell routers of a group. IGMPv3 (RFC 3376 4.2.4) and MLDv2 (RFC 3810
+//! 5.2.4) differ in the length of their addresses alone.
 
 use core::net::IpAddr;
 
@@ -30,7 +30,8 @@ impl GroupRecord<'_> {
         HEADER_LEN + address * (1 + self.sources.len())
     }
 
-    /// Writes the first [`GroupRecord::wire_len`] bytes of `out`, which must be that long; the rest of it.
+    /// Writes the first [`GroupRecord::wire_len`] bytes of `out`, which must be that long; the rest
+    /// of it.
     pub fn emit<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
         let (head, mut rest) = out.split_at_mut(HEADER_LEN);
         head[..2].copy_from_slice(&[self.kind as u8, 0]);

@@ -48,7 +48,8 @@ pub struct Ipv4Packet<'a> {
 impl<'a> Ipv4Packet<'a> {
     /// Parses and verifies the header checksum. Bytes beyond the total length (Ethernet padding)
     /// are ignored.
-    // One of a few calls in the crate above; left to itself the compiler makes it a call at some of them.
+    // One of a few calls in the crate above; left to itself the compiler makes it a call at some of
+    // them.
     #[inline(always)]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let packet = Self::parse_unverified(bytes)?;

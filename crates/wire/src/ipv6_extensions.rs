@@ -44,7 +44,8 @@ pub enum Walked<'a> {
     Fragment(Fragment<'a>),
 }
 
-/// A fragment (RFC 8200 4.5). An atomic one, which is a whole packet (RFC 6946), is not told as one.
+/// A fragment (RFC 8200 4.5). An atomic one, which is a whole packet (RFC 6946), is not told as
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
     pub identification: u32,

@@ -1,5 +1,5 @@
-//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery, IGMP, MLD,
-//! UDP and TCP, and their checksums.
+//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery,
+//! IGMP, MLD, UDP and TCP, and their checksums.
 //!
 //! Each format is a plain struct with `parse` (hostile bytes in, `None` or an error out) and
 //! `emit`. Nothing here knows state, time or policy.

@@ -3,8 +3,9 @@
 /// IEEE 802.1Q 9.6: a VLAN's number has so many bits.
 const VLAN_BITS: u32 = 12;
 
-/// A link of a device: a port's own, or one of its VLANs. Zero is the first port's own link, and a number below 4096
-/// is a VLAN of that port, so that a device with one port has VLANs alone for links.
+/// A link of a device: a port's own, or one of its VLANs. Zero is the first port's own link, and a
+/// number below 4096 is a VLAN of that port, so that a device with one port has VLANs alone for
+/// links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u16);
 

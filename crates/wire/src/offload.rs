@@ -25,11 +25,13 @@ pub struct RxMeta {
     pub checksum: RxChecksum,
     /// Several segments coalesced into one frame (GRO, TSO of a sender on this machine).
     pub gso: bool,
-    /// Payload bytes of the segments, or the datagrams, that came joined in one frame; 0 = it is one, or nobody knows.
+    /// Payload bytes of the segments, or the datagrams, that came joined in one frame; 0 = it is
+    /// one, or nobody knows.
     pub segment: u16,
     /// Sent by this machine's own stacks to their own address; a device never sets it.
     pub local: bool,
-    /// The link that it came by ([`crate::LinkId`]), whose 802.1Q tag the device has taken out; 0 = the device's own link.
+    /// The link that it came by ([`crate::LinkId`]), whose 802.1Q tag the device has taken out; 0 =
+    /// the device's own link.
     pub vlan: u16,
 }
 
@@ -70,7 +72,8 @@ pub struct PartialChecksum {
 }
 
 impl PartialChecksum {
-    /// Where a TCP or UDP checksum lies in an Ethernet frame; `None` for other frames and fragments.
+    /// Where a TCP or UDP checksum lies in an Ethernet frame; `None` for other frames and
+    /// fragments.
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
         let flow = FrameFlow::parse(frame)?;
         let offset = match flow.protocol {
@@ -118,7 +121,8 @@ pub struct Gso {
 pub struct TxOffload {
     pub checksum: Option<PartialChecksum>,
     pub gso: Option<Gso>,
-    /// The link that it leaves by ([`crate::LinkId`]), whose 802.1Q tag the device puts in; 0 = the device's own link.
+    /// The link that it leaves by ([`crate::LinkId`]), whose 802.1Q tag the device puts in; 0 = the
+    /// device's own link.
     pub vlan: u16,
 }
 

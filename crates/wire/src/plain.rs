@@ -1,5 +1,6 @@
-//! The frame that nearly every frame is: Ethernet, IPv4 without options, and a segment of an open connection
-//! with timestamps or without options. Read in one go, with the checks of form that the long way makes one by one.
+//! The frame that nearly every frame is: Ethernet, IPv4 without options, and a segment of an open
+//! connection with timestamps or without options. Read in one go, with the checks of form that the
+//! long way makes one by one.
 
 use core::net::Ipv4Addr;
 
@@ -36,16 +37,16 @@ pub struct PlainTcp<'a> {
 }
 
 impl<'a> PlainTcp<'a> {
-    /// `None`: not that simple, or something is wrong with it: the long way says what. The transport checksum is
-    /// not looked at.
+    /// `None`: not that simple, or something is wrong with it: the long way says what. The
+    /// transport checksum is not looked at.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Option<Self> {
         // Bytes beyond the total length are Ethernet's padding.
         Self::read(frame, |end| frame.get(TCP..end))
     }
 
-    /// Parses the beginning of a frame of `len` bytes without padding: `segment` and `payload` have what is
-    /// there of them. Beside it, where in the frame the payload begins.
+    /// Parses the beginning of a frame of `len` bytes without padding: `segment` and `payload` have
+    /// what is there of them. Beside it, where in the frame the payload begins.
     pub fn parse_beginning(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {
         let at_hand = |end| (end == len).then(|| beginning.get(TCP..)).flatten();
         let plain = Self::read(beginning, at_hand)?;
@@ -126,8 +127,9 @@ pub const HEADER_MAX: usize = OPTIONS + 20;
 pub const TRANSPORT_AT: usize = TCP;
 
 impl PlainHeader {
-    /// Writes all headers, with options that are given in words, and gives their length. The packet may not be
-    /// fragmented and so needs no identification (RFC 6864 4.1); the transport checksum is left partial.
+    /// Writes all headers, with options that are given in words, and gives their length. The packet
+    /// may not be fragmented and so needs no identification (RFC 6864 4.1); the transport checksum
+    /// is left partial.
     #[inline(always)]
     pub fn emit<const N: usize>(&self, options: [u32; N], out: &mut [u8; HEADER_MAX]) -> usize {
         let header_len = OPTIONS + 4 * N;

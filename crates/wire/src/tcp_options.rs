@@ -223,7 +223,8 @@ impl TcpOptions {
         }
     }
 
-    /// The words of a SYN that offers everything, as [`TcpOptions::emit`] writes them; `None`: it does not.
+    /// The words of a SYN that offers everything, as [`TcpOptions::emit`] writes them; `None`: it
+    /// does not.
     #[inline]
     pub fn syn_words(&self) -> Option<[u32; 5]> {
         let (Some(mss), Some(shift), Some(timestamps)) =

@@ -1,5 +1,5 @@
-//! The TCP User Timeout option (RFC 5482 3.3): how long the sender waits for acknowledgments. It is rare, so it is parsed
-//! apart from the other options.
+//! The TCP User Timeout option (RFC 5482 3.3): how long the sender waits for acknowledgments. It is
+//! rare, so it is parsed apart from the other options.
 
 use core::num::NonZeroU16;
 
@@ -31,7 +31,8 @@ impl UserTimeout {
         self.0.get()
     }
 
-    /// In seconds as long as they fit, then in minutes, rounded up; at most 32767 minutes. `None`: no time at all.
+    /// In seconds as long as they fit, then in minutes, rounded up; at most 32767 minutes. `None`:
+    /// no time at all.
     pub fn of_seconds(seconds: u32) -> Option<UserTimeout> {
         let field = match u16::try_from(seconds) {
             Ok(seconds @ 0..=VALUE_MAX) => seconds,
@@ -67,7 +68,8 @@ impl UserTimeout {
         }
     }
 
-    /// Appends the option after `at` bytes of others and gives the new length; without room nothing is written.
+    /// Appends the option after `at` bytes of others and gives the new length; without room nothing
+    /// is written.
     pub fn append(self, out: &mut [u8; OPTIONS_MAX], at: usize) -> usize {
         let end = at + USER_TIMEOUT_LEN;
         let Some(room) = out.get_mut(at..end) else {

@@ -11,7 +11,8 @@ use crate::sources;
 
 const FOLDERS: &[&str] = &["crates/", "tests/", "fuzz/"];
 const EXTENSIONS: &[&str] = &[".rs", ".py", ".c", ".pkt"];
-/// Files whose citations concern the network around the stack under test: neither a part of it nor a test of it.
+/// Files whose citations concern the network around the stack under test: neither a part of it nor
+/// a test of it.
 const MODELS: &[&str] = &[
     "crates/drill/",
     "crates/emulator/",
@@ -22,7 +23,8 @@ const MODELS: &[&str] = &[
 /// `RFC 9293 3.10.7.4 (first)`, `RFC 9293 3.5, 3.6 and 3.7.1`, `RFC 6298 5.1 to 5.3`, `RFC 1191`.
 const CITATION: &str = r"RFC (\d{3,5})((?:(?:,| and| to)? (?:§ ?)?\d+(?:\.\d+)*[a-z]?\b)*)";
 const SECTION: &str = r"\d+(?:\.\d+)*";
-/// `DEVIATION(RFC 9293 3.4.1): reason`, `DEVIATION(Linux): reason`, `DEVIATION from Linux, which …`.
+/// `DEVIATION(RFC 9293 3.4.1): reason`, `DEVIATION(Linux): reason`, `DEVIATION from Linux, which
+/// …`.
 const DEVIATION: &str = r"DEVIATION(?:\(([^)]*)\):| from (\w+),) (.*)";
 const TEST_MODULE: &str = r"#\[cfg\(test\)\]\s+mod \w+ \{";
 

@@ -1,8 +1,9 @@
-//! Which sections of which RFCs are implemented where, tested where, and which are left out and why.
+//! Which sections of which RFCs are implemented where, tested where, and which are left out and
+//! why.
 //!
 //! `docs/reference/rfcs.toml` lists the sections that bind an implementation; the citations in the
-//! source say where each one is kept. A section that nobody cites and nobody excuses is a finding, and so is one
-//! that is cited and not listed.
+//! source say where each one is kept. A section that nobody cites and nobody excuses is a finding,
+//! and so is one that is cited and not listed.
 
 mod citations;
 mod page;

@@ -135,7 +135,8 @@ pub fn add_additional(message: &mut [u8]) {
     message[10..12].copy_from_slice(&count.to_be_bytes());
 }
 
-/// The cookie of RFC 9018 4: version, time, and a hash of both with the client's cookie and address.
+/// The cookie of RFC 9018 4: version, time, and a hash of both with the client's cookie and
+/// address.
 fn server_cookie(of_client: &[u8], time: u32, ip: IpAddr, identity: &Identity) -> [u8; 16] {
     let mut cookie = [0; SERVER_COOKIE];
     cookie[0] = 1;

@@ -30,7 +30,8 @@ impl Drop for SocketFile {
 }
 
 /// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT or
-/// `slipstack stop`. SIGHUP is the caller's. Calls `on_ready` with a sentence when programs can attach.
+/// `slipstack stop`. SIGHUP is the caller's. Calls `on_ready` with a sentence when programs can
+/// attach.
 ///
 /// # Errors
 /// Why it could not start; nothing is left behind then.

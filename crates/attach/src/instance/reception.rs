@@ -120,7 +120,8 @@ impl ControlServer {
         engine.set_alone(self.watched.is_none());
     }
 
-    /// As the keeper does: who cannot be given a descriptor stays at the door, which would wake us again at once.
+    /// As the keeper does: who cannot be given a descriptor stays at the door, which would wake us
+    /// again at once.
     fn accept(&mut self, now: Instant) {
         loop {
             let fd = match accept_with(&self.listener, SocketFlags::CLOEXEC) {

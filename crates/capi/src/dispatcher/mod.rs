@@ -1,7 +1,7 @@
 //! The packet dispatcher: a function of the program's that sees each frame before the stack does.
 //!
-//! It runs on the thread of `ff_run` alone, so that a program of one thread stays one: frames wait meanwhile, and go
-//! straight to the stack when `ff_run` does not run.
+//! It runs on the thread of `ff_run` alone, so that a program of one thread stays one: frames wait
+//! meanwhile, and go straight to the stack when `ff_run` does not run.
 
 pub mod abi;
 mod frames;
@@ -33,7 +33,8 @@ static TRAFFIC: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 /// Frames that a full ring, or a queue that is not there, has cost.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// F-Stack's results: the number of a queue, this, or -1 and all others for a frame that is dropped.
+/// F-Stack's results: the number of a queue, this, or -1 and all others for a frame that is
+/// dropped.
 const RESPONSE: i32 = -2;
 /// To the next worker in turn (`SLIPSTACK_DISPATCH_WORKER`).
 const NEXT_WORKER: i32 = -3;

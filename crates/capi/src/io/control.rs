@@ -1,4 +1,5 @@
-//! Control messages of FreeBSD's kind: IP_RECVDSTADDR with an `in_addr`, both ways, where Linux has IP_PKTINFO.
+//! Control messages of FreeBSD's kind: IP_RECVDSTADDR with an `in_addr`, both ways, where Linux has
+//! IP_PKTINFO.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

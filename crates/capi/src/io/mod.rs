@@ -1,4 +1,5 @@
-//! Bytes and messages. Control messages are Linux's, and FreeBSD's IP_RECVDSTADDR for sockets that asked for it.
+//! Bytes and messages. Control messages are Linux's, and FreeBSD's IP_RECVDSTADDR for sockets that
+//! asked for it.
 
 pub mod abi;
 pub mod control;

@@ -8,7 +8,8 @@ use slipstack_posix::Errno;
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Puts our handler before the program's, whose address is returned; `None`: it stands there already.
+/// Puts our handler before the program's, whose address is returned; `None`: it stands there
+/// already.
 pub fn stand_in_front(signal: c_int) -> Result<Option<usize>, Errno> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a structure of ours.

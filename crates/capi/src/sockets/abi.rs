@@ -122,7 +122,8 @@ pub unsafe extern "C" fn ff_connect(fd: c_int, addr: *const sockaddr, len: sockl
     }
 }
 
-/// A socket without an address gets the one that the program's function names. Only the port is the stack's choice.
+/// A socket without an address gets the one that the program's function names. Only the port is the
+/// stack's choice.
 fn choose_source(process: &Process, fd: c_int, remote: &Address) {
     if process.is_alone(fd)
         && let Some(source) = source_for(remote.as_bytes())

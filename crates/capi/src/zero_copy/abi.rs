@@ -85,8 +85,8 @@ pub unsafe extern "C" fn slipstack_zc_free(buffer: *mut Buffer) -> c_int {
     }
 }
 
-/// `ff_write` of a buffer: takes it over. One that finds too little room stays the program's, and the next call goes
-/// on where this one ended.
+/// `ff_write` of a buffer: takes it over. One that finds too little room stays the program's, and
+/// the next call goes on where this one ended.
 pub fn write_chain(fd: c_int, at: usize, len: usize) -> ssize_t {
     let lent = with_chains(|chains| Some((chains.sent(at), chains.lend(at)?))).flatten();
     let Some((sent, bytes)) = lent else {

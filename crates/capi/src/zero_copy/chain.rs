@@ -82,7 +82,8 @@ impl Chains {
         }
     }
 
-    /// Up to `len` bytes that have not been sent, taken out to be sent; `None`: there is no such buffer.
+    /// Up to `len` bytes that have not been sent, taken out to be sent; `None`: there is no such
+    /// buffer.
     pub fn lend(&mut self, at: usize) -> Option<Vec<u8>> {
         let chain = self.chain(at)?;
         Some(std::mem::take(&mut chain.bytes))

@@ -1,7 +1,9 @@
-//! Buffers that a program fills and hands over (`ff_zc_mbuf_*`), and bytes where they lie in a connection's rings.
+//! Buffers that a program fills and hands over (`ff_zc_mbuf_*`), and bytes where they lie in a
+//! connection's rings.
 //!
-//! A buffer is known to the program by an address in a range that holds nothing (`sys.rs`), so that `ff_write` can tell it
-//! from bytes whatever it points to, and one that was given back from one that is still there.
+//! A buffer is known to the program by an address in a range that holds nothing (`sys.rs`), so that
+//! `ff_write` can tell it from bytes whatever it points to, and one that was given back from one
+//! that is still there.
 
 pub mod abi;
 mod chain;

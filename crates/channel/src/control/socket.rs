@@ -101,8 +101,8 @@ pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
     Ok(ControlSocket { fd })
 }
 
-/// Makes a listening control socket. A file of that name is replaced: the caller holds the lock that
-/// makes it the only server.
+/// Makes a listening control socket. A file of that name is replaced: the caller holds the lock
+/// that makes it the only server.
 pub fn listen(path: &Path) -> Result<OwnedFd, ControlError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -226,7 +226,8 @@ impl ControlSocket {
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(ControlError::TooLong);
         }
-        // scm_detach_fds(): what does not fit below the limit is cut off. There is room for as many as may be sent.
+        // scm_detach_fds(): what does not fit below the limit is cut off. There is room for as many
+        // as may be sent.
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(match descriptors.len() {
                 DESCRIPTORS_MAX.. => ControlError::TooLong,
@@ -259,7 +260,8 @@ impl ControlSocket {
             if left_ms == 0 {
                 return Err(ControlError::TimedOut);
             }
-            // Waits are cut in pieces, so that interruptions do not add up to more than is asked for.
+            // Waits are cut in pieces, so that interruptions do not add up to more than is asked
+            // for.
             let piece_ms = left_ms.min(50);
             left_ms -= piece_ms;
             let timeout = Timespec {

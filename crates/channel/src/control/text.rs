@@ -1,4 +1,5 @@
-//! Answers that are longer than a message: lines of JSON in an unnamed file whose descriptor goes beside it.
+//! Answers that are longer than a message: lines of JSON in an unnamed file whose descriptor goes
+//! beside it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

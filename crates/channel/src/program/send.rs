@@ -94,8 +94,8 @@ impl ProgramEnd {
         }
     }
 
-    /// As [`ProgramEnd::tx_unacked`]; while there are any, the engine tells when they become fewer and two thirds
-    /// of the buffer or less.
+    /// As [`ProgramEnd::tx_unacked`]; while there are any, the engine tells when they become fewer
+    /// and two thirds of the buffer or less.
     pub fn await_acked(&self, sock: SockId) -> usize {
         if let Some(cell) = self.cell(sock.index) {
             cell.want_tx();

@@ -1,5 +1,5 @@
-//! Sockets that found the send arena full. No event of the engine's tells them of room: it comes when another socket
-//! gives a ring back, which only the program knows.
+//! Sockets that found the send arena full. No event of the engine's tells them of room: it comes
+//! when another socket gives a ring back, which only the program knows.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
@@ -22,8 +22,9 @@ pub(super) struct Starved {
 }
 
 impl ProgramEnd {
-    /// The arena had no ring for all of `wanted` bytes. Looks once more, after everybody who gives one back, and the
-    /// engine when the peer has acknowledged something, know that the socket waits.
+    /// The arena had no ring for all of `wanted` bytes. Looks once more, after everybody who gives
+    /// one back, and the engine when the peer has acknowledged something, know that the socket
+    /// waits.
     #[cold]
     pub(super) fn starve(
         &self,
@@ -48,14 +49,15 @@ impl ProgramEnd {
         }
     }
 
-    /// Whether a socket waits for memory: before a thread blocks, or gives up, it calls [`ProgramEnd::relieve`] then.
+    /// Whether a socket waits for memory: before a thread blocks, or gives up, it calls
+    /// [`ProgramEnd::relieve`] then.
     #[inline]
     pub fn is_starving(&self) -> bool {
         self.inner.starved.is_any.load(Ordering::Relaxed)
     }
 
-    /// Sockets that wait for memory have an event if there may be some. `true`: they still wait, and this is to be called
-    /// again soon.
+    /// Sockets that wait for memory have an event if there may be some. `true`: they still wait,
+    /// and this is to be called again soon.
     pub fn relieve(&self) -> bool {
         let starved = &self.inner.starved;
         if !self.is_starving() {

@@ -34,8 +34,8 @@ pub struct Datagram {
 }
 
 impl ProgramEnd {
-    /// Queues a datagram whole, however long, while the send buffer is not full: `sock_alloc_send_pskb()`. The engine
-    /// tells when it is not any more.
+    /// Queues a datagram whole, however long, while the send buffer is not full:
+    /// `sock_alloc_send_pskb()`. The engine tells when it is not any more.
     pub fn udp_send(
         &self,
         sock: SockId,
@@ -113,9 +113,10 @@ impl ProgramEnd {
         datagram(&header, len)
     }
 
-    /// Looks at the datagram in which the byte `skip` of all that wait lies (SO_PEEK_OFF), from that byte on; how many
-    /// of its bytes are before it is the second answer. An empty one is found once: `found_empty`, which the caller
-    /// keeps, is where the latest such ended (__skb_try_recv_from_queue()).
+    /// Looks at the datagram in which the byte `skip` of all that wait lies (SO_PEEK_OFF), from
+    /// that byte on; how many of its bytes are before it is the second answer. An empty one is
+    /// found once: `found_empty`, which the caller keeps, is where the latest such ended
+    /// (__skb_try_recv_from_queue()).
     pub fn udp_peek_at(
         &self,
         sock: SockId,

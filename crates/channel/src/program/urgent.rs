@@ -1,5 +1,5 @@
-//! Urgent bytes on the program's side: reads stop at the mark, the byte is taken by itself or in line (RFC 6093 2, as
-//! Linux does it).
+//! Urgent bytes on the program's side: reads stop at the mark, the byte is taken by itself or in
+//! line (RFC 6093 2, as Linux does it).
 
 use core::ops::DerefMut;
 use core::sync::atomic::Ordering;
@@ -143,7 +143,8 @@ impl ProgramEnd {
         local.is_some_and(|local| local.is_urgent_inline.load(Ordering::Relaxed))
     }
 
-    /// F_SETOWN: a read goes past a mark only when the owner has had a signal for it. What has been announced before is nobody's.
+    /// F_SETOWN: a read goes past a mark only when the owner has had a signal for it. What has been
+    /// announced before is nobody's.
     pub fn set_owned(&self, sock: SockId, on: bool) {
         if let Some(local) = self.inner.sockets.find(sock) {
             let next = self.urgent_word(sock).mark().map_or(0, |mark| mark + 1);
@@ -177,7 +178,8 @@ impl ProgramEnd {
         Some((self.inner.sockets.find(sock)?, word))
     }
 
-    /// As [`ProgramEnd::send`], with the last byte urgent. The engine hears of the mark before it can see the bytes.
+    /// As [`ProgramEnd::send`], with the last byte urgent. The engine hears of the mark before it
+    /// can see the bytes.
     pub fn send_urgent(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
         self.send_marked(sock, bufs, |upto| {
             self.push(Command::Urgent { sock, upto });

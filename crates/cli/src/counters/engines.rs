@@ -52,7 +52,8 @@ pub enum Which {
 }
 
 impl Which {
-    /// Chosen by --engine, -p and -P; `else_first`: otherwise it is process 0, as with F-Stack's tools.
+    /// Chosen by --engine, -p and -P; `else_first`: otherwise it is process 0, as with F-Stack's
+    /// tools.
     pub fn chosen(matches: &ArgMatches, else_first: bool) -> Result<Which, Failure> {
         let number = |name| matches.try_get_one::<u32>(name).ok().flatten().copied();
         if let Some(slot) = matches.get_one::<u16>("engine") {
@@ -87,7 +88,8 @@ impl Which {
     }
 }
 
-/// The engine that is F-Stack's process of this number: an instance of this name, or the n-th engine.
+/// The engine that is F-Stack's process of this number: an instance of this name, or the n-th
+/// engine.
 fn process(samples: &[Sample], number: u32) -> Option<&Sample> {
     let name = number.to_string();
     let is_named = |it: &&Sample| it.engine.instance.as_ref() == Some(&name);

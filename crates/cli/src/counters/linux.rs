@@ -2,8 +2,9 @@
 
 use super::engines::Values;
 
-/// Names with the counters of ours whose sum they are. A frame that the device has joined counts once here, as a joined
-/// packet does for the kernel; `Udp` and `Icmp` are both families together, as our counters are.
+/// Names with the counters of ours whose sum they are. A frame that the device has joined counts
+/// once here, as a joined packet does for the kernel; `Udp` and `Icmp` are both families together,
+/// as our counters are.
 const NAMES: &[(&str, &[&str])] = &[
     (
         "IpInReceives",

@@ -76,7 +76,8 @@ pub fn pace(matches: &ArgMatches) -> Pace {
     }
 }
 
-/// Shows what each interval brings, until all are over or `show` says that nobody reads any more (`false`).
+/// Shows what each interval brings, until all are over or `show` says that nobody reads any more
+/// (`false`).
 pub fn repeat(
     settings: &Settings,
     which: Which,

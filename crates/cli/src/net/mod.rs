@@ -1,5 +1,5 @@
-//! Commands that show and change the network of a running stack, in the grammars of iproute2 ([`ip`]) and of FreeBSD
-//! ([`bsd`]). Both make changes of the control protocol.
+//! Commands that show and change the network of a running stack, in the grammars of iproute2
+//! ([`ip`]) and of FreeBSD ([`bsd`]). Both make changes of the control protocol.
 
 pub mod bsd;
 pub mod ip;

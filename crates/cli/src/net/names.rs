@@ -19,8 +19,8 @@ pub fn find_interface<'a>(state: &'a NetworkState, name: &str) -> Result<&'a Int
     found.ok_or_else(|| Failure::new(format!("Cannot find device \"{name}\"")))
 }
 
-/// The port that the name of an interface names, as it is or by its number in F-Stack, and the VLAN in it: `eth1.10`,
-/// `f-stack-0`, `f-stack-0.10`.
+/// The port that the name of an interface names, as it is or by its number in F-Stack, and the VLAN
+/// in it: `eth1.10`, `f-stack-0`, `f-stack-0.10`.
 pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface, Option<u16>)> {
     let find_port = |name: &str| {
         let number = name.strip_prefix(FSTACK_PORT);

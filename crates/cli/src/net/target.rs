@@ -36,7 +36,8 @@ impl Target {
         })
     }
 
-    /// Returns a target that keeps changes of routes back until [`Target::send_gathered`], or until something else is changed.
+    /// Returns a target that keeps changes of routes back until [`Target::send_gathered`], or until
+    /// something else is changed.
     pub fn gathering(self) -> Target {
         Target {
             gathered: Some(RefCell::default()),
@@ -78,8 +79,8 @@ impl Target {
         }
     }
 
-    /// Makes the changes, all or none. All engines of a device have one network: what was done for the first holds for
-    /// the others, for which scripts repeat it.
+    /// Makes the changes, all or none. All engines of a device have one network: what was done for
+    /// the first holds for the others, for which scripts repeat it.
     pub fn change(&self, changes: Vec<Change>) -> Result<(), Failure> {
         let is_route =
             |change: &Change| matches!(change, Change::AddRoute { .. } | Change::DelRoute(_));

@@ -1,4 +1,5 @@
-//! Sockets and neighbours of running stacks, in the words of Linux and FreeBSD: `slipstack ss`, `drop`, `netstat`, `arp` and `ndp`.
+//! Sockets and neighbours of running stacks, in the words of Linux and FreeBSD: `slipstack ss`,
+//! `drop`, `netstat`, `arp` and `ndp`.
 
 mod details;
 pub mod drop;

@@ -1,4 +1,5 @@
-//! `slipstack netstat`, `ff_netstat`: sockets, routes, interfaces and counters in the words of FreeBSD.
+//! `slipstack netstat`, `ff_netstat`: sockets, routes, interfaces and counters in the words of
+//! FreeBSD.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

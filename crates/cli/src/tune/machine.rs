@@ -60,7 +60,8 @@ pub fn interrupts(interface: &str) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     numbers.sort_unstable();
-    // The first ones of many cards are for events and not for a queue: those have a name in the list.
+    // The first ones of many cards are for events and not for a queue: those have a name in the
+    // list.
     let list = fs::read_to_string("/proc/interrupts").unwrap_or_default();
     let named = named_interrupts(&list, interface);
     if named.is_empty() { numbers } else { named }

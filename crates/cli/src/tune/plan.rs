@@ -115,7 +115,8 @@ impl Plan<'_> {
                 });
             }
         }
-        // Frames of a card with fewer queues than cores; a virtual link's come on their sender's core.
+        // Frames of a card with fewer queues than cores; a virtual link's come on their sender's
+        // core.
         let is_card = Path::new(&format!("/sys/class/net/{}/device", self.interface)).exists();
         let needs_rps = is_card && rx.len() < cores.len();
         for (queue, folder) in rx.iter().enumerate() {

@@ -132,8 +132,9 @@ fn of_vlan(
     })
 }
 
-/// The interface of a port. DPDK's has the name that F-Stack gives it; the kernel's is the one that if_name names, else that of the N-th device that `allow`
-/// names, else the N-th Ethernet interface.
+/// The interface of a port. DPDK's has the name that F-Stack gives it; the kernel's is the one that
+/// if_name names, else that of the N-th device that `allow` names, else the N-th Ethernet
+/// interface.
 fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
     let section = format!("port{port}");
     if porter.is_dpdk {
@@ -219,8 +220,9 @@ fn attach_further(porter: &mut Porter<'_>, ports: &[Attachment]) -> Result<(), C
     Ok(())
 }
 
-/// The addresses of ports have no meaning beside those of VLANs. The table of a VLAN's IPv6 gateway is that of its
-/// other one, so that answers leave by the VLAN by which they came; F-Stack puts all of them into FIB 0.
+/// The addresses of ports have no meaning beside those of VLANs. The table of a VLAN's IPv6 gateway
+/// is that of its other one, so that answers leave by the VLAN by which they came; F-Stack puts all
+/// of them into FIB 0.
 fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
     let first = vlans.first().map(|it| it.interface.clone());
     let mut specs = Vec::new();

@@ -215,7 +215,8 @@ impl Porter<'_> {
         Ok(())
     }
 
-    /// Section [kni]: the kernel keeps the interface always, and ports of the stack's addresses if it is on.
+    /// Section [kni]: the kernel keeps the interface always, and ports of the stack's addresses if
+    /// it is on.
     fn kernel_path(&mut self) -> Result<(), ConfigError> {
         const RATES: [&str; 3] = [
             "console_packets_ratelimit",

@@ -1,4 +1,5 @@
-//! The filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the kernel's business?).
+//! The filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the kernel's
+//! business?).
 
 use super::asm::{Alu, Helper, If, Label, Width};
 use super::programs::{
@@ -22,8 +23,8 @@ const HEARTBEAT_MAX: u64 = 1_000_000_000;
 const ETHERTYPE_ARP: i32 = 0x0608;
 
 impl Emitter<'_> {
-    /// Goes to `theirs` if a packet without ports asks for an echo, which the kernel answers on shared addresses, and
-    /// to `other` otherwise.
+    /// Goes to `theirs` if a packet without ports asks for an echo, which the kernel answers on
+    /// shared addresses, and to `other` otherwise.
     fn if_echo(&mut self, family: Family, theirs: Label, other: Label) {
         const ICMP: i32 = 1;
         const ICMP6: i32 = 58;

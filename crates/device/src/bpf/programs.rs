@@ -1,5 +1,5 @@
-//! Steering (which slot?) and the same for AF_XDP (is it for the slot whose queue it came by?), and what the other
-//! programs are made of. All of them read the steering table.
+//! Steering (which slot?) and the same for AF_XDP (is it for the slot whose queue it came by?), and
+//! what the other programs are made of. All of them read the steering table.
 //!
 //! They are assembled here and not compiled and loaded by a library (aya, libbpf-rs): those take an
 //! object file, which would need clang or a nightly compiler where Slipstack is built, and the
@@ -152,7 +152,8 @@ impl<'a> Emitter<'a> {
         code.jump_if(If::Eq, R8, 0, failed);
     }
 
-    /// Leaves the addresses in use in R2, the multiplier of their hash in R4 and the distance of its shift in R5.
+    /// Leaves the addresses in use in R2, the multiplier of their hash in R4 and the distance of
+    /// its shift in R5.
     pub(super) fn addresses(&mut self) {
         self.table(R2, layout::HALF_IN_USE);
         self.code.load(Width::B4, R1, R2, 0);
@@ -293,8 +294,8 @@ impl<'a> Emitter<'a> {
         self.code.jump_if(If::AnySet, R1, flag, shared);
     }
 
-    /// On shared addresses, goes to `theirs` if the packet is the kernel's by its flow or port, and to `other` if it
-    /// has no ports.
+    /// On shared addresses, goes to `theirs` if the packet is the kernel's by its flow or port, and
+    /// to `other` if it has no ports.
     pub(super) fn unless_shared(
         &mut self,
         family: Family,
@@ -386,7 +387,8 @@ pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Vec<u64> {
 }
 
 /// Hands a frame of up to `len_max` bytes to the AF_XDP socket of its queue, if it is for the slot
-/// that has the queue, and everything else to the kernel, where the packet sockets of the slots are.
+/// that has the queue, and everything else to the kernel, where the packet sockets of the slots
+/// are.
 pub(crate) fn redirect(maps: Maps<'_>, sockets: BorrowedFd<'_>, len_max: u32) -> Vec<u64> {
     const ETHERTYPE_AT: i32 = 12;
     let mut emit = Emitter::new(maps, 14);

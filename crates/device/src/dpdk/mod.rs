@@ -1,8 +1,9 @@
 //! DPDK: any port that it has a driver for, through a process of its own that has DPDK.
 //!
-//! The program `slipstack-dpdk` lies beside `slipstack`, and is alone linked to DPDK's libraries. It
-//! is started with the device, has the port for as long as anybody holds the device, and steers each
-//! frame to the slot that it is for ([`rings`]). Slot 0 starts it anew when it has ended ([`watch`]).
+//! The program `slipstack-dpdk` lies beside `slipstack`, and is alone linked to DPDK's libraries.
+//! It is started with the device, has the port for as long as anybody holds the device, and steers
+//! each frame to the slot that it is for ([`rings`]). Slot 0 starts it anew when it has ended
+//! ([`watch`]).
 
 mod options;
 mod process;
@@ -135,8 +136,8 @@ impl Backend for Dpdk {
 
 type Slot = (Vec<OwnedFd>, serde_json::Value);
 
-/// Descriptors of a slot: its memory, its bell, the port's bell, the pipe that keeps the process; for
-/// slot 0 then everything that another process can be started with.
+/// Descriptors of a slot: its memory, its bell, the port's bell, the pipe that keeps the process;
+/// for slot 0 then everything that another process can be started with.
 fn make_slots(port: &Port, options: Options) -> std::io::Result<Vec<Slot>> {
     let mut options = Some(options);
     let mut slots = Vec::new();

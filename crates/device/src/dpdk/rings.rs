@@ -1,8 +1,8 @@
 //! Two rings of frames in memory that one slot shares with the process of its device.
 //!
-//! A frame takes one cell, or several in a row. The writer of a ring stores its head, the reader its
-//! tail; both run on without bound and are taken modulo the number of cells. Both are kept in the
-//! region alone, so that a successor of either side goes on where the other one stopped.
+//! A frame takes one cell, or several in a row. The writer of a ring stores its head, the reader
+//! its tail; both run on without bound and are taken modulo the number of cells. Both are kept in
+//! the region alone, so that a successor of either side goes on where the other one stopped.
 //!
 //! ```text
 //! cell:  0 length  2 flags  4 VLAN  8 virtio header (12 bytes)  32 the bytes

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// Asks about an interface, or changes it. `words` begins with the command and has room for all that
-/// the kernel answers to it.
+/// Asks about an interface, or changes it. `words` begins with the command and has room for all
+/// that the kernel answers to it.
 pub(super) fn request(socket: BorrowedFd<'_>, name: &str, words: &mut [u32]) -> io::Result<()> {
     // SAFETY: an ifreq is plain data for which zero means absent.
     let mut request: libc::ifreq = unsafe { core::mem::zeroed() };

@@ -1,4 +1,5 @@
-//! The slots of several interfaces, put together for the keeper and taken apart by whoever adopts them.
+//! The slots of several interfaces, put together for the keeper and taken apart by whoever adopts
+//! them.
 
 use std::os::fd::OwnedFd;
 
@@ -27,8 +28,8 @@ pub(crate) struct JoinedPart {
     pub(crate) fds: usize,
 }
 
-/// The parameters of a slot that is made of these, and what an engine must know of its link: what all ports can do, by
-/// the addresses of the first.
+/// The parameters of a slot that is made of these, and what an engine must know of its link: what
+/// all ports can do, by the addresses of the first.
 pub(crate) fn join(parts: &[JoinedPart]) -> Option<(SlotLink, serde_json::Value)> {
     let first = parts.first()?.link;
     let links = || parts.iter().map(|part| part.link);

@@ -7,7 +7,8 @@ use crate::loopback::{Loopback, pair};
 
 const BROADCAST: u8 = 0xff;
 
-/// A slot of two ports, whose link-layer address is [2, 0, 0, 0, 0, 1] at both, with the other ends.
+/// A slot of two ports, whose link-layer address is [2, 0, 0, 0, 0, 1] at both, with the other
+/// ends.
 fn joined() -> (JoinedSlot, [Loopback; 2]) {
     let ((a, far_a), (b, far_b)) = (pair(1500).unwrap(), pair(9000).unwrap());
     let info = a.info();

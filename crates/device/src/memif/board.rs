@@ -141,8 +141,8 @@ impl Board {
         None
     }
 
-    /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is to
-    /// be told.
+    /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is
+    /// to be told.
     pub(super) fn post(&self, slot: u16, frame: &[u8]) -> (bool, bool) {
         let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&[frame]));
         let bit = 1u64.checked_shl(u32::from(slot)).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! The control connection, which slot 0 keeps: it makes and ends links, and hands them to the slots.
+//! The control connection, which slot 0 keeps: it makes and ends links, and hands them to the
+//! slots.
 
 use std::collections::VecDeque;
 use std::io;

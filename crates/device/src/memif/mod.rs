@@ -1,5 +1,5 @@
-//! memif 2.0: frames by rings in memory that is shared with another program on this machine, such as
-//! VPP, a DPDK application, or another stack of ours.
+//! memif 2.0: frames by rings in memory that is shared with another program on this machine, such
+//! as VPP, a DPDK application, or another stack of ours.
 //!
 //! Slot 0 keeps the control connection ([`control`]) and makes the link; the other slots ask it for
 //! the descriptors and then work at the same rings ([`slot`]), sharing a [`board`]. A peer may come
@@ -228,8 +228,8 @@ fn make_slots(
     Ok(slots)
 }
 
-/// An address of ours on the link, local and of one station: the same after a restart, so that peers
-/// that remember it are right, and another for each end, socket, number and container.
+/// An address of ours on the link, local and of one station: the same after a restart, so that
+/// peers that remember it are right, and another for each end, socket, number and container.
 fn mac_of(options: &Options) -> [u8; 6] {
     let host = rustix::system::uname();
     let network = rustix::fs::stat("/proc/self/ns/net").map_or(0, |it| it.st_ino);

@@ -1,10 +1,10 @@
 //! Rings of descriptors in memory that is shared with a peer who may lie.
 //!
-//! The client owns all memory and fills rings at their head, the server works at their tail: towards
-//! the server the client puts frames in at the head, towards the client it puts empty buffers there.
-//! A client keeps the ring of empty buffers full, so that in both directions what is between tail
-//! and head tells what each side may do, and no side needs a counter of its own. Numbers that the
-//! peer may have written are read once, checked, and the copies are used.
+//! The client owns all memory and fills rings at their head, the server works at their tail:
+//! towards the server the client puts frames in at the head, towards the client it puts empty
+//! buffers there. A client keeps the ring of empty buffers full, so that in both directions what is
+//! between tail and head tells what each side may do, and no side needs a counter of its own.
+//! Numbers that the peer may have written are read once, checked, and the copies are used.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -268,8 +268,8 @@ impl Link {
         self.rx.usable().map_or(true, |(count, _)| count > 0)
     }
 
-    /// Copies the next frame out and gives its buffers back. Returns its length; `None`: none waits,
-    /// or its end is not there yet.
+    /// Copies the next frame out and gives its buffers back. Returns its length; `None`: none
+    /// waits, or its end is not there yet.
     #[inline]
     pub(super) fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Lie> {
         let (count, first) = self.rx.usable()?;
@@ -310,7 +310,8 @@ impl Link {
         slice.ok_or(Lie("a buffer lies outside of its region"))
     }
 
-    /// Puts a frame in, in one piece. `false`: the ring is full, or the peer's buffers are too short.
+    /// Puts a frame in, in one piece. `false`: the ring is full, or the peer's buffers are too
+    /// short.
     #[inline]
     pub(super) fn send(&self, header: &[u8], payload: [RawSlice<'_>; 2]) -> Result<bool, Lie> {
         let (count, index) = self.tx.usable()?;

@@ -1,7 +1,7 @@
 //! One slot of a memif device: it works at the rings beside the other slots, one at a time.
 //!
-//! The first slot that looks at the receiving ring takes its frames: its own it handles, those
-//! of other slots go into their inboxes. A slot that finds another at the ring leaves it to that one.
+//! The first slot that looks at the receiving ring takes its frames: its own it handles, those of
+//! other slots go into their inboxes. A slot that finds another at the ring leaves it to that one.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

@@ -1,10 +1,11 @@
 //! How far a run over the receive ring goes in time.
 //!
-//! The sink handles a run with the clock that it read before. Where it was held up since (another program had the
-//! processor), what has come meanwhile would seem to have come then, and round trips would be measured shorter than
-//! they can be. Such frames wait for the next run.
+//! The sink handles a run with the clock that it read before. Where it was held up since (another
+//! program had the processor), what has come meanwhile would seem to have come then, and round
+//! trips would be measured shorter than they can be. Such frames wait for the next run.
 //!
-//! The kernel stamps frames with the wall clock. It is read only when a run holds more than a moment of arrivals.
+//! The kernel stamps frames with the wall clock. It is read only when a run holds more than a
+//! moment of arrivals.
 
 /// Arrivals so close to a run's first need no look at a clock.
 const MOMENT_NS: u64 = 250_000;
@@ -18,8 +19,9 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether a frame of time `at` belongs to the run; the first always does. `read_at` gives the wall clock's time when
-    /// the sink read its clock; `None`: the sink has none, and everything belongs to the run.
+    /// Whether a frame of time `at` belongs to the run; the first always does. `read_at` gives the
+    /// wall clock's time when the sink read its clock; `None`: the sink has none, and everything
+    /// belongs to the run.
     #[inline]
     pub fn admits(&mut self, at: u64, read_at: impl FnOnce() -> Option<u64>) -> bool {
         if at <= self.upto {

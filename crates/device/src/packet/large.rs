@@ -1,7 +1,8 @@
-//! Frames that do not fit a slot of the ring: the slot announces them with their beginning, and the whole waits
-//! in the socket's queue.
+//! Frames that do not fit a slot of the ring: the slot announces them with their beginning, and the
+//! whole waits in the socket's queue.
 //!
-//! A sink that knows from the beginning where the bytes belong has them copied there; otherwise they come here first.
+//! A sink that knows from the beginning where the bytes belong has them copied there; otherwise
+//! they come here first.
 
 use std::os::fd::BorrowedFd;
 
@@ -42,8 +43,8 @@ pub(super) struct Large {
     buffer: Vec<u8>,
     /// Length of a message that was fetched but belongs to a later slot.
     held: Option<usize>,
-    /// The last message was that of its slot. Ring and queue are out of step where a predecessor died
-    /// after fetching a message and before giving its slot back.
+    /// The last message was that of its slot. Ring and queue are out of step where a predecessor
+    /// died after fetching a message and before giving its slot back.
     is_in_step: bool,
 }
 

@@ -49,7 +49,8 @@ impl SlotHeader {
         u64::from(self.sec) * 1_000_000_000 + u64::from(self.nsec)
     }
 
-    /// The VLAN that a frame came in; 0 = none, or a tag with a priority alone. `None`: a provider's.
+    /// The VLAN that a frame came in; 0 = none, or a tag with a priority alone. `None`: a
+    /// provider's.
     #[inline]
     pub fn vlan(&self, status: u32) -> Option<u16> {
         if status & STATUS_VLAN_VALID == 0 {

@@ -17,7 +17,8 @@ use crate::device::{DeviceCounters, Sink};
 use crate::position::RingPosition;
 use crate::vnet::{self, Received};
 
-/// Bytes of large frames after which a run ends: what the program reads next shall still be in the cache.
+/// Bytes of large frames after which a run ends: what the program reads next shall still be in the
+/// cache.
 const LARGE_BYTES_MAX: usize = 128 * 1024;
 /// After so many turns without a frame the descriptor is asked for an error, which would keep it
 /// readable for ever.
@@ -229,8 +230,8 @@ impl Receive {
     }
 }
 
-/// Shows the frames of a ring whose consumer does not run, and leaves them there. Large ones and those of other VLANs are
-/// passed over.
+/// Shows the frames of a ring whose consumer does not run, and leaves them there. Large ones and
+/// those of other VLANs are passed over.
 pub(crate) fn peek(
     fd: BorrowedFd<'_>,
     params: RingParams,

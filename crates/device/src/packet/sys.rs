@@ -138,8 +138,8 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize
     check(unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) })
 }
 
-/// Receives one message from the socket's queue, its first bytes into `head`, the others into shared memory.
-/// Returns its whole length.
+/// Receives one message from the socket's queue, its first bytes into `head`, the others into
+/// shared memory. Returns its whole length.
 pub(crate) fn receive_scattered(
     fd: BorrowedFd<'_>,
     head: &mut [u8],
@@ -152,8 +152,8 @@ pub(crate) fn receive_scattered(
     let mut iov = [head, rest[0].as_iovec(), rest[1].as_iovec()];
     let mut msg = message(&mut iov);
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the head is live and exclusive; the rest is mapped memory that no reference covers, for which others'
-    // writes at the same time are expected.
+    // SAFETY: the head is live and exclusive; the rest is mapped memory that no reference covers,
+    // for which others' writes at the same time are expected.
     check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) })
 }
 

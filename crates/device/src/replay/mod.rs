@@ -32,7 +32,8 @@ const FAST: &str = ",fast";
 /// The engine's slot that the frames go to.
 const ENGINE_SLOT: u16 = 1;
 
-/// How long after a slot is opened the first frame comes: the program that opens it binds its sockets by then.
+/// How long after a slot is opened the first frame comes: the program that opens it binds its
+/// sockets by then.
 const START_NS: u64 = 50_000_000;
 
 /// The row of the table.

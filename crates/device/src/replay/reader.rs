@@ -1,4 +1,5 @@
-//! Frames of a pcapng file, read one by one. The file may be anybody's: what cannot be read ends it.
+//! Frames of a pcapng file, read one by one. The file may be anybody's: what cannot be read ends
+//! it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

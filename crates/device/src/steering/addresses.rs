@@ -1,9 +1,9 @@
-//! The stack's addresses as the programs look them up: sets with a place for each address that follows from a hash, of
-//! which the next few are tried.
+//! The stack's addresses as the programs look them up: sets with a place for each address that
+//! follows from a hash, of which the next few are tried.
 //!
-//! There are two halves. A change is written into the half that is not in use, with a multiplier under which every
-//! address finds a place near its own; then one store makes it the one in use. Frames meet the old addresses or the
-//! new ones.
+//! There are two halves. A change is written into the half that is not in use, with a multiplier
+//! under which every address finds a place near its own; then one store makes it the one in use.
+//! Frames meet the old addresses or the new ones.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};

@@ -32,8 +32,8 @@ pub(crate) const KERNEL_UDP: usize = KERNEL_TCP + 65_536 / 8;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
 
-/// Length of a half, and what lies in it: the multiplier of its hash (u64), and how far the product is shifted to
-/// become the place of an address (u64).
+/// Length of a half, and what lies in it: the multiplier of its hash (u64), and how far the product
+/// is shifted to become the place of an address (u64).
 pub(crate) const HALF_LEN: usize = 1 << 20;
 pub(crate) const MULTIPLIER: usize = 0;
 pub(crate) const SHIFT: usize = 8;

@@ -171,8 +171,8 @@ impl Steering {
         self.tables.writer().ok_or(DeviceError::ReadOnly)
     }
 
-    /// The stack's addresses with the lengths of their prefixes, in place of the former ones at once. Frames to others go
-    /// to slot 0.
+    /// The stack's addresses with the lengths of their prefixes, in place of the former ones at
+    /// once. Frames to others go to slot 0.
     pub fn set_own(&self, addresses: &[(IpAddr, u8)]) -> Result<(), DeviceError> {
         addresses::set(self.writable()?, self.tables.read(), addresses)
     }
@@ -182,7 +182,8 @@ impl Steering {
         addresses::is_own(self.tables.read(), ip)
     }
 
-    /// Whether the kernel has the same addresses: the ports of [`Steering::set_kernel_port`] are its.
+    /// Whether the kernel has the same addresses: the ports of [`Steering::set_kernel_port`] are
+    /// its.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_SHARE, is_shared)
     }
@@ -280,8 +281,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Returns the moves that [`Steering::set_group`] would make: flows of these buckets that are to stay where they
-    /// are need exceptions first.
+    /// Returns the moves that [`Steering::set_group`] would make: flows of these buckets that are
+    /// to stay where they are need exceptions first.
     pub fn group_moves(&self, group: u8, slots: &[u16]) -> Result<Vec<Move>, DeviceError> {
         let wanted: &[u16] = if slots.is_empty() { &[0] } else { slots };
         let mut is_wanted = [false; SLOTS_MAX];
@@ -463,8 +464,8 @@ fn chain(bucket: u32) -> impl Iterator<Item = u32> {
     (0..layout::PROBES as u32).map(move |n| (bucket + n * layout::PROBE_STEP) % BUCKETS as u32)
 }
 
-/// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on to while the
-/// slot was dead, so that they stay there.
+/// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on
+/// to while the slot was dead, so that they stay there.
 fn heir(old: &[u8], bucket: usize, is_wanted: &[bool; SLOTS_MAX]) -> Option<u8> {
     chain(bucket as u32)
         .map(|bucket| old[bucket as usize])

@@ -1,9 +1,9 @@
-//! AF_XDP beside AF_PACKET: small frames pass the kernel's stack by, everything else goes as it does
-//! without.
+//! AF_XDP beside AF_PACKET: small frames pass the kernel's stack by, everything else goes as it
+//! does without.
 //!
 //! An AF_XDP socket receives what arrives by one queue of the interface, and each queue has one. So
-//! the slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well. A
-//! program at the driver hands a frame to the socket of its queue if the steering names the slot
+//! the slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well.
+//! A program at the driver hands a frame to the socket of its queue if the steering names the slot
 //! that has it, and passes it on otherwise: to the packet socket of the right slot if it is the
 //! stack's, else to the kernel. Frames that are too long for a chunk, such as those that another
 //! program of this machine joined, pass on too; long frames to send leave by the packet socket,

@@ -1,7 +1,7 @@
 //! The rings of an AF_XDP socket and the memory that they speak of, mapped.
 //!
-//! A ring has two counters; only the producer stores the one and only the consumer the other. Of the
-//! fill and the transmit ring we are the producer, of the other two the consumer.
+//! A ring has two counters; only the producer stores the one and only the consumer the other. Of
+//! the fill and the transmit ring we are the producer, of the other two the consumer.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -238,7 +238,8 @@ impl Memory {
         Some(unsafe { core::slice::from_raw_parts(place.as_ptr(), len) })
     }
 
-    /// Writes a frame to send, which is ours, from `addr` on; returns it. `None` if it lies outside.
+    /// Writes a frame to send, which is ours, from `addr` on; returns it. `None` if it lies
+    /// outside.
     #[inline]
     pub(super) fn fill(
         &mut self,

@@ -103,8 +103,8 @@ fn get<T: Default>(fd: BorrowedFd<'_>, name: i32) -> io::Result<T> {
     Ok(value)
 }
 
-/// Makes mapped memory the socket's, in chunks; a `metadata_len` other than 0 lets frames be preceded
-/// by so many bytes of requests.
+/// Makes mapped memory the socket's, in chunks; a `metadata_len` other than 0 lets frames be
+/// preceded by so many bytes of requests.
 pub(super) fn register(
     fd: BorrowedFd<'_>,
     memory: (u64, u64),

@@ -75,7 +75,8 @@ pub enum TcpOption {
     Unknown(u8, Vec<u8>),
 }
 
-/// A destination unreachable message that quotes a segment or a datagram of ours. The code is IPv4's; IPv6 says the same in its own way.
+/// A destination unreachable message that quotes a segment or a datagram of ours. The code is
+/// IPv4's; IPv6 says the same in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IcmpSpec {
     pub code: u8,
@@ -95,7 +96,8 @@ pub struct Flow {
     pub local_offset: u32,
     /// Offset of our timestamps, once one has been seen.
     pub timestamp_offset: Option<u32>,
-    /// The number of the peer's SYN, which what follows is counted from, and of one that may still be taken.
+    /// The number of the peer's SYN, which what follows is counted from, and of one that may still
+    /// be taken.
     pub remote_isn: Option<u32>,
     pub remote_candidate: Option<u32>,
     /// Our first sequence number is known.
@@ -139,7 +141,8 @@ impl Flow {
         self.remote_candidate = Some(seq);
     }
 
-    /// Returns the offset between the peer's numbers on the wire and in the script, which count from its SYN as packetdrill's do.
+    /// Returns the offset between the peer's numbers on the wire and in the script, which count
+    /// from its SYN as packetdrill's do.
     pub fn remote_offset(&self) -> u32 {
         REMOTE_OFFSET.wrapping_add(self.remote_isn.unwrap_or(0))
     }

@@ -1,4 +1,5 @@
-//! Calls that take or give a `struct msghdr`: `{msg_name(...)=..., msg_iov(1)=[{..., 1000}], msg_flags=0, msg_control=[…]}`.
+//! Calls that take or give a `struct msghdr`: `{msg_name(...)=..., msg_iov(1)=[{..., 1000}],
+//! msg_flags=0, msg_control=[…]}`.
 
 use std::io::{IoSlice, IoSliceMut};
 

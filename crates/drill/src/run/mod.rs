@@ -35,8 +35,8 @@ pub fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, high, low.clamp(3, 254))
 }
 
-/// packetdrill draws the stack's address and tells nobody but `bind`: what that names first is ours, if it is of the networks
-/// that packetdrill draws from.
+/// packetdrill draws the stack's address and tells nobody but `bind`: what that names first is
+/// ours, if it is of the networks that packetdrill draws from.
 pub fn adopt(world: &World, addr: &[u8]) {
     let is_v6 = addr
         .first_chunk()
@@ -68,9 +68,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, for which two sockets
-/// on one port are one too many: scripts that run at the same time need an address each. What leaves behind all that the
-/// script speaks of is wrong unless `ignores_rest`.
+/// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, for which
+/// two sockets on one port are one too many: scripts that run at the same time need an address
+/// each. What leaves behind all that the script speaks of is wrong unless `ignores_rest`.
 ///
 /// # Errors
 /// The first event that did not happen as written.
@@ -161,7 +161,8 @@ impl Runner {
         self.collect()
     }
 
-    /// Waits for calls that still run, and looks once more at what was sent: what no line speaks of is wrong too.
+    /// Waits for calls that still run, and looks once more at what was sent: what no line speaks of
+    /// is wrong too.
     fn finish(&mut self, line: usize) -> Result<(), Failure> {
         let fail = |reason| Failure { line, reason };
         self.calls.join().map_err(fail)?;
@@ -206,7 +207,8 @@ impl Runner {
     }
 
     fn arrives(&mut self, spec: &PacketSpec) -> Result<(), String> {
-        // A SYN once the script has closed: each connection counts from 0, so another number is one of the same ends.
+        // A SYN once the script has closed: each connection counts from 0, so another number is one
+        // of the same ends.
         let opens = match &spec.body {
             PacketBody::Tcp(tcp) if tcp.flags.is_syn() && !tcp.flags.is_ack() => Some(tcp.seq),
             _ => None,

@@ -198,8 +198,8 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`, `icmpv6 packet_too_big mtu 1280 [1:1461(1460)]`,
-/// `icmp unreachable port_unreachable [udp (1000)]`
+/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`, `icmpv6 packet_too_big mtu 1280
+/// [1:1461(1460)]`, `icmp unreachable port_unreachable [udp (1000)]`
 fn icmp(cursor: &mut Cursor<'_>) -> Result<IcmpSpec, ScriptError> {
     let codes = [
         ("net_unreachable", 0),

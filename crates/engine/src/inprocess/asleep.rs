@@ -1,8 +1,8 @@
 //! How many threads of the program sleep on the engine, and who clears the bell that wakes them.
 //!
-//! A thread counts itself before it looks whether there is work, and clears the bell while it still counts. Whoever
-//! clears a ring that another sleeper has not seen finds that sleeper in the count and rings again; who counts itself
-//! later looks later, and finds what was rung for.
+//! A thread counts itself before it looks whether there is work, and clears the bell while it still
+//! counts. Whoever clears a ring that another sleeper has not seen finds that sleeper in the count
+//! and rings again; who counts itself later looks later, and finds what was rung for.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

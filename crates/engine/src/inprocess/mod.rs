@@ -55,7 +55,8 @@ struct Shared {
     /// No keeper is to be reached.
     is_alone: AtomicBool,
     is_over: AtomicBool,
-    /// A thread has pushed commands and did not wait for the engine: whoever lets go of it runs them.
+    /// A thread has pushed commands and did not wait for the engine: whoever lets go of it runs
+    /// them.
     is_asked: AtomicBool,
     /// [`Driver::set_relief`].
     relief: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -190,7 +191,8 @@ impl Shared {
         }
     }
 
-    /// The engine's connections are others': nothing of it may reach the device any more. Known for certain under its lock.
+    /// The engine's connections are others': nothing of it may reach the device any more. Known for
+    /// certain under its lock.
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -203,8 +205,9 @@ impl Shared {
         }
     }
 
-    /// For the ticker, which does not always turn for what rang. A sleeper that has not seen the ring yet is
-    /// rung again; one that falls asleep after us finds what was rung for, because it looks under the lock.
+    /// For the ticker, which does not always turn for what rang. A sleeper that has not seen the
+    /// ring yet is rung again; one that falls asleep after us finds what was rung for, because it
+    /// looks under the lock.
     fn clear_bell(&self) {
         self.bell.clear();
         let engine = self.engine.lock();
@@ -284,8 +287,8 @@ impl Driver for InProcess {
         let now = now_ns();
         engine.pause(Instant(now));
         let nap = self.naps.begin(now, nap_ns_max);
-        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us. Frames
-        // are what a nap is for.
+        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us.
+        // Frames are what a nap is for.
         if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {
             engine.set_sleeping(false);
             self.shared.sleepers.turn_back();
@@ -366,7 +369,8 @@ impl Driver for InProcess {
             return;
         }
         let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
-        // One program, one channel. What the keeper does not take is reset when this process is gone.
+        // One program, one channel. What the keeper does not take is reset when this process is
+        // gone.
         for handover in handovers {
             if self.shared.supervisor.hand_over(handover.images()) {
                 self.shared.engine.lock().forget(&handover);

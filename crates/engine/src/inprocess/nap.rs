@@ -1,11 +1,12 @@
 //! Sleeps that let frames gather.
 //!
 //! Waking a thread costs both processors several times what a frame costs. Who does not spin is
-//! woken for the first frame of each burst, and works through the others one by one as they come. So
-//! once sleeps have been short again and again, the thread naps before it looks: for a moment it sleeps
-//! on a timer instead of the device, and takes what came meanwhile together. Naps end when they bring
-//! less than they cost: a connection that waits for each answer is served as if there were none. Nor
-//! is there one after a turn that has brought a good deal: who has much to do does it.
+//! woken for the first frame of each burst, and works through the others one by one as they come.
+//! So once sleeps have been short again and again, the thread naps before it looks: for a moment it
+//! sleeps on a timer instead of the device, and takes what came meanwhile together. Naps end when
+//! they bring less than they cost: a connection that waits for each answer is served as if there
+//! were none. Nor is there one after a turn that has brought a good deal: who has much to do does
+//! it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -147,7 +148,8 @@ impl Naps {
         state.moderation.may_nap() && !state.length.is_none()
     }
 
-    /// A sleep begins: what it waits for in the device's place, if it is a nap. `max_ns`: the longest nap; 0 = none.
+    /// A sleep begins: what it waits for in the device's place, if it is a nap. `max_ns`: the
+    /// longest nap; 0 = none.
     pub(super) fn begin(&self, now_ns: u64, max_ns: u64) -> Option<RawFd> {
         let mut state = self.state.lock();
         state.sleep = Sleep::OnDevice { since_ns: now_ns };

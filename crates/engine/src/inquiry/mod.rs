@@ -1,7 +1,7 @@
 //! An operator's questions to a running engine: its sockets, its counters, the end of connections.
 //!
-//! The keeper puts a notice into the inbox; the engine fetches what is asked, answers a part of it at the end of each turn,
-//! and gives the keeper the whole.
+//! The keeper puts a notice into the inbox; the engine fetches what is asked, answers a part of it
+//! at the end of each turn, and gives the keeper the whole.
 
 pub(crate) mod errand;
 mod rows;

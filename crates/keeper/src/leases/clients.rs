@@ -13,8 +13,8 @@ pub const PROGRAM_NAME_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClientId(pub u64);
 
-/// A program image and the children it forked: they may listen on the same port together, because on
-/// the kernel they would share one listening socket.
+/// A program image and the children it forked: they may listen on the same port together, because
+/// on the kernel they would share one listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Family(pub u64);
 

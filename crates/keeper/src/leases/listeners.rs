@@ -1,7 +1,7 @@
 //! Which engines listen on which port.
 //!
-//! Steering looks at the local port only, so everyone who listens on one port shares it, whatever the
-//! address; two programs may do that under the rules of the kernel.
+//! Steering looks at the local port only, so everyone who listens on one port shares it, whatever
+//! the address; two programs may do that under the rules of the kernel.
 
 use std::net::IpAddr;
 
@@ -189,8 +189,8 @@ impl Listeners {
         true
     }
 
-    /// The one datagram socket that a client has on a port is connected, or no longer so: what it is not
-    /// connected to goes to others on the port, if there are any.
+    /// The one datagram socket that a client has on a port is connected, or no longer so: what it
+    /// is not connected to goes to others on the port, if there are any.
     pub fn set_connected(&mut self, client: ClientId, port: u16, is_on: bool) {
         let is_it = |l: &Listener| {
             (l.client, l.protocol, l.port) == (client, Protocol::Udp, port) && l.count == 1
@@ -233,8 +233,8 @@ fn may_share(held: &Listener, wanted: &Listener) -> bool {
         || (held.reuse_port && wanted.reuse_port && held.uid == wanted.uid)
 }
 
-/// Two addresses, and not every one. Steering does not tell them apart, so what one engine has no use for is offered to the
-/// others on the port.
+/// Two addresses, and not every one. Steering does not tell them apart, so what one engine has no
+/// use for is offered to the others on the port.
 fn is_apart(a: IpAddr, b: IpAddr) -> bool {
     a != b && !a.is_unspecified() && !b.is_unspecified()
 }

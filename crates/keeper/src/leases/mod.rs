@@ -1,8 +1,8 @@
 //! The keeper's leases: slots, blocks of ports, listening ports.
 //!
 //! Everything here is plain data without descriptors, so that it can be written to the state region
-//! after every change and read back by a successor. Steering follows from it: [`Leases::route`] says
-//! where the frames for a local port belong.
+//! after every change and read back by a successor. Steering follows from it: [`Leases::route`]
+//! says where the frames for a local port belong.
 
 mod clients;
 mod listeners;
@@ -127,7 +127,8 @@ impl Leases {
         self.blocks.release(slot)
     }
 
-    /// Gives `wanted` blocks of outgoing ports in a row, or one: first and last place in the pool's order.
+    /// Gives `wanted` blocks of outgoing ports in a row, or one: first and last place in the pool's
+    /// order.
     pub fn lease_ports(
         &mut self,
         id: ClientId,
@@ -152,8 +153,8 @@ impl Leases {
         &self.blocks
     }
 
-    /// Claims a port for listening, or for datagrams. The engine whose outgoing ports it is among sees so in the
-    /// steering, and takes others.
+    /// Claims a port for listening, or for datagrams. The engine whose outgoing ports it is among
+    /// sees so in the steering, and takes others.
     pub fn listen(
         &mut self,
         id: ClientId,
@@ -178,7 +179,8 @@ impl Leases {
         self.listeners.claim(wanted).map_err(LeaseError::Listen)
     }
 
-    /// Removes a client. Its ports are free at once; its slot is `Draining` until [`Leases::free_slot`].
+    /// Removes a client. Its ports are free at once; its slot is `Draining` until
+    /// [`Leases::free_slot`].
     pub fn leave(&mut self, id: ClientId) -> Option<Left> {
         let client = self.clients.remove(id)?;
         let mut ports: Vec<(Protocol, u16, u16)> = self

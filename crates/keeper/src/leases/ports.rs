@@ -1,9 +1,10 @@
 //! Blocks of local ports for outgoing connections.
 //!
 //! An engine that connects out takes local ports from blocks that are its own, so that every answer
-//! finds its slot by one look at the local port. The pool is the system's `ip_local_port_range` as it was when the
-//! keeper began. Blocks are ranges of places in a keyed order of the pool ([`Scatter`]), so that their ports lie all over
-//! it and nobody can tell from one what the others are (RFC 6056 3.3.3).
+//! finds its slot by one look at the local port. The pool is the system's `ip_local_port_range` as
+//! it was when the keeper began. Blocks are ranges of places in a keyed order of the pool
+//! ([`Scatter`]), so that their ports lie all over it and nobody can tell from one what the others
+//! are (RFC 6056 3.3.3).
 
 use serde::{Deserialize, Serialize};
 use slipstack_stack::Scatter;
@@ -14,7 +15,8 @@ const POOL_DEFAULT: (u16, u16) = (32768, 60999);
 pub const BLOCK_LEN: u16 = 256;
 /// A smaller pool has smaller blocks: engines share it.
 const BLOCKS_MIN: u16 = 64;
-/// The first lease of an engine has so many blocks in a row at most: each block less makes ports easier to guess.
+/// The first lease of an engine has so many blocks in a row at most: each block less makes ports
+/// easier to guess.
 const BLOCKS_FIRST_MAX: usize = 16;
 
 /// Which slot owns which block.
@@ -53,14 +55,16 @@ impl PortBlocks {
         Scatter::new(self.pool, self.key)
     }
 
-    /// How many blocks an engine begins with, if `others` more may come: a quarter of what they do not need.
+    /// How many blocks an engine begins with, if `others` more may come: a quarter of what they do
+    /// not need.
     pub fn first_lease(&self, others: usize) -> usize {
         let free = self.owner.iter().filter(|owner| owner.is_none()).count();
         (free.saturating_sub(others) / 4).clamp(1, BLOCKS_FIRST_MAX)
     }
 
-    /// Takes `wanted` free blocks in a row for `slot`, or one, beginning the search at `hint` (any number). Returns the
-    /// first and last place, or `None` when every block is taken or `slot` already has `blocks_max`.
+    /// Takes `wanted` free blocks in a row for `slot`, or one, beginning the search at `hint` (any
+    /// number). Returns the first and last place, or `None` when every block is taken or `slot`
+    /// already has `blocks_max`.
     pub fn lease(
         &mut self,
         slot: u16,
@@ -156,8 +160,8 @@ pub fn system_ports() -> (u16, u16) {
         .unwrap_or(POOL_DEFAULT)
 }
 
-/// Ports for the stack's own connections where the kernel has the same addresses and takes `system` for its own: those
-/// right below it, or else above.
+/// Ports for the stack's own connections where the kernel has the same addresses and takes `system`
+/// for its own: those right below it, or else above.
 pub fn ports_beside((first, last): (u16, u16)) -> (u16, u16) {
     const LEAST: u16 = 2048;
     match (first / 2 >= LEAST, u16::MAX - last >= LEAST) {

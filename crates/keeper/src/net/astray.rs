@@ -99,7 +99,8 @@ impl World {
         true
     }
 
-    /// Returns the next listener that a new connection may be for. Steering knows ports: programs may listen on one at different addresses.
+    /// Returns the next listener that a new connection may be for. Steering knows ports: programs
+    /// may listen on one at different addresses.
     fn next_listener(
         &mut self,
         flow: &Flow,
@@ -161,8 +162,9 @@ impl World {
         }
     }
 
-    /// A datagram for a port that nobody has here: to the engine that serves it, if that is not the one that sent it
-    /// here, or it waits for the socket that means to hear it. `false`: its sender is to be told that there is none.
+    /// A datagram for a port that nobody has here: to the engine that serves it, if that is not the
+    /// one that sent it here, or it waits for the socket that means to hear it. `false`: its sender
+    /// is to be told that there is none.
     pub(super) fn on_stray_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,
@@ -205,8 +207,8 @@ impl World {
         true
     }
 
-    /// Hands a datagram that an engine has no socket for to the next one of its port: programs may have it at different
-    /// addresses. `false`: none is left, or there is but one.
+    /// Hands a datagram that an engine has no socket for to the next one of its port: programs may
+    /// have it at different addresses. `false`: none is left, or there is but one.
     fn offer_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,

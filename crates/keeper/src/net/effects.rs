@@ -112,8 +112,8 @@ impl World {
         slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
     }
 
-    /// A packet with extension headers, which steering leaves to us: into the inbox of the engine that
-    /// serves its flow, or left to the kernel. False: it is none, or for nobody.
+    /// A packet with extension headers, which steering leaves to us: into the inbox of the engine
+    /// that serves its flow, or left to the kernel. False: it is none, or for nobody.
     pub(super) fn pass_extended_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
         const NEXT_HEADER_AT: usize = 14 + 6;
         let is_extended = !meta.local
@@ -139,8 +139,8 @@ impl World {
         slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
     }
 
-    /// A datagram to a group: into the inboxes of all engines that have its port, each of which knows what
-    /// it has joined. False: it is none, or nobody has the port.
+    /// A datagram to a group: into the inboxes of all engines that have its port, each of which
+    /// knows what it has joined. False: it is none, or nobody has the port.
     pub(super) fn pass_group_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
         if !is_group_frame(frame) || meta.local {
             return false;
@@ -160,8 +160,8 @@ impl World {
         slots != 0
     }
 
-    /// A fragment goes where the first one of its packet goes, or waits for that. `None`: it is none; else what
-    /// is for our own stack.
+    /// A fragment goes where the first one of its packet goes, or waits for that. `None`: it is
+    /// none; else what is for our own stack.
     pub(super) fn pass_fragment_on(
         &mut self,
         frame: &[u8],
@@ -265,8 +265,8 @@ impl Effects for World {
         }
     }
 
-    /// Nobody reads any more: bytes for an orphan are dropped, which resets the connection as on the
-    /// kernel.
+    /// Nobody reads any more: bytes for an orphan are dropped, which resets the connection as on
+    /// the kernel.
     fn store(&mut self, _conn: ConnId, _offset: u64, _bytes: &[u8]) -> bool {
         false
     }

@@ -1,7 +1,8 @@
-//! Whose fragments are whose: only the first of a packet has its ports, so the others follow its trail.
+//! Whose fragments are whose: only the first of a packet has its ports, so the others follow its
+//! trail.
 //!
-//! Steering leaves every fragment to slot 0. The engine that serves the flow gets them as they are, and makes the
-//! packet of them itself.
+//! Steering leaves every fragment to slot 0. The engine that serves the flow gets them as they are,
+//! and makes the packet of them itself.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -41,7 +42,8 @@ pub(super) struct Trails {
 }
 
 impl Trails {
-    /// The first fragment has come and goes to `slots`: what waited for it goes before it, in the order of its arrival.
+    /// The first fragment has come and goes to `slots`: what waited for it goes before it, in the
+    /// order of its arrival.
     pub fn begin(&mut self, id: PacketId, slots: u64, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
         self.insert(id, Way::To(slots), now);

@@ -1,8 +1,9 @@
 //! Sockets that are meant for the stack and not there yet.
 //!
-//! A program listens on the stack when it first waits on the socket, so that workers listen and their
-//! master does not; the same holds for a UDP socket that is bound. Until then its kernel socket holds the
-//! port, with IP_FREEBIND set. A SYN or a datagram for such a socket waits, and is not refused.
+//! A program listens on the stack when it first waits on the socket, so that workers listen and
+//! their master does not; the same holds for a UDP socket that is bound. Until then its kernel
+//! socket holds the port, with IP_FREEBIND set. A SYN or a datagram for such a socket waits, and is
+//! not refused.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +14,8 @@ use slipstack_device::netlink::{self, Request};
 
 /// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
-/// How long its no: a program may be about to listen, and a peer that is refused does not try again.
+/// How long its no: a program may be about to listen, and a peer that is refused does not try
+/// again.
 const NO_FRESH_NS: u64 = 2_000_000;
 /// Sockets read at most.
 const SOCKETS_MAX: usize = 4096;

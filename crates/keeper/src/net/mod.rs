@@ -1,6 +1,6 @@
-//! The keeper's own stack on slot 0: it answers ARP and ICMP for everybody, resets segments to closed
-//! ports, carries out the connections of programs that have ended, and resets those of programs that
-//! died.
+//! The keeper's own stack on slot 0: it answers ARP and ICMP for everybody, resets segments to
+//! closed ports, carries out the connections of programs that have ended, and resets those of
+//! programs that died.
 
 mod astray;
 mod care;
@@ -464,7 +464,8 @@ impl Net {
             .min()
     }
 
-    /// Arms the inbox's doorbell; false: a frame has come meanwhile, or what this stack says to itself waits.
+    /// Arms the inbox's doorbell; false: a frame has come meanwhile, or what this stack says to
+    /// itself waits.
     pub fn prepare_sleep(&self) -> bool {
         !self.world.has_local()
             && !self.world.device.has_rx()

@@ -1,7 +1,8 @@
 //! Connections of programs that have ended, carried out here.
 //!
-//! Each is on record for a successor. Its image is renewed when segments of its peer have come in and
-//! before anything is sent because of them; `ConnectionImage::presume_sent` covers what was sent since.
+//! Each is on record for a successor. Its image is renewed when segments of its peer have come in
+//! and before anything is sent because of them; `ConnectionImage::presume_sent` covers what was
+//! sent since.
 
 use slipstack_channel::HandoverImage;
 use slipstack_channel::control::TimeWaitTold;

@@ -93,7 +93,8 @@ impl Net {
         self.world.inboxes.post(slot, &InboxMessage::Inquiry)
     }
 
-    /// Returns the answer of the keeper's own stack, which has the connections of programs that have ended.
+    /// Returns the answer of the keeper's own stack, which has the connections of programs that
+    /// have ended.
     pub fn answer(&mut self, now: u64, inquiry: &Inquiry) -> Vec<u8> {
         answer_of_stack(&mut self.stack, Instant(now), inquiry, &mut self.world)
     }

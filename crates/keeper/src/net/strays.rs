@@ -1,11 +1,11 @@
 //! Segments that reached an engine which does not know their flow: who is tried next?
 //!
-//! The engine that the steering tables name comes first, then every other one. A copy of a segment (doubled on the way, or an
-//! ACK that says the same again) goes to whom the first one went, as long as that engine has not said no. When all have said no,
-//! the segment is for nobody and answered as for a closed port; unless the port is changing hands. Then
-//! its connection may be on its way from one engine to another, and the segment waits a moment before
-//! it is asked around once more. One that has waited in vain is dropped, which its peer answers by
-//! sending it again.
+//! The engine that the steering tables name comes first, then every other one. A copy of a segment
+//! (doubled on the way, or an ACK that says the same again) goes to whom the first one went, as
+//! long as that engine has not said no. When all have said no, the segment is for nobody and
+//! answered as for a closed port; unless the port is changing hands. Then its connection may be on
+//! its way from one engine to another, and the segment waits a moment before it is asked around
+//! once more. One that has waited in vain is dropped, which its peer answers by sending it again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -13,8 +13,8 @@ use std::hash::{BuildHasher, RandomState};
 use slipstack_device::Flow;
 use slipstack_stack::RxMeta;
 
-/// How long it is remembered who has said no to a segment: less than a peer waits before it sends the
-/// same again.
+/// How long it is remembered who has said no to a segment: less than a peer waits before it sends
+/// the same again.
 const SEGMENT_NS: u64 = 150_000_000;
 /// How long a flow is looked for in the directories of the engines.
 const FLOW_NS: u64 = 1_000_000_000;
@@ -91,8 +91,8 @@ impl Strays {
         self.engines.contains(&slot)
     }
 
-    /// The slot to try next for a segment; `first` is the one that the tables name, `origin` the one
-    /// that has just said no.
+    /// The slot to try next for a segment; `first` is the one that the tables name, `origin` the
+    /// one that has just said no.
     pub(super) fn next_slot(
         &mut self,
         flow: Flow,

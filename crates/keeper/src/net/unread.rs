@@ -1,13 +1,15 @@
 //! Datagrams for sockets that are bound and not on the stack yet.
 //!
-//! On the kernel they would lie in the socket's receive buffer from the bind on, whoever waits for them in the end: the
-//! process that has bound it, a child, or a program that it is handed to. Here they wait until an engine serves the port.
+//! On the kernel they would lie in the socket's receive buffer from the bind on, whoever waits for
+//! them in the end: the process that has bound it, a child, or a program that it is handed to. Here
+//! they wait until an engine serves the port.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Bytes that wait at most, in all.
 const BYTES_MAX: usize = 8 << 20;
-/// Bytes that a datagram takes of a receive buffer beside its own, about as on the kernel (`SKB_TRUESIZE`).
+/// Bytes that a datagram takes of a receive buffer beside its own, about as on the kernel
+/// (`SKB_TRUESIZE`).
 const BESIDE: usize = 576;
 /// How often it is looked whether the sockets are still there.
 const ASK_NS: u64 = 100_000_000;
@@ -33,7 +35,8 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Lets a datagram wait for a socket with a receive buffer of `rcvbuf` bytes. A full buffer loses it, as on the kernel.
+    /// Lets a datagram wait for a socket with a receive buffer of `rcvbuf` bytes. A full buffer
+    /// loses it, as on the kernel.
     pub(super) fn hold(&mut self, port: u16, rcvbuf: u32, frame: Vec<u8>, now: u64) {
         let size = frame.len() + BESIDE;
         let queue = self.queues.entry(port).or_default();
@@ -49,7 +52,8 @@ impl Unread {
         queue.frames.push_back(frame);
     }
 
-    /// Sends what waits for a port off; `take` says no if there is no room. What it keeps for itself waits on.
+    /// Sends what waits for a port off; `take` says no if there is no room. What it keeps for
+    /// itself waits on.
     pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&[u8]) -> Taken) {
         self.sent_ns = now;
         let Some(queue) = self.queues.get_mut(&port) else {

@@ -28,8 +28,8 @@ pub(super) fn refuse<T>(
 }
 
 impl Server {
-    /// Takes new connections. Who cannot be given a descriptor stays at the door, which would wake us again
-    /// at once.
+    /// Takes new connections. Who cannot be given a descriptor stays at the door, which would wake
+    /// us again at once.
     pub(super) fn accept(&mut self, now: u64) {
         loop {
             let fd = match accept_with(&self.world.listener, SocketFlags::CLOEXEC) {
@@ -67,8 +67,8 @@ impl Server {
         self.connections.insert(self.next_connection, connection);
     }
 
-    /// The door is open to every user. Who may come in says so at once; of those who have not, the oldest go, so that
-    /// they keep nobody out.
+    /// The door is open to every user. Who may come in says so at once; of those who have not, the
+    /// oldest go, so that they keep nobody out.
     fn make_room_for_a_stranger(&mut self) {
         let strangers = self.connections.iter().filter(|(_, it)| !it.is_trusted);
         let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();

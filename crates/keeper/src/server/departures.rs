@@ -16,12 +16,13 @@ use super::Server;
 /// Frames that are taken from a dead engine's queue at once, and how often.
 const DRAIN_BUDGET: usize = 1024;
 const DRAIN_ROUNDS: usize = 64;
-/// When the slot is looked at again: somebody may have looked its engine up just before it was gone.
+/// When the slot is looked at again: somebody may have looked its engine up just before it was
+/// gone.
 const AGAIN_NS: [u64; 2] = [20_000_000, 200_000_000];
 
 impl Server {
-    /// A process has ended without a word, or lost its engine: its peers are told, and everything it
-    /// held is free at once.
+    /// A process has ended without a word, or lost its engine: its peers are told, and everything
+    /// it held is free at once.
     pub(super) fn on_death(&mut self, client: ClientId, now: u64) {
         self.tally.crashes += 1;
         self.connections
@@ -68,7 +69,8 @@ impl Server {
             return;
         };
         self.steer_ports(&left.ports);
-        // An instance that was killed has left its socket; no other has its name before it is gone here.
+        // An instance that was killed has left its socket; no other has its name before it is gone
+        // here.
         if let Some(name) = &left.client.instance
             && let Ok(socket) = self.world.dir.instance_socket(name)
         {

@@ -4,7 +4,8 @@ use slipstack_device::{DropKind, SlotLink};
 
 use crate::world::World;
 
-/// One sentence for each mechanism that decides which core works on a packet, and for what else has been switched on.
+/// One sentence for each mechanism that decides which core works on a packet, and for what else has
+/// been switched on.
 pub(super) fn describe(world: &World) -> Vec<String> {
     let state = &world.state.network;
     let mut told = vec![

@@ -325,8 +325,8 @@ impl Server {
         now.saturating_sub(since) >= self.linger_ns()
     }
 
-    /// SIGTERM or SIGINT. In use, the standby takes over; true: it can. Otherwise, and without one, this
-    /// keeper ends as soon as nobody needs it.
+    /// SIGTERM or SIGINT. In use, the standby takes over; true: it can. Otherwise, and without one,
+    /// this keeper ends as soon as nobody needs it.
     fn on_end_signal(&mut self) -> bool {
         let mut signal = [0; 128];
         while matches!(rustix::io::read(&self.world.signals, &mut signal), Ok(n) if n > 0) {}
@@ -380,8 +380,9 @@ impl Server {
         }
     }
 
-    /// Returns the parts that a fork of the keeper keeps. The clients' connections are closed here, the keeper has its
-    /// own copies; the stack's device is forgotten, its ring is not mapped in a fork.
+    /// Returns the parts that a fork of the keeper keeps. The clients' connections are closed here,
+    /// the keeper has its own copies; the stack's device is forgotten, its ring is not mapped in a
+    /// fork.
     fn into_standby(self) -> World {
         let Server { world, net, .. } = self;
         close_copies(&net.device_fds());
@@ -394,7 +395,8 @@ impl Server {
     }
 }
 
-/// Closes a fork's copies of the descriptors of a device that is forgotten: the device must not outlive its slots.
+/// Closes a fork's copies of the descriptors of a device that is forgotten: the device must not
+/// outlive its slots.
 fn close_copies(numbers: &[RawFd]) {
     for number in numbers {
         if let Some(copy) = Descriptor::new(*number) {

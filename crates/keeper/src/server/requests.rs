@@ -22,7 +22,7 @@ use crate::world::random_u64;
 use super::Server;
 use super::clients::{Answer, refuse};
 
-/// Channel regions of one client: one per engine for programs, one per attached program for instances.
+/// Channel regions of one client: one per engine of a program, one per program of an instance.
 const REGIONS_PER_CLIENT_MAX: usize = 1024;
 
 impl Server {
@@ -294,7 +294,7 @@ impl Server {
         self.done()
     }
 
-    /// Whether a program of another family has a connection from this port: by inet_csk_get_port() nobody listens there.
+    /// Whether another family has a connection from this port: see inet_csk_get_port().
     fn has_flow_of_others(
         &self,
         client: ClientId,
@@ -460,8 +460,9 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come here as what nobody
-    /// serves, or as strays: whoever gets their ports may open the same two ends anew, and is not to be kept from it.
+    /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come
+    /// here as what nobody serves, or as strays: whoever gets their ports may open the same two
+    /// ends anew, and is not to be kept from it.
     fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
         let known = self.world.state.leases.clients.find(client);
         if known.and_then(|client| client.slot).is_none() {
@@ -541,7 +542,7 @@ impl Server {
                     .into_iter()
                     .map(move |flow| (flow, slot))
             })
-            // An engine may be killed between our answer to its handover and its taking them off the list.
+            // An engine may be killed after our answer and before it takes them off the list.
             .filter(|(flow, _)| !self.net.carries(flow))
             .collect()
     }

@@ -1,5 +1,5 @@
-//! A change of the network is steered by, written down and told: what an operator wants, what routers say, and what
-//! becomes of the link.
+//! A change of the network is steered by, written down and told: what an operator wants, what
+//! routers say, and what becomes of the link.
 
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_device::{DeviceError, iface};
@@ -9,8 +9,8 @@ use crate::log::say;
 use super::{Server, share};
 
 impl Server {
-    /// Makes this the network that holds: steering and the own stack go by it at once, engines and programs when they
-    /// have been told.
+    /// Makes this the network that holds: steering and the own stack go by it at once, engines and
+    /// programs when they have been told.
     pub(super) fn publish(&mut self, state: NetworkState, now: u64) -> Result<(), DeviceError> {
         let steering = self.world.slots.steering();
         steering.set_own(&state.addresses())?;
@@ -25,7 +25,8 @@ impl Server {
         Ok(())
     }
 
-    /// The former keeper may have died in the middle of a change: what it wrote down holds, for everybody.
+    /// The former keeper may have died in the middle of a change: what it wrote down holds, for
+    /// everybody.
     pub(super) fn renew_network(&mut self, now: u64) {
         let state = self.world.network.state.clone();
         if let Err(error) = self.publish(state, now) {

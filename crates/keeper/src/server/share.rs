@@ -1,8 +1,10 @@
-//! Addresses that the kernel has too: which ports are its, and which flows stay where they are when that changes.
+//! Addresses that the kernel has too: which ports are its, and which flows stay where they are when
+//! that changes.
 //!
-//! Ports that are leased to an engine for its own connections are the stack's whatever is listed; of those from which
-//! the kernel connects to others, only the ones that a program of the stack has asked for, unless they are listed. A flow
-//! of the other side has an exception before its port changes hands, and keeps it as long as it lives.
+//! Ports that are leased to an engine for its own connections are the stack's whatever is listed;
+//! of those from which the kernel connects to others, only the ones that a program of the stack has
+//! asked for, unless they are listed. A flow of the other side has an exception before its port
+//! changes hands, and keeps it as long as it lives.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -24,7 +26,8 @@ pub(super) const ALL: [(Protocol, u16, u16); 2] =
     [(Protocol::Tcp, 1, u16::MAX), (Protocol::Udp, 1, u16::MAX)];
 
 impl Server {
-    /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and with the leases.
+    /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and
+    /// with the leases.
     pub(super) fn share_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
         if self.world.network.state.share.is_none() {
             return;

@@ -1,8 +1,9 @@
 //! Engines whose process does not run: stopped by a signal or a debugger, frozen with its group.
 //!
-//! On the kernel one queue serves all who listen on a port, and a process that does not run holds up its own connections
-//! alone. Here its engine has a share of the port's flows. While frames wait for an engine that does not begin a turn,
-//! others get what is new, and the requests for connections that wait for it already.
+//! On the kernel one queue serves all who listen on a port, and a process that does not run holds
+//! up its own connections alone. Here its engine has a share of the port's flows. While frames wait
+//! for an engine that does not begin a turn, others get what is new, and the requests for
+//! connections that wait for it already.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,8 @@ use crate::log::say;
 
 use super::Server;
 
-/// How long frames may wait for an engine that begins no turn. Even a program that computes has one every 8 ms.
+/// How long frames may wait for an engine that begins no turn. Even a program that computes has one
+/// every 8 ms.
 const STALL_NS: u64 = 30_000_000;
 /// How often it is looked while frames wait for somebody, and otherwise.
 const SUSPECT_NS: u64 = 10_000_000;
@@ -130,7 +132,8 @@ impl Server {
         })
     }
 
-    /// An engine has stopped: new connections go to others on its ports, if there are any. Or it runs again.
+    /// An engine has stopped: new connections go to others on its ports, if there are any. Or it
+    /// runs again.
     fn on_stall(&mut self, slot: u16, is_stalled: bool, now: u64) {
         let listeners = &mut self.world.state.leases.listeners;
         let ports = listeners.set_stalled(slot, is_stalled);
@@ -148,8 +151,8 @@ impl Server {
         }
     }
 
-    /// Requests for connections that wait in the queue of an engine that does not run. If it ever takes them too, its
-    /// answers are those to a copy.
+    /// Requests for connections that wait in the queue of an engine that does not run. If it ever
+    /// takes them too, its answers are those to a copy.
     fn pass_requests_on(&mut self, slot: u16, now: u64) {
         let (Ok(parts), Some(position)) = (
             self.world.slots.parts(slot),

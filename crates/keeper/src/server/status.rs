@@ -145,7 +145,8 @@ impl Server {
         listening.chain(connected).take(max).collect()
     }
 
-    /// Whether the process has several engines, with the first of which it tells of all its sockets.
+    /// Whether the process has several engines, with the first of which it tells of all its
+    /// sockets.
     fn is_told_by_another(&self, process: ProcessKey) -> bool {
         let mut clients = self.world.state.leases.clients.iter();
         clients.any(|(id, it)| it.process == process && self.reports.contains_key(&id))

@@ -21,7 +21,8 @@ pub enum Forked {
 /// Forks a process that has one thread.
 ///
 /// # Errors
-/// The kernel's refusal, or more than one thread: the child of such a process could not even allocate.
+/// The kernel's refusal, or more than one thread: the child of such a process could not even
+/// allocate.
 pub fn fork() -> io::Result<Forked> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other(
@@ -98,8 +99,8 @@ pub fn abort_at_panics(may_unwind: fn() -> bool) {
     }));
 }
 
-/// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as under
-/// nohup) SIGHUP, and gives a descriptor that becomes readable when one arrives.
+/// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as
+/// under nohup) SIGHUP, and gives a descriptor that becomes readable when one arrives.
 ///
 /// # Errors
 /// The kernel's refusal.

@@ -17,7 +17,8 @@ pub(super) fn fork() -> io::Result<Forked> {
 }
 
 pub(super) fn close_from(first: u32) -> io::Result<()> {
-    // SAFETY: touches no memory; the caller promises that nothing in this process owns these descriptors.
+    // SAFETY: touches no memory; the caller promises that nothing in this process owns these
+    // descriptors.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if result == 0 {
         Ok(())

@@ -1,6 +1,6 @@
 //! Threads that a program does not notice: they take none of its signals, and run at once and
-//! shortly when they wake. They are not the standard library's, which call malloc as they begin: 64 MiB of addresses for each,
-//! which a limit (RLIMIT_AS) counts and each forked child inherits.
+//! shortly when they wake. They are not the standard library's, which call malloc as they begin: 64
+//! MiB of addresses for each, which a limit (RLIMIT_AS) counts and each forked child inherits.
 
 mod own;
 mod sys;
@@ -37,8 +37,8 @@ impl Drop for Quiet {
 }
 
 /// Starts a thread with every signal blocked, except the two that glibc keeps for itself (one of
-/// them carries `setuid` to all threads). It asks for a short time slice: woken while a thread of the
-/// program computes, it runs now and not when that one's slice ends.
+/// them carries `setuid` to all threads). It asks for a short time slice: woken while a thread of
+/// the program computes, it runs now and not when that one's slice ends.
 ///
 /// # Errors
 /// The kernel's refusal to start a thread.
@@ -56,9 +56,10 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     Ok(Quiet(Some(started?)))
 }
 
-/// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits for
-/// it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here. Who waits is not
-/// cancelled before it returns: what the other thread uses lies on this one's stack.
+/// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits
+/// for it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here.
+/// Who waits is not cancelled before it returns: what the other thread uses lies on this one's
+/// stack.
 pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
     let cancelling = sys::disable_cancelling();
     let before = sys::block_all();

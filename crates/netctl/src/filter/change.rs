@@ -82,7 +82,8 @@ pub enum TableChange {
     /// No rule may name it.
     Destroy,
     Flush,
-    /// Makes the table if it is not there. With `may_replace` a prefix that is there gets the value.
+    /// Makes the table if it is not there. With `may_replace` a prefix that is there gets the
+    /// value.
     Add {
         entries: Vec<TableEntry>,
         may_replace: bool,

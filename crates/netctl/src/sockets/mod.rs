@@ -21,7 +21,8 @@ pub enum Inquiry {
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
     Counters,
-    /// How often each rule of the packet filter has matched, a [`FilterCountRow`] as JSON in each line.
+    /// How often each rule of the packet filter has matched, a [`FilterCountRow`] as JSON in each
+    /// line.
     FilterCounts,
     /// The numbers of its stack, a pair of name and value as JSON in each line.
     Tunables,
@@ -69,7 +70,8 @@ pub struct EngineTold {
     pub program: String,
     /// Name of the instance; `None`: in the program.
     pub instance: Option<String>,
-    /// The answer's file is the next of the descriptors beside the message. It was too late without one.
+    /// The answer's file is the next of the descriptors beside the message. It was too late without
+    /// one.
     pub has_answered: bool,
 }
 
@@ -203,7 +205,8 @@ pub struct SocketRow {
     pub figures: Option<Box<Figures>>,
 }
 
-/// The figures of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in segments.
+/// The figures of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in
+/// segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     pub congestion: String,

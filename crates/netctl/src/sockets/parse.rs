@@ -25,7 +25,8 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, SyntaxError> {
     Err(SyntaxError(text.into()))
 }
 
-/// Reads states and an expression; `None` for what is not named. `port_of` knows the names of services.
+/// Reads states and an expression; `None` for what is not named. `port_of` knows the names of
+/// services.
 ///
 /// # Errors
 /// A word that has no place there.

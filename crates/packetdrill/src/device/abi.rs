@@ -19,8 +19,9 @@ pub unsafe extern "C" fn netdev_send(
     0
 }
 
-/// Waits in virtual time: until something leaves, or it is certain that nothing will. That is a packet of no bytes, which
-/// fails the script; after a failure of this call packetdrill makes it again, for ever.
+/// Waits in virtual time: until something leaves, or it is certain that nothing will. That is a
+/// packet of no bytes, which fails the script; after a failure of this call packetdrill makes it
+/// again, for ever.
 pub unsafe extern "C" fn netdev_receive(
     userdata: *mut c_void,
     packet: *mut u8,

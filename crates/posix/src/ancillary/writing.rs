@@ -174,7 +174,8 @@ impl<'a> Writer<'a> {
         self.put(libc::SOL_SOCKET, kind, &data);
     }
 
-    /// Writes a message of the error queue that no packet caused: `struct sock_extended_err`, and no offender.
+    /// Writes a message of the error queue that no packet caused: `struct sock_extended_err`, and
+    /// no offender.
     pub(crate) fn put_queued(&mut self, message: &QueuedMessage, family: Family) {
         const ORIGIN_LOCAL: u8 = 1;
         const ORIGIN_TIMESTAMPING: u8 = 4;

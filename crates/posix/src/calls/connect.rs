@@ -167,8 +167,9 @@ impl Process {
             || self.policy().is_some_and(|policy| policy.is_broadcast(ip))
     }
 
-    /// Connects a blocking socket on the loopback, where it is known at once who is refused: he may still go elsewhere,
-    /// so the socket is the kernel's only once he is not. `false`: it is not known yet.
+    /// Connects a blocking socket on the loopback, where it is known at once who is refused: he may
+    /// still go elsewhere, so the socket is the kernel's only once he is not. `false`: it is not
+    /// known yet.
     fn is_on_loopback(&self, socket: &Arc<Description>, remote: SocketAddr) -> Result<bool, Errno> {
         if socket.is_nonblocking() {
             return Ok(false);
@@ -224,8 +225,8 @@ impl Process {
         }
         self.report.on_stream(socket, stream, Some(remote));
         link.commands();
-        // Even if the answer is there already: that is what programs are used to. (A Fast Open that waits for its
-        // data says so at once.)
+        // Even if the answer is there already: that is what programs are used to. (A Fast Open that
+        // waits for its data says so at once.)
         stream.leave_unanswered();
         if manner.is_nonblocking && !manner.is_fast {
             return Err(Errno::EINPROGRESS.into());
@@ -293,8 +294,8 @@ impl Process {
         }
     }
 
-    /// A socket of IPv6 whose address is of one family sends to that family only, and one that is for IPv6 alone sends to
-    /// that (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
+    /// A socket of IPv6 whose address is of one family sends to that family only, and one that is
+    /// for IPv6 alone sends to that (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
     pub(crate) fn check_ways(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
         if socket.family == Family::V4 || remote.ip().is_loopback() {
             return Ok(());
@@ -323,7 +324,8 @@ impl Process {
         Ok(())
     }
 
-    /// Checks SO_DONTROUTE: packets without a router find stations of the link alone. IPv6 knows nothing of the kind.
+    /// Checks SO_DONTROUTE: packets without a router find stations of the link alone. IPv6 knows
+    /// nothing of the kind.
     pub(crate) fn check_link(&self, remote: SocketAddr) -> Result<(), Errno> {
         let ip = remote.ip().to_canonical();
         let is_far = |ip: Ipv4Addr| !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast());
@@ -335,8 +337,8 @@ impl Process {
         }
     }
 
-    /// RFC 4007 6: a link-local address says nothing without an interface, whether with it or by what the socket is
-    /// bound to (__ip6_datagram_connect(), tcp_v6_connect()).
+    /// RFC 4007 6: a link-local address says nothing without an interface, whether with it or by
+    /// what the socket is bound to (__ip6_datagram_connect(), tcp_v6_connect()).
     pub(crate) fn check_scope(
         &self,
         socket: &Description,

@@ -161,8 +161,8 @@ impl Process {
     }
 
     /// Sets that watch the socket make the intent real when they are waited on. A process that has
-    /// an engine already need not wait for that, and the session of a server does not: who is told of the socket by its
-    /// other connection comes before it waits.
+    /// an engine already need not wait for that, and the session of a server does not: who is told
+    /// of the socket by its other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         let has_engine = self.link().is_some_and(|link| !link.is_dead());
         if has_engine || self.is_session() {
@@ -250,7 +250,8 @@ impl Process {
         self.insist_on_listening(socket)
     }
 
-    /// The kernel's part listens, and settles conflicts. Gives the backlog as the kernel has understood it.
+    /// The kernel's part listens, and settles conflicts. Gives the backlog as the kernel has
+    /// understood it.
     fn listen_in_kernel(&self, socket: &Arc<Description>, backlog: i32) -> Result<i32, Errno> {
         if socket.is_ceded() {
             return Ok(ceded_backlog(backlog));
@@ -271,8 +272,8 @@ impl Process {
         }
     }
 
-    /// How many connections may wait on a listener, as the kernel has understood it: -1 is as many as possible, and
-    /// net.core.somaxconn bounds all.
+    /// How many connections may wait on a listener, as the kernel has understood it: -1 is as many
+    /// as possible, and net.core.somaxconn bounds all.
     pub(crate) fn kernel_backlog(&self, listener: Descriptor) -> i32 {
         // tcpi_sacked (tcp_get_info)
         const AT: usize = 28;
@@ -295,8 +296,8 @@ impl Process {
         Ok(())
     }
 
-    /// inet_bind() looks whether the address is anybody's here before it looks whether the socket is bound already;
-    /// inet6_bind() does not.
+    /// inet_bind() looks whether the address is anybody's here before it looks whether the socket
+    /// is bound already; inet6_bind() does not.
     #[cold]
     fn refuse_to_rebind(&self, socket: &Description, addr: SocketAddr) -> Errno {
         let addr = SocketAddr::new(addr.ip(), 0);
@@ -421,8 +422,8 @@ fn ceded_backlog(backlog: i32) -> i32 {
     }
 }
 
-/// A port that the program did not ask for is not told from a disconnect to the next datagram: __udp_disconnect() and
-/// inet_autobind().
+/// A port that the program did not ask for is not told from a disconnect to the next datagram:
+/// __udp_disconnect() and inet_autobind().
 fn name_of_dgram(socket: &Description, dgram: &Dgram, bound: Option<Bound>) -> Option<SocketAddr> {
     if let Some(local) = dgram.local() {
         return Some(local);

@@ -229,7 +229,8 @@ impl Process {
         outcome.ok_or(Errno::EAGAIN.into())
     }
 
-    /// MSG_WAITALL and SO_RCVLOWAT: goes on until `target` bytes are there, the end, an error or a signal.
+    /// MSG_WAITALL and SO_RCVLOWAT: goes on until `target` bytes are there, the end, an error or a
+    /// signal.
     fn recv_all(
         &self,
         socket: &Arc<Description>,

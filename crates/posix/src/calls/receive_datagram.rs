@@ -109,8 +109,8 @@ impl Process {
         Ok(Some(received))
     }
 
-    /// The kernel takes in what comes while a program does not call: an error that is there before a call is
-    /// that call's.
+    /// The kernel takes in what comes while a program does not call: an error that is there before
+    /// a call is that call's.
     pub(crate) fn bring_errors(&self, dgram: &Dgram) {
         if let Some(link) = dgram.hears_errors_of() {
             self.turn_if_idle(&link);

@@ -109,8 +109,8 @@ impl Process {
         matches!(request, FIOSETOWN | SIOCSPGRP)
     }
 
-    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCOUTQNSD, SIOCATMARK,
-    /// owners.
+    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ),
+    /// SIOCOUTQNSD, SIOCATMARK, owners.
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Outcome<i32> {
         let socket = self.socket_of(fd)?;
         match request {

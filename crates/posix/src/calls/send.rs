@@ -15,7 +15,8 @@ use crate::ready::bits;
 use crate::socket::{Push, Stream, StreamError};
 
 impl Process {
-    /// write, writev, send, sendto, sendmsg, and each message of sendmmsg. `control`: its control messages.
+    /// write, writev, send, sendto, sendmsg, and each message of sendmmsg. `control`: its control
+    /// messages.
     pub fn sendmsg(
         &self,
         fd: i32,
@@ -134,8 +135,8 @@ impl Process {
 
     /// MSG_FASTOPEN: connect and send in one.
     ///
-    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; a refusal is told by
-    /// the next call.
+    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; a
+    /// refusal is told by the next call.
     fn send_opening(
         &self,
         socket: &Arc<Description>,
@@ -206,7 +207,8 @@ impl Process {
     }
 }
 
-/// While the bytes were copied another thread may have handed out the news of room, before anybody waited for it.
+/// While the bytes were copied another thread may have handed out the news of room, before anybody
+/// waited for it.
 #[cold]
 fn tell_of_room(socket: &Description, stream: &Stream) {
     if stream.has_room_again() {

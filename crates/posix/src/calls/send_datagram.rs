@@ -195,7 +195,8 @@ impl Process {
         }
     }
 
-    /// Checks the length against the link. The path's limit is known to the engine: EMSGSIZE because of it comes with the next call.
+    /// Checks the length against the link. The path's limit is known to the engine: EMSGSIZE
+    /// because of it comes with the next call.
     #[cold]
     pub(super) fn check_length(
         &self,

@@ -39,8 +39,8 @@ impl Process {
         Ok(len)
     }
 
-    /// A piece after the first, whose address counts: those of the others are not looked at. `Ok(None)`: the datagram
-    /// has left meanwhile.
+    /// A piece after the first, whose address counts: those of the others are not looked at.
+    /// `Ok(None)`: the datagram has left meanwhile.
     #[cold]
     pub(super) fn send_piece(
         &self,
@@ -126,7 +126,8 @@ impl Process {
         self.check_length(dgram, begun.remote, len, segment)
     }
 
-    /// Errors of the socket are left to the next datagram, as when the kernel has allocated for this one.
+    /// Errors of the socket are left to the next datagram, as when the kernel has allocated for
+    /// this one.
     fn push_datagram(
         &self,
         socket: &Arc<Description>,

@@ -52,7 +52,8 @@ impl Process {
         Ok(total)
     }
 
-    /// The whole is one datagram: each piece but the last is sent as if by MSG_MORE (splice_direct_to_actor()).
+    /// The whole is one datagram: each piece but the last is sent as if by MSG_MORE
+    /// (splice_direct_to_actor()).
     fn sendfile_as_datagram(
         &self,
         out: i32,

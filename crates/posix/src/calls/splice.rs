@@ -103,7 +103,8 @@ impl Process {
         }
     }
 
-    /// Sends a pipe's bytes, as far as the socket has room: nothing that was taken out of a pipe can be put back.
+    /// Sends a pipe's bytes, as far as the socket has room: nothing that was taken out of a pipe
+    /// can be put back.
     fn drain(
         &self,
         pipe: Descriptor,

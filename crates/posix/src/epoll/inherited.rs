@@ -1,8 +1,8 @@
 //! A set that a forked child has from its parent.
 //!
-//! The kernel's part of it is one for both. Connections of the parent's are ends of pairs in the child (see
-//! [`crate::lending`]), of which the parent must not hear: before one becomes a member the child gets a kernel's part of
-//! its own, with the same members.
+//! The kernel's part of it is one for both. Connections of the parent's are ends of pairs in the
+//! child (see [`crate::lending`]), of which the parent must not hear: before one becomes a member
+//! the child gets a kernel's part of its own, with the same members.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -28,8 +28,7 @@ struct Line {
     inode: u64,
 }
 
-/// `tfd:        5 events:       19 data:                5  pos:0 ino:61af sdev:7`, of which all but the number is
-/// hexadecimal.
+/// `tfd: 5 events: 19 data: 5 pos:0 ino:61af sdev:7`, of which all but the number is hexadecimal.
 fn line_of(text: &str) -> Option<Line> {
     let word = |name: &str| {
         let rest = text.split_once(name)?.1.trim_start();

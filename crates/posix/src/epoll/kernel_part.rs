@@ -1,5 +1,5 @@
-//! A member's part in the kernel's epoll set: the kernel socket under its number, with the program's
-//! own events and data.
+//! A member's part in the kernel's epoll set: the kernel socket under its number, with the
+//! program's own events and data.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -21,8 +21,8 @@ impl Set {
         self.inner.lock().ready.len()
     }
 
-    /// Takes the first member off the ready list, of whose entries `left` are to be looked at. Entries
-    /// of members that were removed count too: a member that is put back is not met again.
+    /// Takes the first member off the ready list, of whose entries `left` are to be looked at.
+    /// Entries of members that were removed count too: a member that is put back is not met again.
     pub(crate) fn pop_ready(&self, left: &mut usize) -> Option<Popped> {
         let mut inner = self.inner.lock();
         let Inner { items, ready, .. } = &mut *inner;

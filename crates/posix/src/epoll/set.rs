@@ -154,7 +154,8 @@ pub(crate) struct Set {
     /// Descriptors that were added to the kernel's set (an upper bound: closed ones leave by
     /// themselves).
     pub(crate) kernel_members: AtomicUsize,
-    /// A member's listening or binding still has to be made real, or that of a member of a set in it.
+    /// A member's listening or binding still has to be made real, or that of a member of a set in
+    /// it.
     pub(crate) has_intents: AtomicBool,
     /// The kernel's part is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
@@ -191,7 +192,8 @@ impl Set {
         self.inner.lock().numbers.first().copied()
     }
 
-    /// A wait on a set without a home: whether its members are looked at. Seldom, if they were often looked at in vain.
+    /// A wait on a set without a home: whether its members are looked at. Seldom, if they were
+    /// often looked at in vain.
     pub(crate) fn is_look_due(&self) -> bool {
         let waits = self.unsettled_waits.load(Ordering::Relaxed).wrapping_add(1);
         self.unsettled_waits.store(waits, Ordering::Relaxed);
@@ -413,7 +415,8 @@ impl Set {
             .collect()
     }
 
-    /// Connections of a parent process among the members that the kernel does not know: item, socket and events.
+    /// Connections of a parent process among the members that the kernel does not know: item,
+    /// socket and events.
     pub(crate) fn not_borrowed(&self) -> Vec<(u64, Arc<Description>, u32)> {
         let inner = self.inner.lock();
         let is_unknown = |socket: &Description, has_kernel_part: bool| match socket.decided() {
@@ -445,8 +448,8 @@ impl Set {
             .collect()
     }
 
-    /// How many sets are below one another in it: the longest chain. The kernel lets no loop come about, and no chain
-    /// longer than its limit.
+    /// How many sets are below one another in it: the longest chain. The kernel lets no loop come
+    /// about, and no chain longer than its limit.
     pub(crate) fn depth(&self) -> usize {
         let inner = self.sets();
         let below = inner.iter().map(|set| set.depth() + 1);

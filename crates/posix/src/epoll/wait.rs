@@ -26,8 +26,8 @@ const STACK_EVENTS_MAX: usize = 64;
 const KERNEL_EVENTS_FEW: usize = 256;
 
 impl Process {
-    /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must not
-    /// be empty (the caller answers EINVAL).
+    /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must
+    /// not be empty (the caller answers EINVAL).
     pub fn epoll_wait(
         &self,
         epfd: i32,
@@ -128,7 +128,8 @@ impl Process {
             }
             rests |= found.rests;
             if let Some(fd) = found.kernel_part {
-                // One event for a socket that is ready on both sides; other members may have the same data.
+                // One event for a socket that is ready on both sides; other members may have the
+                // same data.
                 let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
                 let asked = PollFlags::from_bits_retain(found.events as u16);
                 if let Some(event) = same.filter(|_| is_ready(Descriptor::new(fd), asked)) {

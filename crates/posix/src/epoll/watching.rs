@@ -55,7 +55,8 @@ impl Watcher for Set {
             inner.ready.push_back(item);
             inner.wake_one(rings);
         }
-        // Who only asks whether anything is ready takes nothing off the list: what is on it may be over.
+        // Who only asks whether anything is ready takes nothing off the list: what is on it may be
+        // over.
         if inner.watches.is_empty() {
             return;
         }

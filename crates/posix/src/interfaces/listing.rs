@@ -6,7 +6,8 @@ use super::OwnAddress;
 use crate::process::Process;
 
 impl Process {
-    /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its interface.
+    /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its
+    /// interface.
     #[must_use]
     pub fn own_addresses(&self) -> Vec<OwnAddress> {
         let Some(policy) = self.policy() else {

@@ -89,7 +89,8 @@ impl Question {
         })
     }
 
-    /// The next datagram, and how many addresses are in it; the kernel's next one begins with `first`.
+    /// The next datagram, and how many addresses are in it; the kernel's next one begins with
+    /// `first`.
     pub(super) fn datagram(&self, first: &Header) -> (Vec<u8>, usize) {
         let (mut bytes, mut count) = (Vec::new(), 0);
         for own in self.left.iter().rev() {

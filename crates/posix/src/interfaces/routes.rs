@@ -1,6 +1,7 @@
-//! Sockets of NETLINK_ROUTE: the kernel's, but the answer to "which addresses are there" (RTM_GETADDR) begins with
-//! the stack's. They come as datagrams of their own while the kernel's first one still waits, so that whoever polls
-//! finds the socket readable; the kernel's ends the list.
+//! Sockets of NETLINK_ROUTE: the kernel's, but the answer to "which addresses are there"
+//! (RTM_GETADDR) begins with the stack's. They come as datagrams of their own while the kernel's
+//! first one still waits, so that whoever polls finds the socket readable; the kernel's ends the
+//! list.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;

@@ -148,7 +148,8 @@ impl Process {
         }
     }
 
-    /// Whether the descriptor can have a note of the filter, and whether it is a listener of the kernel's.
+    /// Whether the descriptor can have a note of the filter, and whether it is a listener of the
+    /// kernel's.
     fn check_member(&self, fd: i32, filter: i16) -> Result<bool, Errno> {
         match self.table.find(fd) {
             Some(Entry::Socket(socket)) if filter == EVFILT_EMPTY => match socket.kind {
@@ -266,8 +267,8 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::EBADF)
 }
 
-/// The events of a member's epoll item. An item of ours is edge-triggered, and put back by hand; one of the kernel's
-/// is only where no note asks for the level.
+/// The events of a member's epoll item. An item of ours is edge-triggered, and put back by hand;
+/// one of the kernel's is only where no note asks for the level.
 fn wanted(member: &Member, is_ours: bool) -> u32 {
     let mut events = 0;
     let mut is_edge = true;

@@ -1,4 +1,5 @@
-//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and what they share.
+//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and what
+//! they share.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -18,7 +19,8 @@ use super::queue::{Inner, Key, OTHERS_MAX, Queue};
 use crate::errno::Errno;
 use crate::process::Process;
 
-/// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32 bits.
+/// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32
+/// bits.
 const INSIDE: u64 = 1 << 32;
 pub(super) const ALARM: u64 = INSIDE;
 pub(super) const BELL: u64 = INSIDE + 1;
@@ -107,7 +109,8 @@ impl Process {
         at.queue.note_active(inner);
     }
 
-    /// Adds a descriptor of the queue's own to its set. It ends sleeps once for each thing that happens.
+    /// Adds a descriptor of the queue's own to its set. It ends sleeps once for each thing that
+    /// happens.
     pub(super) fn watch_inside(
         &self,
         at: At<'_>,
@@ -168,7 +171,8 @@ impl Process {
         }
     }
 
-    /// Linux tells of a process's end alone: of the rest (NOTE_FORK, NOTE_EXEC, NOTE_TRACK) nobody would hear.
+    /// Linux tells of a process's end alone: of the rest (NOTE_FORK, NOTE_EXEC, NOTE_TRACK) nobody
+    /// would hear.
     fn watch_process(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         if change.fflags & !NOTE_PDATAMASK != NOTE_EXIT {
             return Err(Errno::EOPNOTSUPP);

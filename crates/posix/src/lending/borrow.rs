@@ -49,7 +49,8 @@ pub(super) fn waiting(socket: &Description) -> u64 {
 }
 
 impl Process {
-    /// Puts an end of a pair under the numbers, if that has not been done, and says what the program wants to read.
+    /// Puts an end of a pair under the numbers, if that has not been done, and says what the
+    /// program wants to read.
     pub(crate) fn take_borrowed(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
         if self.hold_borrowed(socket, it, Reach::Heard) && wish != Wish::None && !it.is_streaming()
         {
@@ -154,9 +155,9 @@ impl Process {
         Divert::Kernel
     }
 
-    /// Called before the program confines itself to some system calls (seccomp(2)): connections that
-    /// other processes lend are passed on from now on without being asked for, because the calls that
-    /// ask may be forbidden.
+    /// Called before the program confines itself to some system calls (seccomp(2)): connections
+    /// that other processes lend are passed on from now on without being asked for, because the
+    /// calls that ask may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.each_borrowed(|socket, it| self.take_borrowed(socket, it, Wish::All));

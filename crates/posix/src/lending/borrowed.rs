@@ -62,7 +62,8 @@ impl Borrowed {
         }
     }
 
-    /// Returns the counterpart in a child of this process, which speaks to the steward by `control`.
+    /// Returns the counterpart in a child of this process, which speaks to the steward by
+    /// `control`.
     pub(crate) fn for_child(&self, control: Option<Arc<Control>>) -> Borrowed {
         let is_streaming = self.is_streaming.load(Ordering::Relaxed);
         Borrowed {
@@ -106,8 +107,8 @@ impl Borrowed {
         self.is_streaming.store(true, Ordering::Relaxed);
     }
 
-    /// Says what the program wants to read. `waiting`: bytes that it finds already. A call that does not block finds
-    /// what the steward has then.
+    /// Says what the program wants to read. `waiting`: bytes that it finds already. A call that
+    /// does not block finds what the steward has then.
     pub(super) fn wish(&self, waiting: u64, wish: Wish, is_prompt: bool) {
         let (Some(control), Some(token)) = (&self.control, self.token()) else {
             return;

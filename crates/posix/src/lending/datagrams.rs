@@ -1,5 +1,5 @@
-//! The borrower's side of a datagram socket that lives in another process: each message of the pair is a datagram
-//! behind its envelope.
+//! The borrower's side of a datagram socket that lives in another process: each message of the pair
+//! is a datagram behind its envelope.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -135,8 +135,8 @@ impl Process {
         found.map_or(0, |datagram| datagram.full_len)
     }
 
-    /// `connect` on one that this process has not used: from now on it is one of its own, as an inherited one is that
-    /// nobody has used. `None`: it cannot be.
+    /// `connect` on one that this process has not used: from now on it is one of its own, as an
+    /// inherited one is that nobody has used. `None`: it cannot be.
     pub(crate) fn part_with_borrowed(&self, old: &Arc<Description>) -> Option<Arc<Description>> {
         let Some(Decided::Foreign(it)) = old.decided() else {
             return None;

@@ -20,7 +20,8 @@ impl Process {
         *self.lending.fork.lock() = fork;
     }
 
-    /// Counts connections as lent to a child that is about to be made; `is_wanted` tells which numbers it can use.
+    /// Counts connections as lent to a child that is about to be made; `is_wanted` tells which
+    /// numbers it can use.
     pub(super) fn prepare_child(&self, is_wanted: impl Fn(i32) -> bool) -> Option<Fork> {
         let mut fork = Fork::default();
         for (number, entry) in self.table.all() {
@@ -72,7 +73,8 @@ impl Process {
         Some(fork)
     }
 
-    /// In the parent, after the fork: keeps what the child may use. Without this call nothing is lent.
+    /// In the parent, after the fork: keeps what the child may use. Without this call nothing is
+    /// lent.
     pub fn lend(&'static self) {
         if let Some(fork) = self.lending.fork.lock().take() {
             self.lend_to(fork);

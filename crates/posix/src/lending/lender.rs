@@ -32,7 +32,8 @@ pub(super) trait Lender: Sync {
     /// Bytes of one connection less are to be moved.
     fn note_pump_ended(&self);
 
-    /// Gives a connection a number of the steward's own, so that it has one whatever the program closes.
+    /// Gives a connection a number of the steward's own, so that it has one whatever the program
+    /// closes.
     fn steward_number(&self, socket: &Arc<Description>) -> Option<i32>;
 
     fn close_steward_number(&self, number: i32);
@@ -40,7 +41,8 @@ pub(super) trait Lender: Sync {
     /// Returns true if the program has closed all its own numbers of a connection.
     fn is_left_to_steward(&self, socket: &Description) -> bool;
 
-    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a call on it, it ends.
+    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a
+    /// call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
     /// Returns true if what `socket` sends to `to` leaves by the kernel.

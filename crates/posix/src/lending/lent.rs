@@ -15,8 +15,8 @@ impl Lent {
         self.shares.load(Ordering::SeqCst) > 0
     }
 
-    /// A child has ended with bytes that it had been given: nobody can read them any more, so the last close
-    /// resets the connection whoever it comes from.
+    /// A child has ended with bytes that it had been given: nobody can read them any more, so the
+    /// last close resets the connection whoever it comes from.
     pub(crate) fn is_left_unread(&self) -> bool {
         self.is_left_unread.load(Ordering::Acquire)
     }

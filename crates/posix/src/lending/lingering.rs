@@ -1,8 +1,8 @@
 //! The end of a process whose connections others use.
 //!
-//! On the kernel a connection lives as long as anybody has it. Here its bytes go through the process that made it, so that
-//! one stays until they have gone: with nothing open but those connections, so that whoever waits for its files or its
-//! listeners to be closed sees that.
+//! On the kernel a connection lives as long as anybody has it. Here its bytes go through the
+//! process that made it, so that one stays until they have gone: with nothing open but those
+//! connections, so that whoever waits for its files or its listeners to be closed sees that.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,8 @@ use crate::outcome::Divert;
 use crate::process::Process;
 use crate::wait::{Look, Plan};
 
-/// How long a wait of a program without a steward's thread may take until the bytes that it moves are looked at.
+/// How long a wait of a program without a steward's thread may take until the bytes that it moves
+/// are looked at.
 const LOOK_NS: u64 = 2_000_000;
 
 impl Process {
@@ -20,8 +21,8 @@ impl Process {
         self.lending.post.has_pumps()
     }
 
-    /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not for a process with other
-    /// threads, which would go on too.
+    /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not
+    /// for a process with other threads, which would go on too.
     pub fn outlast_borrowers(&'static self) {
         let Some(until) = self.lending.post.begin_to_end() else {
             return;

@@ -47,7 +47,8 @@ impl Nameplates {
     }
 }
 
-/// The local and the remote address of the lent connection that `number` is an end of, and its inode.
+/// The local and the remote address of the lent connection that `number` is an end of, and its
+/// inode.
 pub(super) fn read(number: Descriptor) -> Option<(Pair, u64)> {
     let peer = rustix::net::getpeername(number.as_fd()).ok()??;
     let peer = SocketAddrUnix::try_from(peer).ok()?;

@@ -1,10 +1,10 @@
 //! Connections that go to another program: over a unix socket (SCM_RIGHTS), or by what
 //! `posix_spawn` is told to do with numbers.
 //!
-//! The other program gets one end of a pair, and a steward of ours moves the bytes, as for a
-//! forked child. It cannot be heard when it wants to read, so the steward reads from the beginning
-//! where the receiver is meant to. A bound socket is one of the kernel's that the other program makes
-//! its own from.
+//! The other program gets one end of a pair, and a steward of ours moves the bytes, as for a forked
+//! child. It cannot be heard when it wants to read, so the steward reads from the beginning where
+//! the receiver is meant to. A bound socket is one of the kernel's that the other program makes its
+//! own from.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -158,7 +158,8 @@ impl Process {
             .collect()
     }
 
-    /// Another program has sent number `fd`: a connection that it lends, or a socket that it has bound.
+    /// Another program has sent number `fd`: a connection that it lends, or a socket that it has
+    /// bound.
     pub fn receive(&self, fd: i32) {
         let Some(number) = Descriptor::new(fd) else {
             return;
@@ -204,7 +205,8 @@ impl Process {
     }
 }
 
-/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which means nothing to sockets that nobody asks for errors.
+/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which means nothing to sockets that nobody asks for
+/// errors.
 const MODE: i32 = 45;
 
 fn is_bound(socket: &Description) -> bool {
@@ -218,7 +220,8 @@ pub fn is_passed(fd: i32) -> bool {
         .is_some_and(|number| nameplate::read(number).is_some() || letter_of(number).is_some())
 }
 
-/// Returns the letter by which [`Process::inherit`] names a socket of the kernel's that the stack has a part in: such are bound freely.
+/// Returns the letter by which [`Process::inherit`] names a socket of the kernel's that the stack
+/// has a part in: such are bound freely.
 fn letter_of(number: Descriptor) -> Option<char> {
     if !sockopt::ip_freebind(number.as_fd()).unwrap_or(false) {
         return None;

@@ -134,7 +134,8 @@ impl Post {
         self.pumps.load(Ordering::Acquire) > 0
     }
 
-    /// The process ends. `None`: nobody uses a connection of its, or its state is in somebody's hands for good.
+    /// The process ends. `None`: nobody uses a connection of its, or its state is in somebody's
+    /// hands for good.
     pub(super) fn begin_to_end(&self) -> Option<Until> {
         if !self.has_pumps() {
             return None;
@@ -153,7 +154,8 @@ impl Post {
         }
     }
 
-    /// No thread may be started: has `make` make a steward that runs when the program waits, if there is none.
+    /// No thread may be started: has `make` make a steward that runs when the program waits, if
+    /// there is none.
     pub(super) fn stand_in(&self, make: impl FnOnce() -> Option<Box<dyn Inline>>) -> bool {
         let mut inline = self.inline.lock();
         if inline.is_none() {

@@ -51,7 +51,8 @@ impl Way {
         self.is_empty() && !self.is_ended
     }
 
-    /// Passes on what is left with `pass`, which tells how much was taken. `None`: nobody takes any more.
+    /// Passes on what is left with `pass`, which tells how much was taken. `None`: nobody takes any
+    /// more.
     fn pass_rest(&mut self, pass: impl FnOnce(&[u8]) -> Option<usize>) -> Option<usize> {
         let count = pass(&self.rest[self.passed..])?;
         self.passed += count;
@@ -136,7 +137,8 @@ pub(super) struct Pump {
     to_peer: Way,
     childs: Able,
     peers: Able,
-    /// The kernel is to tell when the child takes more. Always asked it would with every message that the child reads.
+    /// The kernel is to tell when the child takes more. Always asked it would with every message
+    /// that the child reads.
     awaits_room: bool,
     /// The connection is on its way to the child.
     is_paused: bool,
@@ -248,8 +250,8 @@ impl Pump {
         }
     }
 
-    /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes. What is for the peer
-    /// leaves with the engine's next turn.
+    /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes.
+    /// What is for the peer leaves with the engine's next turn.
     pub(super) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;
@@ -357,7 +359,8 @@ impl Pump {
         }
     }
 
-    /// Whether nobody has the other end of the pair any more (or it is shut down in both directions).
+    /// Whether nobody has the other end of the pair any more (or it is shut down in both
+    /// directions).
     fn has_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(&self.child, PollFlags::empty())];
         let now = Timespec::default();

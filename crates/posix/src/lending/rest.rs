@@ -1,7 +1,8 @@
-//! How the steward waits: one epoll set of the kernel's has its descriptors, and those that wake the engine.
+//! How the steward waits: one epoll set of the kernel's has its descriptors, and those that wake
+//! the engine.
 //!
-//! While it moves bytes it leads, for good: a leader that hands out what it was woken for and passes the lead on
-//! would wake another thread of the program for every message.
+//! While it moves bytes it leads, for good: a leader that hands out what it was woken for and
+//! passes the lead on would wake another thread of the program for every message.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -17,8 +18,8 @@ use super::lender::Lender;
 use crate::link::Link;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
-/// First key of events that are neither of the engine's two descriptors nor of the doorbell: from here on they are of what the
-/// steward watches.
+/// First key of events that are neither of the engine's two descriptors nor of the doorbell: from
+/// here on they are of what the steward watches.
 pub(super) const FIRST_KEY: u64 = 3;
 const DOORBELL: u64 = 2;
 
@@ -93,7 +94,8 @@ impl Rest {
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
     }
 
-    /// Before it is closed: a child that was forked a moment ago may still have a copy, which would keep it a member.
+    /// Before it is closed: a child that was forked a moment ago may still have a copy, which would
+    /// keep it a member.
     pub(super) fn unwatch(&self, fd: &OwnedFd) {
         let _ = epoll::delete(&self.epoll, fd);
     }

@@ -1,9 +1,10 @@
-//! Connections that a new program has from its predecessor under the same numbers (`exec`), or from the process that
-//! started it (`posix_spawn`).
+//! Connections that a new program has from its predecessor under the same numbers (`exec`), or from
+//! the process that started it (`posix_spawn`).
 //!
-//! A text tells it what its numbers are (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` a connection that
-//! nobody has used yet, `d5n/…` the same of a datagram socket, `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a
-//! pair, `c5` one without a way to its steward.
+//! A text tells it what its numbers are (see [`Process::inherit`]):
+//! `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` a connection that nobody has used yet, `d5n/…` the same of a
+//! datagram socket, `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without
+//! a way to its steward.
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -108,8 +109,8 @@ impl Process {
         }
     }
 
-    /// Before `exec`: what to tell of a connection under `number` that another process owns. `hears`: the new program
-    /// has the library.
+    /// Before `exec`: what to tell of a connection under `number` that another process owns.
+    /// `hears`: the new program has the library.
     pub(crate) fn tell_of_borrowed(
         &self,
         socket: &Arc<Description>,

@@ -14,7 +14,8 @@ use super::words::Control;
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
     pub(super) fork: Lock<Option<Fork>>,
-    /// Descriptors of the stewards, and numbers of connections that only they use. Children close them.
+    /// Descriptors of the stewards, and numbers of connections that only they use. Children close
+    /// them.
     pub(super) numbers: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
     pub(super) controls: Lock<Vec<Arc<Control>>>,

@@ -1,4 +1,5 @@
-//! The parent's thread for what it lends: keeps what its children may use, and moves the bytes of what they use.
+//! The parent's thread for what it lends: keeps what its children may use, and moves the bytes of
+//! what they use.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,9 +1,10 @@
 //! A connection that one process alone uses, again and again, goes to it.
 //!
-//! A child begins with a pair, which costs it nothing when its connection ends soon. Once it has answered several times
-//! it asks its parent's steward for the connection: it gets it if nobody else has it and all that was sent has arrived,
-//! and asks again later otherwise. From then on its own engine has it. The child says when it has it; until then, and if
-//! it ends, the steward has it still.
+//! A child begins with a pair, which costs it nothing when its connection ends soon. Once it has
+//! answered several times it asks its parent's steward for the connection: it gets it if nobody
+//! else has it and all that was sent has arrived, and asks again later otherwise. From then on its
+//! own engine has it. The child says when it has it; until then, and if it ends, the steward has it
+//! still.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -104,7 +105,8 @@ impl Process {
         stream.link().commands();
     }
 
-    /// Whether this process may not drive an engine, or another thread of its may be in a call on the pair.
+    /// Whether this process may not drive an engine, or another thread of its may be in a call on
+    /// the pair.
     fn is_kept_out(&self) -> bool {
         self.lending.keeps_out.load(Ordering::Relaxed)
             || self.has_kqueues.load(Ordering::Relaxed)
@@ -158,7 +160,8 @@ impl Steward {
         }
     }
 
-    /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under way.
+    /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under
+    /// way.
     fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
         let is_it = |pump: &super::pump::Pump| pump.is_roots(root) && pump.socket().id == id;
         let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;

@@ -35,7 +35,8 @@ pub(super) enum Word {
     Shut = 5,
     /// Carries an end for a child of the child, which may use what the child may.
     Branch = 6,
-    /// The child would have the connection for itself, and waits for the answer, which names `token`.
+    /// The child would have the connection for itself, and waits for the answer, which names
+    /// `token`.
     Want = 7,
     /// It has it, on the engine of slot `amount`.
     Have = 8,

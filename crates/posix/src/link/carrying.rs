@@ -10,7 +10,8 @@ impl Link {
         self.driver.slot()
     }
 
-    /// Takes a connection that nobody has used out, for [`Link::carry_in`] of the process that uses it.
+    /// Takes a connection that nobody has used out, for [`Link::carry_in`] of the process that uses
+    /// it.
     pub(crate) fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
         match self.driver.placement() {
             Placement::InProcess => self.driver.carry_out(sock),
@@ -22,7 +23,8 @@ impl Link {
         }
     }
 
-    /// Takes it in, as a socket that was opened here or that it has left. `false`: it cannot be had.
+    /// Takes it in, as a socket that was opened here or that it has left. `false`: it cannot be
+    /// had.
     pub(crate) fn carry_in(&self, sock: SockId, connection: &[u8]) -> bool {
         let is_here = match (self.driver.placement(), connection.try_into()) {
             (Placement::InProcess, _) => self.driver.carry_in(sock, connection),

@@ -16,8 +16,8 @@ impl Link {
     pub(crate) fn pump(&self) {
         self.has_news.store(true, Ordering::SeqCst);
         while self.has_news.load(Ordering::SeqCst) {
-            // Rung when `pumping` is free: a thread that is woken may take this one's processor at once, and the others
-            // would find events that nobody hands out.
+            // Rung when `pumping` is free: a thread that is woken may take this one's processor at
+            // once, and the others would find events that nobody hands out.
             let mut rings = Rings::default();
             let Some(_pumping) = self.pumping.try_lock() else {
                 return;

@@ -1,5 +1,5 @@
-//! Programs of classic BPF (linux/filter.h): SO_ATTACH_FILTER is recorded with its instructions, since the program's
-//! array may be gone when they are wanted.
+//! Programs of classic BPF (linux/filter.h): SO_ATTACH_FILTER is recorded with its instructions,
+//! since the program's array may be gone when they are wanted.
 
 use std::os::fd::AsRawFd;
 
@@ -28,7 +28,8 @@ pub(crate) fn attach_filter(kernel: &dyn Kernel, fd: i32, code: &[u8]) -> Result
     kernel.setsockopt(fd, ATTACH.0, ATTACH.1, &program)
 }
 
-/// The instructions of a `struct sock_fprog` of the program's, as a kernel socket that takes it tells them.
+/// The instructions of a `struct sock_fprog` of the program's, as a kernel socket that takes it
+/// tells them.
 pub(super) fn read_filter(kernel: &dyn Kernel, value: &[u8]) -> Result<Vec<u8>, Errno> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
     let judge = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -45,7 +46,8 @@ pub(crate) fn filter_in(options: &Options) -> Option<&[u8]> {
     (!code.is_empty()).then_some(code)
 }
 
-/// Whether a filter asks for more than a datagram and its header: where it came from, its link-layer header.
+/// Whether a filter asks for more than a datagram and its header: where it came from, its
+/// link-layer header.
 pub(super) fn looks_beyond(code: &[u8]) -> bool {
     const CLASS: u16 = 0x07;
     const LOADS: [u16; 2] = [0x00, 0x01];

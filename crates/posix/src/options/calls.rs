@@ -111,7 +111,7 @@ impl Process {
         Ok(())
     }
 
-    /// The instructions of a filter. What the kernel tells it of a packet beside its bytes is not known here.
+    /// The instructions of a filter, which finds a packet's bytes here and nothing beside them.
     #[cold]
     fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
@@ -343,7 +343,7 @@ impl Process {
         Ok(set.and_then(congestion))
     }
 
-    /// Returns options that the kernel's part does not know: the socket's identity, its peer, its filter.
+    /// Returns options that the kernel's part does not know: identity, peer and filter.
     fn own_to_socket(
         &self,
         fd: i32,
@@ -506,8 +506,8 @@ fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     Ok(i32::try_from(info.pmtu).ok())
 }
 
-/// The size of a buffer of a connection's that the program has not set: one that was set stays as it is, and the kernel's
-/// part knows it.
+/// The size of a buffer of a connection's that the program has not set: one that was set stays as
+/// it is, and the kernel's part knows it.
 fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) -> Option<i32> {
     let (at, force) = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => (0, libc::SO_SNDBUFFORCE),

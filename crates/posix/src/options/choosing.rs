@@ -1,4 +1,5 @@
-//! setsockopt of options that choose the way of packets, where the kernel is not asked or knows another interface.
+//! setsockopt of options that choose the way of packets, where the kernel is not asked or knows
+//! another interface.
 
 use slipstack_channel::PolicyLink;
 
@@ -39,8 +40,8 @@ impl Process {
         }
     }
 
-    /// The kernel's part is bound to the interface's number, which for a VLAN of the stack the kernel does not have:
-    /// nothing comes to it by others.
+    /// The kernel's part is bound to the interface's number, which for a VLAN of the stack the
+    /// kernel does not have: nothing comes to it by others.
     fn bind_to(&self, socket: &Description, link: Option<&PolicyLink>) -> Result<(), Errno> {
         let index = link
             .map_or(0, |link| link.index)

@@ -1,5 +1,5 @@
-//! Source filters read back: `struct ip_msfilter` and `struct group_filter` (ip_mc_msfget(), ip_mc_gsfget(),
-//! ip6_mc_msfget()).
+//! Source filters read back: `struct ip_msfilter` and `struct group_filter` (ip_mc_msfget(),
+//! ip_mc_gsfget(), ip6_mc_msfget()).
 
 use crate::description::{Description, Kind};
 use crate::errno::Errno;
@@ -9,7 +9,8 @@ use crate::options::structures::{
 use crate::process::Process;
 
 impl Process {
-    /// IP_MSFILTER and MCAST_MSFILTER of a group on the stack's interface. `Ok(None)`: of another, or another option.
+    /// IP_MSFILTER and MCAST_MSFILTER of a group on the stack's interface. `Ok(None)`: of another,
+    /// or another option.
     pub(super) fn filter_of(
         &self,
         socket: &Description,

@@ -1,4 +1,5 @@
-//! Calls about groups on the stack's interface: what they change, and what the engine is told of it.
+//! Calls about groups on the stack's interface: what they change, and what the engine is told of
+//! it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -46,7 +47,8 @@ impl Process {
         Ok(true)
     }
 
-    /// IP_MULTICAST_IF and IPV6_MULTICAST_IF that name the stack's interface: no kernel socket takes them.
+    /// IP_MULTICAST_IF and IPV6_MULTICAST_IF that name the stack's interface: no kernel socket
+    /// takes them.
     pub(super) fn is_stacks_interface(&self, level: i32, name: i32, value: &[u8]) -> bool {
         match interface_of(level, name, value) {
             Some(Interface::Any) | None => false,

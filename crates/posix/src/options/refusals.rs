@@ -1,5 +1,6 @@
-//! Options that the stack does not have. Taken without effect they would let in what the program means to keep out, or
-//! let it wait for what never comes: they are refused as by a kernel that was built without them, or is older.
+//! Options that the stack does not have. Taken without effect they would let in what the program
+//! means to keep out, or let it wait for what never comes: they are refused as by a kernel that was
+//! built without them, or is older.
 
 use crate::errno::Errno;
 use crate::stamping;
@@ -16,9 +17,10 @@ const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 const SO_TIMESTAMPING_NEW: i32 = 65;
 
-/// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO) and the least TTL of
-/// what is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs that are kept for the program, keys of Fast Open, delays; IP
-/// options; programs that choose a socket of a group.
+/// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
+/// TCP_AO_INFO) and the least TTL of what is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs that
+/// are kept for the program, keys of Fast Open, delays; IP options; programs that choose a socket
+/// of a group.
 const ALWAYS: [(i32, i32); 16] = [
     (libc::IPPROTO_TCP, 14),
     (libc::IPPROTO_TCP, 32),

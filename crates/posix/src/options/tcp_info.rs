@@ -2,8 +2,8 @@
 
 use slipstack_channel::Info;
 
-/// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash (no path is chosen
-/// anew) stay 0.
+/// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash
+/// (no path is chosen anew) stay 0.
 pub(super) const LEN: usize = 280;
 
 /// Writes the structure; its length. A shorter `out` takes its beginning.
@@ -55,7 +55,8 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     count
 }
 
-/// Adds connections that wait to be accepted to tcpi_unacked, which counts them of a listener: tcp_get_info().
+/// Adds connections that wait to be accepted to tcpi_unacked, which counts them of a listener:
+/// tcp_get_info().
 pub(super) fn add_waiting(count: usize, info: &mut [u8]) {
     const AT: usize = 24;
     let Some(place) = info.get_mut(AT..AT + 4) else {

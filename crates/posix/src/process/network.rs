@@ -1,4 +1,5 @@
-//! Questions about the network: what is reachable by the stack, what is its own, how large packets may be.
+//! Questions about the network: what is reachable by the stack, what is its own, how large packets
+//! may be.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -71,7 +72,8 @@ impl Process {
         }
     }
 
-    /// Before something is called too large: the link may take more by now. `true`: it does, or takes less.
+    /// Before something is called too large: the link may take more by now. `true`: it does, or
+    /// takes less.
     #[cold]
     pub(crate) fn has_other_mtu(&self) -> bool {
         let (known, now) = (&self.policy, now_ns());
@@ -91,7 +93,8 @@ impl Process {
         self.first_policy().map_or(0, |policy| policy.interface)
     }
 
-    /// The number in the kernel of the interface that a link of the stack is, that of the first for none.
+    /// The number in the kernel of the interface that a link of the stack is, that of the first for
+    /// none.
     pub(crate) fn interface_of(&self, link: Option<u16>) -> u32 {
         let Some(link) = link.filter(|link| *link != 0) else {
             return self.stack_interface();

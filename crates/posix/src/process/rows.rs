@@ -107,7 +107,8 @@ impl Report {
 }
 
 impl Process {
-    /// Reports all rows again: the keeper may know this process no more, because an engine that is not to be had ends the connection.
+    /// Reports all rows again: the keeper may know this process no more, because an engine that is
+    /// not to be had ends the connection.
     pub(crate) fn tell_report_again(&self) {
         self.report.is_told.store(false, Ordering::Relaxed);
     }

@@ -13,7 +13,8 @@ impl Process {
         !self.absence.is_now() || self.absence.may_ask(self.now_ns())
     }
 
-    /// In the middle of a wait: what it waits for may have lost its engine meanwhile, and there may be another.
+    /// In the middle of a wait: what it waits for may have lost its engine meanwhile, and there may
+    /// be another.
     pub(crate) fn seek(&self, subject: Subject<'_>) {
         if !self.absence.has_been() {
             return;
@@ -32,8 +33,8 @@ impl Process {
         }
     }
 
-    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or none was to be had,
-    /// unless another thread has one meanwhile.
+    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or
+    /// none was to be had, unless another thread has one meanwhile.
     pub(crate) fn is_put_off(&self, asked: Option<&Arc<Link>>) -> bool {
         match asked {
             Some(link) => link.is_dead(),

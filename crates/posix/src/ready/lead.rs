@@ -1,14 +1,15 @@
 //! Which of a program's threads drives the engine.
 //!
-//! One thread that waits spins, makes the turns and sleeps on the device; it has the *lead*. All others sleep on their own
-//! doorbells at once, and the engine's lock is nearly always free. A thread takes the lead along into the program's code
-//! while such absences are short: until it waits again nobody is woken in its place. Who finds it away for longer than that
-//! takes it over, and the engine's stand-in has a sleeper woken. Where absences are long, the lead is free as soon as its
-//! thread leaves, and a sleeper is woken to take it.
+//! One thread that waits spins, makes the turns and sleeps on the device; it has the *lead*. All
+//! others sleep on their own doorbells at once, and the engine's lock is nearly always free. A
+//! thread takes the lead along into the program's code while such absences are short: until it
+//! waits again nobody is woken in its place. Who finds it away for longer than that takes it over,
+//! and the engine's stand-in has a sleeper woken. Where absences are long, the lead is free as soon
+//! as its thread leaves, and a sleeper is woken to take it.
 //!
-//! A leader that sleeps, and is woken for another thread's socket alone, gives that thread the lead: what comes next is
-//! likely meant for it too. One that is about to sleep while another thread sends gives it that one, which is about to wait,
-//! instead of waiting for the engine.
+//! A leader that sleeps, and is woken for another thread's socket alone, gives that thread the
+//! lead: what comes next is likely meant for it too. One that is about to sleep while another
+//! thread sends gives it that one, which is about to wait, instead of waiting for the engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 const ABSENT_NS: u64 = 50_000;
 /// Absences up to this are short.
 const SHORT_NS: u64 = 100_000;
-/// Short absences after which the next is expected to be one; how many are remembered, and how many a long one undoes: a
-/// thread that lost its processor once is not distrusted for it.
+/// Short absences after which the next is expected to be one; how many are remembered, and how many
+/// a long one undoes: a thread that lost its processor once is not distrusted for it.
 const TRUST: u32 = 8;
 const TRUST_MAX: u32 = 32;
 const LATE: u32 = 12;
@@ -109,7 +110,8 @@ impl Lead {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
 
-    /// Whether the last absences were short: the leader is relied on. If not, whoever waits drives a bit.
+    /// Whether the last absences were short: the leader is relied on. If not, whoever waits drives
+    /// a bit.
     #[inline]
     pub(crate) fn is_trusted(&self) -> bool {
         self.short.load(Ordering::Relaxed) >= TRUST && self.has_net.load(Ordering::Relaxed)

@@ -133,7 +133,8 @@ impl Sleepers {
         true
     }
 
-    /// A thread that drives falls asleep, and may not lead: who does has the lead too. False if nobody does.
+    /// A thread that drives falls asleep, and may not lead: who does has the lead too. False if
+    /// nobody does.
     pub(crate) fn yield_lead(&self, thread: usize) -> bool {
         let leader = self.leader.lock().as_ref().map(|leader| leader.thread);
         let is_claimed = self.is_claimed.load(Ordering::Acquire);
@@ -183,8 +184,9 @@ impl Sleepers {
         claimant.as_ref().is_some_and(|it| Arc::ptr_eq(it, waiter))
     }
 
-    /// As [`Sleepers::try_lead`] for a thread that leads, awake too, until [`Sleepers::give_up_claim`]. Who leads now
-    /// is asked to stop, and the claimant is told when it has.
+    /// As [`Sleepers::try_lead`] for a thread that leads, awake too, until
+    /// [`Sleepers::give_up_claim`]. Who leads now is asked to stop, and the claimant is told when
+    /// it has.
     pub(crate) fn claim_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
         if !self.is_claimed.load(Ordering::Acquire) {
             *self.claimant.lock() = Some(Arc::clone(waiter));

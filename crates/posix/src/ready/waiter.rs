@@ -20,7 +20,8 @@ pub(crate) struct Waiter {
     thread: AtomicUsize,
     /// The thread that was woken last, of all whose waiters are of one pool.
     woken: Arc<AtomicUsize>,
-    /// `None`: the process may have no more descriptors. Its sleeps are short then ([`BLIND_SLEEP_NS`]).
+    /// `None`: the process may have no more descriptors. Its sleeps are short then
+    /// ([`BLIND_SLEEP_NS`]).
     doorbell: Option<OwnedFd>,
 }
 
@@ -57,7 +58,8 @@ impl Waiter {
         was_asleep
     }
 
-    /// The first half of [`Waiter::notify`]: true if the thread is asleep, and [`Waiter::ring`] has to follow.
+    /// The first half of [`Waiter::notify`]: true if the thread is asleep, and [`Waiter::ring`] has
+    /// to follow.
     pub(crate) fn tell(&self) -> bool {
         self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP
     }
@@ -94,8 +96,8 @@ impl Waiter {
     }
 }
 
-/// Threads that have been told of something, and whose bells are rung when this is dropped: when the locks are free under
-/// which they were found.
+/// Threads that have been told of something, and whose bells are rung when this is dropped: when
+/// the locks are free under which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     first: Option<Arc<Waiter>>,

@@ -1,5 +1,6 @@
-//! Classic BPF (linux/filter.h): what a program that the kernel has taken says of a datagram. Such a program jumps
-//! forward only, ends with a return and names no register that there is not (bpf_check_classic()).
+//! Classic BPF (linux/filter.h): what a program that the kernel has taken says of a datagram. Such
+//! a program jumps forward only, ends with a return and names no register that there is not
+//! (bpf_check_classic()).
 
 /// Bytes of an instruction: `struct sock_filter`.
 const INSTRUCTION: usize = 8;

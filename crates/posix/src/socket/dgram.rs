@@ -38,8 +38,8 @@ const MTU_DISCOVER_OMIT: u8 = 5;
 
 /// Linux's `net.core.wmem_default`.
 const SNDBUF_DEFAULT: u32 = 212_992;
-/// Bytes that a fragment takes of the send buffer beside its packet: link header and alignment, `skb_shared_info`, and what
-/// is not rounded with it, the `sk_buff`.
+/// Bytes that a fragment takes of the send buffer beside its packet: link header and alignment,
+/// `skb_shared_info`, and what is not rounded with it, the `sk_buff`.
 const PIECE_BESIDE: usize = 31 + 320;
 const SK_BUFF: usize = 256;
 
@@ -176,8 +176,9 @@ impl Dgram {
         usize::from(mtu).saturating_sub(headers)
     }
 
-    /// Whether the fragments of a datagram find room. __ip_append_data() makes all of them before one leaves, the
-    /// second and each later one only while less than twice the send buffer is taken.
+    /// Whether the fragments of a datagram find room. __ip_append_data() makes all of them before
+    /// one leaves, the second and each later one only while less than twice the send buffer is
+    /// taken.
     pub(crate) fn may_be_cut(&self, to: SocketAddr, len: usize, mtu: u16) -> bool {
         const UDP_HEADER: usize = 8;
         let headers = match to.ip().to_canonical() {
@@ -220,8 +221,8 @@ impl Dgram {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The engine is gone; the wait that goes on, or the next use, finds another. Who has a peer hears of it, once,
-    /// as of any error on the way to that: what it waits for may have been lost.
+    /// The engine is gone; the wait that goes on, or the next use, finds another. Who has a peer
+    /// hears of it, once, as of any error on the way to that: what it waits for may have been lost.
     pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
         let is_connected = self.remote.lock().is_some();
         let mut stack = self.stack.lock();
@@ -304,8 +305,9 @@ impl Dgram {
         self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0
     }
 
-    /// Before a fork: a datagram that was looked at and left goes with the socket to the child, which may be the
-    /// one that it was looked at for. Who takes it is the programs' to agree on, as on the kernel.
+    /// Before a fork: a datagram that was looked at and left goes with the socket to the child,
+    /// which may be the one that it was looked at for. Who takes it is the programs' to agree on,
+    /// as on the kernel.
     pub(crate) fn copy_peeked(&self) {
         if self.has_left.load(Ordering::Relaxed) {
             *self.handed.lock() = self.left.lock().clone();
@@ -381,7 +383,8 @@ impl Dgram {
         Ok(found)
     }
 
-    /// SO_PEEK_OFF: as a look of [`Dgram::recv`], and how many bytes of the datagram are before what was copied.
+    /// SO_PEEK_OFF: as a look of [`Dgram::recv`], and how many bytes of the datagram are before
+    /// what was copied.
     #[cold]
     pub(crate) fn peek_at(
         &self,

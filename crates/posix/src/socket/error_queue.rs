@@ -1,5 +1,6 @@
-//! The part of a socket's error queue that the network has no part in: datagrams that were too large before they left,
-//! buffers of MSG_ZEROCOPY that are free again, times at which datagrams left.
+//! The part of a socket's error queue that the network has no part in: datagrams that were too
+//! large before they left, buffers of MSG_ZEROCOPY that are free again, times at which datagrams
+//! left.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -124,7 +125,8 @@ impl ErrorQueue {
         true
     }
 
-    /// A datagram was sent, `asked` for by a control message or else by the option. Whether there is something to read of it.
+    /// A datagram was sent, `asked` for by a control message or else by the option. Whether there
+    /// is something to read of it.
     #[inline]
     pub(crate) fn on_left(&self, asked: Option<u32>, now: impl Fn() -> Duration) -> bool {
         let set = self.stamps.load(Ordering::Relaxed);

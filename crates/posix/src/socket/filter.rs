@@ -1,5 +1,6 @@
-//! SO_ATTACH_FILTER of datagrams. The kernel has looked at the program when it was set; it runs here, over the header
-//! that it expects in front and the payload. A socket without a filter costs nothing.
+//! SO_ATTACH_FILTER of datagrams. The kernel has looked at the program when it was set; it runs
+//! here, over the header that it expects in front and the payload. A socket without a filter costs
+//! nothing.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use slipstack_mem::Lock;
 use crate::link::{Datagram, Link};
 use crate::socket::classic;
 
-/// Bytes that the program finds in front of the payload, and that are always kept of a datagram (sk_filter_trim_cap()).
+/// Bytes that the program finds in front of the payload, and that are always kept of a datagram
+/// (sk_filter_trim_cap()).
 const UDP_HEADER: usize = 8;
 
 #[derive(Debug, Default)]
@@ -41,7 +43,8 @@ impl Filters {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// `code`: the instructions; none = every datagram is let through. What has come already stays as it is.
+    /// `code`: the instructions; none = every datagram is let through. What has come already stays
+    /// as it is.
     pub(super) fn set(&self, code: Option<&[u8]>, part: Option<&(Arc<Link>, SockId)>) {
         if code.is_none() && !self.is_on() {
             return;
@@ -71,7 +74,8 @@ impl Filters {
         }
     }
 
-    /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there is one.
+    /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there
+    /// is one.
     #[cold]
     pub(super) fn vet(&self, link: &Link, sock: SockId) -> Option<usize> {
         match &mut *self.filter.lock() {

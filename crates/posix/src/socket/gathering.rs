@@ -77,8 +77,8 @@ impl Gathering {
         *place = begun;
     }
 
-    /// The socket has been connected (`None`: disconnected). __ip4_datagram_connect() leaves its route where that of
-    /// the datagram was; IPv6 does not.
+    /// The socket has been connected (`None`: disconnected). __ip4_datagram_connect() leaves its
+    /// route where that of the datagram was; IPv6 does not.
     pub(crate) fn on_connect(&self, remote: Option<SocketAddr>) {
         if !self.is_begun() {
             return;

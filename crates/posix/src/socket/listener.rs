@@ -153,8 +153,8 @@ impl Listener {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The stack it listened on is gone; the wait that goes on, or the next one, finds another. A listener that has
-    /// found it already keeps it.
+    /// The stack it listened on is gone; the wait that goes on, or the next one, finds another. A
+    /// listener that has found it already keeps it.
     pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
         let mut stack = self.stack.lock();
         if stack

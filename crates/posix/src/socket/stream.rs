@@ -293,7 +293,8 @@ impl Stream {
         self.why_nothing(sock, bufs, how)
     }
 
-    /// A look without room for a byte: whether there is something to read, the end or an error, which is taken.
+    /// A look without room for a byte: whether there is something to read, the end or an error,
+    /// which is taken.
     pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
         let sock = self.sock();
         if self.program().is_readable(sock) {
@@ -314,7 +315,8 @@ impl Stream {
             return Err(StreamError::Errno(error));
         }
         let seen = self.seen();
-        // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has shut itself.
+        // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has
+        // shut itself.
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
             && (seen.is_done() || !seen.is_error())
         {
@@ -462,7 +464,8 @@ impl Stream {
         self.wants_inq.store(is_on, Ordering::Relaxed);
     }
 
-    /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been read.
+    /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been
+    /// read.
     pub(crate) fn inq(&self) -> i32 {
         let seen = self.seen();
         let left = self.program().rx_available(self.sock()) + usize::from(seen.is_done());
@@ -471,7 +474,8 @@ impl Stream {
 
     /// tcp_epollin_ready().
     ///
-    /// DEVIATION(Linux): SO_RCVLOWAT does not make the receive buffer larger; half of it is always enough.
+    /// DEVIATION(Linux): SO_RCVLOWAT does not make the receive buffer larger; half of it is always
+    /// enough.
     #[inline]
     fn has_enough(&self, sock: SockId) -> bool {
         let low_water = self.low_water();
@@ -488,7 +492,8 @@ impl Stream {
         self.is_writable(sock)
     }
 
-    /// After a send that found too little room: whether there is enough by now, and nobody has been told.
+    /// After a send that found too little room: whether there is enough by now, and nobody has been
+    /// told.
     pub(crate) fn has_room_again(&self) -> bool {
         self.has_space(self.sock()) && self.wants_space.swap(false, Ordering::SeqCst)
     }
@@ -524,7 +529,8 @@ impl Stream {
         Edges::of(edges)
     }
 
-    /// Returns an owner's news of a change of state: tcp_reset(), tcp_fin(), tcp_rcv_synsent_state_process().
+    /// Returns an owner's news of a change of state: tcp_reset(), tcp_fin(),
+    /// tcp_rcv_synsent_state_process().
     fn news(&self, new: Seen) -> u32 {
         if new.is_error() {
             return news::ERR;

@@ -1,4 +1,5 @@
-//! Which part of a socket that has two is asked first: fairly, but what was looked at is what comes next.
+//! Which part of a socket that has two is asked first: fairly, but what was looked at is what comes
+//! next.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
-//! The ends of waits: a thread that sleeps no more, one that was interrupted, and what a listener owes to a thread that
-//! begins.
+//! The ends of waits: a thread that sleeps no more, one that was interrupted, and what a listener
+//! owes to a thread that begins.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ impl Process {
         }
     }
 
-    /// The last thread has left a socket, whose last number may have been closed meanwhile. A socket that is lent a
-    /// child still has.
+    /// The last thread has left a socket, whose last number may have been closed meanwhile. A
+    /// socket that is lent a child still has.
     fn end_if_closed(&self, left: Arc<dyn Awaited>) {
         let left: Arc<dyn Any + Send + Sync> = left;
         if let Ok(socket) = left.downcast::<Description>()
@@ -34,8 +34,8 @@ impl Process {
         }
     }
 
-    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them again, and what other
-    /// threads have intended meanwhile is made real.
+    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them
+    /// again, and what other threads have intended meanwhile is made real.
     pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
         let come_back = |socket: &Arc<Description>| {
             fence(Ordering::SeqCst);

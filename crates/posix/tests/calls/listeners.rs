@@ -94,7 +94,8 @@ fn shutting_a_listener_down_ends_a_blocked_accept() {
     });
 }
 
-/// Whether others still get a listener's connections after `comes`. One had come to it and was taken back.
+/// Whether others still get a listener's connections after `comes`. One had come to it and was
+/// taken back.
 fn yields_after(comes: impl FnOnce(&World, i32, SocketAddr)) -> bool {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);

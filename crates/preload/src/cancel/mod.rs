@@ -59,7 +59,8 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs a handler of the program's: its own calls are no part of the one that it comes in, and it may leave for good.
+/// Runs a handler of the program's: its own calls are no part of the one that it comes in, and it
+/// may leave for good.
 pub fn apart(handler: impl FnOnce()) {
     let thread = thread::current();
     let (is_raw, is_undisturbed) = (thread.set_raw(false), thread.set_undisturbed(false));

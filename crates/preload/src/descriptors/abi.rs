@@ -257,7 +257,8 @@ pub unsafe fn statx(
 ) -> c_int {
     // SAFETY: the program's own call.
     let result = unsafe { (next::statx.get())(at, path, flags, mask, status) };
-    // SAFETY: libc has read the path as a C string, or the kernel has taken the null pointer as an empty one.
+    // SAFETY: libc has read the path as a C string, or the kernel has taken the null pointer as an
+    // empty one.
     let is_itself = || unsafe { path.as_ref() }.is_none_or(|first| *first == 0);
     if result == 0 && flags & libc::AT_EMPTY_PATH != 0 && is_ours(at) && is_itself() {
         let _in_call = InCall::enter();

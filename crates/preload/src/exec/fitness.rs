@@ -53,7 +53,8 @@ pub fn judge(file: &CStr) -> Result<Fitness, Errno> {
     Ok(Fitness::Kernels)
 }
 
-/// Whether a new program has rights that its caller has not (AT_SECURE, __is_setuid()): squid starts its workers so.
+/// Whether a new program has rights that its caller has not (AT_SECURE, __is_setuid()): squid
+/// starts its workers so.
 fn is_to_be_secure() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     geteuid() != getuid() || getegid() != getgid()

@@ -1,4 +1,5 @@
-//! Descriptors that `posix_spawn` gives to the new program: ends of pairs take the place of our connections.
+//! Descriptors that `posix_spawn` gives to the new program: ends of pairs take the place of our
+//! connections.
 
 use slipstack_posix::{Gift, Passing, Process};
 
@@ -64,7 +65,8 @@ impl Outfit {
         outfit
     }
 
-    /// Returns the descriptor to copy to `to` in place of our number `from`; `None`: that number itself.
+    /// Returns the descriptor to copy to `to` in place of our number `from`; `None`: that number
+    /// itself.
     fn add(&mut self, process: &Process, from: i32, to: i32, may_ask: bool) -> Option<i32> {
         if may_ask && process.is_connection(from) {
             self.copies.push((from, to));

@@ -13,8 +13,8 @@ use super::{Address, own_addresses};
 use crate::symbols::next;
 use crate::thread::InCall;
 
-/// Where the first of our nodes has its data: by this it is found again. As large as what libc's nodes of links have
-/// there (struct rtnl_link_stats).
+/// Where the first of our nodes has its data: by this it is found again. As large as what libc's
+/// nodes of links have there (struct rtnl_link_stats).
 static OURS: [u64; 16] = [0; 16];
 
 /// One address. All of one list stand in one piece of memory.

@@ -1,8 +1,9 @@
 //! The end of a process whose threads have all ended.
 //!
-//! libc ends a process with its last thread, and counts ours. As long as the first thread lives they do not matter: its
-//! return from `main` ends the process. Once it has ended by itself (`pthread_exit`, a cancellation) a thread of ours
-//! looks now and then whether any but ours are left.
+//! libc ends a process with its last thread, and counts ours. As long as the first thread lives
+//! they do not matter: its return from `main` ends the process. Once it has ended by itself
+//! (`pthread_exit`, a cancellation) a thread of ours looks now and then whether any but ours are
+//! left.
 
 use core::time::Duration;
 use std::fs;
@@ -17,7 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// Looks until then.
 const OFTEN: u32 = 100;
-/// How often it is looked whether a thread is one of ours that is just starting, and how long that may take.
+/// How often it is looked whether a thread is one of ours that is just starting, and how long that
+/// may take.
 const LOOKS: u32 = 5;
 const STARTING: Duration = Duration::from_millis(1);
 
@@ -42,8 +44,8 @@ extern "C" fn on_end() {
     });
 }
 
-/// Whether the process has threads of the program's beside the calling one. A thread of ours that has been started a moment
-/// ago may not be known as such yet.
+/// Whether the process has threads of the program's beside the calling one. A thread of ours that
+/// has been started a moment ago may not be known as such yet.
 pub(super) fn has_other_threads() -> bool {
     let are_there = || {
         let Ok(tasks) = fs::read_dir("/proc/self/task") else {

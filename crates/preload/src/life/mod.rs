@@ -24,8 +24,8 @@ use crate::{heap, signals};
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
 /// Taken while [`PROCESS`] is made, so that no fork comes in between.
 static BEGINNING: Lock = Lock::new();
-/// The environment of a new program under the library: `LD_PRELOAD`, every `SLIPSTACK_` variable and
-/// those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
+/// The environment of a new program under the library: `LD_PRELOAD`, every `SLIPSTACK_` variable
+/// and those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
 /// The inherited connections to the keeper, or to each instance.
 static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
@@ -60,8 +60,8 @@ pub fn environment() -> &'static [CString] {
     ENVIRONMENT.get().map_or(&[], Vec::as_slice)
 }
 
-/// A variable of ours. A program may have cleared its environment before its first socket: then it is what it was when
-/// the program started.
+/// A variable of ours. A program may have cleared its environment before its first socket: then it
+/// is what it was when the program started.
 pub fn variable(name: &str) -> Option<String> {
     if let Some(text) = std::env::var_os(name) {
         return text.into_string().ok();

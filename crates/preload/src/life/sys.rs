@@ -111,8 +111,8 @@ pub fn register() {
 /// The key whose destructor runs as a thread ends; negative: there is none yet.
 static KEY: AtomicI64 = AtomicI64::new(-1);
 
-/// Has `run` called when the calling thread ends without the process (pthread_exit, a return from its function, a
-/// cancellation).
+/// Has `run` called when the calling thread ends without the process (pthread_exit, a return from
+/// its function, a cancellation).
 pub fn at_end_of_this_thread(run: extern "C" fn()) {
     extern "C" fn end(run: *mut c_void) {
         // SAFETY: the value of the key, which is only set below.

@@ -1,5 +1,5 @@
-//! `dlopen` itself. libc looks at where it was called from (whose search path counts), so it is jumped to with the
-//! return address that the program has left.
+//! `dlopen` itself. libc looks at where it was called from (whose search path counts), so it is
+//! jumped to with the return address that the program has left.
 
 /// # Safety
 /// As in C.

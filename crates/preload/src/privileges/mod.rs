@@ -1,9 +1,11 @@
-//! Rights that the kernel keeps for each thread: those of our threads follow the program's first thread.
+//! Rights that the kernel keeps for each thread: those of our threads follow the program's first
+//! thread.
 //!
-//! A program of one thread takes `capset`, `prctl(PR_SET_KEEPCAPS)` and raw calls as `setresuid` for the whole process. With a
-//! thread of ours that had stayed behind, glibc's next `setuid`, which it carries to every thread, would end the process:
-//! it aborts where one thread may not do what another one has done. And nothing in a process is to keep rights that its
-//! program has given up. Threads of the program are its own business, as on the kernel.
+//! A program of one thread takes `capset`, `prctl(PR_SET_KEEPCAPS)` and raw calls as `setresuid`
+//! for the whole process. With a thread of ours that had stayed behind, glibc's next `setuid`,
+//! which it carries to every thread, would end the process: it aborts where one thread may not do
+//! what another one has done. And nothing in a process is to keep rights that its program has given
+//! up. Threads of the program are its own business, as on the kernel.
 
 pub mod abi;
 mod raw;
@@ -20,7 +22,8 @@ fn is_of_thread(operation: i32) -> bool {
     )
 }
 
-/// Whether a raw call changes the credentials of its thread only, which libc's function of that name does for all.
+/// Whether a raw call changes the credentials of its thread only, which libc's function of that
+/// name does for all.
 pub fn is_change_of_user(number: i64) -> bool {
     matches!(
         number,

@@ -1,5 +1,5 @@
-//! System calls that every thread of ours makes: it is sent glibc's signal for `setuid`, which is blocked nowhere, with a
-//! value that is not glibc's.
+//! System calls that every thread of ours makes: it is sent glibc's signal for `setuid`, which is
+//! blocked nowhere, with a value that is not glibc's.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -22,7 +22,8 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// glibc's handler.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
-/// How often a thread is looked after that does not answer, and how long in all (of these): it may have ended.
+/// How often a thread is looked after that does not answer, and how long in all (of these): it may
+/// have ended.
 const LOOK: Duration = Duration::from_micros(50);
 const LOOKS: u32 = 20_000;
 

@@ -53,8 +53,8 @@ enum Pending {
     Waits,
 }
 
-/// Asks with the signal mask of the call. Signals that arrive meanwhile are judged by it; handlers of what only it lets in
-/// run if the call is interrupted (restore_saved_sigmask_unless()).
+/// Asks with the signal mask of the call. Signals that arrive meanwhile are judged by it; handlers
+/// of what only it lets in run if the call is interrupted (restore_saved_sigmask_unless()).
 fn under_mask(
     mask: Option<&sigset_t>,
     pending: Pending,
@@ -161,8 +161,9 @@ pub unsafe fn ppoll_chk(
 /// FD_SETSIZE.
 const BITS_OF_A_SET: c_int = 1024;
 
-/// core_sys_select(): no more bits than the table of descriptors has places, whatever the program says. Ours make that
-/// table larger than the program knows, and its sets may have no more bits than its own would have needed.
+/// core_sys_select(): no more bits than the table of descriptors has places, whatever the program
+/// says. Ours make that table larger than the program knows, and its sets may have no more bits
+/// than its own would have needed.
 fn within_table(count: c_int) -> c_int {
     if count <= BITS_OF_A_SET {
         return count;
@@ -246,7 +247,8 @@ struct Sets {
     except: *mut fd_set,
 }
 
-/// Answers with what was found and what is left of the time, if the call is ours; else what libc says.
+/// Answers with what was found and what is left of the time, if the call is ours; else what libc
+/// says.
 unsafe fn select_ours(
     sets: &Sets,
     timeout: Result<Option<Duration>, Errno>,

@@ -51,8 +51,8 @@ impl KernelAction {
     };
 }
 
-/// The system call `rt_sigaction`; `None` where the kernel is to answer. Handlers come back by libc's way, whatever the
-/// program's is.
+/// The system call `rt_sigaction`; `None` where the kernel is to answer. Handlers come back by
+/// libc's way, whatever the program's is.
 ///
 /// # Safety
 /// As the system call.

@@ -144,7 +144,8 @@ fn mark(signal: c_int) -> [u64; 16] {
 
 static MARK: u8 = 0;
 
-/// Puts a blocked signal back to where it was, before others of its number that wait for this thread.
+/// Puts a blocked signal back to where it was, before others of its number that wait for this
+/// thread.
 fn put_back(signal: c_int, info: &[u64; 16]) {
     let has_others = signal >= FIRST_QUEUED && raw::pending() & raw::bit(signal) != 0;
     let mark = mark(signal);
@@ -152,7 +153,8 @@ fn put_back(signal: c_int, info: &[u64; 16]) {
     if !raw::queue_to_self(signal, info) {
         raw::kill_self(signal);
     }
-    // The others go behind it, one by one, until the mark comes: what waits for the process comes after it.
+    // The others go behind it, one by one, until the mark comes: what waits for the process comes
+    // after it.
     while is_marked && let Some(other) = raw::take_pending(signal) {
         if other[3] == mark[3] && other[1] as u32 == mark[1] as u32 {
             return;

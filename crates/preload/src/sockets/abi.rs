@@ -51,7 +51,8 @@ fn note_kernel_socket(fd: c_int, kind: c_int) {
     }
 }
 
-/// A call of a kernel socket that may find its port taken by the kernel's part of a socket on the stack.
+/// A call of a kernel socket that may find its port taken by the kernel's part of a socket on the
+/// stack.
 fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     let result = libc();
     if result != -1 || crate::raw::errno() != libc::EADDRINUSE {

@@ -68,7 +68,8 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
             // SAFETY: the program's own call.
             unsafe { hooked::close_range(a as u32, b as u32, c as c_int) }
         }
-        // Its requests would reach our descriptors past us, also those that come after it; programs do without it.
+        // Its requests would reach our descriptors past us, also those that come after it; programs
+        // do without it.
         libc::SYS_io_uring_setup if life::activate().is_some() => fail(Errno::ENOSYS),
         // SAFETY: the program's own call.
         libc::SYS_execve => unsafe { hooked::execve(a as *const _, b as *const _, c as *const _) },

@@ -27,7 +27,8 @@ pub struct Thread {
     is_mask_of_handler: AtomicBool,
     /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
     has_call_mask: AtomicBool,
-    /// Signals that the mask lets in are being let in: the lowest handler goes back to the mask in `call_mask`.
+    /// Signals that the mask lets in are being let in: the lowest handler goes back to the mask in
+    /// `call_mask`.
     is_letting_in: AtomicBool,
     /// The call came by libc's `syscall`.
     is_raw: AtomicBool,
@@ -82,8 +83,8 @@ impl Thread {
         self.depth.load(Relaxed) != 0
     }
 
-    /// Returns the values that a wait compares to learn that it is over. SA_RESTART is looked at when the
-    /// handlers have run, outside of the call.
+    /// Returns the values that a wait compares to learn that it is over. SA_RESTART is looked at
+    /// when the handlers have run, outside of the call.
     pub fn interruptions(&self) -> Interruptions {
         let count = self.interruptions.load(Relaxed);
         Interruptions {
@@ -146,8 +147,8 @@ impl Thread {
         self.has_call_mask.store(false, Relaxed);
     }
 
-    /// The mask that a handler is to go back to whose frame says [`raw::BLOCK_ALL`], because it was let in by a call's
-    /// mask.
+    /// The mask that a handler is to go back to whose frame says [`raw::BLOCK_ALL`], because it was
+    /// let in by a call's mask.
     pub fn take_mask_beneath(&self) -> Option<u64> {
         let is_letting_in = self.is_letting_in.swap(false, Relaxed);
         is_letting_in.then(|| self.call_mask.load(Relaxed))
@@ -166,15 +167,15 @@ impl Thread {
         }
     }
 
-    /// Notes that a signal (its bit of a mask) was put off. `mask` is what the interrupted code had; the caller sees to it
-    /// that everything is blocked from now on.
+    /// Notes that a signal (its bit of a mask) was put off. `mask` is what the interrupted code
+    /// had; the caller sees to it that everything is blocked from now on.
     pub fn defer_signal(&self, bit: u64, mask: u64) {
         if !self.is_deferred() {
             self.defer(mask);
             return self.is_mask_of_handler.store(true, Relaxed);
         }
-        // Of signals that come at once the last one is told of first, in the frame of the one before, which is blocked
-        // there as in its handler.
+        // Of signals that come at once the last one is told of first, in the frame of the one
+        // before, which is blocked there as in its handler.
         if self.is_mask_of_handler.load(Relaxed) && self.saved_mask() & bit & !mask != 0 {
             self.saved_mask.store(mask, Relaxed);
         }
@@ -194,8 +195,8 @@ impl Thread {
         self.saved_mask.load(Relaxed)
     }
 
-    /// Notes a signal (its bit of a mask) that is queued again; false if it was, and has come out of
-    /// the queue while handlers are put off.
+    /// Notes a signal (its bit of a mask) that is queued again; false if it was, and has come out
+    /// of the queue while handlers are put off.
     pub fn note_queued(&self, bit: u64) -> bool {
         self.queued.fetch_or(bit, Relaxed) & bit == 0
     }
@@ -215,8 +216,8 @@ impl Thread {
         let saved = self.saved_mask.load(Relaxed);
         if self.has_call_mask.swap(false, Relaxed) {
             let mask = self.call_mask.load(Relaxed);
-            // The kernel lays the frames of all that it lets in on each other and goes back to the thread's mask beneath
-            // them, as at the end of its own call.
+            // The kernel lays the frames of all that it lets in on each other and goes back to the
+            // thread's mask beneath them, as at the end of its own call.
             self.call_mask.store(saved, Relaxed);
             self.is_letting_in.store(is_deferred, Relaxed);
             raw::let_in(mask);
@@ -301,7 +302,8 @@ mod tests {
         std::thread::spawn(|| {
             let (term, child) = (raw::bit(libc::SIGTERM), raw::bit(libc::SIGCHLD));
             let thread = current();
-            // The kernel lays a frame on the other: what the upper one goes back to is the lower one's handler.
+            // The kernel lays a frame on the other: what the upper one goes back to is the lower
+            // one's handler.
             thread.defer_signal(child, term);
             thread.defer_signal(term, 0);
             assert_eq!(thread.saved_mask(), 0);

@@ -36,7 +36,8 @@ pub enum Shape {
 /// The part that the engine answers itself under [`Shape::Mixed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The engine answers datagrams that [`crate::Service::on_datagram`] does not [pass on](crate::Context::pass).
+    /// The engine answers datagrams that [`crate::Service::on_datagram`] does not [pass
+    /// on](crate::Context::pass).
     Quick,
     /// This many of a hundred datagrams.
     Percent(u8),

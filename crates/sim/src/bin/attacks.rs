@@ -1,5 +1,6 @@
-//! One kind of hostile segment, over and over, against a stack; `scripts/attacks` counts with callgrind what each
-//! costs the stack (`Victim::suffer`), beside the ordinary segments that it is to be compared with.
+//! One kind of hostile segment, over and over, against a stack; `scripts/attacks` counts with
+//! callgrind what each costs the stack (`Victim::suffer`), beside the ordinary segments that it is
+//! to be compared with.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -164,8 +165,8 @@ fn blind_data(count: u32) {
     blind(count, ACK, 100);
 }
 
-/// Bytes with holes between them, from the far end of the window to the near one and around again: each is the worst
-/// place for a sorted table, and none can be given to the program.
+/// Bytes with holes between them, from the far end of the window to the near one and around again:
+/// each is the worst place for a sorted table, and none can be given to the program.
 fn out_of_order(count: u32) {
     let mut victim = victim();
     let open = opened(&mut victim);
@@ -192,7 +193,8 @@ fn sack(open: &Open, blocks: &[(u32, u32)], una: u32) -> Vec<u8> {
         .frame()
 }
 
-/// A sender with a large window in flight, reached faster than slow start thinks the path full (RFC 9406).
+/// A sender with a large window in flight, reached faster than slow start thinks the path full (RFC
+/// 9406).
 fn far_ahead(victim: &mut Victim) -> (Open, u32) {
     let open = sending(victim);
     let mut una = 0;

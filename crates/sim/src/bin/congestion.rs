@@ -8,7 +8,8 @@ use slipstack_stack::{Congestion, EcnMode};
 
 const MS: u64 = 1_000_000;
 
-/// Rate in Mbit/s, round trip in ms, queue in shares of the bandwidth-delay product (percent), loss in ppm.
+/// Rate in Mbit/s, round trip in ms, queue in shares of the bandwidth-delay product (percent), loss
+/// in ppm.
 const PATHS: &[(u64, u64, u64, u32)] = &[
     (100, 40, 100, 0),
     (100, 40, 5, 0),

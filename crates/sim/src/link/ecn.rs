@@ -22,7 +22,8 @@ impl Codepoint {
         }
     }
 
-    /// Returns the codepoint of an IPv4 or IPv6 packet in an Ethernet frame; `None` for anything else.
+    /// Returns the codepoint of an IPv4 or IPv6 packet in an Ethernet frame; `None` for anything
+    /// else.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (header, packet) = EthernetHeader::parse(frame)?;
         match header.ethertype {

@@ -122,7 +122,8 @@ pub fn time(text: &str) -> Option<u64> {
     scaled(text, &units).and_then(whole)
 }
 
-/// Returns a whole number; a fraction that rounds to 0 is a mistake, because 0 often means something else.
+/// Returns a whole number; a fraction that rounds to 0 is a mistake, because 0 often means
+/// something else.
 fn whole(value: f64) -> Option<u64> {
     (value == 0.0 || value >= 1.0).then_some(value as u64)
 }

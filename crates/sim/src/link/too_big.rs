@@ -25,8 +25,8 @@ fn is_error_v6(message: &[u8]) -> bool {
     matches!(message.first(), Some(0..=127))
 }
 
-/// The answer to the sender of this frame; `None` when there is none to give (of another family than
-/// the router, an ICMP error itself, damaged).
+/// The answer to the sender of this frame; `None` when there is none to give (of another family
+/// than the router, an ICMP error itself, damaged).
 pub fn answer(frame: &[u8], mtu: u16, router: IpAddr) -> Option<Vec<u8>> {
     let (link, bytes) = EthernetHeader::parse(frame)?;
     let packet = match (link.ethertype, router) {

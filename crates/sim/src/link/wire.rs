@@ -108,8 +108,8 @@ impl<T: Copy> Wire<T> {
     }
 }
 
-/// One bit, which every checksum notices, or a cut, which every length notices. ARP has only Ethernet's checksum, which is
-/// not there: its frames are cut.
+/// One bit, which every checksum notices, or a cut, which every length notices. ARP has only
+/// Ethernet's checksum, which is not there: its frames are cut.
 fn corrupt(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let is_arp = bytes.get(12..14) == Some(&[0x08, 0x06]);
     if rng.below(10) == 0 || is_arp {

@@ -1,9 +1,10 @@
 //! A host of several engines: stacks that share an address, steering between them, and a keeper.
 //!
-//! Slot 0 is the keeper's. It answers ARP and ICMP, looks for whom a stray segment is, carries out the connections of
-//! programs that have ended and resets those of programs that have died. The stacks, their images and their probes
-//! are the real ones; steering, inboxes and the keeper's search are models with the same tables, since the real ones
-//! are shared memory (`device`, `keeper`).
+//! Slot 0 is the keeper's. It answers ARP and ICMP, looks for whom a stray segment is, carries out
+//! the connections of programs that have ended and resets those of programs that have died. The
+//! stacks, their images and their probes are the real ones; steering, inboxes and the keeper's
+//! search are models with the same tables, since the real ones are shared memory (`device`,
+//! `keeper`).
 
 mod flow;
 mod inbox;
@@ -112,7 +113,8 @@ impl Machine {
             .collect()
     }
 
-    /// Whether every message is on its way, taken or lost for want of room, and every connection somewhere.
+    /// Whether every message is on its way, taken or lost for want of room, and every connection
+    /// somewhere.
     pub fn balance(&self, hosts: &[Host]) -> Result<(), String> {
         let ours = || hosts.iter().filter(|host| host.station == self.station);
         let put_in: u64 = ours().map(|host| host.fx.passed_on).sum();

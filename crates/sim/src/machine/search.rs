@@ -1,4 +1,5 @@
-//! Segments that an engine does not know: who is asked next, and how long they wait (as `slipstack_keeper`'s `strays`).
+//! Segments that an engine does not know: who is asked next, and how long they wait (as
+//! `slipstack_keeper`'s `strays`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -51,7 +52,8 @@ impl Search {
         &self.engines
     }
 
-    /// The slot to try next; `first` is what the tables name, `origin` the one that has just said no.
+    /// The slot to try next; `first` is what the tables name, `origin` the one that has just said
+    /// no.
     pub fn next_slot(
         &mut self,
         segment: &[u8],

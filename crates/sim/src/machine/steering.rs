@@ -1,5 +1,6 @@
-//! Which slot a received frame belongs to: exceptions by flow, then port to slot or to a listener group, whose buckets
-//! name the slot for each flow hash (`slipstack_device::steering` has the same in memory that eBPF programs read).
+//! Which slot a received frame belongs to: exceptions by flow, then port to slot or to a listener
+//! group, whose buckets name the slot for each flow hash (`slipstack_device::steering` has the same
+//! in memory that eBPF programs read).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -76,8 +77,8 @@ impl Steering {
         self.is_dead.insert(slot, is_dead);
     }
 
-    /// Spreads a port over these slots, none = the keeper. `flows` stay where they are: those whose bucket moves become
-    /// exceptions first.
+    /// Spreads a port over these slots, none = the keeper. `flows` stay where they are: those whose
+    /// bucket moves become exceptions first.
     pub fn share(&mut self, port: u16, slots: &[u16], flows: &[(Flow, u16)]) {
         let slots = if slots.is_empty() { &[KEEPER] } else { slots };
         let group = match self.ports.get(&port) {

@@ -1,5 +1,5 @@
-//! Listeners that close while others of their port stay: handshakes under way go to who has their flows now (as
-//! `slipstack_engine`'s `passing` and `arriving`).
+//! Listeners that close while others of their port stay: handshakes under way go to who has their
+//! flows now (as `slipstack_engine`'s `passing` and `arriving`).
 
 use std::net::SocketAddr;
 
@@ -18,8 +18,8 @@ impl World {
         all.map(|(engine, _)| *engine).collect()
     }
 
-    /// An engine listens on a port no more: first the frames stop coming, then what has come is served, then the
-    /// handshakes leave.
+    /// An engine listens on a port no more: first the frames stop coming, then what has come is
+    /// served, then the handshakes leave.
     pub fn leave_port(&mut self, number: usize, port: u16, engine: usize) -> Result<(), Failure> {
         let Some(listener) = self.listeners.remove(&(engine, port)) else {
             return Ok(());

@@ -47,7 +47,8 @@ impl Deeds {
 }
 
 impl World {
-    /// A host becomes the keeper of a machine to which engines can be added. `post_ns`: how long messages take at most.
+    /// A host becomes the keeper of a machine to which engines can be added. `post_ns`: how long
+    /// messages take at most.
     pub fn make_machine(&mut self, host: usize, post_ns: u64) -> usize {
         let key = self.rng.next_u64();
         let keeper = &mut self.hosts[host];

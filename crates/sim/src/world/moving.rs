@@ -242,7 +242,8 @@ impl World {
         }
     }
 
-    /// The keeper hears that an engine is gone. Of its flows it has the keys, of its slot what still lies there.
+    /// The keeper hears that an engine is gone. Of its flows it has the keys, of its slot what
+    /// still lies there.
     pub(super) fn bury(
         &mut self,
         number: usize,

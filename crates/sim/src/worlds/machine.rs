@@ -183,7 +183,8 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.run()
 }
 
-/// Peers that are silent, or send, or receive, when the end comes. What an orderly end leaves is to arrive whole.
+/// Peers that are silent, or send, or receive, when the end comes. What an orderly end leaves is to
+/// arrive whole.
 fn connect_to_the_doomed(
     setting: &mut Setting,
     ending: Ending,

@@ -1,4 +1,5 @@
-//! Families of worlds: what can happen to connections, each with as many variants as there are seeds.
+//! Families of worlds: what can happen to connections, each with as many variants as there are
+//! seeds.
 //!
 //! A family builds a world from a seed, lets it run through its events, and asks that it comes to
 //! rest; the checkers of [`crate::checks`] watch at each step. A failure is its family and seed.

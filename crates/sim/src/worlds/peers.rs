@@ -33,7 +33,8 @@ pub fn zero_window(setting: &mut Setting) -> Result<(), Failure> {
     let now = setting.world.now;
     for number in 0..setting.between(1, 3) as u16 {
         let up = setting.between(100_000, 900_000);
-        // The answer comes when all is read: until then the client stays, or its orphan would give up.
+        // The answer comes when all is read: until then the client stays, or its orphan would give
+        // up.
         let (client, mut server) = setting.tasks(up, 1);
         server.rhythm = Rhythm::Turns {
             every: up,

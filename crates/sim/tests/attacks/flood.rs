@@ -31,7 +31,8 @@ fn offer(now: u64) -> TcpOptions {
     }
 }
 
-/// A client that follows the rules: its SYN, and its request, again after 1, 3 and 7 seconds, or 0.3 and 0.9.
+/// A client that follows the rules: its SYN, and its request, again after 1, 3 and 7 seconds, or
+/// 0.3 and 0.9.
 struct Honest {
     iss: u32,
     began: u64,
@@ -222,14 +223,16 @@ impl Flood {
         self.victim.fx.events.clear();
     }
 
-    /// `cost_ns`: what a frame that comes in costs the engine; one that leaves costs a quarter of it.
+    /// `cost_ns`: what a frame that comes in costs the engine; one that leaves costs a quarter of
+    /// it.
     fn run(&mut self, cost_ns: u64, flood_per_second: u64, flood_ns: u64) {
         let begin = self.victim.now.0;
         for i in 0..500u64 {
             let who = SocketAddr::from(([198, 51, 100, (i % 250) as u8], 2000 + i as u16));
             let client = Honest {
                 iss: i as u32 * 77_777,
-                // In no step with the flood, which would take each place in the device's queue before them.
+                // In no step with the flood, which would take each place in the device's queue
+                // before them.
                 began: begin
                     + flood_ns / 10
                     + i * flood_ns / 1000
@@ -322,8 +325,8 @@ fn a_million_syns_a_second_shut_nobody_out() {
     assert!(conns <= 600 && half_open <= 1 << 20, "{conns} {half_open}");
 }
 
-/// A quarter more than the engine can take, for eight seconds: what is lost at the device comes again. (A tenth of the
-/// rate on an engine that is as much slower: the same load.)
+/// A quarter more than the engine can take, for eight seconds: what is lost at the device comes
+/// again. (A tenth of the rate on an engine that is as much slower: the same load.)
 #[test]
 fn a_flood_beyond_all_power_is_lost_at_the_device_and_most_come_in_with_their_next_try() {
     let (served, _, flood) = flood(10_000, 100_000, 8_000 * MS);

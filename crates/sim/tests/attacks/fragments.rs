@@ -33,8 +33,8 @@ fn honest(identification: u16) -> [Vec<u8>; 3] {
     [part(2960..3008), part(1480..2960), part(0..1480)]
 }
 
-/// 64 K fragments of as many packets in 66 ms, of 1,000 bytes or of 8, and an honest datagram in fragments after
-/// each thousand.
+/// 64 K fragments of as many packets in 66 ms, of 1,000 bytes or of 8, and an honest datagram in
+/// fragments after each thousand.
 #[test]
 fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
     for len in [1000, 8] {

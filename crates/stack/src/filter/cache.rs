@@ -47,8 +47,8 @@ impl Key {
         ])
     }
 
-    /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or UDP. `None`: it is
-    /// not, or has to be looked at as a whole.
+    /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or
+    /// UDP. `None`: it is not, or has to be looked at as a whole.
     #[inline]
     pub fn of_plain(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Key> {
         let h = ip.first_chunk::<PLAIN_LEN>()?;
@@ -78,7 +78,8 @@ impl Key {
         Some(Key([address(12), 0, address(16), 0, rest]))
     }
 
-    /// Returns the place of a key. A sender of chosen packets can make flows take each other's place, and no more.
+    /// Returns the place of a key. A sender of chosen packets can make flows take each other's
+    /// place, and no more.
     #[inline]
     fn place(&self, places: usize) -> usize {
         const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

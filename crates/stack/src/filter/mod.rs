@@ -1,8 +1,9 @@
 //! A packet filter: rules in order, compiled to a classifier.
 //!
-//! Without rules a packet pays for one look at an empty place. With rules each property of a packet (addresses, ports,
-//! protocol, direction) names the set of rules that it satisfies; the first rule of the intersection decides. Packets
-//! of one flow that all rules take alike are looked up once ([`cache`]).
+//! Without rules a packet pays for one look at an empty place. With rules each property of a packet
+//! (addresses, ports, protocol, direction) names the set of rules that it satisfies; the first rule
+//! of the intersection decides. Packets of one flow that all rules take alike are looked up once
+//! ([`cache`]).
 
 mod cache;
 mod classifier;
@@ -112,8 +113,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Rules in ascending order of their numbers; what is beyond [`RULES_MAX`] is left out. Rules name tables by their
-    /// places.
+    /// Rules in ascending order of their numbers; what is beyond [`RULES_MAX`] is left out. Rules
+    /// name tables by their places.
     pub fn new(rules: &[FilterRule], tables: Vec<Arc<Table>>) -> Filter {
         let rules = &rules[..rules.len().min(RULES_MAX)];
         let line = |rule: &FilterRule| Line {
@@ -225,7 +226,8 @@ impl Filter {
         known.verdict
     }
 
-    /// Whether it is known that a plain packet passes, by its headers; it is counted then. `len` is that of the whole.
+    /// Whether it is known that a plain packet passes, by its headers; it is counted then. `len` is
+    /// that of the whole.
     #[inline]
     pub fn passes(&mut self, now: Instant, way: (Direction, u16), ip: &[u8], len: usize) -> bool {
         let Some(key) = Key::of_plain(way.0, way.1, ip) else {
@@ -306,8 +308,9 @@ impl Filter {
         next.is_some_and(|at| found.is_none_or(|found| *at <= found))
     }
 
-    /// A connection has come from another stack, whose filter knew its flow: so does this one, by the first rule with a
-    /// state that its SYN would have met. `setups`: that SYN from either side.
+    /// A connection has come from another stack, whose filter knew its flow: so does this one, by
+    /// the first rule with a state that its SYN would have met. `setups`: that SYN from either
+    /// side.
     pub fn adopt(&mut self, now: Instant, setups: &[Packet]) {
         if self.probing.is_empty() {
             return;

@@ -98,8 +98,8 @@ impl Packet {
         }
     }
 
-    /// Reads an IP packet, or its headers. `None`: it is none, or one of neighbour discovery, without which nothing
-    /// would be reached.
+    /// Reads an IP packet, or its headers. `None`: it is none, or one of neighbour discovery,
+    /// without which nothing would be reached.
     #[inline]
     pub fn parse(direction: Direction, vlan: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
         match is_v6 {

@@ -113,7 +113,8 @@ impl Ranges {
                 }
             }
         }
-        // Of one rule an end comes before a beginning at the same place; joined ranges have none such.
+        // Of one rule an end comes before a beginning at the same place; joined ranges have none
+        // such.
         changes.sort_unstable();
         let mut set = RuleSet::new(rules);
         let (mut starts, mut sets) = (Vec::new(), Vec::new());

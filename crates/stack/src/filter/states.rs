@@ -79,7 +79,8 @@ impl FlowOf {
     }
 }
 
-/// The fields in which flows of one rule with `limit` are alike; zeros stand for those that do not matter.
+/// The fields in which flows of one rule with `limit` are alike; zeros stand for those that do not
+/// matter.
 type Alike = (u64, Host, Host);
 
 /// One known flow.

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Sources of one merged filter at most. Beyond it all are taken, and each socket judges for itself.
+/// Sources of one merged filter at most. Beyond it all are taken, and each socket judges for
+/// itself.
 pub const SOURCES_MAX: usize = 64;
 
 /// These sources alone, or all but these. Sources are in order, none twice.

@@ -1,9 +1,10 @@
 //! The groups that this host hears, on behalf of its sockets, of engines, and of its own addresses.
 //!
-//! IGMPv3 (RFC 3376, RFC 9776) and MLDv2 (RFC 3810, RFC 9777) for hosts, with the older versions that a querier may
-//! speak. What each asker wants is merged into what the interface hears; changes of that are reported here, queries
-//! are answered in `querier.rs`, and what is said goes out in `report.rs`. An engine says nothing: it tells its
-//! keeper ([`crate::Effects::group`]), which does.
+//! IGMPv3 (RFC 3376, RFC 9776) and MLDv2 (RFC 3810, RFC 9777) for hosts, with the older versions
+//! that a querier may speak. What each asker wants is merged into what the interface hears; changes
+//! of that are reported here, queries are answered in `querier.rs`, and what is said goes out in
+//! `report.rs`. An engine says nothing: it tells its keeper ([`crate::Effects::group`]), which
+//! does.
 
 mod filter;
 mod querier;
@@ -78,8 +79,8 @@ impl Entry {
         }
     }
 
-    /// Merges anew; whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is new is said at once, and
-    /// again.
+    /// Merges anew; whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is new is said
+    /// at once, and again.
     fn renew(&mut self, robustness: u8) -> bool {
         let state = GroupFilter::merge(self.wants.iter().map(|(_, filter)| filter));
         if state == self.state {
@@ -112,7 +113,8 @@ impl Entry {
         [self.change_at, self.answer_at].into_iter().flatten().min()
     }
 
-    /// RFC 3376 5, RFC 3810 6: the all-systems groups, and of IPv6 scopes 0 and 1, are never reported.
+    /// RFC 3376 5, RFC 3810 6: the all-systems groups, and of IPv6 scopes 0 and 1, are never
+    /// reported.
     fn is_reported(&self) -> bool {
         match self.group {
             IpAddr::V4(group) => group != igmp::ALL_SYSTEMS,

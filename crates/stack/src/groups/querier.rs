@@ -24,8 +24,8 @@ const OLD_QUERIER_NS: u64 = 260_000_000_000;
 /// State of the routers that ask.
 #[derive(Debug, Default)]
 pub(super) struct Querier {
-    /// Until when one of version 1, and one of version 2, is taken to be there. MLDv1 is the older of two and lies
-    /// where version 2 does.
+    /// Until when one of version 1, and one of version 2, is taken to be there. MLDv1 is the older
+    /// of two and lies where version 2 does.
     old_until: [Instant; 2],
     robustness: u8,
     /// When a question about all groups is to be answered.
@@ -163,7 +163,8 @@ fn is_of_link(ip: &IpMeta) -> bool {
 }
 
 impl Groups {
-    /// RFC 3376 7.2.1, RFC 3810 8.2.1: with the version, everything that was to be said of the other one ends.
+    /// RFC 3376 7.2.1, RFC 3810 8.2.1: with the version, everything that was to be said of the
+    /// other one ends.
     fn note_querier(&mut self, now: Instant, is_v6: bool, asked: &Asked) {
         let querier = self.querier(is_v6);
         let before = querier.version(now);

@@ -48,7 +48,8 @@ impl Cx<'_> {
             }
             let is_leave = entry.state.is_nothing();
             let was_reporter = core::mem::replace(&mut entry.is_reporter, !is_leave);
-            // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows none.
+            // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows
+            // none.
             if !is_leave || (was_reporter && version == 2) {
                 self.say_old(now, version, saying.group, is_leave, fx);
             }

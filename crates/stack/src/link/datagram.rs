@@ -1,4 +1,5 @@
-//! Packets that may be larger than their path takes: what they become is the socket's choice ([`MtuDiscovery`]).
+//! Packets that may be larger than their path takes: what they become is the socket's choice
+//! ([`MtuDiscovery`]).
 //!
 //! RFC 791 2.3 and 3.2, RFC 1122 3.3.3, RFC 8200 4.5 and 5.
 

@@ -1,4 +1,5 @@
-//! The way down for IPv4 and for both families' next hops: headers around a segment, and the frame handed over.
+//! The way down for IPv4 and for both families' next hops: headers around a segment, and the frame
+//! handed over.
 
 use core::net::{IpAddr, Ipv4Addr};
 

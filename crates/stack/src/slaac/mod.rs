@@ -1,7 +1,8 @@
-//! A host's configuration by its link's routers: addresses, networks, routes, parameters, and how long each holds.
+//! A host's configuration by its link's routers: addresses, networks, routes, parameters, and how
+//! long each holds.
 //!
-//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is to be sent is told to
-//! [`crate::router`].
+//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is
+//! to be sent is told to [`crate::router`].
 
 mod identifier;
 mod image;
@@ -32,22 +33,23 @@ const PREFIX_LEN: u8 = 64;
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
 /// Probes for an address before it is ours, and how long each waits for its owner.
-// DEVIATION(RFC 4862 5.1): one probe and 1 s would delay every start; on the links that this runs on an owner
-// answers within milliseconds.
+// DEVIATION(RFC 4862 5.1): one probe and 1 s would delay every start; on the links that this runs
+// on an owner answers within milliseconds.
 const PROBES: u8 = 2;
 const PROBE_WAIT: Duration = Duration::from_millis(100);
 /// RFC 7217 6: how often another identifier is tried when one is taken.
 const ATTEMPTS: u8 = 3;
 
 /// The first solicitations, and how far apart they are.
-// DEVIATION(RFC 4861 10): 4 s apart a start without a router would take 12 s; a router answers within half a second
-// (6.2.6).
+// DEVIATION(RFC 4861 10): 4 s apart a start without a router would take 12 s; a router answers
+// within half a second (6.2.6).
 const SOLICITATIONS: u32 = 3;
 const SOLICIT_EVERY: Duration = Duration::from_secs(1);
 /// RFC 7559 2: later ones, ever rarer.
 const SOLICIT_EVERY_MAX: Duration = Duration::from_secs(3600);
 
-/// A redirect whose router has not repeated it is forgotten, so that a hop that has died is left some time.
+/// A redirect whose router has not repeated it is forgotten, so that a hop that has died is left
+/// some time.
 const REDIRECT_S: u32 = 600;
 /// A message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +190,8 @@ impl Slaac {
         }
         self.on_router(now, router, told);
         for prefix in told.prefixes() {
-            // RFC 4861 6.3.4, RFC 4862 5.5.3 (b): of the link-local prefix routers have nothing to say.
+            // RFC 4861 6.3.4, RFC 4862 5.5.3 (b): of the link-local prefix routers have nothing to
+            // say.
             if prefix.prefix.is_unicast_link_local() || prefix.prefix.is_multicast() {
                 continue;
             }
@@ -201,8 +204,10 @@ impl Slaac {
         }
     }
 
-    /// RFC 4191 3.1: what the header says of the way to everywhere, and instead of that a route of this length.
-    // DEVIATION(RFC 4191 3.1): more-specific routes are not followed (as on Linux: accept_ra_rt_info_max_plen is 0).
+    /// RFC 4191 3.1: what the header says of the way to everywhere, and instead of that a route of
+    /// this length.
+    // DEVIATION(RFC 4191 3.1): more-specific routes are not followed (as on Linux:
+    // accept_ra_rt_info_max_plen is 0).
     fn on_router(&mut self, now: Instant, router: Ipv6Addr, told: &RouterAdvertisement<'_>) {
         let mut way = (u32::from(told.lifetime_s), told.preference);
         for route in told.routes().filter(|route| route.prefix_len == 0) {
@@ -224,7 +229,8 @@ impl Slaac {
         }
     }
 
-    /// Forgets a router, as when its time is over; its routes find another one. Returns `false` if it was none.
+    /// Forgets a router, as when its time is over; its routes find another one. Returns `false` if
+    /// it was none.
     pub fn forget_router(&mut self, router: Ipv6Addr) -> bool {
         let before = self.routers.len();
         self.routers.retain(|known| known.it.ip != router);
@@ -275,7 +281,8 @@ impl Slaac {
         });
     }
 
-    /// Somebody has, or wants, an address that is not ours yet (RFC 4862 5.4.3, 5.4.4). `false`: it is none of those.
+    /// Somebody has, or wants, an address that is not ours yet (RFC 4862 5.4.3, 5.4.4). `false`: it
+    /// is none of those.
     pub fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
         let is_meant = |known: &&mut Address| known.ip == ip && known.is_tentative();
         let Some(known) = self.addresses.iter_mut().find(is_meant) else {
@@ -295,7 +302,8 @@ impl Slaac {
         true
     }
 
-    /// Returns the nonce by which the probes for an address are told from others' (RFC 7527 4.1); `fresh` is random.
+    /// Returns the nonce by which the probes for an address are told from others' (RFC 7527 4.1);
+    /// `fresh` is random.
     pub fn nonce_of(&mut self, ip: Ipv6Addr, fresh: u64) -> Option<[u8; 6]> {
         let known = self.addresses.iter_mut().find(|known| known.ip == ip)?;
         let [a, b, c, d, e, f, ..] = fresh.to_be_bytes();

@@ -1,11 +1,13 @@
 //! Ranges received beyond the in-order edge, and the SACK blocks that report them.
 //!
-//! RFC 9293 3.10.7.4 (segments with higher beginning sequence numbers SHOULD be held), RFC 2018 4 (order of the
-//! blocks), RFC 2883 (duplicate SACK). The bytes themselves are already in the receive ring; here are only ranges.
+//! RFC 9293 3.10.7.4 (segments with higher beginning sequence numbers SHOULD be held), RFC 2018 4
+//! (order of the blocks), RFC 2883 (duplicate SACK). The bytes themselves are already in the
+//! receive ring; here are only ranges.
 
 use alloc::vec::Vec;
 
-/// Most ranges held for one connection. A segment that would need one more is dropped and sent again by the peer.
+/// Most ranges held for one connection. A segment that would need one more is dropped and sent
+/// again by the peer.
 pub const RANGES_MAX: usize = 256;
 /// How many recently touched ranges are remembered for the order of SACK blocks.
 const RECENT_MAX: usize = 4;
@@ -30,7 +32,8 @@ pub struct Assembler {
     news: u8,
     /// RFC 2883 4: reported once, in the first block of the next ACK.
     duplicate: Option<Range>,
-    /// The number of a FIN that text is missing before: as held, and reported, as a byte (as on Linux).
+    /// The number of a FIN that text is missing before: as held, and reported, as a byte (as on
+    /// Linux).
     fin: Option<u64>,
     /// Where the peer's urgent byte is, while it is not in order.
     pub urgent: Option<Urgent>,
@@ -96,7 +99,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// RFC 2883 4.2: a segment that holds what is here already tells of the first part that came twice.
+    /// RFC 2883 4.2: a segment that holds what is here already tells of the first part that came
+    /// twice.
     fn note_overlap(&mut self, range: Range, (first, last): (usize, usize)) {
         let overlap = |held: &Range| Range {
             start: range.start.max(held.start),
@@ -151,7 +155,8 @@ impl Assembler {
         self.fin = None;
     }
 
-    /// The FIN is in order now, and nothing is held any more: whether there is something left to report.
+    /// The FIN is in order now, and nothing is held any more: whether there is something left to
+    /// report.
     pub fn end(&mut self) -> bool {
         self.fin = None;
         self.duplicate.is_some()
@@ -162,8 +167,8 @@ impl Assembler {
         self.duplicate = Some(range);
     }
 
-    /// Whether the ranges received since the last ACK fill its SACK blocks: the next one would push a range out unreported, and the peer would
-    /// send that again (Linux: tcp_sack_new_ofo_skb).
+    /// Whether the ranges received since the last ACK fill its SACK blocks: the next one would push
+    /// a range out unreported, and the peer would send that again (Linux: tcp_sack_new_ofo_skb).
     pub fn fills_an_ack(&self) -> bool {
         self.duplicate.is_some() || self.news >= NEWS_MAX
     }
@@ -172,7 +177,8 @@ impl Assembler {
     pub fn sack_blocks(&mut self, blocks: &mut [Range]) -> usize {
         self.news = 0;
         let mut n = 0;
-        // RFC 2883 4: the D-SACK block comes first, then the block that contains it, then the others.
+        // RFC 2883 4: the D-SACK block comes first, then the block that contains it, then the
+        // others.
         if let Some(duplicate) = self.duplicate.take()
             && let Some(slot) = blocks.get_mut(n)
         {
@@ -180,7 +186,8 @@ impl Assembler {
             n += 1;
         }
         let has_duplicate = n;
-        // RFC 2018 4: the first block holds the segment that triggered this ACK; then the most recently reported ones.
+        // RFC 2018 4: the first block holds the segment that triggered this ACK; then the most
+        // recently reported ones.
         for &start in &self.recent[..usize::from(self.recent_len)] {
             let Some(range) = self.find(start) else {
                 continue;

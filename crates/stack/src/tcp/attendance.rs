@@ -1,7 +1,7 @@
 //! A program that is away answers nothing: an ACK that waits for its answer waits in vain.
 //!
-//! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. Whoever runs the stack in an absent
-//! program's place knows that none will come.
+//! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. Whoever runs the stack in an
+//! absent program's place knows that none will come.
 
 use alloc::vec::Vec;
 

@@ -66,7 +66,8 @@ fn audit_flight(conn: &Connection, flight: &InFlight) -> Result<(), &'static str
         };
     }
     let start = board.records().next().map(|record| record.start);
-    // A SYN-ACK that was sent again has no record before the data that followed the first one (RFC 7413).
+    // A SYN-ACK that was sent again has no record before the data that followed the first one (RFC
+    // 7413).
     let has_syn = conn.phase == Phase::SynReceived;
     let una = conn.snd.una;
     if start.is_some_and(|start| start != una && !(has_syn && start == una + 1)) {

@@ -1,7 +1,7 @@
 //! The user calls of sockets (RFC 9293 3.10.1 to 3.10.6).
 //!
-//! The calls of RFC 9293 3.9.1.1, 3.9.1.3, 3.9.1.4 and 3.9.1.6: open, receive (RFC 9293 3.10.3), close, abort; SEND (RFC 9293 3.10.2) only
-//! notes what was written.
+//! The calls of RFC 9293 3.9.1.1, 3.9.1.3, 3.9.1.4 and 3.9.1.6: open, receive (RFC 9293 3.10.3),
+//! close, abort; SEND (RFC 9293 3.10.2) only notes what was written.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -87,8 +87,8 @@ impl Tcp {
     }
 
     /// How many connections the program has taken from this listener so far (wrapping): room in the
-    /// backlog. Those that came from another engine count here too, so the total can be ahead of what this
-    /// stack has offered: then its queue counts as empty.
+    /// backlog. Those that came from another engine count here too, so the total can be ahead of
+    /// what this stack has offered: then its queue counts as empty.
     pub fn accepted(&mut self, id: ListenerId, total: u32) {
         if let Some(listener) = self.listeners.find_mut(id) {
             let is_ahead = (listener.offered.wrapping_sub(total) as i32) < 0;
@@ -211,7 +211,8 @@ impl Tcp {
         Ok(id)
     }
 
-    /// The flow of an active open; with the initial number that a TIME-WAIT entry in its place asks for.
+    /// The flow of an active open; with the initial number that a TIME-WAIT entry in its place asks
+    /// for.
     fn choose_flow(
         &mut self,
         now: Instant,
@@ -293,8 +294,8 @@ impl Tcp {
         }
     }
 
-    /// Marks the bytes before `upto` in the send ring as urgent (RFC 6093 3.2: in band, the mark after them). Called before
-    /// the bytes do.
+    /// Marks the bytes before `upto` in the send ring as urgent (RFC 6093 3.2: in band, the mark
+    /// after them). Called before the bytes do.
     pub fn mark_urgent(&mut self, id: ConnId, upto: u64) {
         let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
             return;
@@ -356,8 +357,8 @@ impl Tcp {
         true
     }
 
-    /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told by a reset
-    /// (RFC 1122 4.2.2.13).
+    /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told
+    /// by a reset (RFC 1122 4.2.2.13).
     pub fn close(
         &mut self,
         now: Instant,
@@ -503,8 +504,8 @@ impl Tcp {
             .map_or(0, |conn| conn.rcv.buffer)
     }
 
-    /// One stateless segment that no connection can take: the peer answers with an ACK that carries the exact numbers
-    /// (RFC 9293 3.10.7.4), and a reset for a closed port can follow.
+    /// One stateless segment that no connection can take: the peer answers with an ACK that carries
+    /// the exact numbers (RFC 9293 3.10.7.4), and a reset for a closed port can follow.
     pub fn probe(
         &mut self,
         now: Instant,
@@ -519,7 +520,8 @@ impl Tcp {
             seq: cx.rng.next_u32(),
             ack: cx.rng.next_u32(),
             flags: TcpFlags::ACK,
-            // Nobody takes it from such a segment; a reader of captures would take a closed one for a fault.
+            // Nobody takes it from such a segment; a reader of captures would take a closed one for
+            // a fault.
             window: u16::MAX,
             urgent: 0,
         };

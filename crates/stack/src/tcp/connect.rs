@@ -30,7 +30,8 @@ use crate::ids::ConnId;
 use crate::link::{Cx, Path};
 use crate::time::{Instant, Tick, nanos};
 
-/// How soon the SYN is sent again after a reset for whoever was there before (Linux: TCP_TIMEOUT_MIN).
+/// How soon the SYN is sent again after a reset for whoever was there before (Linux:
+/// TCP_TIMEOUT_MIN).
 const AGAIN_NS: u64 = 2_000_000;
 /// The values a connection block is made from.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,8 @@ pub struct Seed<'a> {
     pub preset: &'a Preset,
 }
 
-/// A block in SYN-SENT; a passive open fills in the peer's side afterwards. Always inlined: a block is made where it stays.
+/// A block in SYN-SENT; a passive open fills in the peer's side afterwards. Always inlined: a block
+/// is made where it stays.
 #[inline(always)]
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;

@@ -138,7 +138,8 @@ pub enum AckState {
     Soon,
     /// That moment is over, and the program has not even read: after another one.
     Unread,
-    /// With the next flush, or after a moment if the program has to read before the window can move.
+    /// With the next flush, or after a moment if the program has to read before the window can
+    /// move.
     Due,
     /// With the next flush.
     Now,
@@ -180,7 +181,8 @@ pub struct Receive {
     /// Shift of windows that go out.
     pub shift: u8,
     pub ack: AckState,
-    /// Estimate of how long an ACK may wait (see [`super::output::ack_policy`]); 0 before the first data.
+    /// Estimate of how long an ACK may wait (see [`super::output::ack_policy`]); 0 before the first
+    /// data.
     pub ato_ms: u16,
     /// Full segments that are still acknowledged at once.
     pub quick: u8,
@@ -279,7 +281,8 @@ pub struct Connection {
     /// Keep-alive and window probes without an answer (Linux: icsk_probes_out).
     pub keep_sent: u8,
     pub backoff: Backoff,
-    /// A soft error that came from the network (RFC 9293 3.9.2.2), reported when retransmission gives up.
+    /// A soft error that came from the network (RFC 9293 3.9.2.2), reported when retransmission
+    /// gives up.
     pub soft_error: Option<crate::error::Reason>,
     pub snd: Send,
     pub rcv: Receive,
@@ -322,7 +325,8 @@ impl Connection {
         }
     }
 
-    /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left it.
+    /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left
+    /// it.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         match &self.flight {
@@ -396,7 +400,8 @@ impl Connection {
         seq::to_wire(self.rcv.irs, seq)
     }
 
-    /// Sets the effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
+    /// Sets the effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options
+    /// taken off.
     #[inline]
     pub fn set_mss(&mut self) {
         let headers = sizes::headers(&self.key);

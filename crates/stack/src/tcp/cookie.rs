@@ -1,9 +1,10 @@
 //! SYN cookies: a half-open connection that is kept in its own SYN-ACK.
 //!
-//! RFC 4987 3.6. The initial sequence number carries the peer's MSS and a MAC; window scale and SACK ride in the low
-//! bits of the timestamp that the peer echoes (as Linux does). Keys change every [`EPOCH_NS`], and a cookie is good for
-//! the rest of its epoch and the one after. Unlike Linux's the MAC covers the options, so that a peer (or somebody on
-//! the way) cannot change what was agreed.
+//! RFC 4987 3.6. The initial sequence number carries the peer's MSS and a MAC; window scale and
+//! SACK ride in the low bits of the timestamp that the peer echoes (as Linux does). Keys change
+//! every [`EPOCH_NS`], and a cookie is good for the rest of its epoch and the one after. Unlike
+//! Linux's the MAC covers the options, so that a peer (or somebody on the way) cannot change what
+//! was agreed.
 
 use super::flow::FlowKey;
 use crate::rng::{Rng, SipKey};
@@ -11,8 +12,9 @@ use crate::time::Instant;
 
 /// How long one key makes cookies.
 pub const EPOCH_NS: u64 = 64_000_000_000;
-/// The MSS values that a cookie can say: the largest that is not above the peer's is taken. The smallest is what
-/// is believed at all, the others are those of common links with IPv4, IPv6 and tunnels.
+/// The MSS values that a cookie can say: the largest that is not above the peer's is taken. The
+/// smallest is what is believed at all, the others are those of common links with IPv4, IPv6 and
+/// tunnels.
 const MSS_TABLE: [u16; 8] = [
     super::sizes::MSS_MIN,
     536,
@@ -52,7 +54,8 @@ impl StampedOptions {
         scale | if self.has_sack { SACK_BIT } else { 0 }
     }
 
-    /// The timestamp clock with the options in it: never ahead of the clock, so that what follows is not older.
+    /// The timestamp clock with the options in it: never ahead of the clock, so that what follows
+    /// is not older.
     pub fn stamp(self, clock: u32) -> u32 {
         let stamp = clock & !STAMP_MASK | self.bits();
         if super::seq::is_older(clock, stamp) {

@@ -1,4 +1,5 @@
-//! Passive opens without a SYN entry: the SYN-ACK carries everything, the ACK brings it back (RFC 4987 3.6).
+//! Passive opens without a SYN entry: the SYN-ACK carries everything, the ACK brings it back (RFC
+//! 4987 3.6).
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -24,8 +25,9 @@ pub enum Room {
 
 /// Entry, cookie or nothing, by the option and by how full the tables are.
 ///
-/// `is_reopened`: the flow comes out of TIME-WAIT with an initial number beyond the old connection's, which a cookie
-/// cannot have: such a SYN takes an entry as long as there are any (as on Linux).
+/// `is_reopened`: the flow comes out of TIME-WAIT with an initial number beyond the old
+/// connection's, which a cookie cannot have: such a SYN takes an entry as long as there are any (as
+/// on Linux).
 pub fn room_for(
     policy: SynCookies,
     is_share_full: bool,
@@ -68,7 +70,8 @@ impl Tcp {
             irs: entry.irs,
             stamped,
         };
-        // DEVIATION(RFC 9293 3.4.1): the initial number does not follow the clock while cookies are sent.
+        // DEVIATION(RFC 9293 3.4.1): the initial number does not follow the clock while cookies are
+        // sent.
         (entry.iss, entry.mss) = self.cookies.seal(now, &subject, entry.mss, cx.rng);
         self.listeners
             .expect_cookies(&entry.key, now.plus_nanos(2 * EPOCH_NS));
@@ -80,8 +83,8 @@ impl Tcp {
 
     /// An ACK for no flow: `true` = it brings a cookie of ours back and has been taken.
     ///
-    /// A flood of ACKs costs one MAC each, and that only while cookies are out; what is no cookie is answered like any
-    /// other stranger, within the limit of resets.
+    /// A flood of ACKs costs one MAC each, and that only while cookies are out; what is no cookie
+    /// is answered like any other stranger, within the limit of resets.
     pub(super) fn take_cookie(
         &mut self,
         now: Instant,

@@ -1,7 +1,9 @@
-//! How fast the path delivers: a sample for every ACK, from what each transmission remembers of its departure.
+//! How fast the path delivers: a sample for every ACK, from what each transmission remembers of its
+//! departure.
 //!
-//! draft-ietf-ccwg-bbr 4.1 (formerly draft-cheng-iccrg-delivery-rate-estimation). C.delivered is not counted: it is
-//! SND.UNA plus what is SACKed, so that an ACK that takes the short way pays nothing.
+//! draft-ietf-ccwg-bbr 4.1 (formerly draft-cheng-iccrg-delivery-rate-estimation). C.delivered is
+//! not counted: it is SND.UNA plus what is SACKed, so that an ACK that takes the short way pays
+//! nothing.
 
 use super::scoreboard::Newest;
 use crate::time::Instant;
@@ -125,7 +127,8 @@ impl Delivery {
         (self.rate, self.is_rate_limited)
     }
 
-    /// An ACK delivered all that was outstanding, and nothing needs a sample; `elapsed` since the newest record left.
+    /// An ACK delivered all that was outstanding, and nothing needs a sample; `elapsed` since the
+    /// newest record left.
     #[inline]
     pub fn on_all_delivered(&mut self, delivered: u64, stamp: &Stamp, elapsed: u64) {
         if delivered > self.limited_upto {
@@ -179,7 +182,8 @@ impl Delivery {
             in_flight_then: u64::from(stamp.in_flight & !LIMITED),
             ..Sample::default()
         };
-        // Compressed ACKs of less than a round trip would promise too much; longer than a stamp can tell says nothing.
+        // Compressed ACKs of less than a round trip would promise too much; longer than a stamp can
+        // tell says nothing.
         if interval >= min_rtt_ns && interval > 0 && stamp.since_first != u32::MAX {
             sample.rate = (u128::from(since) * 1_000_000_000 / u128::from(interval)) as u64;
             if !sample.is_app_limited || sample.rate >= self.rate {

@@ -1,4 +1,5 @@
-//! Segments and deadlines in, flushes out: which storage is meant, and what becomes of it afterwards.
+//! Segments and deadlines in, flushes out: which storage is meant, and what becomes of it
+//! afterwards.
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
@@ -68,8 +69,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that meets a handshake. While a connection is on its way here, a copy of its SYN may have begun one:
-    /// what is the connection's is not answered for the copy.
+    /// A segment that meets a handshake. While a connection is on its way here, a copy of its SYN
+    /// may have begun one: what is the connection's is not answered for the copy.
     #[expect(
         clippy::too_many_arguments,
         reason = "what every step of a segment takes"
@@ -92,8 +93,8 @@ impl Tcp {
         self.on_syn_entry_segment(now, index, place, segment, cx, fx);
     }
 
-    /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with another
-    /// engine: what belongs there must not end here.
+    /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with
+    /// another engine: what belongs there must not end here.
     #[cold]
     #[expect(
         clippy::too_many_arguments,
@@ -117,8 +118,8 @@ impl Tcp {
                 .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
         }
         if is_outlived && cx.config.role == Role::Keeper {
-            // Every engine was asked: the later connection is over, and its peer does not know. The old one's would not
-            // have said this.
+            // Every engine was asked: the later connection is over, and its peer does not know. The
+            // old one's would not have said this.
             cx.counters.bump(Counter::RxTcpSteps);
             return self.on_stranger(now, (key, hash), segment, (None, None), cx, fx);
         }
@@ -129,7 +130,8 @@ impl Tcp {
                     .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
             } else {
-                // There is nobody for a new connection: what is left of the old one goes on (as on Linux).
+                // There is nobody for a new connection: what is left of the old one goes on (as on
+                // Linux).
                 cx.counters
                     .bump_both(Counter::RxTcpSteps, Counter::RxTcpTaken);
                 self.acknowledge_former(now, index, key, cx, fx);
@@ -148,8 +150,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new connection, or
-    /// nobody's.
+    /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new
+    /// connection, or nobody's.
     #[inline(never)]
     #[expect(
         clippy::too_many_arguments,
@@ -169,13 +171,15 @@ impl Tcp {
         if self.take_cookie(now, (key, hash), segment, cx, fx) {
             return;
         }
-        // What has neither an ACK nor a RST is no connection's, and a listener's even without a SYN.
+        // What has neither an ACK nor a RST is no connection's, and a listener's even without a
+        // SYN.
         let listener = if !segment.flags.is_ack() && !segment.flags.is_rst() {
             self.listeners.choose(key, &self.hasher)
         } else {
             None
         };
-        // It may belong to another engine: frames are on their way while the keeper changes who serves a port.
+        // It may belong to another engine: frames are on their way while the keeper changes who
+        // serves a port.
         if listener.is_none() && fx.stray(ip, bytes) {
             cx.counters.bump(Counter::TcpStrays);
         } else {
@@ -464,7 +468,8 @@ impl Tcp {
         !self.dirty.is_empty()
     }
 
-    /// End of a turn: everything that dirty connections have to say, and the answers that opening and closing owe.
+    /// End of a turn: everything that dirty connections have to say, and the answers that opening
+    /// and closing owe.
     pub fn flush(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         let Tcp {
             conns,

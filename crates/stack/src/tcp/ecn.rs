@@ -1,7 +1,8 @@
 //! Explicit congestion notification (RFC 3168; RFC 8257 3 for DCTCP).
 //!
-//! A peer that asks for more accurate feedback (RFC 9768: AE, CWR and ECE in its SYN) is answered as one that asks for
-//! RFC 3168, which its specification provides for: the AE bit is not looked at.
+//! A peer that asks for more accurate feedback (RFC 9768: AE, CWR and ECE in its SYN) is answered
+//! as one that asks for RFC 3168, which its specification provides for: the AE bit is not looked
+//! at.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -55,7 +56,8 @@ pub fn offers(mode: EcnMode, kind: Congestion, tries: u8) -> bool {
 
 /// Returns whether the offer of a SYN with these flags and this mark is taken.
 ///
-/// A SYN must not be marked as ECN-capable itself (RFC 3168 6.1.1); one that is comes from something that mangles.
+/// A SYN must not be marked as ECN-capable itself (RFC 3168 6.1.1); one that is comes from
+/// something that mangles.
 pub fn accepts(mode: EcnMode, kind: Congestion, flags: TcpFlags, mark: TcpFlags) -> bool {
     flags.contains(SETUP) && mark == TcpFlags::NONE && (mode != EcnMode::Off || kind.needs_ecn())
 }

@@ -67,8 +67,8 @@ pub fn on_second_syn_ack(
     conn.owe_ack();
 }
 
-/// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
-/// until something does.
+/// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round
+/// trip, the timeout is 3 s until something does.
 #[cold]
 #[inline(never)]
 pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {

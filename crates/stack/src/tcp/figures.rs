@@ -1,8 +1,9 @@
 //! Counters of a connection: those figures of TCP_INFO that are not state.
 //!
-//! They are counted beside the data in flight. When the connection rests, the time it was busy is kept in it, and the
-//! rest in a box of its own, if there is any: most connections never meet loss, reordering, marks or closed windows.
-//! The findings of loss detection about the path are kept with it.
+//! They are counted beside the data in flight. When the connection rests, the time it was busy is
+//! kept in it, and the rest in a box of its own, if there is any: most connections never meet loss,
+//! reordering, marks or closed windows. The findings of loss detection about the path are kept with
+//! it.
 
 use slipstack_wire::user_timeout::UserTimeout;
 
@@ -70,7 +71,8 @@ impl Segments {
         self.data_in = self.data_in.wrapping_add(count);
     }
 
-    /// The device says that segments were joined, not how many: as many as full ones would have been.
+    /// The device says that segments were joined, not how many: as many as full ones would have
+    /// been.
     #[cold]
     fn on_merged(&mut self, len: u32, mss: u16) {
         let others = len.div_ceil(u32::from(mss).max(1)).saturating_sub(1);
@@ -85,8 +87,8 @@ pub struct Figures {
     spent: [u64; 4],
     since: u64,
     pace: Pace,
-    /// Segments that D-SACKs tell of, those of them that had been sent again, reorderings, and segments that the peer
-    /// reported as marked.
+    /// Segments that D-SACKs tell of, those of them that had been sent again, reorderings, and
+    /// segments that the peer reported as marked.
     pub dsacks: u32,
     pub redelivered: u32,
     pub reorderings: u32,
@@ -106,13 +108,15 @@ pub struct Figures {
     pub out_of_order: u32,
 }
 
-/// Segments out of order that TCP has to reckon with before it has seen any (Linux: tcp_reordering).
+/// Segments out of order that TCP has to reckon with before it has seen any (Linux:
+/// tcp_reordering).
 pub const REORDERING: u16 = 3;
 /// Linux: tcp_max_reordering.
 const REORDERING_MAX: u64 = 300;
 
 impl Figures {
-    /// Notes that data up to `end` arrived after data up to `fack` (Linux: tcp_check_sack_reordering).
+    /// Notes that data up to `end` arrived after data up to `fack` (Linux:
+    /// tcp_check_sack_reordering).
     #[cold]
     pub fn on_reordering(&mut self, (end, fack): (u64, u64), mss: u16) {
         self.reorderings = self.reorderings.wrapping_add(1);
@@ -138,7 +142,8 @@ impl Figures {
         figures
     }
 
-    /// A retransmission timeout; the first since something got through begins an episode (RFC 9293 3.8.3).
+    /// A retransmission timeout; the first since something got through begins an episode (RFC 9293
+    /// 3.8.3).
     #[cold]
     pub fn on_timeout(&mut self, now: Instant, is_first: bool) {
         self.timeouts = self.timeouts.saturating_add(1);
@@ -202,8 +207,8 @@ pub struct Past {
     pub rate: KeptRate,
 }
 
-/// The last delivery rate that counts, in units of 128 bytes a second; the highest bit says that the path was its
-/// limit.
+/// The last delivery rate that counts, in units of 128 bytes a second; the highest bit says that
+/// the path was its limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeptRate(u32);
 

@@ -1,7 +1,7 @@
 //! Flow keys, their keyed hash, and the demultiplexer over the three storages.
 //!
-//! Hash flooding is met by SipHash with a secret per stack; what leaves the machine (sequence numbers, ports) uses
-//! other keys than the tables.
+//! Hash flooding is met by SipHash with a secret per stack; what leaves the machine (sequence
+//! numbers, ports) uses other keys than the tables.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -213,8 +213,8 @@ impl Place {
     }
 }
 
-/// A packed [`Place`] with the flow's hash: most strangers are told apart without a look at their keys, and a
-/// table that grows asks nobody.
+/// A packed [`Place`] with the flow's hash: most strangers are told apart without a look at their
+/// keys, and a table that grows asks nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     place: u32,
@@ -236,7 +236,8 @@ impl Slot {
     }
 }
 
-/// The table takes its bucket from the low bits and its tag from the high ones: the kept half is good for both.
+/// The table takes its bucket from the low bits and its tag from the high ones: the kept half is
+/// good for both.
 #[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
@@ -249,8 +250,8 @@ pub struct Demux {
 }
 
 impl Demux {
-    /// Bytes of an entry where the table is emptiest, just grown at 7/8 to twice its size: a slot and a control byte
-    /// for each 7/16 of an entry.
+    /// Bytes of an entry where the table is emptiest, just grown at 7/8 to twice its size: a slot
+    /// and a control byte for each 7/16 of an entry.
     pub const ENTRY_BYTES_MAX: usize = ((size_of::<Slot>() + 1) * 16).div_ceil(7);
 
     #[inline]

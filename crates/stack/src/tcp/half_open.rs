@@ -1,7 +1,7 @@
 //! A half-open connection as plain bytes, to be moved to another engine whose listener takes it.
 //!
-//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. Whoever adopts checks
-//! everything: the bytes may be hostile.
+//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. Whoever adopts
+//! checks everything: the bytes may be hostile.
 
 use alloc::vec::Vec;
 
@@ -161,9 +161,10 @@ impl Tcp {
             .collect()
     }
 
-    /// Whether the entry here comes from a copy of the SYN of the one that moves, to which other things were said before:
-    /// a peer takes the first answer. One that asks after a timeout has none, and gets the one from here; its timeout began with
-    /// the SYN, so that no more than half of it is a measure.
+    /// Whether the entry here comes from a copy of the SYN of the one that moves, to which other
+    /// things were said before: a peer takes the first answer. One that asks after a timeout has
+    /// none, and gets the one from here; its timeout began with the SYN, so that no more than half
+    /// of it is a measure.
     fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
         let soon_ns = nanos(cx.config.tcp.rto_initial) / 2;
         let here = self.syns.entries.at(index);
@@ -202,7 +203,8 @@ impl Tcp {
             None => {}
             // The peer has begun anew with whoever sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
-            // A copy of its SYN was answered here, with the same words: whichever answer the peer takes will do.
+            // A copy of its SYN was answered here, with the same words: whichever answer the peer
+            // takes will do.
             Some(Place::Syn(index)) if self.join_handshake(index, &entry, rival) => return Ok(()),
             Some(Place::Syn(index)) if self.is_copy(index, &entry, cx) => {
                 self.drop_syn(index, hash);

@@ -1,8 +1,9 @@
 //! A connection as plain bytes, to be moved to another engine.
 //!
-//! Sequence numbers and offsets only, no addresses of memory. What is derived or can be learned again (RTT history,
-//! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
-//! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
+//! Sequence numbers and offsets only, no addresses of memory. What is derived or can be learned
+//! again (RTT history, SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is
+//! allowed (RFC 2018 8), and so is reneging on out-of-order ranges beyond those that fit. Whoever
+//! adopts checks everything: the bytes may be hostile.
 
 mod renumbering;
 mod rivals;
@@ -62,8 +63,8 @@ impl ConnectionImage {
         Some((fields.key.local(), fields.key.remote()))
     }
 
-    /// Returns the image without the ranges received out of order, for callers that cannot pass their bytes on: the peer sends
-    /// them again (RFC 2018 8).
+    /// Returns the image without the ranges received out of order, for callers that cannot pass
+    /// their bytes on: the peer sends them again (RFC 2018 8).
     pub fn without_ranges(&self) -> ConnectionImage {
         let mut image = self.clone();
         if let Some(mut fields) = Fields::read(&self.bytes) {
@@ -85,9 +86,9 @@ impl ConnectionImage {
         ))
     }
 
-    /// For an image that is older than the last segment: whoever had the connection was killed and may
-    /// have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement of that
-    /// must be taken; what it has not got is sent again.
+    /// For an image that is older than the last segment: whoever had the connection was killed and
+    /// may have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement
+    /// of that must be taken; what it has not got is sent again.
     #[must_use]
     pub fn presume_sent(&self) -> ConnectionImage {
         let mut image = self.clone();
@@ -448,7 +449,8 @@ impl Fields {
 }
 
 impl Tcp {
-    /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can move.
+    /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can
+    /// move.
     pub fn detach(&mut self, id: ConnId, choices: &Choices) -> Option<ConnectionImage> {
         let image = self.image(id, choices)?;
         let conn = self.conns.find(id.index, id.generation)?;
@@ -493,7 +495,8 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             None => {}
-            // An earlier connection of the same two ends: the peer has begun anew with whoever sent this.
+            // An earlier connection of the same two ends: the peer has begun anew with whoever sent
+            // this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             Some(Place::Syn(_)) if self.conns.is_full() => return Err(SocketError::LimitReached),
             Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,

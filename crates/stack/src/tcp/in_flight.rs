@@ -11,7 +11,8 @@ use super::recovery::state::Recovery;
 use super::scoreboard::Scoreboard;
 use crate::time::Instant;
 
-/// Data in flight. Allocated with the first segment that is sent, given back when the connection rests.
+/// Data in flight. Allocated with the first segment that is sent, given back when the connection
+/// rests.
 #[derive(Debug, Default)]
 pub struct InFlight {
     pub board: Scoreboard,

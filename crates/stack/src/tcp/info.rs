@@ -282,7 +282,8 @@ impl Traffic {
     }
 }
 
-/// Returns the segments delivered, SYN and FIN included, and those that D-SACKs report as duplicates (as on Linux).
+/// Returns the segments delivered, SYN and FIN included, and those that D-SACKs report as
+/// duplicates (as on Linux).
 fn delivered(conn: &Connection, flight: &Flight, redelivered: u32) -> u32 {
     if conn.snd.una < seq::FIRST {
         return 0;

@@ -1,8 +1,8 @@
 //! Initial sequence numbers and timestamp offsets that cannot be guessed.
 //!
-//! RFC 9293 3.4.1, RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), M counts 4 µs.
-//! RFC 7323 7.1 / 5.4: timestamps start at a per-flow random offset, the same for successive connections of one flow,
-//! so that TIME-WAIT and PAWS of the peer keep working.
+//! RFC 9293 3.4.1, RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), M
+//! counts 4 µs. RFC 7323 7.1 / 5.4: timestamps start at a per-flow random offset, the same for
+//! successive connections of one flow, so that TIME-WAIT and PAWS of the peer keep working.
 
 use crate::time::Instant;
 

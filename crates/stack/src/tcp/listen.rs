@@ -1,7 +1,7 @@
 //! Listeners and their groups.
 //!
-//! Several listeners on one address share its connections by a keyed hash of the flow, so that one flow's SYN and its
-//! retransmission reach the same listener.
+//! Several listeners on one address share its connections by a keyed hash of the flow, so that one
+//! flow's SYN and its retransmission reach the same listener.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -17,8 +17,8 @@ use crate::ids::ListenerId;
 use crate::options::ListenOptions;
 use crate::time::Instant;
 
-/// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a stranger shut out the
-/// rest.
+/// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a
+/// stranger shut out the rest.
 pub const HALF_OPEN_MIN: u32 = 256;
 
 #[derive(Debug)]

@@ -40,7 +40,8 @@ impl Tcp {
         listener.map_or(0, |listener| listener.options.backlog)
     }
 
-    /// Resets a connection against the will of both ends (Linux: SOCK_DESTROY). Returns `false` if it is gone.
+    /// Resets a connection against the will of both ends (Linux: SOCK_DESTROY). Returns `false` if
+    /// it is gone.
     pub fn abort(
         &mut self,
         now: Instant,

@@ -19,7 +19,8 @@
 //! | what an operator sees and ends | `listing.rs` | |
 //! | what must always hold | `audit.rs` | |
 //!
-//! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
+//! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that
+//! a segment is for.
 
 mod acknowledged;
 mod assembler;
@@ -137,8 +138,8 @@ pub struct Tcp {
     flights: Vec<Box<InFlight>>,
 }
 
-/// An idle connection's entry, its timer and its place in the demultiplexer, however the latter is filled. Rings,
-/// records and ranges come and go; this is what stays.
+/// An idle connection's entry, its timer and its place in the demultiplexer, however the latter is
+/// filled. Rings, records and ranges come and go; this is what stays.
 pub const IDLE_BYTES: usize =
     Slab::<Connection>::ENTRY_BYTES + Wheel::TIMER_BYTES + Demux::ENTRY_BYTES_MAX;
 const _: () = assert!(IDLE_BYTES <= 512);

@@ -1,4 +1,5 @@
-//! Numbers and addresses as plain bytes, one after the other: how connections travel between engines.
+//! Numbers and addresses as plain bytes, one after the other: how connections travel between
+//! engines.
 
 use core::net::IpAddr;
 

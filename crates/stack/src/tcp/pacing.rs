@@ -1,12 +1,14 @@
 //! Pacing: segments are spread over the round trip instead of leaving in bursts.
 //!
-//! Each segment moves the time at which the next one may leave by its share of the pacing rate. Timers are coarse:
-//! up to [`CREDIT_NS`] of lateness is caught up. What was due at a time that the engine has let pass (the program
-//! is away, and its ticker slow) is caught up further; what ACKs let go that came late is not.
+//! Each segment moves the time at which the next one may leave by its share of the pacing rate.
+//! Timers are coarse: up to [`CREDIT_NS`] of lateness is caught up. What was due at a time that the
+//! engine has let pass (the program is away, and its ticker slow) is caught up further; what ACKs
+//! let go that came late is not.
 
 use crate::time::Instant;
 
-/// A super-frame holds about this much of the pacing rate (Linux: `sk_pacing_shift`, 1 ms), and as much may leave late.
+/// A super-frame holds about this much of the pacing rate (Linux: `sk_pacing_shift`, 1 ms), and as
+/// much may leave late.
 const QUANTUM_NS: u64 = 1_000_000;
 const CREDIT_NS: u64 = 1_000_000;
 /// The longest lateness of a missed deadline that may be caught up.
@@ -65,8 +67,9 @@ impl Pacer {
     }
 }
 
-/// Largest super-frame: a quantum of the rate, at least two segments, at most `most` bytes. Without pacing too (Linux:
-/// tcp_tso_autosize): a super-frame leaves at the speed of the device, and a shallow queue would lose most of a large one.
+/// Largest super-frame: a quantum of the rate, at least two segments, at most `most` bytes. Without
+/// pacing too (Linux: tcp_tso_autosize): a super-frame leaves at the speed of the device, and a
+/// shallow queue would lose most of a large one.
 pub fn burst(mss: u64, rate: u64, most: u64) -> u64 {
     if rate == 0 {
         return most;

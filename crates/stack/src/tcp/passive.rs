@@ -1,4 +1,5 @@
-//! Passive opens and TIME-WAIT: segments that meet a listener, a SYN entry, a TIME-WAIT entry, or nothing.
+//! Passive opens and TIME-WAIT: segments that meet a listener, a SYN entry, a TIME-WAIT entry, or
+//! nothing.
 //!
 //! RFC 9293 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN), 3.10.7.4 (SYN-RECEIVED, TIME-WAIT).
 
@@ -42,7 +43,8 @@ impl<'a> HalfOpen<'a> {
 }
 
 impl Tcp {
-    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose a segment without ACK and RST is.
+    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose a segment without ACK
+    /// and RST is.
     #[inline(never)]
     pub(super) fn on_stranger(
         &mut self,
@@ -275,7 +277,8 @@ impl Tcp {
         fx: &mut impl Effects,
     ) -> Option<u32> {
         let mut id = id;
-        // The listener may have ended meanwhile (a program reloads): another one of the group takes over.
+        // The listener may have ended meanwhile (a program reloads): another one of the group takes
+        // over.
         if self.listeners.find(id).is_none() {
             let Some(sibling) = self.listeners.choose(key, &self.hasher) else {
                 if let HalfOpen::Stored(index) = half {
@@ -396,8 +399,8 @@ impl Tcp {
         });
     }
 
-    /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection anew, and this is to
-    /// be the initial number.
+    /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection anew, and this is
+    /// to be the initial number.
     #[cold]
     pub(super) fn on_time_wait_segment(
         &mut self,
@@ -461,7 +464,8 @@ impl Tcp {
             return;
         };
         let tcp = &cx.config.tcp;
-        // Where the listener has ended, and nobody took its place, the handshake's end would only be reset.
+        // Where the listener has ended, and nobody took its place, the handshake's end would only
+        // be reset.
         let is_orphan = self.listeners.find(entry.listener).is_none()
             && self.listeners.choose(&entry.key, &self.hasher).is_none();
         // syn_ack_recalc(): who has acknowledged is waited for, and asked once more at the end.
@@ -496,7 +500,8 @@ fn counter_in_time_wait(segment: &Segment<'_>) -> Counter {
     }
 }
 
-/// RFC 9293 3.10.7.4 (first), and PAWS (RFC 7323 5.3): text that begins before the window may reach into it.
+/// RFC 9293 3.10.7.4 (first), and PAWS (RFC 7323 5.3): text that begins before the window may reach
+/// into it.
 #[inline]
 fn is_acceptable(entry: &SynEntry, segment: &Segment<'_>) -> bool {
     let is_old = entry.has_timestamps
@@ -514,8 +519,8 @@ fn is_in_window(entry: &SynEntry, start: u64) -> bool {
     start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window)
 }
 
-/// The handshake's last ACK where it is nothing but that: its window and its timestamp. `false`: nothing has been
-/// touched.
+/// The handshake's last ACK where it is nothing but that: its window and its timestamp. `false`:
+/// nothing has been touched.
 #[inline]
 fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     if segment.flags != TcpFlags::ACK

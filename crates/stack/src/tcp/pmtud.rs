@@ -1,9 +1,11 @@
 //! Errors that the network reports about sent packets: ICMP and unreachable neighbours.
 //!
-//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191, RFC 8201 (path MTU).
+//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC
+//! 1191, RFC 8201 (path MTU).
 //!
-//! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2 and 6.2: hard errors
-//! end no synchronised connection, source quench is no error any more, and a lower MTU must be about what is in flight.
+//! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2
+//! and 6.2: hard errors end no synchronised connection, source quench is no error any more, and a
+//! lower MTU must be about what is in flight.
 
 use alloc::vec::Vec;
 
@@ -77,7 +79,8 @@ impl Tcp {
 }
 
 impl Tcp {
-    /// RFC 9293 3.7.3: the link takes more or less than it did: connections follow, up to what both ends have agreed on.
+    /// RFC 9293 3.7.3: the link takes more or less than it did: connections follow, up to what both
+    /// ends have agreed on.
     #[cold]
     pub fn on_link_mtu(&mut self, now: Instant, cx: &mut Cx<'_>) {
         let all: Vec<u32> = self.conns.iter().map(|(index, _)| index).collect();
@@ -127,7 +130,8 @@ fn quotes_outstanding(conn: &Connection, sequence: Option<u32>) -> bool {
     })
 }
 
-/// RFC 9293 3.9.2.2: an error of a connection attempt ends it (as on Linux); later ones are remembered.
+/// RFC 9293 3.9.2.2: an error of a connection attempt ends it (as on Linux); later ones are
+/// remembered.
 fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
     let reason = match cause {
         PathCause::NetUnreachable => Reason::NetUnreachable,
@@ -144,8 +148,8 @@ fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
 /// Timeouts of the same data before a smaller packet is tried (Linux: tcp_retries1).
 const SILENT_TIMEOUTS: u8 = 3;
 
-/// RFC 4821 7.7, RFC 8899 4.3: large packets vanish and no ICMP says so. The base size, then half of what was
-/// tried, down to the floor; from there [`mtu_search`] looks upwards.
+/// RFC 4821 7.7, RFC 8899 4.3: large packets vanish and no ICMP says so. The base size, then half
+/// of what was tried, down to the floor; from there [`mtu_search`] looks upwards.
 pub fn on_silence(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     if cx.config.tcp.mtu_probing == MtuProbing::Off
         || conn.backoff.count() < SILENT_TIMEOUTS

@@ -1,7 +1,9 @@
-//! Header prediction: a plain segment of an open IPv4 connection, from the frame to the receive ring in one go.
+//! Header prediction: a plain segment of an open IPv4 connection, from the frame to the receive
+//! ring in one go.
 //!
-//! The flow stands for the checks of addresses (RFC 1122 3.2.1.3): its own passed them when it was opened. A segment
-//! that is not what the connection expects next is left untouched for the long way.
+//! The flow stands for the checks of addresses (RFC 1122 3.2.1.3): its own passed them when it was
+//! opened. A segment that is not what the connection expects next is left untouched for the long
+//! way.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -96,8 +98,8 @@ impl Tcp {
         self.take_other(now, flow, &segment, cx, fx)
     }
 
-    /// A segment whose payload is still with the device: taken if it is the next of an open connection.
-    /// `false`: nothing has been touched.
+    /// A segment whose payload is still with the device: taken if it is the next of an open
+    /// connection. `false`: nothing has been touched.
     pub fn take_absent(
         &mut self,
         now: Instant,
@@ -185,7 +187,8 @@ impl Tcp {
                 true
             }
             Some(Place::TimeWait(index)) => {
-                // What may belong to a later connection takes the long way, which knows where to send it.
+                // What may belong to a later connection takes the long way, which knows where to
+                // send it.
                 let entry = self.time_waits.entries.at(index);
                 if entry.is_none_or(|entry| entry.is_outlived_by(segment)) {
                     return false;

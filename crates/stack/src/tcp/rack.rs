@@ -1,9 +1,9 @@
 //! Loss detection: the second of the two plug-in points of a connection.
 //!
-//! RACK (RFC 8985 6): a segment is lost when one that was sent sufficiently later has been delivered. The reordering
-//! window starts at zero while no reordering has been seen and three segments are SACKed (the classic threshold of
-//! RFC 6675), else at a quarter of the minimum round trip; D-SACKs widen it for 16 recoveries. Peers without SACK:
-//! duplicate ACKs (RFC 5681 3.2).
+//! RACK (RFC 8985 6): a segment is lost when one that was sent sufficiently later has been
+//! delivered. The reordering window starts at zero while no reordering has been seen and three
+//! segments are SACKed (the classic threshold of RFC 6675), else at a quarter of the minimum round
+//! trip; D-SACKs widen it for 16 recoveries. Peers without SACK: duplicate ACKs (RFC 5681 3.2).
 
 use super::rtt::Rtt;
 use super::scoreboard::{Delivered, Judgement, Scoreboard};
@@ -42,8 +42,8 @@ pub struct Detection {
 }
 
 impl Rack {
-    /// RFC 8985 6.2 steps 2 and 3. Gives the end of what the network has let others overtake, if it has.
-    /// `is_echo_older`: the peer's timestamp echo is of before this time.
+    /// RFC 8985 6.2 steps 2 and 3. Gives the end of what the network has let others overtake, if it
+    /// has. `is_echo_older`: the peer's timestamp echo is of before this time.
     #[inline]
     pub fn on_delivered(
         &mut self,
@@ -59,8 +59,9 @@ impl Rack {
             return overtaken;
         };
         let measured = now.0.saturating_sub(newest.sent_at);
-        // Step 2: the ACK of a retransmission that comes too early, or echoes an older timestamp, is for the original. The
-        // time alone deceives when we were held up between reading the clock and sending.
+        // Step 2: the ACK of a retransmission that comes too early, or echoes an older timestamp,
+        // is for the original. The time alone deceives when we were held up between reading the
+        // clock and sending.
         if newest.was_resent && (measured < rtt.min_ns() || is_echo_older(Instant(newest.sent_at)))
         {
             return overtaken;

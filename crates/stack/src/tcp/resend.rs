@@ -60,8 +60,8 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
         && !answers_probes(conn, now, cx)
 }
 
-/// Whether the peer answers retransmissions beyond its closed window, which act as probes: as long as it does, the connection stays
-/// (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
+/// Whether the peer answers retransmissions beyond its closed window, which act as probes: as long
+/// as it does, the connection stays (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
 fn answers_probes(conn: &Connection, now: Instant, cx: &Cx<'_>) -> bool {
     conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * nanos(cx.config.tcp.rto_max)
 }
@@ -107,7 +107,8 @@ fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     if !conn.has_outstanding() {
         return;
     }
-    // RFC 8985 7.2: not while a loss is known (a path that has become narrower): its repair is due, and asks as well.
+    // RFC 8985 7.2: not while a loss is known (a path that has become narrower): its repair is due,
+    // and asks as well.
     if conn.flight_mut().board.lost_bytes() > 0 {
         return resend_timer::arm_timeout(conn, now, cx);
     }
@@ -197,8 +198,8 @@ fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 
 /// Zero-window probe, or the end of a cork.
 ///
-/// DEVIATION(RFC 9293 3.8.6.1): the probe carries an old sequence number and no byte, as Linux's: it is answered with
-/// an ACK all the same, and nothing has to be taken back.
+/// DEVIATION(RFC 9293 3.8.6.1): the probe carries an old sequence number and no byte, as Linux's:
+/// it is answered with an ACK all the same, and nothing has to be taken back.
 #[cold]
 #[inline(never)]
 fn on_persist(

@@ -1,4 +1,5 @@
-//! When the retransmission slot is due: timeout, tail loss probe, zero-window probe (RFC 6298 5, RFC 8985 7.2).
+//! When the retransmission slot is due: timeout, tail loss probe, zero-window probe (RFC 6298 5,
+//! RFC 8985 7.2).
 
 use super::connection::Connection;
 use super::rto;
@@ -6,9 +7,11 @@ use super::timers::Resend;
 use crate::link::Cx;
 use crate::time::{Instant, Tick, nanos};
 
-/// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
+/// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two
+/// round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
-/// Nanoseconds that the probe waits beyond two round trips, whose estimate lags (Linux: TCP_TIMEOUT_MIN_US).
+/// Nanoseconds that the probe waits beyond two round trips, whose estimate lags (Linux:
+/// TCP_TIMEOUT_MIN_US).
 const PROBE_SLACK_NS: u64 = 2_000_000;
 
 /// Nanoseconds by which a [`Tick`] may fall short.
@@ -69,7 +72,8 @@ pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 }
 
 /// Restarts the timeout after the segment at SND.UNA was retransmitted (RFC 6675 6). A hole whose
-/// repair is lost too is found by what is SACKed meanwhile; the timeout would send everything behind it again.
+/// repair is lost too is found by what is SACKed meanwhile; the timeout would send everything
+/// behind it again.
 pub fn on_head_resent(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.timers.resend() == Some(Resend::Timeout) {
         arm_timeout(conn, now, cx);
@@ -89,8 +93,8 @@ fn may_probe(conn: &Connection) -> bool {
         })
 }
 
-/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; in the timeout's place where that
-/// came first.
+/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; in the timeout's
+/// place where that came first.
 #[inline]
 fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) {
     let mut wait = (2 * conn.rtt.smoothed_ns() + PROBE_SLACK_NS).max(PROBE_MIN_NS);
@@ -101,8 +105,8 @@ fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) 
         .set_resend(Resend::Probe, now.plus_nanos(wait.min(longest_ns)));
 }
 
-/// RFC 8985 7.2: newer data holds the probe up no longer than until the timeout of what left first (Linux:
-/// tcp_rto_delta_us).
+/// RFC 8985 7.2: newer data holds the probe up no longer than until the timeout of what left first
+/// (Linux: tcp_rto_delta_us).
 fn until_timeout_ns(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u64 {
     let timeout = base_timeout_ns(conn, cx);
     let sent_at = conn.flight.as_ref().and_then(|f| f.board.first_sent_at());
@@ -138,8 +142,9 @@ pub fn patience_ns(conn: &Connection, now: Instant) -> u64 {
     }
 }
 
-/// A window opens with something outstanding. What was sent again while it was closed were probes, and all of them were
-/// answered: patience begins anew. What the peer has refused leaves again at once.
+/// A window opens with something outstanding. What was sent again while it was closed were probes,
+/// and all of them were answered: patience begins anew. What the peer has refused leaves again at
+/// once.
 #[cold]
 pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.opts.user_timeout_ms == 0 {

@@ -1,7 +1,7 @@
 //! Round-trip time: the smoothed estimate and the windowed minimum.
 //!
-//! RFC 6298 2 (srtt, rttvar), RFC 8985 6.2 (min_RTT). Only segments that were sent once are measured (Karn), or
-//! retransmitted ones through the timestamp option.
+//! RFC 6298 2 (srtt, rttvar), RFC 8985 6.2 (min_RTT). Only segments that were sent once are
+//! measured (Karn), or retransmitted ones through the timestamp option.
 //!
 //! The clock counts nanoseconds (RFC 6298 4).
 
@@ -101,8 +101,8 @@ impl Rtt {
 
     /// RTO without back-off.
     ///
-    /// DEVIATION(RFC 6298 2.4): the minimum bounds the variance term, not the sum, as on Linux; the sum is then
-    /// never closer to the round trip than `rto_min`.
+    /// DEVIATION(RFC 6298 2.4): the minimum bounds the variance term, not the sum, as on Linux; the
+    /// sum is then never closer to the round trip than `rto_min`.
     #[inline]
     pub fn timeout_ns(&self, initial: u64, min: u64, max: u64) -> u64 {
         if self.srtt == 0 {

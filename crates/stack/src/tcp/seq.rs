@@ -1,11 +1,13 @@
 //! Sequence numbers, widened to 64 bits.
 //!
-//! The wire carries 32 bits that wrap (RFC 9293 3.4). Inside the stack every sequence number of one direction is
-//! counted from a fixed origin in 64 bits and never wraps, so that comparison is plain `<` and a stream offset is a
-//! subtraction. The SYN sits at [`SYN`], the first byte of the stream at [`FIRST`]. The origin is far from zero so
-//! that numbers left of the window (old duplicates) stay representable.
+//! The wire carries 32 bits that wrap (RFC 9293 3.4). Inside the stack every sequence number of one
+//! direction is counted from a fixed origin in 64 bits and never wraps, so that comparison is plain
+//! `<` and a stream offset is a subtraction. The SYN sits at [`SYN`], the first byte of the stream
+//! at [`FIRST`]. The origin is far from zero so that numbers left of the window (old duplicates)
+//! stay representable.
 
-/// The sequence number of the SYN. Its low 32 bits are zero: the wire number is the initial one plus the low half.
+/// The sequence number of the SYN. Its low 32 bits are zero: the wire number is the initial one
+/// plus the low half.
 pub const SYN: u64 = 1 << 33;
 /// The sequence number of the first byte of the stream.
 pub const FIRST: u64 = SYN + 1;
@@ -35,7 +37,8 @@ pub fn at(offset: u64) -> u64 {
     FIRST.wrapping_add(offset)
 }
 
-/// Is the 32-bit timestamp `a` older than `b`? RFC 7323 5.2: s is less than t if 0 < (t - s) < 2^31.
+/// Is the 32-bit timestamp `a` older than `b`? RFC 7323 5.2: s is less than t if 0 < (t - s) <
+/// 2^31.
 #[inline]
 pub fn is_older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0

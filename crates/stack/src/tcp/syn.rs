@@ -1,7 +1,7 @@
 //! Half-open connections of passive opens: SYN entries.
 //!
-//! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.5 (SYN cache). An entry is small, holds no rings and becomes a
-//! connection block only when the handshake is done.
+//! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.5 (SYN cache). An entry is small, holds no rings and
+//! becomes a connection block only when the handshake is done.
 //!
 //! The table is the SYN cache of RFC 4987 3.5.
 
@@ -61,14 +61,15 @@ pub struct SynEntry {
     pub tries: u8,
     /// How often it was answered again because its SYN came again.
     pub asked: u8,
-    /// How often it has still to run out before an ACK alone opens the connection (TCP_DEFER_ACCEPT), and [`ACKED`].
+    /// How often it has still to run out before an ACK alone opens the connection
+    /// (TCP_DEFER_ACCEPT), and [`ACKED`].
     pub deferrals: u8,
     pub has_sack: bool,
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
     pub fast_open: Option<OwnCookie>,
-    /// The user timeout announced to the peer, and the peer's of its SYN. Where a cookie takes an entry's place
-    /// that is not kept: by RFC 5482 3 its first segment after the SYN says it again.
+    /// The user timeout announced to the peer, and the peer's of its SYN. Where a cookie takes an
+    /// entry's place that is not kept: by RFC 5482 3 its first segment after the SYN says it again.
     pub told_timeout: Option<UserTimeout>,
     pub peer_timeout: Option<UserTimeout>,
     /// The peer asked for ECN and may have it.
@@ -140,7 +141,8 @@ impl SynEntry {
         self.answer(now, cx, fx);
     }
 
-    /// tcp_check_req(): an ACK that brings nothing is noted, and that is all. The round trip is not measured then.
+    /// tcp_check_req(): an ACK that brings nothing is noted, and that is all. The round trip is not
+    /// measured then.
     #[cold]
     pub fn defers(&mut self, segment: &Segment<'_>) -> bool {
         let is_bare = segment.text_len() == 0 && !segment.flags.is_fin();
@@ -209,8 +211,8 @@ impl SynEntry {
         emit::opening(envelope, now, &syn, &mut self.hop, cx, fx);
     }
 
-    /// Says where the handshake stands, to whoever sent a segment that does not belong there (RFC 9293 3.10.7.4
-    /// first, RFC 5961 3.2).
+    /// Says where the handshake stands, to whoever sent a segment that does not belong there (RFC
+    /// 9293 3.10.7.4 first, RFC 5961 3.2).
     #[cold]
     pub fn acknowledge(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         // RFC 7323 2.2: both sides scale or none.
@@ -295,8 +297,8 @@ pub fn entry_for(
     }
 }
 
-/// All entries, with one queue for each number of tries: entries of one queue wait equally long, so that each queue
-/// is in order of time and the wheel is not needed.
+/// All entries, with one queue for each number of tries: entries of one queue wait equally long, so
+/// that each queue is in order of time and the wheel is not needed.
 #[derive(Debug)]
 pub struct SynTable {
     pub entries: Slab<SynEntry>,
@@ -307,7 +309,8 @@ pub struct SynTable {
     rivals: Vec<Rival>,
 }
 
-/// The initial number of another engine's answer to a copy of an entry's SYN. The peer has taken one of the two answers.
+/// The initial number of another engine's answer to a copy of an entry's SYN. The peer has taken
+/// one of the two answers.
 #[derive(Clone, Copy, Debug)]
 struct Rival {
     index: u32,
@@ -341,8 +344,8 @@ impl SynTable {
         Some(index)
     }
 
-    /// Takes the handshake of another engine that answered a copy of the same SYN into an entry. `false`: the answers say
-    /// different things, or there is no room.
+    /// Takes the handshake of another engine that answered a copy of the same SYN into an entry.
+    /// `false`: the answers say different things, or there is no room.
     pub fn join(&mut self, index: u32, other: &SynEntry) -> bool {
         let here = self.entries.at(index);
         let is_like = here.is_some_and(|it| it.iss != other.iss && it.says() == other.says());
@@ -388,7 +391,8 @@ impl SynTable {
             .is_some_and(|iss| ack == control::after_syn(iss))
     }
 
-    /// The peer acknowledges this number: an entry goes on with the answer that it has taken. `false`: it is neither's.
+    /// The peer acknowledges this number: an entry goes on with the answer that it has taken.
+    /// `false`: it is neither's.
     #[cold]
     pub fn settle(&mut self, index: u32, ack: u32) -> bool {
         let is_rivals = self.is_rivals(index, ack);
@@ -400,8 +404,9 @@ impl SynTable {
         is_rivals
     }
 
-    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of a connection that
-    /// another engine has: the peer has met our SYN-ACK with a challenge, or goes on.
+    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of
+    /// a connection that another engine has: the peer has met our SYN-ACK with a challenge, or goes
+    /// on.
     #[inline]
     pub fn is_anothers(&self, index: u32, segment: &Segment<'_>) -> bool {
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
@@ -413,7 +418,8 @@ impl SynTable {
         })
     }
 
-    /// Sends the SYN-ACK that an entry owes; it may have gone since, and another one taken its place.
+    /// Sends the SYN-ACK that an entry owes; it may have gone since, and another one taken its
+    /// place.
     #[inline]
     pub fn answer_owed(
         &mut self,

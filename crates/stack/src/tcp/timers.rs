@@ -1,8 +1,10 @@
-//! The deadlines of one connection. The wheel has one entry for all of them and is looked at lazily.
+//! The deadlines of one connection. The wheel has one entry for all of them and is looked at
+//! lazily.
 
 use crate::time::Instant;
 
-/// The timers that share the retransmission slot, one at a time: each replaces the others (RFC 8985 7.2 and 8).
+/// The timers that share the retransmission slot, one at a time: each replaces the others (RFC 8985
+/// 7.2 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Resend {

@@ -1,6 +1,7 @@
 //! TIME-WAIT: what stays of a connection that this side closed first.
 //!
-//! RFC 9293 3.6.1 and 3.10.7.4, RFC 1337 (no assassination by RST), RFC 6191 (reuse by timestamps), RFC 7323 5.3.
+//! RFC 9293 3.6.1 and 3.10.7.4, RFC 1337 (no assassination by RST), RFC 6191 (reuse by timestamps),
+//! RFC 7323 5.3.
 
 mod image;
 
@@ -75,7 +76,8 @@ impl TimeWait {
         let stamp = segment.timestamps().filter(|_| self.has_timestamps);
         let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));
         if segment.flags.is_syn() && !segment.flags.is_ack() {
-            // RFC 6191 2, RFC 1122 4.2.2.13: a later timestamp, or a number beyond the old connection's.
+            // RFC 6191 2, RFC 1122 4.2.2.13: a later timestamp, or a number beyond the old
+            // connection's.
             let is_later = stamp.is_some_and(|t| seq::is_older(self.ts_recent, t.value));
             let is_beyond = seq::is_older(self.rcv_nxt, segment.seq);
             return if is_later || (is_beyond && !is_old) {
@@ -90,7 +92,8 @@ impl TimeWait {
         if segment.flags.is_fin() {
             return Outcome::Restart;
         }
-        // RFC 9293 3.10.7.4 (first): out of window or with text, an ACK; a plain ACK of our FIN nothing.
+        // RFC 9293 3.10.7.4 (first): out of window or with text, an ACK; a plain ACK of our FIN
+        // nothing.
         if segment.len() > 0 || segment.seq != self.rcv_nxt {
             Outcome::Acknowledge
         } else {
@@ -103,8 +106,8 @@ impl TimeWait {
     }
 
     /// Whether this is from a later connection of the same two ends, which another engine has: its
-    /// numbers are beyond everything that either side of this one has sent. A SYN speaks for itself, and
-    /// what has neither ACK nor RST is no connection's.
+    /// numbers are beyond everything that either side of this one has sent. A SYN speaks for
+    /// itself, and what has neither ACK nor RST is no connection's.
     pub fn is_outlived_by(&self, segment: &Segment<'_>) -> bool {
         let stamp = segment.timestamps().filter(|_| self.has_timestamps);
         let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));
@@ -142,7 +145,8 @@ impl TimeWait {
         self.expires.wrapping_sub(unit(now)).cast_signed()
     }
 
-    /// An initial number beyond everything that the old connection sent (RFC 9293 3.6.1, RFC 6191 2).
+    /// An initial number beyond everything that the old connection sent (RFC 9293 3.6.1, RFC 6191
+    /// 2).
     pub fn next_initial(&self) -> u32 {
         self.snd_nxt.wrapping_add(0x1_0000)
     }
@@ -155,8 +159,9 @@ fn unit(at: Instant) -> u32 {
 /// When to look at an entry; its index and generation.
 type Place = (Instant, u32, u32);
 
-/// The stack's own are in one queue: they wait equally long. Adopted ones have had some of their time, each another
-/// share of it, and come from as many engines as end: a heap, which costs those whose connections ended here nothing.
+/// The stack's own are in one queue: they wait equally long. Adopted ones have had some of their
+/// time, each another share of it, and come from as many engines as end: a heap, which costs those
+/// whose connections ended here nothing.
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
@@ -177,7 +182,8 @@ impl TimeWaits {
         }
     }
 
-    /// `None`: full; the connection ends without TIME-WAIT (Linux does the same beyond tcp_max_tw_buckets).
+    /// `None`: full; the connection ends without TIME-WAIT (Linux does the same beyond
+    /// tcp_max_tw_buckets).
     pub fn insert(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
         let (index, generation) = self.entries.insert(entry)?;
         self.waiting.push_back((until, index, generation));

@@ -1,9 +1,10 @@
-//! Segments of one burst that continue each other are one segment to all steps but the first: generic receive
-//! offload for devices that hand over frame by frame.
+//! Segments of one burst that continue each other are one segment to all steps but the first:
+//! generic receive offload for devices that hand over frame by frame.
 //!
-//! The first segment goes the usual way. Its successors' bytes go to their place in the receive ring at once, since a
-//! frame is the device's again when the next one comes; what they mean to the connection is done once, when something
-//! else comes or the burst ends. As on Linux a row ends with PSH, with a segment that is not full, and at 64 KiB.
+//! The first segment goes the usual way. Its successors' bytes go to their place in the receive
+//! ring at once, since a frame is the device's again when the next one comes; what they mean to the
+//! connection is done once, when something else comes or the burst ends. As on Linux a row ends
+//! with PSH, with a segment that is not full, and at 64 KiB.
 
 use slipstack_wire::alike::Alike;
 
@@ -48,7 +49,8 @@ struct Cars {
     /// Sequence number of the last segment, and the next one's.
     last: u64,
     next: u64,
-    /// Beyond which nothing is taken: the window's edge, or where the train is long enough or at its end.
+    /// Beyond which nothing is taken: the window's edge, or where the train is long enough or at
+    /// its end.
     limit: u64,
     mss: usize,
     /// Joined frames, and their bytes.

@@ -6,8 +6,8 @@ use super::seq;
 
 #[derive(Clone, Debug, Default)]
 pub struct Undo {
-    /// The state to go back to. Kept after the episode: the D-SACK for a needless retransmission comes about when the episode
-    /// ends.
+    /// The state to go back to. Kept after the episode: the D-SACK for a needless retransmission
+    /// comes about when the episode ends.
     prior: Option<Saved>,
     /// Where the retransmissions of the episode lie: a D-SACK elsewhere does not speak of them.
     range: Range,

@@ -1,8 +1,9 @@
 //! Urgent data: one byte that is told of ahead of the others.
 //!
-//! RFC 9293 3.8.5, RFC 6093. The pointer is read and written as Linux does (RFC 6093 3.1: `tcp_stdurg` = 0): it names the byte
-//! after the urgent one. All of it is in boxes that exist anyway while something is under way; a connection that never sees urgent
-//! data has no state for it and asks no question on the short ways in and out.
+//! RFC 9293 3.8.5, RFC 6093. The pointer is read and written as Linux does (RFC 6093 3.1:
+//! `tcp_stdurg` = 0): it names the byte after the urgent one. All of it is in boxes that exist
+//! anyway while something is under way; a connection that never sees urgent data has no state for
+//! it and asks no question on the short ways in and out.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -56,7 +57,8 @@ pub fn pointer(conn: &Connection, start: u64) -> (TcpFlags, u16) {
     }
 }
 
-/// Returns the URG flag and pointer. A mark farther than the pointer reaches is announced once everything up to there has been sent (as on Linux).
+/// Returns the URG flag and pointer. A mark farther than the pointer reaches is announced once
+/// everything up to there has been sent (as on Linux).
 #[cold]
 fn pointer_to(end: u64, start: u64, nxt: u64) -> (TcpFlags, u16) {
     if start >= end {
@@ -77,7 +79,8 @@ pub fn concerns(conn: &Connection, segment: &Segment<'_>) -> bool {
     segment.flags.contains(TcpFlags::URG) || conn.rcv.assembler.as_deref().is_some_and(is_awaited)
 }
 
-/// RFC 9293 3.10.7.4 (sixth). RFC 9293 3.8.5 (MUST-32): the program is told when the pointer advances, and when the byte is there.
+/// RFC 9293 3.10.7.4 (sixth). RFC 9293 3.8.5 (MUST-32): the program is told when the pointer
+/// advances, and when the byte is there.
 #[cold]
 pub fn on_segment(conn: &mut Connection, segment: &Segment<'_>, start: u64, fx: &mut impl Effects) {
     // RFC 9293 3.10.7.4 (sixth): after the peer's FIN the flag is ignored.

@@ -1,8 +1,8 @@
 //! The user timeout option (RFC 5482): the peer's value, and the announcement of ours.
 //!
-//! Off unless configured, as Linux has no such option. TCP_USER_TIMEOUT is what is told; a connection that has none of its
-//! own goes by what its peer says. The peer's value lies in the box that stays, what is to be told in a bit that every
-//! short way out asks for already.
+//! Off unless configured, as Linux has no such option. TCP_USER_TIMEOUT is what is told; a
+//! connection that has none of its own goes by what its peer says. The peer's value lies in the box
+//! that stays, what is to be told in a bit that every short way out asks for already.
 
 use slipstack_wire::tcp::OPTIONS_MAX;
 use slipstack_wire::user_timeout::{USER_TIMEOUT_LEN, UserTimeout};
@@ -26,8 +26,8 @@ pub fn option_of(user_timeout_ms: u32) -> Option<UserTimeout> {
     UserTimeout::of_seconds(user_timeout_ms.div_ceil(1_000))
 }
 
-/// Returns the user timeout that a SYN carries, the first and every repetition. A value that another segment announced is not repeated when it is sent
-/// again: RFC 5482 3.2 leaves that open.
+/// Returns the user timeout that a SYN carries, the first and every repetition. A value that
+/// another segment announced is not repeated when it is sent again: RFC 5482 3.2 leaves that open.
 pub fn of_syn(conn: &Connection) -> Option<UserTimeout> {
     if conn.opts.manner.owes_timeout() {
         option_of(conn.opts.user_timeout_ms)
@@ -38,7 +38,8 @@ pub fn of_syn(conn: &Connection) -> Option<UserTimeout> {
 
 /// The program sets its own. RFC 5482 3: the next segment tells of a new one.
 ///
-/// DEVIATION(RFC 5482 3): TCP_USER_TIMEOUT knows no limits, as on Linux; those of this file are for what peers say.
+/// DEVIATION(RFC 5482 3): TCP_USER_TIMEOUT knows no limits, as on Linux; those of this file are for
+/// what peers say.
 pub fn set(conn: &mut Connection, user_timeout_ms: u32, cx: &Cx<'_>) {
     let is_new = conn.opts.user_timeout_ms != user_timeout_ms && user_timeout_ms != 0;
     conn.opts.user_timeout_ms = user_timeout_ms;
@@ -87,8 +88,8 @@ fn find_peer_ns(conn: &Connection) -> Option<u64> {
     Some(u64::from(timeout.seconds()) * SECOND)
 }
 
-/// USER_TIMEOUT of a connection whose program has set none (RFC 5482 3.1: it is CHANGEABLE); `retries_ns` is the system's,
-/// which stands for ADV_UTO.
+/// USER_TIMEOUT of a connection whose program has set none (RFC 5482 3.1: it is CHANGEABLE);
+/// `retries_ns` is the system's, which stands for ADV_UTO.
 pub fn adopted_ns(conn: &Connection, retries_ns: u64, cx: &Cx<'_>) -> u64 {
     let Some(peer_ns) = find_peer_ns(conn) else {
         return retries_ns;
@@ -97,7 +98,8 @@ pub fn adopted_ns(conn: &Connection, retries_ns: u64, cx: &Cx<'_>) -> u64 {
     retries_ns.max(peer_ns).max(low).min(LIMIT_HIGH_NS)
 }
 
-/// RFC 5482 4.2: where the option is used, keep-alive must not end what the user timeout would let live.
+/// RFC 5482 4.2: where the option is used, keep-alive must not end what the user timeout would let
+/// live.
 pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
     let own = u64::from(conn.opts.user_timeout_ms) * MS;
     let timeout = if !cx.config.tcp.user_timeout_option {
@@ -112,8 +114,8 @@ pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
     idle_ns.max(timeout + KEEP_ALIVE_GAP_NS)
 }
 
-/// Puts the option that is owed behind `at` bytes of others, and gives the new length. A segment of `len` bytes that is full,
-/// or has no room, leaves it to the next one.
+/// Puts the option that is owed behind `at` bytes of others, and gives the new length. A segment of
+/// `len` bytes that is full, or has no room, leaves it to the next one.
 pub fn append(
     conn: &mut Connection,
     len: u32,

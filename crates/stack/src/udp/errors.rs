@@ -11,8 +11,8 @@ use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
 impl Udp {
-    /// RFC 1122 4.1.3.3: errors go up. To a socket that has not asked for all of them only those that
-    /// will not pass by themselves, and only when it is connected to that peer.
+    /// RFC 1122 4.1.3.3: errors go up. To a socket that has not asked for all of them only those
+    /// that will not pass by themselves, and only when it is connected to that peer.
     pub fn on_path_error(
         &mut self,
         now: Instant,
@@ -75,7 +75,8 @@ impl Udp {
     }
 }
 
-/// Returns the meaning of an ICMP message for a socket, and whether it is permanent (icmp_err_convert of Linux).
+/// Returns the meaning of an ICMP message for a socket, and whether it is permanent
+/// (icmp_err_convert of Linux).
 fn judge(kind: u8, code: u8) -> (Reason, bool) {
     const UNREACHABLE: u8 = 3;
     const PARAMETER_PROBLEM: u8 = 12;

@@ -208,7 +208,8 @@ fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> b
     }
 }
 
-/// Whether a socket that is connected to `remote` hears `from`: compute_score(), where port 0 is any.
+/// Whether a socket that is connected to `remote` hears `from`: compute_score(), where port 0 is
+/// any.
 #[inline]
 fn is_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote == from || (remote.port() == 0 && remote.ip() == from.ip())

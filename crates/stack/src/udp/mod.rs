@@ -2,7 +2,8 @@
 //!
 //! A port has a short list of sockets. A datagram goes to the best match: connected to its sender,
 //! else bound to its destination address, else wildcard; among equals the last one, or, in a
-//! reuse-port group, the one that the flow's hash names. Broadcasts go to every socket that matches.
+//! reuse-port group, the one that the flow's hash names. Broadcasts go to every socket that
+//! matches.
 //!
 //! RFC 1122 4.1.3.1, 4.1.3.5 and 4.1.3.6: closed ports, several addresses, invalid ones.
 
@@ -260,8 +261,9 @@ impl Udp {
             .filter(move |socket| socket.takes().overlaps(bound))
     }
 
-    /// RFC 6056 algorithm 1: a random start, then the next that is free. Who asks for no certain port shares none:
-    /// of two sockets with one port and one peer, one would get the other's answers.
+    /// RFC 6056 algorithm 1: a random start, then the next that is free. Who asks for no certain
+    /// port shares none: of two sockets with one port and one peer, one would get the other's
+    /// answers.
     fn pick_port(&self, bound: Bound, range: PortRange, rng: &mut Rng) -> Result<u16, SocketError> {
         let (lo, hi) = self.ephemeral;
         let count = u32::from(hi.saturating_sub(lo)) + 1;
@@ -292,7 +294,8 @@ impl Udp {
     }
 }
 
-/// Whether the address is a group: a socket bound to one hears that group alone (RFC 3678 does not say so, and every system does it).
+/// Whether the address is a group: a socket bound to one hears that group alone (RFC 3678 does not
+/// say so, and every system does it).
 fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_multicast() || cx.link.routes.is_broadcast(v4),

@@ -215,7 +215,8 @@ fn send_one(
     }
 }
 
-/// RFC 1112 6.1, RFC 4291 2.7: what goes to a group no further than this host; of scope 0 there is none.
+/// RFC 1112 6.1, RFC 4291 2.7: what goes to a group no further than this host; of scope 0 there is
+/// none.
 fn stays_here(packet: &OutPacket) -> bool {
     const INTERFACE_LOCAL: u8 = 1;
     let is_narrow = match packet.dst {
@@ -225,7 +226,8 @@ fn stays_here(packet: &OutPacket) -> bool {
     packet.dst.is_multicast() && (packet.ttl == 0 || is_narrow)
 }
 
-/// Whether our own sockets hear what this one sends to a group; a broadcast they always hear, as on Linux.
+/// Whether our own sockets hear what this one sends to a group; a broadcast they always hear, as on
+/// Linux.
 fn loops(socket: &Socket, group: IpAddr) -> bool {
     let multicast = socket.multicast.as_ref();
     !group.is_multicast() || multicast.is_none_or(|multicast| multicast.loops(group.is_ipv6()))

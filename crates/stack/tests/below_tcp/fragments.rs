@@ -168,7 +168,8 @@ fn of_a_piece_of_ipv4_that_is_not_the_last_only_eights_count() {
     assert_eq!(table.fx.datagrams[0].3, payload(9));
 }
 
-/// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 lets nothing pass but the very same piece.
+/// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 lets nothing pass but the very same
+/// piece.
 #[test]
 fn a_piece_within_others_is_ignored_in_ipv4_and_loses_the_packet_in_ipv6() {
     for (is_v6, arrived) in [(false, 1), (true, 0)] {

@@ -148,7 +148,8 @@ fn a_large_datagram_arrives_whole_and_no_frame_is_larger_than_the_link() {
 #[test]
 fn what_does_not_fit_becomes_what_the_socket_chose() {
     let too_long = Err(SocketError::MessageTooLong);
-    // How a packet of the link's length leaves (whole, may not be cut) and what becomes of a longer one.
+    // How a packet of the link's length leaves (whole, may not be cut) and what becomes of a longer
+    // one.
     let table_of = [
         (MtuDiscovery::Dont, false, Ok(())),
         (MtuDiscovery::Want, true, Ok(())),

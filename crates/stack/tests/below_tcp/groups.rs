@@ -64,7 +64,8 @@ fn change(table: &mut Table, udp: UdpId, change: GroupChange) {
         .unwrap();
 }
 
-/// Returns the IGMP messages: of version 3 kind and sources' last bytes of each record, of others the type.
+/// Returns the IGMP messages: of version 3 kind and sources' last bytes of each record, of others
+/// the type.
 fn said(table: &mut Table) -> Vec<(u8, Vec<u8>)> {
     let mut all = Vec::new();
     for frame in table.take_frames().iter().filter(|frame| frame[23] == 2) {

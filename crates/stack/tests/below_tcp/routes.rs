@@ -26,7 +26,8 @@ fn route(
     }
 }
 
-/// Through the peer: 10.80/16 with a source and an MTU; 10.81/16 is refused; all from the second address by table 100.
+/// Through the peer: 10.80/16 with a source and an MTU; 10.81/16 is refused; all from the second
+/// address by table 100.
 fn table() -> Table {
     let mut table = Table::with(|config| {
         config.network.addrs.push((SECOND.into(), 24));

@@ -1,10 +1,10 @@
-//! A program of tokio's multi-threaded runtime, as the tests start it: sockets join an epoll set in which another of its
-//! threads already waits.
+//! A program of tokio's multi-threaded runtime, as the tests start it: sockets join an epoll set in
+//! which another of its threads already waits.
 //!
 //! ```text
 //! slipstack-tokio-echo server ADDR:PORT                   echoes connections and datagrams
 //! slipstack-tokio-echo client ADDR:PORT CONNECTIONS BYTES  is echoed, over all of them at once
-//! slipstack-tokio-echo datagrams ADDR:PORT COUNT          sends them one by one, each when the last was answered
+//! slipstack-tokio-echo datagrams ADDR:PORT COUNT          sends each when the last was answered
 //! ```
 
 use std::io::{Error, Result};

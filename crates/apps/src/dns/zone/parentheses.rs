@@ -1,6 +1,7 @@
 //! Parentheses of a master file (RFC 1035 5.1): the parser counts on each being closed.
 
-/// Returns line and column, from 1, of the outermost parenthesis that is not closed at the end of the text.
+/// Returns line and column, from 1, of the outermost parenthesis that is not closed at the end of
+/// the text.
 pub fn find_unclosed(text: &[u8]) -> Option<(usize, usize)> {
     let (mut line, mut line_start) = (1, 0);
     let (mut depth, mut opened) = (0_usize, (0, 0));

@@ -167,8 +167,8 @@ fn again(failure: &Failure) -> Failure {
     Failure::new(format!("ifconfig: {failure}"))
 }
 
-/// `A netmask M broadcast B [alias|-alias|delete]`, `A prefixlen N`. Without `alias` the address takes the place of the
-/// first of its family.
+/// `A netmask M broadcast B [alias|-alias|delete]`, `A prefixlen N`. Without `alias` the address
+/// takes the place of the first of its family.
 fn address(
     it: Option<&Interface>,
     name: &str,

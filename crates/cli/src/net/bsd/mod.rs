@@ -1,4 +1,5 @@
-//! `ff_ifconfig`, `ff_route`, `ff_ipfw` and `ff_knictl`: FreeBSD's grammar, as F-Stack's tools have it.
+//! `ff_ifconfig`, `ff_route`, `ff_ipfw` and `ff_knictl`: FreeBSD's grammar, as F-Stack's tools have
+//! it.
 
 pub mod ifconfig;
 pub mod ipfw;

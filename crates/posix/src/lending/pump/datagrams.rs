@@ -1,4 +1,5 @@
-//! Moves datagrams between a socket and the child's end of a pair, each with its envelope before it.
+//! Moves datagrams between a socket and the child's end of a pair, each with its envelope before
+//! it.
 
 use std::io::{IoSlice, IoSliceMut};
 

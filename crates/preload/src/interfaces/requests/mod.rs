@@ -1,5 +1,5 @@
-//! Questions about interfaces by ioctl (netdevice(7)). Any internet socket of the kernel's answers them; what the
-//! stack's interface has of addresses is added.
+//! Questions about interfaces by ioctl (netdevice(7)). Any internet socket of the kernel's answers
+//! them; what the stack's interface has of addresses is added.
 
 mod abi;
 

@@ -76,8 +76,8 @@ fn replace(number: c_int) {
     unsafe { *at = stream };
 }
 
-/// How a stream is buffered, and the length of its buffer: what waits in it may not be written before the program says so,
-/// as in a child that is about to exec.
+/// How a stream is buffered, and the length of its buffer: what waits in it may not be written
+/// before the program says so, as in a child that is about to exec.
 fn buffering_of(file: *mut FILE, number: c_int) -> (c_int, size_t) {
     // SAFETY: the program's stream.
     let len = unsafe { __fbufsize(file) };
@@ -100,7 +100,8 @@ fn move_output(from: *mut FILE, to: *mut FILE) {
     if len == 0 || unsafe { fwide(from, 0) } > 0 {
         return;
     }
-    // SAFETY: the fifth word of a stream (`_IO_write_base`): programs have libc's inner `putc` compiled in.
+    // SAFETY: the fifth word of a stream (`_IO_write_base`): programs have libc's inner `putc`
+    // compiled in.
     let base = unsafe { from.cast::<*const c_void>().add(4) };
     // SAFETY: as above.
     let waiting = unsafe { *base };
@@ -116,8 +117,8 @@ unsafe extern "C" {
     fn funlockfile(file: *mut FILE);
 }
 
-/// `exit`: libc writes out its streams after the libraries have ended; ours have to be first. One that a thread is inside
-/// of is left, as by libc.
+/// `exit`: libc writes out its streams after the libraries have ended; ours have to be first. One
+/// that a thread is inside of is left, as by libc.
 pub fn flush(file: *mut FILE) {
     // SAFETY: a stream that is open.
     if unsafe { ftrylockfile(file) } != 0 {

@@ -1,20 +1,21 @@
 //! CUBIC (RFC 9438): the window is a cubic function of the time since the last loss.
 //!
-//! Integer arithmetic: times in milliseconds, windows in bytes. C = 0.4, beta = 0.7. What the RFC saves for a spurious
-//! congestion event (4.9) is this whole struct, kept by recovery.
+//! Integer arithmetic: times in milliseconds, windows in bytes. C = 0.4, beta = 0.7. What the RFC
+//! saves for a spurious congestion event (4.9) is this whole struct, kept by recovery.
 
 use super::{Ack, Window};
 use crate::time::Instant;
 
 /// RFC 9438 4.6: beta = 0.7.
 const BETA: (u64, u64) = (7, 10);
-/// Longest time from K that is looked at, so that cubes stay small: the window has reached its limit long before.
+/// Longest time from K that is looked at, so that cubes stay small: the window has reached its
+/// limit long before.
 const SPAN_MS: i64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cubic {
-    /// Window just before the last reduction, or its plateau after fast convergence. 0 = the plateau is where the
-    /// epoch begins.
+    /// Window just before the last reduction, or its plateau after fast convergence. 0 = the
+    /// plateau is where the epoch begins.
     w_max: u32,
     /// cwnd when ssthresh was set most recently.
     cwnd_prior: u32,
@@ -48,7 +49,8 @@ impl Cubic {
             }
             return;
         }
-        // RFC 9438 4.2: the target is the window one round trip ahead, at least cwnd and at most 1.5 cwnd.
+        // RFC 9438 4.2: the target is the window one round trip ahead, at least cwnd and at most
+        // 1.5 cwnd.
         let cwnd = u64::from(window.cwnd.max(1));
         let target = self
             .w_cubic(t + i64::from(srtt_ms), window.mss)
@@ -56,10 +58,12 @@ impl Cubic {
         self.approach(window, target - cwnd, bytes);
     }
 
-    /// RFC 9438 4.4 and 4.5: (target - cwnd) / cwnd segments for each acknowledged segment; whole segments at a time.
+    /// RFC 9438 4.4 and 4.5: (target - cwnd) / cwnd segments for each acknowledged segment; whole
+    /// segments at a time.
     fn approach(&mut self, window: &mut Window, gap: u64, bytes: u32) {
         let cwnd = u64::from(window.cwnd);
-        // Bytes to be acknowledged for one segment more; a plateau is left after 100 windows at the latest (Linux).
+        // Bytes to be acknowledged for one segment more; a plateau is left after 100 windows at the
+        // latest (Linux).
         let price = (cwnd * u64::from(window.mss))
             .checked_div(gap)
             .unwrap_or(u64::MAX)
@@ -80,7 +84,8 @@ impl Cubic {
 
     /// RFC 9438 4.6 and 4.7; gives ssthresh.
     ///
-    /// The RFC's flight_size is cwnd here: windows that were not used do not grow (RFC 7661), which 4.6 asks for.
+    /// The RFC's flight_size is cwnd here: windows that were not used do not grow (RFC 7661), which
+    /// 4.6 asks for.
     pub fn on_loss(&mut self, window: &Window) -> u32 {
         // Fast convergence: give way to newcomers when the plateau sinks.
         self.w_max = if window.cwnd < self.w_max {
@@ -116,14 +121,15 @@ impl Cubic {
             self.w_max = window.cwnd;
             self.k_ms = 0;
         } else {
-            // K = cbrt((w_max - cwnd_epoch) / (C * mss)) seconds; 1/C = 2.5, in ms: cbrt(x * 2.5e9).
+            // K = cbrt((w_max - cwnd_epoch) / (C * mss)) seconds; 1/C = 2.5, in ms: cbrt(x *
+            // 2.5e9).
             let gap = u64::from(self.w_max - window.cwnd);
             self.k_ms = cube_root(gap * 2_500_000_000 / u64::from(window.mss.max(1))) as u32;
         }
     }
 
-    /// RFC 9438 5.8: time in which the window was not used does not count. ACKs of a used window are at most a round
-    /// trip apart, and others do not get here.
+    /// RFC 9438 5.8: time in which the window was not used does not count. ACKs of a used window
+    /// are at most a round trip apart, and others do not get here.
     fn skip_unused(&mut self, now_ms: u32, srtt_ms: u32) {
         let gap = now_ms.wrapping_sub(self.last_ms);
         let expected = 2 * srtt_ms + 1;
@@ -133,7 +139,8 @@ impl Cubic {
         self.last_ms = now_ms;
     }
 
-    /// RFC 9438 4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the estimate has reached cwnd_prior, then 1.
+    /// RFC 9438 4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the estimate has reached
+    /// cwnd_prior, then 1.
     fn grow_estimate(&mut self, window: &Window, bytes: u32) {
         let worth = if self.w_est < self.cwnd_prior {
             (u64::from(bytes) * 9 / 17) as u32

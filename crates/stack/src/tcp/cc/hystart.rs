@@ -1,10 +1,12 @@
-//! HyStart++ (RFC 9406): leaves the first slow start when the round trip grows, before the queue overflows.
+//! HyStart++ (RFC 9406): leaves the first slow start when the round trip grows, before the queue
+//! overflows.
 //!
-//! DEVIATION(RFC 9406 4.2): it compares the smallest round trips of two rounds, but the first segment of a round finds an
-//! empty queue until the window is twice what the path holds, and what a round met is known in the next: a queue of less
-//! than three bandwidth-delay products overflows before. So trains of ACKs count too, as in Linux's HyStart: without a
-//! pause between them they come as fast as the bottleneck works, and that times the round trip is what the path holds.
-//! A sender or a receiver may be slow itself; a train counts once its segments have stood in a queue.
+//! DEVIATION(RFC 9406 4.2): it compares the smallest round trips of two rounds, but the first
+//! segment of a round finds an empty queue until the window is twice what the path holds, and what
+//! a round met is known in the next: a queue of less than three bandwidth-delay products overflows
+//! before. So trains of ACKs count too, as in Linux's HyStart: without a pause between them they
+//! come as fast as the bottleneck works, and that times the round trip is what the path holds. A
+//! sender or a receiver may be slow itself; a train counts once its segments have stood in a queue.
 
 use super::Ack;
 
@@ -16,16 +18,19 @@ const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 const INFINITY: u32 = u32::MAX;
-/// ACKs further apart than this share of the round trip are no train. (Linux's hystart_ack_delta_us is 2 ms on every
-/// path; what a pause of a machine leaves between the ACKs of a small window would pass for the bottleneck's rate.)
+/// ACKs further apart than this share of the round trip are no train. (Linux's hystart_ack_delta_us
+/// is 2 ms on every path; what a pause of a machine leaves between the ACKs of a small window would
+/// pass for the bottleneck's rate.)
 const TRAIN_PAUSE_MIN: u32 = 500;
 const TRAIN_PAUSE_DIVISOR: u32 = 16;
-/// A train is at least a quarter of a round trip long: what is late at its end must not tell its rate. Below a
-/// millisecond neither trains nor queues are looked at: they are turns of the sender or of the receiver.
+/// A train is at least a quarter of a round trip long: what is late at its end must not tell its
+/// rate. Below a millisecond neither trains nor queues are looked at: they are turns of the sender
+/// or of the receiver.
 const TRAIN_DIVISOR: u32 = 4;
 const TRAIN_MIN: u32 = 1_000;
-/// Slow start turns conservative when the window holds so many quarters of what the path does (a rate taken too low
-/// must not end it), and is over at so many: what is lost at random later takes a window off that is more than enough.
+/// Slow start turns conservative when the window holds so many quarters of what the path does (a
+/// rate taken too low must not end it), and is over at so many: what is lost at random later takes
+/// a window off that is more than enough.
 const FULL_QUARTERS: u64 = 5;
 const LAST_QUARTERS: u64 = 6;
 /// Rounds from the one to the other, at most.
@@ -42,8 +47,8 @@ pub struct HyStart {
     window_end: u32,
     /// Minimum over the whole slow start.
     min: u32,
-    /// The last ACK and what was delivered with it, low bits; how long ACKs have come without a pause for segments that
-    /// had queued, and for how many bytes.
+    /// The last ACK and what was delivered with it, low bits; how long ACKs have come without a
+    /// pause for segments that had queued, and for how many bytes.
     acked_at: u32,
     delivered: u32,
     train_len: u32,
@@ -211,7 +216,8 @@ mod tests {
 
     const MSS: u32 = 1_000;
 
-    /// Runs rounds of `per_round` ACKs with the given round trips in milliseconds; gives what each round grew by.
+    /// Runs rounds of `per_round` ACKs with the given round trips in milliseconds; gives what each
+    /// round grew by.
     fn run(per_round: u64, rtts_ms: &[u64]) -> (Vec<u32>, bool) {
         let mut hystart = HyStart::default();
         let mut grown = Vec::new();
@@ -282,8 +288,8 @@ mod tests {
 
     #[test]
     fn a_rise_of_an_eighth_slows_down_and_then_leaves() {
-        // RFC 9406 4.2.
-        // Rounds here overlap as on a wire: each lasts as long as SND.NXT at its beginning was ahead.
+        // RFC 9406 4.2. Rounds here overlap as on a wire: each lasts as long as SND.NXT at its
+        // beginning was ahead.
         let (grown, has_left) = run(
             16,
             &[
@@ -334,8 +340,9 @@ mod tests {
         }
     }
 
-    /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the empty path of 40 ms;
-    /// the round trip of each by its number. Does slow start end with this window?
+    /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the
+    /// empty path of 40 ms; the round trip of each by its number. Does slow start end with this
+    /// window?
     fn ends_after(count: u64, gap_us: u64, cwnd: u32, rtt_us: impl Fn(u64) -> u64) -> bool {
         let mut hystart = HyStart::default();
         let ack = |at_us, rtt_us, una| ack(at_us, rtt_us, una, 1_000_000);

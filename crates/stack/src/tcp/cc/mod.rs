@@ -1,8 +1,9 @@
 //! Congestion control: the first of the two plug-in points of a connection.
 //!
-//! RFC 5681. An algorithm decides how the window grows and where it falls to; when that happens is decided by
-//! `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of ACKs outside of recovery; one
-//! that builds a model (BBR) hears of every delivery and sets cwnd and the pacing rate by itself. All values are bytes.
+//! RFC 5681. An algorithm decides how the window grows and where it falls to; when that happens is
+//! decided by `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of
+//! ACKs outside of recovery; one that builds a model (BBR) hears of every delivery and sets cwnd
+//! and the pacing rate by itself. All values are bytes.
 //!
 //! Congestion control that RFC 9293 3.8.2 requires of every sender.
 
@@ -33,12 +34,14 @@ const SSTHRESH_MIN_SEGMENTS: u32 = 2;
 const ABC_L: u32 = 2;
 /// RFC 9406 4.3: L of HyStart++ without pacing.
 const HYSTART_L: u32 = 8;
-/// Pacing rates over cwnd / srtt in percent, as Linux's `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
+/// Pacing rates over cwnd / srtt in percent, as Linux's `tcp_pacing_ss_ratio` and
+/// `tcp_pacing_ca_ratio`.
 const PACING_SLOW_START: u64 = 200;
 const PACING_AVOIDANCE: u64 = 120;
 /// Paths from this round trip on have their windows spread.
 const SPREAD_RTT_NS: u64 = 2_000_000;
-/// Windows up to this many segments leave as they are opened: a router takes an initial window at once.
+/// Windows up to this many segments leave as they are opened: a router takes an initial window at
+/// once.
 const SPREAD_SEGMENTS: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -86,7 +89,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Before the peer has said how large its segments may be: nothing but the SYN is sent until [`Control::begin`].
+    /// Before the peer has said how large its segments may be: nothing but the SYN is sent until
+    /// [`Control::begin`].
     #[inline]
     pub fn new(kind: Congestion, mss: u32, is_paced: bool) -> Control {
         let mut control = Control {
@@ -179,14 +183,15 @@ impl Control {
             Algorithm::NewReno(a) => a.on_ack(&mut self.window, bytes),
             Algorithm::Dctcp(a) => a.reno.on_ack(&mut self.window, bytes),
             Algorithm::Cubic(a) => a.on_ack(&mut self.window, ack, bytes),
-            // ssthresh is out of reach, or was set by HyStart++, which made this a Cubic; a model takes samples.
+            // ssthresh is out of reach, or was set by HyStart++, which made this a Cubic; a model
+            // takes samples.
             Algorithm::Starting(_) | Algorithm::Bbr(_) => {}
         }
     }
 
-    /// After a pause of this machine, in which ACKs have gathered, a quarter of the window would leave in one
-    /// burst and overrun a short queue. In its first slow start a window is no measure of the path yet, and what it lets
-    /// go late a short transfer waits for.
+    /// After a pause of this machine, in which ACKs have gathered, a quarter of the window would
+    /// leave in one burst and overrun a short queue. In its first slow start a window is no measure
+    /// of the path yet, and what it lets go late a short transfer waits for.
     #[inline]
     fn is_worth_spreading(&self, srtt_ns: u64) -> bool {
         srtt_ns >= SPREAD_RTT_NS
@@ -318,8 +323,8 @@ impl Control {
 
     /// The reduction was spurious (RFC 9438 4.9, RFC 4015).
     ///
-    /// DEVIATION(RFC 4015 3.4): the window becomes what it was, as on Linux, not what is in flight and an initial
-    /// window.
+    /// DEVIATION(RFC 4015 3.4): the window becomes what it was, as on Linux, not what is in flight
+    /// and an initial window.
     pub fn undo(&mut self, saved: Saved) {
         self.window.cwnd = self.window.cwnd.max(saved.cwnd);
         let kind = self.kind();
@@ -362,7 +367,8 @@ impl Control {
         if let Algorithm::Bbr(a) = &self.algorithm {
             return a.pacing_rate();
         }
-        // Linux (tcp_update_pacing_rate): in the first half of slow start twice the window a round trip.
+        // Linux (tcp_update_pacing_rate): in the first half of slow start twice the window a round
+        // trip.
         let ratio = if self.window.cwnd < self.window.ssthresh / 2 {
             PACING_SLOW_START
         } else {

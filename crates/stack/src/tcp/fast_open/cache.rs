@@ -1,5 +1,5 @@
-//! A client's cache of servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that swallow data in
-//! SYNs.
+//! A client's cache of servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that
+//! swallow data in SYNs.
 
 use core::net::IpAddr;
 
@@ -11,11 +11,12 @@ use crate::tcp::flow::pack;
 use crate::tcp::sizes::MSS_DEFAULT;
 use crate::time::Instant;
 
-/// Servers remembered: `SETS` × `WAYS`, by a keyed hash of the address. Beyond it the one of the set that was used
-/// longest ago is forgotten.
+/// Servers remembered: `SETS` × `WAYS`, by a keyed hash of the address. Beyond it the one of the
+/// set that was used longest ago is forgotten.
 const SETS: usize = 128;
 const WAYS: usize = 4;
-/// RFC 7413 4.1.3.1: how long no data is put into SYNs after the first that vanished; each further one doubles it.
+/// RFC 7413 4.1.3.1: how long no data is put into SYNs after the first that vanished; each further
+/// one doubles it.
 const BLACK_HOLE_NS: u64 = 3_600_000_000_000;
 /// 64 hours.
 const DOUBLINGS_MAX: u8 = 6;

@@ -75,7 +75,8 @@ pub fn on_board<'a>(conn: &Connection) -> (Option<FastOpen>, Payload<'a>) {
     };
     let option = match attempt.cookie {
         Some(cookie) => Some(FastOpen::Cookie(cookie)),
-        // Data without a cookie is a matter of configuration on both sides; then nothing is asked for.
+        // Data without a cookie is a matter of configuration on both sides; then nothing is asked
+        // for.
         None if attempt.sent > 0 => None,
         None => Some(FastOpen::Request),
     };
@@ -89,7 +90,8 @@ pub fn on_timeout(conn: &mut Connection) {
     }
 }
 
-/// The SYN-ACK: a new cookie, and how much of the data was taken. What was not is simply still to be sent.
+/// The SYN-ACK: a new cookie, and how much of the data was taken. What was not is simply still to
+/// be sent.
 #[cold]
 pub fn on_answer(
     conn: &mut Connection,
@@ -118,8 +120,8 @@ pub fn on_answer(
     }
 }
 
-/// First SYN of an active open, unless it waits for data. The caller knows the connection's id only afterwards: the
-/// flush tells it that it may write.
+/// First SYN of an active open, unless it waits for data. The caller knows the connection's id only
+/// afterwards: the flush tells it that it may write.
 pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if conn.attempt().is_some_and(|a| a.is_deferred) {
         conn.is_dirty = true;

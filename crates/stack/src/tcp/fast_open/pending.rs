@@ -31,8 +31,9 @@ struct Pending {
 }
 
 impl FastOpens {
-    /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by what the program
-    /// said with TCP_FASTOPEN. Those that are done leave the list when somebody asks.
+    /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by
+    /// what the program said with TCP_FASTOPEN. Those that are done leave the list when somebody
+    /// asks.
     pub fn has_room(&mut self, now: Instant, limit: usize, conns: &Slab<Connection>) -> bool {
         for _ in 0..LOOKS.min(self.pending.len()) {
             let Some(one) = self.pending.pop_front() else {
@@ -54,9 +55,10 @@ impl FastOpens {
         self.pending.push_back(Pending { id, number });
     }
 
-    /// RFC 7413 5.1: the place of a connection that is reset stays taken for a while, or SYNs with resets behind them
-    /// would know no bound. One that the program has not taken yet fills its queue (Linux: reqsk_fastopen_remove).
-    /// Returns whether the connection was pending here; `taken` connections have left the queue so far.
+    /// RFC 7413 5.1: the place of a connection that is reset stays taken for a while, or SYNs with
+    /// resets behind them would know no bound. One that the program has not taken yet fills its
+    /// queue (Linux: reqsk_fastopen_remove). Returns whether the connection was pending here;
+    /// `taken` connections have left the queue so far.
     pub fn on_reset(&mut self, now: Instant, id: ConnId, taken: u32) -> bool {
         let Some(place) = self.pending.iter().position(|one| one.id == id) else {
             return false;

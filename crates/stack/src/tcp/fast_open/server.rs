@@ -34,7 +34,8 @@ pub enum Offer {
 }
 
 impl Tcp {
-    /// RFC 7413 4.2.2: data only with a valid cookie; whoever asks, or has a wrong or ageing one, gets one.
+    /// RFC 7413 4.2.2: data only with a valid cookie; whoever asks, or has a wrong or ageing one,
+    /// gets one.
     pub(in crate::tcp) fn offer_of(
         &mut self,
         now: Instant,
@@ -69,8 +70,8 @@ impl Tcp {
         }
     }
 
-    /// A block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it. `false`: too many are pending,
-    /// the ordinary handshake does.
+    /// A block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it. `false`:
+    /// too many are pending, the ordinary handshake does.
     pub(in crate::tcp) fn open_fast(
         &mut self,
         now: Instant,

@@ -4,8 +4,9 @@ use super::{ConnectionImage, FIN_QUEUED, FIN_SENT, Fields, RANGES, Range};
 use crate::tcp::seq;
 
 impl ConnectionImage {
-    /// Returns the connection with streams that begin at 0 with the bytes not acknowledged and read: for rings that
-    /// are new. `None` if something is unacknowledged, or this side has ended its stream.
+    /// Returns the connection with streams that begin at 0 with the bytes not acknowledged and
+    /// read: for rings that are new. `None` if something is unacknowledged, or this side has ended
+    /// its stream.
     pub fn renumbered(&self) -> Option<ConnectionImage> {
         let mut fields = Fields::read(&self.bytes)?;
         let is_acked = fields.una == fields.nxt && fields.una == fields.written;

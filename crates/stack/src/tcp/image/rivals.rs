@@ -1,7 +1,8 @@
 //! A connection that moves in where a SYN of its peer came first, and one that nobody takes in.
 //!
-//! While a connection is on its way the steering may name its new engine already. A copy of its SYN that comes late
-//! meets a listener there and begins a handshake; or the peer has begun anew. RFC 9293 3.10.7.4, RFC 5961 4.2, RFC 6191.
+//! While a connection is on its way the steering may name its new engine already. A copy of its SYN
+//! that comes late meets a listener there and begins a handshake; or the peer has begun anew. RFC
+//! 9293 3.10.7.4, RFC 5961 4.2, RFC 6191.
 
 use super::{ConnectionImage, FIN_RECEIVED, FIN_SENT, Fields, TIMESTAMPS};
 use crate::counters::Counter;
@@ -51,24 +52,28 @@ impl Tcp {
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
         let entry = self.syns.entries.at(index);
-        // In one table the peer would meet LAST-ACK or CLOSING with its new SYN, and the answer to the challenge would
-        // end what only waits for an ACK (RFC 9293 3.10.7.4): the handshake is already one step further.
+        // In one table the peer would meet LAST-ACK or CLOSING with its new SYN, and the answer to
+        // the challenge would end what only waits for an ACK (RFC 9293 3.10.7.4): the handshake is
+        // already one step further.
         if fields.is_spent() && entry.is_some_and(|entry| fields.is_outlived_by(entry)) {
             return Err(SocketError::FlowExists);
         }
-        // RFC 5961 4.2: no SYN ends a connection. The ACK that whoever adopts owes is the challenge.
+        // RFC 5961 4.2: no SYN ends a connection. The ACK that whoever adopts owes is the
+        // challenge.
         let Some(mut entry) = self.drop_syn(index, hash) else {
             return Ok(());
         };
         cx.counters.bump(Counter::TcpSynExpired);
-        // A copy of its own SYN has no consequence. Another one's sender may have our SYN-ACK, and is to know.
+        // A copy of its own SYN has no consequence. Another one's sender may have our SYN-ACK, and
+        // is to know.
         if entry.irs != fields.irs && !entry.is_owed {
             entry.reset(now, cx, fx);
         }
         Ok(())
     }
 
-    /// Tells the peer of a connection that cannot be adopted, unless somebody here has the same ends.
+    /// Tells the peer of a connection that cannot be adopted, unless somebody here has the same
+    /// ends.
     pub fn refuse(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! Step one: old duplicates by timestamp (RFC 7323 5), then the sequence number (RFC 9293 3.4 table 6).
+//! Step one: old duplicates by timestamp (RFC 7323 5), then the sequence number (RFC 9293 3.4 table
+//! 6).
 
 use super::rst_syn;
 use crate::counters::Counter;
@@ -36,8 +37,8 @@ pub fn check(
     }
     let end = start + segment.len();
     let rcv = &conn.rcv;
-    // RFC 9293 3.4; an empty segment exactly at the right edge is let through as everybody does: it is where the
-    // peer's SND.NXT stands when the window is full.
+    // RFC 9293 3.4; an empty segment exactly at the right edge is let through as everybody does: it
+    // is where the peer's SND.NXT stands when the window is full.
     let is_acceptable = if end == start {
         rcv.nxt <= start && start <= rcv.edge
     } else {
@@ -100,8 +101,9 @@ fn ends_simultaneous_open(conn: &Connection, segment: &Segment<'_>, end: u64) ->
         && segment.ack == conn.wire_seq(conn.snd.nxt)
 }
 
-/// The ACK for a segment that cannot be taken. Two sides that find each other's ACKs unacceptable would go on for
-/// ever: what is empty is answered as rarely as it is challenged (Linux: tcp_invalid_ratelimit).
+/// The ACK for a segment that cannot be taken. Two sides that find each other's ACKs unacceptable
+/// would go on for ever: what is empty is answered as rarely as it is challenged (Linux:
+/// tcp_invalid_ratelimit).
 #[cold]
 fn acknowledge(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &mut Cx<'_>) {
     let is_empty = segment.payload.is_empty() && !segment.flags.is_fin();
@@ -119,11 +121,13 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
         return true;
     }
     let Some(timestamps) = segment.timestamps() else {
-        // DEVIATION(RFC 7323 3.2): SHOULD be dropped; taken, as on Linux, which helps a peer behind a bad middlebox.
+        // DEVIATION(RFC 7323 3.2): SHOULD be dropped; taken, as on Linux, which helps a peer behind
+        // a bad middlebox.
         return true;
     };
-    // DEVIATION(RFC 7323 5.3 R1): one tick older passes, as on Linux (TCP_PAWS_WINDOW): segments that left one after the
-    // other may overtake each other. No sequence number comes again within a tick.
+    // DEVIATION(RFC 7323 5.3 R1): one tick older passes, as on Linux (TCP_PAWS_WINDOW): segments
+    // that left one after the other may overtake each other. No sequence number comes again within
+    // a tick.
     !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent) || is_stale(conn, now)
 }
 
@@ -132,7 +136,8 @@ fn is_stale(conn: &Connection, now: Instant) -> bool {
     now.nanos_since(conn.rcv.last_at) > STALE_NS
 }
 
-/// Whether a segment of an older timestamp is taken all the same; one that is not is answered, if anything, and dropped.
+/// Whether a segment of an older timestamp is taken all the same; one that is not is answered, if
+/// anything, and dropped.
 #[cold]
 fn is_taken_late(
     conn: &mut Connection,
@@ -142,8 +147,8 @@ fn is_taken_late(
     cx: &mut Cx<'_>,
 ) -> bool {
     let is_pure_ack = segment.flags.is_ack() && segment.len() == 0;
-    // DEVIATION(RFC 7323 5.3 R1): a duplicate ACK that others have overtaken still tells that something has arrived (Linux:
-    // tcp_disordered_ack).
+    // DEVIATION(RFC 7323 5.3 R1): a duplicate ACK that others have overtaken still tells that
+    // something has arrived (Linux: tcp_disordered_ack).
     if is_pure_ack && is_late_duplicate(conn, segment, start, cx) {
         return true;
     }
@@ -156,8 +161,8 @@ fn is_taken_late(
     false
 }
 
-/// A pure ACK that says nothing new but that it has come, and is at most 1.2 timeouts older than what came before it: an
-/// older one may be of another turn of the sequence numbers.
+/// A pure ACK that says nothing new but that it has come, and is at most 1.2 timeouts older than
+/// what came before it: an older one may be of another turn of the sequence numbers.
 fn is_late_duplicate(conn: &Connection, segment: &Segment<'_>, start: u64, cx: &Cx<'_>) -> bool {
     let (snd, rcv) = (&conn.snd, &conn.rcv);
     let Some(timestamps) = segment.timestamps() else {

@@ -1,4 +1,5 @@
-//! Step five: the ACK field, the window, SACK blocks (RFC 9293 3.10.7.4, RFC 5961 5, RFC 2018, RFC 2883).
+//! Step five: the ACK field, the window, SACK blocks (RFC 9293 3.10.7.4, RFC 5961 5, RFC 2018, RFC
+//! 2883).
 
 use core::time::Duration;
 
@@ -47,7 +48,7 @@ pub fn on_ack(
     let ack = seq::widen(conn.snd.iss, conn.snd.una, segment.ack);
     if conn.phase == Phase::SynReceived {
         if ack <= conn.snd.una || ack > conn.snd.nxt {
-            // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK in SYN-RECEIVED is answered with a reset.
+            // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK in SYN-RECEIVED gets a reset.
             let key = conn.key;
             cx.counters.bump(Counter::DropTcpAck);
             control::answer_with_reset(&key, now, segment, cx, fx);
@@ -55,15 +56,16 @@ pub fn on_ack(
         }
         establish::establish(conn, now, segment, cx, fx);
     }
-    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing before our SYN can
-    // have been acknowledged (as on Linux).
+    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing
+    // before our SYN can have been acknowledged (as on Linux).
     let is_known = seq::FIRST.max(conn.snd.una.saturating_sub(conn.snd.wnd_max.into())) <= ack;
     if (ack > conn.snd.nxt || !is_known) && !is_of_own_syn(conn, ack) {
         cx.counters.bump(Counter::DropTcpAck);
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;
     }
-    // Only now: who guesses a sequence number but no acknowledgment must not move TS.Recent beyond the peer's clock.
+    // Only now: who guesses a sequence number but no acknowledgment must not move TS.Recent beyond
+    // the peer's clock.
     acceptable::take_timestamp(conn, now, segment, start);
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
@@ -81,8 +83,7 @@ pub fn on_ack(
             && !window_changed;
         on_outstanding(conn, now, segment, ack, is_duplicate, cx, fx);
     } else if conn.timers.resend() == Some(Resend::Persist) && conn.opts.user_timeout_ms == 0 {
-        // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through, as
-        // on Linux.
+        // A peer that answers probes is alive; a user timeout wants progress, as on Linux.
         conn.stalled_at = Tick::NONE;
     }
     if was_idle {
@@ -106,14 +107,16 @@ pub fn on_ack(
     after_ack(conn, now, cx)
 }
 
-/// An ACK of the number of a SYN that opened the connection is as old as one can be, but not unknown (as on Linux).
+/// An ACK of the number of a SYN that opened the connection is as old as one can be, but not
+/// unknown (as on Linux).
 #[cold]
 fn is_of_own_syn(conn: &Connection, ack: u64) -> bool {
     let snd = &conn.snd;
     !conn.is_passive && ack == seq::SYN && snd.una <= ack + u64::from(snd.wnd_max)
 }
 
-/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only. Gives what it was if it has changed.
+/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only. Gives what it was if it has
+/// changed.
 #[inline]
 fn update_window(
     conn: &mut Connection,
@@ -309,8 +312,8 @@ fn on_dsack(
         return;
     }
     figures.redelivered = figures.redelivered.wrapping_add(count);
-    // A probe is sent by the timer, and what the network doubles was sent once: neither speaks of the window (Linux:
-    // tcp_dsack_seen).
+    // A probe is sent by the timer, and what the network doubles was sent once: neither speaks of
+    // the window (Linux: tcp_dsack_seen).
     let recovery = &flight.recovery;
     let is_of_probe = recovery.probe_was_resend && recovery.probe_end == range.end;
     if !is_of_probe {
@@ -340,8 +343,8 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
     conn.is_dirty = true;
 }
 
-/// RFC 8985 7.4: did the tail loss probe repair a loss? A D-SACK, and a duplicate ACK that reports nothing, say that
-/// original and probe have both arrived.
+/// RFC 8985 7.4: did the tail loss probe repair a loss? A D-SACK, and a duplicate ACK that reports
+/// nothing, say that original and probe have both arrived.
 #[inline]
 fn settle_probe(
     conn: &mut Connection,
@@ -406,7 +409,8 @@ fn take_sack(
     dsacked
 }
 
-/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures. Gives what was measured in nanoseconds, or 0.
+/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures. Gives what was measured in
+/// nanoseconds, or 0.
 #[inline]
 fn sample_rtt(
     conn: &mut Connection,

@@ -1,8 +1,8 @@
-//! The commonest end of a connection that this side closed first: the peer's FIN, which acknowledges ours and brings
-//! nothing else (RFC 9293 3.10.7.4).
+//! The commonest end of a connection that this side closed first: the peer's FIN, which
+//! acknowledges ours and brings nothing else (RFC 9293 3.10.7.4).
 //!
-//! The steps of [`super`] would measure the path and move the windows of a connection that is not there afterwards,
-//! and tell of the FIN whom nobody hears any more.
+//! The steps of [`super`] would measure the path and move the windows of a connection that is not
+//! there afterwards, and tell of the FIN whom nobody hears any more.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -11,7 +11,8 @@ use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 
-/// `true`: both sides are done, and TIME-WAIT begins. `false`: take the long way; nothing has been touched.
+/// `true`: both sides are done, and TIME-WAIT begins. `false`: take the long way; nothing has been
+/// touched.
 #[inline]
 pub fn try_take(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     const LAST: u8 = TcpFlags::ACK.0 | TcpFlags::FIN.0;

@@ -1,7 +1,8 @@
-//! Header prediction: the next in-order segment of an open connection on which nothing special is going on.
+//! Header prediction: the next in-order segment of an open connection on which nothing special is
+//! going on.
 //!
-//! Everything here is what the steps of [`super`] would do, with their questions answered beforehand. RFC 9293
-//! 3.10.7.4 allows any order of the checks that gives the same result.
+//! Everything here is what the steps of [`super`] would do, with their questions answered
+//! beforehand. RFC 9293 3.10.7.4 allows any order of the checks that gives the same result.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -111,7 +112,8 @@ fn is_undisturbed(conn: &Connection) -> bool {
 
 #[inline(always)]
 fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked: u32) {
-    // RFC 7323 4.3 (2): the segment begins at RCV.NXT, which is at most Last.ACK.sent only when all is acknowledged.
+    // RFC 7323 4.3 (2): the segment begins at RCV.NXT, which is at most Last.ACK.sent only when all
+    // is acknowledged.
     if let Some(timestamps) = segment.timestamps()
         && conn.rcv.nxt <= conn.rcv.acked
     {
@@ -185,8 +187,8 @@ fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx
     settle_ack(conn, now, cx);
 }
 
-/// Segments of the same shape that followed the last one, all stored: RCV.NXT is `nxt` now, SEG.SEQ of the last was
-/// `last`.
+/// Segments of the same shape that followed the last one, all stored: RCV.NXT is `nxt` now, SEG.SEQ
+/// of the last was `last`.
 #[inline]
 pub fn take_followers(conn: &mut Connection, now: Instant, last: u64, nxt: u64, cx: &Cx<'_>) {
     let len = nxt - conn.rcv.nxt;

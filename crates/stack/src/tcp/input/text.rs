@@ -27,8 +27,8 @@ impl Outcome {
     }
 }
 
-/// [`Counter::DropTcpClosed`]: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is
-/// lost).
+/// Takes a segment's text. New data after the program has closed is [`Counter::DropTcpClosed`] (RFC
+/// 9293 3.6.1: a reset tells the peer that it is lost).
 #[inline]
 pub fn on_text(
     conn: &mut Connection,
@@ -100,7 +100,8 @@ pub fn on_text(
     Outcome::Taken
 }
 
-/// Nothing follows a FIN, unless text in order goes over a FIN that came early: then that was none (as on Linux).
+/// Nothing follows a FIN, unless text in order goes over a FIN that came early: then that was none
+/// (as on Linux).
 #[cold]
 fn last_before_fin(conn: &mut Connection, start: u64, end: u64) -> u64 {
     let rcv = &mut conn.rcv;

@@ -1,13 +1,15 @@
-//! The search for the largest packet that the path takes, without help of its routers (RFC 4821, RFC 8899).
+//! The search for the largest packet that the path takes, without help of its routers (RFC 4821,
+//! RFC 8899).
 //!
-//! Probes are segments of queued data, larger than the MSS (RFC 4821 7.3, RFC 8899 4.1 and 5.3.2): half way between what
-//! gets through and what does not. Enough data follows that fast recovery finds a lost one (RFC 4821 7.4), and its loss
-//! alone says nothing of congestion (RFC 4821 7.6.2). What gets through becomes the MSS; what does not is the new upper
-//! bound. As on Linux (tcp_mtu_probe) the search ends when the bounds are close, and begins again after a while
-//! (RFC 8899 5.1.1).
+//! Probes are segments of queued data, larger than the MSS (RFC 4821 7.3, RFC 8899 4.1 and 5.3.2):
+//! half way between what gets through and what does not. Enough data follows that fast recovery
+//! finds a lost one (RFC 4821 7.4), and its loss alone says nothing of congestion (RFC 4821 7.6.2).
+//! What gets through becomes the MSS; what does not is the new upper bound. As on Linux
+//! (tcp_mtu_probe) the search ends when the bounds are close, and begins again after a while (RFC
+//! 8899 5.1.1).
 //!
-//! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). Only with SACK, which tells a lost probe
-//! from other losses (RFC 4821 6.1).
+//! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). Only with SACK,
+//! which tells a lost probe from other losses (RFC 4821 6.1).
 
 pub mod search;
 
@@ -25,7 +27,8 @@ use crate::time::{Instant, nanos};
 
 /// Bounds closer than this are the same (Linux: `tcp_probe_threshold`).
 const CLOSE: u16 = 8;
-/// Smallest window in segments (Linux: tcp_mtu_probe): a lost probe must leave room for what shows the loss.
+/// Smallest window in segments (Linux: tcp_mtu_probe): a lost probe must leave room for what shows
+/// the loss.
 const CWND_MIN: u32 = 11;
 /// Segments that follow a probe at once: as many as loss detection needs, and one.
 const FOLLOWERS: u64 = 4;
@@ -41,8 +44,8 @@ pub enum Step {
     Probe(u16),
 }
 
-/// Begins at the base size, where every connection does so (RFC 4821 7.2; Linux: `tcp_mtu_probing` 2). The peer's MSS is
-/// known, and nothing has been sent.
+/// Begins at the base size, where every connection does so (RFC 4821 7.2; Linux: `tcp_mtu_probing`
+/// 2). The peer's MSS is known, and nothing has been sent.
 #[cold]
 pub fn start_low(conn: &mut Connection, cx: &Cx<'_>) {
     let high = conn.mtu.min(agreed(conn));
@@ -61,7 +64,8 @@ pub fn begin(conn: &mut Connection, now: Instant, high: u16) {
     conn.kept.get_or_insert_default().search = Some(Search::new(now, high));
 }
 
-/// An ICMP error has said what gets through: for a while nothing larger does (RFC 1191 6.3, RFC 8201 4).
+/// An ICMP error has said what gets through: for a while nothing larger does (RFC 1191 6.3, RFC
+/// 8201 4).
 #[cold]
 pub fn rest(conn: &mut Connection, now: Instant) {
     begin(conn, now, conn.mtu);
@@ -71,7 +75,8 @@ fn search(conn: &mut Connection) -> Option<&mut Search> {
     conn.kept.as_mut()?.search.as_mut()
 }
 
-/// An ICMP error told of a smaller MTU. `Some`: it was the probe that did not fit, and is to be sent again.
+/// An ICMP error told of a smaller MTU. `Some`: it was the probe that did not fit, and is to be
+/// sent again.
 #[cold]
 pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
     let low = conn.mtu;
@@ -134,8 +139,8 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
     Step::Probe(len)
 }
 
-/// RFC 1191 6.3, RFC 8201 4: what an ICMP error has told is forgotten after a while; who does not probe tries the
-/// link's MTU with all segments (as Linux does).
+/// RFC 1191 6.3, RFC 8201 4: what an ICMP error has told is forgotten after a while; who does not
+/// probe tries the link's MTU with all segments (as Linux does).
 #[cold]
 fn raise(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     let mtu = ceiling(conn, now, cx);
@@ -216,8 +221,8 @@ fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
     }
 }
 
-/// These bytes leave again in smaller packets: what acknowledges them says nothing of the probe (RFC 4821 7.6.4; Linux:
-/// __tcp_retransmit_skb).
+/// These bytes leave again in smaller packets: what acknowledges them says nothing of the probe
+/// (RFC 4821 7.6.4; Linux: __tcp_retransmit_skb).
 #[inline]
 pub fn on_resent(conn: &mut Connection, range: Range) {
     if conn.kept.is_some() {
@@ -232,7 +237,8 @@ fn forget_probe(conn: &mut Connection, resent: Range) {
     }
 }
 
-/// Something counts as lost. `true`: nothing but the probe, so that the window stays (RFC 4821 7.6.2).
+/// Something counts as lost. `true`: nothing but the probe, so that the window stays (RFC 4821
+/// 7.6.2).
 #[inline]
 pub fn explains_loss(conn: &mut Connection) -> bool {
     conn.kept.is_some() && take_loss(conn)

@@ -1,10 +1,12 @@
 //! When does an ACK of its own leave?
 //!
-//! RFC 9293 3.8.6.3 (every second full segment, never later than 0.5 s), RFC 5681 4.2 (at once for gaps), quick ACKs
-//! while the peer's slow start needs them. A small request is given a moment: its answer carries the ACK.
+//! RFC 9293 3.8.6.3 (every second full segment, never later than 0.5 s), RFC 5681 4.2 (at once for
+//! gaps), quick ACKs while the peer's slow start needs them. A small request is given a moment: its
+//! answer carries the ACK.
 //!
-//! How long an ACK may wait follows what peer and program do, as Linux's `ato` does: the gaps between the peer's
-//! segments, the timer that fired in vain, and how long the program takes to answer.
+//! How long an ACK may wait follows what peer and program do, as Linux's `ato` does: the gaps
+//! between the peer's segments, the timer that fired in vain, and how long the program takes to
+//! answer.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -17,14 +19,16 @@ use crate::time::{Instant, Tick, nanos};
 
 /// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
 pub const QUICK_SEGMENTS: u8 = 16;
-/// How long a small segment waits for its answer while the connection is not known to be interactive. Linux waits for
-/// the program to read it.
+/// How long a small segment waits for its answer while the connection is not known to be
+/// interactive. Linux waits for the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
 /// How long it waits after that for a program that is so far behind that it has not even read it.
 const UNREAD_NS: u64 = 2_000_000;
-/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's tail loss probe comes.
+/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's
+/// tail loss probe comes.
 const READ_NS: u64 = 4_000_000;
-/// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than this or a round trip.
+/// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than
+/// this or a round trip.
 const ATO_MIN_MS: u16 = 40;
 const MS: u64 = 1_000_000;
 const ATO_MIN_NS: u64 = ATO_MIN_MS as u64 * MS;
@@ -105,9 +109,10 @@ pub fn on_gap(conn: &mut Connection) {
     conn.rcv.quick = QUICK_SEGMENTS;
 }
 
-/// One turn takes many segments, and one ACK would tell of the last of them alone: of three SACK blocks, of one D-SACK,
-/// and without SACK it would be one duplicate ACK in place of many (RFC 5681 3.2). Data would carry the ACK without any
-/// block, and is no duplicate ACK: a peer that is sent data all the time would learn of its losses from its timeout.
+/// One turn takes many segments, and one ACK would tell of the last of them alone: of three SACK
+/// blocks, of one D-SACK, and without SACK it would be one duplicate ACK in place of many (RFC 5681
+/// 3.2). Data would carry the ACK without any block, and is no duplicate ACK: a peer that is sent
+/// data all the time would learn of its losses from its timeout.
 #[inline]
 pub fn tell_of_gaps(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if let Some(assembler) = conn.rcv.assembler.as_deref()
@@ -147,8 +152,9 @@ pub fn on_data_sent(conn: &mut Connection, now: Instant) {
     }
 }
 
-/// A program that answers later than the ACK waits makes it wait longer. Linux keeps to the gaps between requests and to
-/// round trips, and on short paths acknowledges each request of such a program on its own.
+/// A program that answers later than the ACK waits makes it wait longer. Linux keeps to the gaps
+/// between requests and to round trips, and on short paths acknowledges each request of such a
+/// program on its own.
 #[cold]
 fn on_late_answer(conn: &mut Connection, age: u64) {
     if !core::mem::take(&mut conn.rcv.is_unanswered) {
@@ -192,8 +198,9 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
         _ if window::is_update_due(conn) => send_ack(conn, now, cx, fx),
         AckState::None => {}
         _ if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
-        // DEVIATION(RFC 9293 3.8.6.3): more than two full segments wait a moment for their ACK where it could tell only
-        // of a closing window, as on Linux (__tcp_ack_snd_check): the program's reading opens it and sends the ACK.
+        // DEVIATION(RFC 9293 3.8.6.3): more than two full segments wait a moment for their ACK
+        // where it could tell only of a closing window, as on Linux (__tcp_ack_snd_check): the
+        // program's reading opens it and sends the ACK.
         AckState::Delayed | AckState::Soon | AckState::Unread | AckState::Due => {
             delay(conn, now, cx);
         }

@@ -21,7 +21,8 @@ use crate::time::Instant;
 /// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
 const CHALLENGE_MS: u32 = 500;
 
-/// SYN of an active open, SYN-ACK once the peer's SYN has come in (RFC 9293 3.5, simultaneous open).
+/// SYN of an active open, SYN-ACK once the peer's SYN has come in (RFC 9293 3.5, simultaneous
+/// open).
 pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let has_peer = conn.phase == Phase::SynReceived;
     let config = &cx.config.tcp;
@@ -170,7 +171,8 @@ pub fn answer_with_reset(
     );
 }
 
-/// RFC 5961 3.2, 4.2, 5.2 and 7: may this connection challenge again? The stack's own limit is asked separately.
+/// RFC 5961 3.2, 4.2, 5.2 and 7: may this connection challenge again? The stack's own limit is
+/// asked separately.
 pub fn may_challenge(conn: &mut Connection, now: Instant) -> bool {
     let now_ms = now.as_millis() as u32;
     // No wait is longer: what looks like one is long past.

@@ -1,6 +1,7 @@
 //! Data and FIN: what was lost first, then what is new.
 //!
-//! RFC 9293 3.8.6 (window), RFC 5681 3.1 (cwnd), RFC 6675 5 (NextSeg), RFC 5681 4.1 (restart after idle).
+//! RFC 9293 3.8.6 (window), RFC 5681 3.1 (cwnd), RFC 6675 5 (NextSeg), RFC 5681 4.1 (restart after
+//! idle).
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -98,7 +99,8 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     after_new(conn, now, has_sent, &stop, cx);
 }
 
-/// Urgent data may have been acknowledged, and segments that are full leave no room for the user timeout.
+/// Urgent data may have been acknowledged, and segments that are full leave no room for the user
+/// timeout.
 #[cold]
 fn say_more(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     urgent::settle(conn);
@@ -115,8 +117,8 @@ fn repair(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Ef
     }
 }
 
-/// F-RTO prefers new data, and none has left: what Nagle, a cork or silly window avoidance hold goes, or else what is
-/// lost (Linux: tcp_xmit_recovery).
+/// F-RTO prefers new data, and none has left: what Nagle, a cork or silly window avoidance hold
+/// goes, or else what is lost (Linux: tcp_xmit_recovery).
 #[cold]
 fn push_instead(
     conn: &mut Connection,
@@ -332,7 +334,8 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
     if !conn.has_outstanding() && conn.timers.resend().is_none() {
         match stop {
             Stop::Window => resend_timer::arm_persist(conn, now, cx),
-            // A corked tail is held for a timeout, as on Linux (tcp_probe0_base); tcp(7) says 200 ms, the shortest.
+            // A corked tail is held for a timeout, as on Linux (tcp_probe0_base); tcp(7) says 200
+            // ms, the shortest.
             Stop::Tail => {
                 let timeout = resend_timer::base_timeout_ns(conn, cx);
                 conn.timers
@@ -369,8 +372,8 @@ fn note_app_limited(conn: &mut Connection, in_flight: u64) {
     }
 }
 
-/// A tail that is held leaves, past a cork too, which goes on to hold what is written next (Linux: TCP_NODELAY pushes what
-/// is queued).
+/// A tail that is held leaves, past a cork too, which goes on to hold what is written next (Linux:
+/// TCP_NODELAY pushes what is queued).
 #[cold]
 pub fn push_held(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let unsent = conn.snd.written.saturating_sub(conn.snd.nxt);
@@ -381,7 +384,8 @@ pub fn push_held(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut 
     }
 }
 
-/// Sends a held tail or a cut segment regardless of Nagle and SWS avoidance (the override of RFC 9293 3.8.6.2.1).
+/// Sends a held tail or a cut segment regardless of Nagle and SWS avoidance (the override of RFC
+/// 9293 3.8.6.2.1).
 pub fn force_one(
     conn: &mut Connection,
     now: Instant,
@@ -444,8 +448,9 @@ pub fn note_resent(conn: &mut Connection, len: u32) {
     }
 }
 
-/// Returns the part of a range that may be retransmitted: nothing goes beyond a window that has shrunk but the segment that the peer waits
-/// for, which then probes it (RFC 9293 3.8.6; Linux: tcp_retransmit_skb).
+/// Returns the part of a range that may be retransmitted: nothing goes beyond a window that has
+/// shrunk but the segment that the peer waits for, which then probes it (RFC 9293 3.8.6; Linux:
+/// tcp_retransmit_skb).
 #[cold]
 #[inline(never)]
 pub fn within_window(conn: &Connection, range: Range) -> Option<Range> {

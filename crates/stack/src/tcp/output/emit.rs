@@ -464,7 +464,8 @@ pub fn opening(
     rare_opening(envelope, now, syn, hop, cx, fx)
 }
 
-/// Sends a SYN or SYN-ACK with further options, with data, over IPv6, or while the next hop is being resolved.
+/// Sends a SYN or SYN-ACK with further options, with data, over IPv6, or while the next hop is
+/// being resolved.
 #[inline(never)]
 fn rare_opening(
     envelope: Envelope<'_>,
@@ -494,7 +495,8 @@ fn rare_opening(
     cx.output(now, &packet_of(envelope, cx.link), hop, out, fx)
 }
 
-/// Builds a segment over IPv4 to a resolved next hop, with the options of a full SYN, timestamps or none; returns `None` for others.
+/// Builds a segment over IPv4 to a resolved next hop, with the options of a full SYN, timestamps or
+/// none; returns `None` for others.
 #[inline]
 fn bare_plain(
     now: Instant,

@@ -1,7 +1,7 @@
 //! The choice of the next segment.
 //!
-//! Everything that a connection says in a synchronized state is decided here, at the end of a turn: first what was
-//! lost, then new data, then an ACK of its own if nothing else carried it.
+//! Everything that a connection says in a synchronized state is decided here, at the end of a turn:
+//! first what was lost, then new data, then an ACK of its own if nothing else carried it.
 
 pub mod ack_policy;
 pub mod control;
@@ -36,7 +36,8 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     ack_policy::finish(conn, now, cx, fx);
 }
 
-/// Before the handshake is done only Fast Open has something to say, and a SYN-ACK that is asked for again.
+/// Before the handshake is done only Fast Open has something to say, and a SYN-ACK that is asked
+/// for again.
 #[cold]
 fn flush_opening(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if conn.phase != Phase::SynReceived {

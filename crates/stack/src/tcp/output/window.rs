@@ -1,12 +1,14 @@
 //! The receive window: what is announced, and when it grows.
 //!
-//! RFC 9293 3.8.6.2.2 (receiver's silly-window avoidance), 3.8.6 (never shrink), RFC 7323 2 (scaling and rounding).
-//! Buffer auto-tuning follows what the program reads per round trip (dynamic right-sizing).
+//! RFC 9293 3.8.6.2.2 (receiver's silly-window avoidance), 3.8.6 (never shrink), RFC 7323 2
+//! (scaling and rounding). Buffer auto-tuning follows what the program reads per round trip
+//! (dynamic right-sizing).
 
 use crate::tcp::connection::Connection;
 use crate::time::{Instant, Tick};
 
-/// A round trip is taken to be at least this long for auto-tuning: turns of the engine batch what is faster.
+/// A round trip is taken to be at least this long for auto-tuning: turns of the engine batch what
+/// is faster.
 const TUNE_MIN_NS: u64 = 2_000_000;
 
 /// The right edge that could be announced now.
@@ -28,8 +30,8 @@ fn fresh_edge(conn: &Connection) -> u64 {
     rounded.max(rcv.edge)
 }
 
-/// The window of a SYN, which is never scaled (RFC 7323 2.2). Half of the buffer, as on Linux, which does not know yet
-/// what segments take beside their bytes.
+/// The window of a SYN, which is never scaled (RFC 7323 2.2). Half of the buffer, as on Linux,
+/// which does not know yet what segments take beside their bytes.
 pub fn first(buffer: u32) -> u16 {
     (buffer / 2).min(0xffff) as u16
 }
@@ -62,7 +64,8 @@ pub fn is_update_due(conn: &Connection) -> bool {
     if rcv.has_fin {
         return false;
     }
-    // Far from closing: the next ACK tells it. (Half of the buffer is what the unscaled window of a SYN leaves.)
+    // Far from closing: the next ACK tells it. (Half of the buffer is what the unscaled window of a
+    // SYN leaves.)
     if !is_low(conn) {
         return false;
     }
@@ -71,13 +74,16 @@ pub fn is_update_due(conn: &Connection) -> bool {
     now >= 2 * known && now > known
 }
 
-/// A buffer of this size stays in a core's cache: what is beyond it is copied in and out through memory.
+/// A buffer of this size stays in a core's cache: what is beyond it is copied in and out through
+/// memory.
 const WARM_LEN: u64 = 1 << 20;
-/// The fastest path whose bandwidth-delay product a buffer is to hold, in bytes per microsecond (25 Gbit/s).
+/// The fastest path whose bandwidth-delay product a buffer is to hold, in bytes per microsecond (25
+/// Gbit/s).
 const FASTEST: u64 = 3_125;
 
-/// The largest buffer that auto-tuning gives this connection. On a short path more than its bandwidth-delay
-/// product brings nothing: the buffer only grows because the program is slower than its peer.
+/// The largest buffer that auto-tuning gives this connection. On a short path more than its
+/// bandwidth-delay product brings nothing: the buffer only grows because the program is slower than
+/// its peer.
 fn largest(conn: &Connection, buffer_max: u32) -> u32 {
     let product = conn.rtt.smoothed_ns() / 1_000 * FASTEST;
     match product {
@@ -96,9 +102,9 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) -> Opti
         conn.rcv.tune_at = Tick::of(now);
         conn.rcv.tune_from = conn.rcv.consumed;
     }
-    // Four times what one round trip brought: slow start doubles it, and while a loss is repaired as much again comes
-    // behind the gap (Linux: tcp_rcvbuf_grow). What part of a round trip has brought already it needs at least: to wait
-    // for its end would let the window close meanwhile.
+    // Four times what one round trip brought: slow start doubles it, and while a loss is repaired
+    // as much again comes behind the gap (Linux: tcp_rcvbuf_grow). What part of a round trip has
+    // brought already it needs at least: to wait for its end would let the window close meanwhile.
     let wanted = 4 * read + 16 * u64::from(conn.rcv.mss);
     if wanted > u64::from(conn.rcv.buffer) {
         return grow(conn, wanted, buffer_max);
@@ -106,8 +112,8 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) -> Opti
     None
 }
 
-/// The peer is faster than it was: slow start, whose end it sees by ACKs of single segments that come as its bottleneck
-/// works (Linux: tcp_grow_window).
+/// The peer is faster than it was: slow start, whose end it sees by ACKs of single segments that
+/// come as its bottleneck works (Linux: tcp_grow_window).
 #[cold]
 #[inline(never)]
 fn grow(conn: &mut Connection, wanted: u64, buffer_max: u32) -> Option<u32> {

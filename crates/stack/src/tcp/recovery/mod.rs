@@ -1,14 +1,16 @@
 //! Loss recovery: states, proportional rate reduction, undo.
 //!
-//! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 3168 6.1.2 (marks), RFC 4015 /
-//! RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883 (undo when D-SACKs account for every
-//! retransmission), RFC 5682 (F-RTO: undo when originals are delivered after a timeout).
+//! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 3168 6.1.2
+//! (marks), RFC 4015 / RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883
+//! (undo when D-SACKs account for every retransmission), RFC 5682 (F-RTO: undo when originals are
+//! delivered after a timeout).
 //!
-//! Limited Transmit (RFC 3042 2) needs no rule of its own: SACKed bytes leave the pipe (RFC 6675 4), and a
-//! duplicate ACK without SACK stands for a segment that has left it, so the first two duplicates let new data go.
+//! Limited Transmit (RFC 3042 2) needs no rule of its own: SACKed bytes leave the pipe (RFC 6675
+//! 4), and a duplicate ACK without SACK stands for a segment that has left it, so the first two
+//! duplicates let new data go.
 //!
-//! RFC 2883 5: what D-SACKs say undoes a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015 3.4). RFC 6675 5.1: a
-//! timeout ends the episode.
+//! RFC 2883 5: what D-SACKs say undoes a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015
+//! 3.4). RFC 6675 5.1: a timeout ends the episode.
 
 pub mod state;
 
@@ -104,8 +106,9 @@ fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     }
 }
 
-/// DEVIATION(RFC 5681 3.1): where segments overtake each other by more than the duplicate threshold, nearly every ACK
-/// leaves a hole, and what is SACKed has arrived all the same: it counts (Linux: tcp_may_raise_cwnd).
+/// DEVIATION(RFC 5681 3.1): where segments overtake each other by more than the duplicate
+/// threshold, nearly every ACK leaves a hole, and what is SACKed has arrived all the same: it
+/// counts (Linux: tcp_may_raise_cwnd).
 fn is_reordered(conn: &Connection) -> bool {
     let flight = conn.flight.as_deref();
     flight.is_some_and(|flight| flight.figures.reordering_beyond > 0)
@@ -124,14 +127,16 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
         let left = facts.delivered.bytes.div_ceil(mss.max(1)) as u32;
         flight.recovery.duplicates = match flight.recovery.state {
             State::Open | State::Marked => 0,
-            // RFC 6582: deflate by what was acknowledged; the retransmission itself was no duplicate.
+            // RFC 6582: deflate by what was acknowledged; the retransmission itself was no
+            // duplicate.
             _ => flight
                 .recovery
                 .duplicates
                 .saturating_sub(left.saturating_sub(1)),
         };
     } else if facts.is_duplicate {
-        // Each duplicate stands for a segment beyond the first that is missing (Linux: tcp_limit_reno_sacked).
+        // Each duplicate stands for a segment beyond the first that is missing (Linux:
+        // tcp_limit_reno_sacked).
         let limit = match flight.recovery.state {
             State::Loss => (flight.board.in_flight() / mss.max(1)) as u32,
             _ => flight.board.segments_at_least(mss).saturating_sub(1),
@@ -171,7 +176,8 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     if was_open {
         conn.cc.on_loss(outstanding);
     }
-    // RFC 3168 6.1.2: one reduction a window, whether by loss or by mark; and the peer is told of it.
+    // RFC 3168 6.1.2: one reduction a window, whether by loss or by mark; and the peer is told of
+    // it.
     if conn.ecn.is_on() {
         conn.ecn.cwr = TcpFlags::CWR;
     }
@@ -229,7 +235,8 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
     // The fast retransmission itself always leaves.
     let out = if is_first { out.max(mss) } else { out };
     let cwnd = clamp((pipe + out).max(mss));
-    // A mark is no loss: what is in flight may fall below ssthresh only because the program has nothing to say.
+    // A mark is no loss: what is in flight may fall below ssthresh only because the program has
+    // nothing to say.
     conn.cc.window.cwnd = if is_repair {
         cwnd
     } else {
@@ -237,9 +244,11 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
     };
 }
 
-/// RFC 6298 5.4 to 5.6: everything outstanding counts as lost. `has_probe`: so does a path MTU probe.
+/// RFC 6298 5.4 to 5.6: everything outstanding counts as lost. `has_probe`: so does a path MTU
+/// probe.
 ///
-/// DEVIATION(RFC 8985 6.3): what left within the last round trip counts as lost too, as without RACK.
+/// DEVIATION(RFC 8985 6.3): what left within the last round trip counts as lost too, as without
+/// RACK.
 #[cold]
 #[inline(never)]
 pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
@@ -259,8 +268,9 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
             conn.cc.on_loss(outstanding);
         }
     }
-    // RFC 5682 2.1 step 1: not when the timeout hits a recovery, nor (Linux: tcp_enter_loss) a path MTU probe.
-    // DEVIATION(RFC 5682 2.1): again for a segment that has timed out before, as on Linux: a pause may outlast two.
+    // RFC 5682 2.1 step 1: not when the timeout hits a recovery, nor (Linux: tcp_enter_loss) a path
+    // MTU probe. DEVIATION(RFC 5682 2.1): again for a segment that has timed out before, as on
+    // Linux: a pause may outlast two.
     let may_be_spurious = !has_probe && (!before.is_repair() || !is_first);
     flight.recovery.frto = if may_be_spurious {
         Frto::First
@@ -288,8 +298,9 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     }
 }
 
-/// RFC 4015: the ACK echoes a timestamp from before the retransmission, so the original arrived, or there was no
-/// retransmission yet. RFC 2883: every retransmission of the episode was reported as a duplicate.
+/// RFC 4015: the ACK echoes a timestamp from before the retransmission, so the original arrived, or
+/// there was no retransmission yet. RFC 2883: every retransmission of the episode was reported as a
+/// duplicate.
 fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     let Some(flight) = conn.flight.as_deref_mut() else {
         return false;
@@ -305,8 +316,8 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     }
     let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
-    // What was marked came before it was sent again: ACKs that arrive together are taken before anything leaves (Linux:
-    // tcp_packet_delayed).
+    // What was marked came before it was sent again: ACKs that arrive together are taken before
+    // anything leaves (Linux: tcp_packet_delayed).
     let by_haste = recovery.state == State::Recovery
         && recovery.undo.has_originals_only()
         && flight.board.lost_bytes() == 0;
@@ -327,8 +338,8 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     true
 }
 
-/// The episode is over; only the window is left to go back to. What this ACK shows as lost stays lost (Linux:
-/// tcp_try_undo_dsack in TCP_CA_Open).
+/// The episode is over; only the window is left to go back to. What this ACK shows as lost stays
+/// lost (Linux: tcp_try_undo_dsack in TCP_CA_Open).
 #[cold]
 pub fn undo_late(conn: &mut Connection) {
     let flight = conn.flight_mut();

@@ -89,8 +89,8 @@ impl Recovery {
         in_flight: u64,
         cc: &Control,
     ) {
-        // A timeout within a recovery goes on with its episode: what is gone back to is the window before both (Linux:
-        // tcp_enter_loss).
+        // A timeout within a recovery goes on with its episode: what is gone back to is the window
+        // before both (Linux: tcp_enter_loss).
         if self.state != State::Recovery {
             self.undo.begin(cc.save(), una);
         }
@@ -104,10 +104,12 @@ impl Recovery {
         self.probe_end = 0;
     }
 
-    /// RFC 5682 3.1 step 3.b: something that was sent before the timeout and not since has been delivered.
+    /// RFC 5682 3.1 step 3.b: something that was sent before the timeout and not since has been
+    /// delivered.
     pub(super) fn has_original(&self, facts: &AckFacts, has_sack: bool) -> bool {
         let delivered = &facts.delivered;
-        // Without SACK originals may have waited behind the hole that the retransmission filled (2.1 step 2).
+        // Without SACK originals may have waited behind the hole that the retransmission filled
+        // (2.1 step 2).
         let may_tell = has_sack || delivered.resent_bytes == 0;
         self.frto != Frto::Off
             && self.state == State::Loss

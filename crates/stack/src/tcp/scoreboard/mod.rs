@@ -1,12 +1,13 @@
 //! The scoreboard: sent and unacknowledged data, one record per transmission.
 //!
-//! RFC 6675 3 asks for a scoreboard, RFC 8985 6.1 for the time of every transmission; both are the same table here.
-//! The records lie gapless from snd.una to snd.nxt. A record is a super-frame until a SACK block or a loss cuts it.
+//! RFC 6675 3 asks for a scoreboard, RFC 8985 6.1 for the time of every transmission; both are the
+//! same table here. The records lie gapless from snd.una to snd.nxt. A record is a super-frame
+//! until a SACK block or a loss cuts it.
 //!
-//! Most flights see neither: their records wait in a queue. The first SACK block, loss or retransmission moves what
-//! lies before its end to [`Torn`], where no step looks at more than a few of many records, and where neighbours that
-//! are SACKed become one. What one segment makes the sender do is bounded by what the sender itself
-//! has sent, or by [`WALK_MAX`].
+//! Most flights see neither: their records wait in a queue. The first SACK block, loss or
+//! retransmission moves what lies before its end to [`Torn`], where no step looks at more than a
+//! few of many records, and where neighbours that are SACKed become one. What one segment makes the
+//! sender do is bounded by what the sender itself has sent, or by [`WALK_MAX`].
 
 mod record;
 mod table;
@@ -29,16 +30,17 @@ pub use walk::Judgement;
 /// Places for records that stay with the lists of a connection that has ended.
 const KEPT_MAX: usize = 64;
 
-/// Most records of one connection (1.2 MB when the chunks are full). Beyond it SACK blocks that would need another cut
-/// are passed over: what they say is learnt when they have grown over whole records, or not at all, and then sent again
-/// in vain.
+/// Most records of one connection (1.2 MB when the chunks are full). Beyond it SACK blocks that
+/// would need another cut are passed over: what they say is learnt when they have grown over whole
+/// records, or not at all, and then sent again in vain.
 pub const RECORDS_MAX: usize = 24_576;
 
-/// Nothing new is sent beyond so many records, until some are acknowledged or merge: room is left for cuts.
+/// Nothing new is sent beyond so many records, until some are acknowledged or merge: room is left
+/// for cuts.
 const SENT_MAX: usize = 16_384;
 
-/// Most records that loss detection looks at for one segment or timer, and that one retransmission gathers. The rest
-/// of a walk follows at once, from the timer.
+/// Most records that loss detection looks at for one segment or timer, and that one retransmission
+/// gathers. The rest of a walk follows at once, from the timer.
 pub const WALK_MAX: usize = 32;
 
 /// The flight, in segments.
@@ -194,7 +196,8 @@ impl Scoreboard {
         self.whole.back().or_else(torn)
     }
 
-    /// New data left. Small segments of one burst share a record with their predecessor only if sent at once.
+    /// New data left. Small segments of one burst share a record with their predecessor only if
+    /// sent at once.
     #[inline]
     pub fn push(&mut self, start: u64, end: u64, now: u64, stamp: Stamp) {
         if self.is_empty() {
@@ -278,7 +281,8 @@ impl Scoreboard {
         torn.mark_lost_where(lost, |r| range.start <= r.start && r.end <= range.end);
     }
 
-    /// Cuts the first record to one segment and marks it lost (RFC 6582: a partial ACK without SACK).
+    /// Cuts the first record to one segment and marks it lost (RFC 6582: a partial ACK without
+    /// SACK).
     pub fn mark_first_lost(&mut self, mss: u64) {
         let upto = self.start + 1;
         let (torn, _, lost) = self.tear(upto);

@@ -90,7 +90,8 @@ pub struct Delivered {
     pub clean_sent_at: Option<u64>,
     /// RFC 8985 6.2 step 2: the most recently sent record among the delivered ones, with its end.
     pub newest: Option<Newest>,
-    /// RFC 8985 6.2 step 3: a record below the highest delivered one was delivered late, without retransmission.
+    /// RFC 8985 6.2 step 3: a record below the highest delivered one was delivered late, without
+    /// retransmission.
     pub lowest_clean_end: Option<u64>,
 }
 

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::Record;
 
-/// Most records of one chunk, as many as its set of lost ones has bits; two neighbours with fewer than half of it
-/// become one.
+/// Most records of one chunk, as many as its set of lost ones has bits; two neighbours with fewer
+/// than half of it become one.
 const CHUNK_MAX: usize = u64::BITS as usize;
 const HALF: usize = CHUNK_MAX / 2;
 /// Records that are looked at before one is searched for.

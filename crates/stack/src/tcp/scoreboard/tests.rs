@@ -87,8 +87,8 @@ struct Pair {
     board: Scoreboard,
     bytes: Vec<Byte>,
     una: u64,
-    /// Retransmissions that an undo brought back stand behind younger ones, and after a second undo nothing is judged
-    /// anew: a walk may pass over some.
+    /// Retransmissions that an undo brought back stand behind younger ones, and after a second undo
+    /// nothing is judged anew: a walk may pass over some.
     is_undone: bool,
 }
 

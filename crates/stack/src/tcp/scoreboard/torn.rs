@@ -97,8 +97,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks what one SACK block covers. Cuts fall on multiples of `mss` so that a peer cannot crumble the table
-    /// (CVE-2019-11478).
+    /// Marks what one SACK block covers. Cuts fall on multiples of `mss` so that a peer cannot
+    /// crumble the table (CVE-2019-11478).
     pub fn sack(&mut self, block: Range, mss: u64, delivered: &mut Delivered) {
         let waiting = self.whole.len();
         let (torn, sacked, lost) = self.tear(block.end);
@@ -135,8 +135,9 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes from `start` to `end` left again. Of two transmissions of one moment RACK takes the one with the higher
-    /// numbers for the later (RFC 8985 6.2): what leaves again does so a nanosecond after whatever has left.
+    /// Bytes from `start` to `end` left again. Of two transmissions of one moment RACK takes the
+    /// one with the higher numbers for the later (RFC 8985 6.2): what leaves again does so a
+    /// nanosecond after whatever has left.
     pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
         let newest = self.last().map_or(0, |last| last.sent_at);
         let (torn, _, lost) = self.tear(range.end);
@@ -163,12 +164,14 @@ impl Scoreboard {
 }
 
 impl Torn {
-    /// When something leaves that the clock says does so `now`: not before the latest retransmission.
+    /// When something leaves that the clock says does so `now`: not before the latest
+    /// retransmission.
     pub fn not_before(&self, now: u64) -> u64 {
         self.resent.back().map_or(now, |last| now.max(last.sent_at))
     }
 
-    /// `covered`, a part of `record`, is SACKed: it becomes one with neighbours that are, and the rest stays.
+    /// `covered`, a part of `record`, is SACKed: it becomes one with neighbours that are, and the
+    /// rest stays.
     fn carve(&mut self, place: Place, record: &Record, covered: Record, mss: u64) {
         let mut covered = covered;
         covered.is_sacked = true;
@@ -245,8 +248,9 @@ impl Torn {
         Some(self.cut_at(place, at).1)
     }
 
-    /// A record ends at `at` afterwards, and what is beyond follows it: where both are. Where our own transmissions end
-    /// the table may grow beyond its limit: they are no shorter than a segment.
+    /// A record ends at `at` afterwards, and what is beyond follows it: where both are. Where our
+    /// own transmissions end the table may grow beyond its limit: they are no shorter than a
+    /// segment.
     fn cut_at(&mut self, place: Place, at: u64) -> (Place, Place) {
         let Some(&record) = self.records.get(place) else {
             return (place, place);
@@ -271,8 +275,9 @@ impl Torn {
         });
     }
 
-    /// Loss detection may judge anew what lies in `flight`, but once for each flight: a peer that provokes losses and
-    /// takes them back in turns shall not pay for many walks with a few ACKs. After that only a timeout finds them.
+    /// Loss detection may judge anew what lies in `flight`, but once for each flight: a peer that
+    /// provokes losses and takes them back in turns shall not pay for many walks with a few ACKs.
+    /// After that only a timeout finds them.
     pub fn unmark_lost(&mut self, flight: Range) {
         let is_first = flight.start >= self.rewound_upto;
         if is_first {
@@ -358,7 +363,8 @@ fn clamp(segments: u64) -> u8 {
     u8::try_from(segments).unwrap_or(u8::MAX)
 }
 
-/// `run` takes in a neighbour; both are SACKed. Gives the segments that no longer count because the number is full.
+/// `run` takes in a neighbour; both are SACKed. Gives the segments that no longer count because the
+/// number is full.
 fn join(run: &mut Record, other: &Record) -> u32 {
     let sum = u64::from(run.segments) + u64::from(other.segments);
     run.start = run.start.min(other.start);
@@ -372,7 +378,8 @@ fn join(run: &mut Record, other: &Record) -> u32 {
     sum as u32 - u32::from(run.segments)
 }
 
-/// The part of `record` that `block` covers, rounded inwards to multiples of `mss` from the record's start.
+/// The part of `record` that `block` covers, rounded inwards to multiples of `mss` from the
+/// record's start.
 fn inward(record: &Record, block: Range, mss: u64) -> (u64, u64) {
     let low = if block.start <= record.start {
         record.start

@@ -1,7 +1,7 @@
 //! When ACKs leave: delayed, soon, quick, and how the delay adapts.
 //!
-//! RFC 9293 3.8.6.3, RFC 5681 4.2. The series of estimates are what Linux's `tcpi_ato` shows for the same segments, but
-//! for its ticks.
+//! RFC 9293 3.8.6.3, RFC 5681 4.2. The series of estimates are what Linux's `tcpi_ato` shows for
+//! the same segments, but for its ticks.
 
 use super::harness::*;
 use crate::TcpOption;
@@ -208,7 +208,8 @@ fn a_lone_full_segment_of_a_bulk_transfer_waits_for_a_round_trip_at_most() {
         waits.push(ack_after(&mut world));
         estimates.push(ato_ms(&world));
     }
-    // Sixteen quick ones (RFC 5681 4.2 of a beginning), then the timer doubles the estimate and not the wait.
+    // Sixteen quick ones (RFC 5681 4.2 of a beginning), then the timer doubles the estimate and not
+    // the wait.
     assert!(waits[..15].iter().all(|&ms| ms <= 2), "{waits:?}");
     assert!(
         waits[15..].iter().all(|&ms| (40..=42).contains(&ms)),

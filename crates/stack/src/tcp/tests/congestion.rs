@@ -87,7 +87,8 @@ fn a_lost_syn_ack_makes_the_first_window_no_smaller_than_one_segment() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    // RFC 2861 3, RFC 7661 4.4 and 4.5.3: what a single segment a round trip proves is a single segment.
+    // RFC 2861 3, RFC 7661 4.4 and 4.5.3: what a single segment a round trip proves is a single
+    // segment.
     let mut world = accepted(1_000, true);
     for n in 1..=100 {
         world.write(n * 1_000);
@@ -129,7 +130,8 @@ fn after_an_idle_time_the_first_window_leaves_and_slow_start_goes_on() {
     world.sleep(2 * SECOND);
     world.write(155_000);
     assert_eq!(total(&data(&mut world)), 10 * FULL);
-    // RFC 2861 3: ssthresh falls no lower for it; without one yet, slow start goes on to where the window was.
+    // RFC 2861 3: ssthresh falls no lower for it; without one yet, slow start goes on to where the
+    // window was.
     let after = info(&world);
     assert_eq!((after.snd_cwnd, after.snd_ssthresh), (10, 0x7fff_ffff));
 }
@@ -180,7 +182,8 @@ fn full_flight() -> World {
 
 #[test]
 fn one_loss_takes_the_window_down_evenly() {
-    // RFC 6937 3: while more is in flight than ssthresh, sending goes in the proportion of ssthresh to the flight.
+    // RFC 6937 3: while more is in flight than ssthresh, sending goes in the proportion of ssthresh
+    // to the flight.
     let mut world = full_flight();
     report(&mut world, 1..2);
     report(&mut world, 1..3);
@@ -214,7 +217,8 @@ fn one_loss_takes_the_window_down_evenly() {
 
 #[test]
 fn what_is_sacked_belongs_to_the_flight_that_a_loss_halves() {
-    // RFC 5681 equation 4: half of what was outstanding when the loss was seen, however much of it one ACK reports.
+    // RFC 5681 equation 4: half of what was outstanding when the loss was seen, however much of it
+    // one ACK reports.
     let mut config = config();
     config.tcp.congestion = crate::Congestion::NewReno;
     let mut world = World::new(config);

@@ -267,7 +267,8 @@ fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
     let at_change = world.take_sent();
     world.flush();
     let later = world.take_sent();
-    // RFC 8257 3.2: what came before is acknowledged without ECE, what came marked with it, both at once.
+    // RFC 8257 3.2: what came before is acknowledged without ECE, what came marked with it, both at
+    // once.
     assert_eq!(
         at_change
             .iter()

@@ -143,7 +143,8 @@ fn pending_connections_are_bounded_and_leave_the_list_when_done() {
     assert_eq!(accepted(&world).len(), 3);
 }
 
-/// One place, whose connection is reset: whether the next SYN's data is taken at once, and after 60 s.
+/// One place, whose connection is reset: whether the next SYN's data is taken at once, and after 60
+/// s.
 fn taken_after_a_reset(is_accepted: bool) -> (bool, bool) {
     let (mut world, listener) = server(1);
     let cookie = Some(learn_cookie(&mut world));
@@ -174,7 +175,8 @@ fn taken_after_a_reset(is_accepted: bool) -> (bool, bool) {
 
 #[test]
 fn a_reset_keeps_its_place_among_the_pending_for_a_minute() {
-    // RFC 7413 5.1: else SYNs with resets behind them would have no bound (Linux: reqsk_fastopen_remove).
+    // RFC 7413 5.1: else SYNs with resets behind them would have no bound (Linux:
+    // reqsk_fastopen_remove).
     assert_eq!(taken_after_a_reset(true), (false, true));
     // As on Linux: one that the program has not taken yet fills its queue instead.
     assert!(taken_after_a_reset(false).0);

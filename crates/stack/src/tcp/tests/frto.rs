@@ -46,7 +46,8 @@ fn offsets(sent: &[Sent]) -> Vec<u64> {
 fn originals_that_arrive_late_undo_the_timeout_without_sack() {
     // RFC 5682 2.1.
     let mut world = timed_out(false);
-    // Step 2: the late ACK of the first original; two new segments follow instead of retransmissions.
+    // Step 2: the late ACK of the first original; two new segments follow instead of
+    // retransmissions.
     world.acknowledge(1_000);
     world.flush();
     assert_eq!(offsets(&world.take_sent()), [10_000, 11_000]);

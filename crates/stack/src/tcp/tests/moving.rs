@@ -112,7 +112,8 @@ fn in_time_wait(mut world: World) -> World {
 
 #[test]
 fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
-    // While a connection moves, its frames come by two ways; a second ACK would meet a peer that has closed.
+    // While a connection moves, its frames come by two ways; a second ACK would meet a peer that
+    // has closed.
     let mut world = established();
     let conn = world.conn.unwrap();
     let (now, mode) = (world.now, crate::CloseMode::Orderly);

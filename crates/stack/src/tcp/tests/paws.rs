@@ -103,8 +103,8 @@ fn a_segment_whose_timestamp_was_taken_away_is_taken() {
     }));
 }
 
-/// Five segments are on their way, the first was acknowledged by a timestamp that is `newer` ms after those of the
-/// peer's next ACKs.
+/// Five segments are on their way, the first was acknowledged by a timestamp that is `newer` ms
+/// after those of the peer's next ACKs.
 fn with_a_flight(newer: u32) -> World {
     let mut world = established_with_stamps();
     world.write(5_000);

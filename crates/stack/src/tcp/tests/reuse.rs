@@ -53,7 +53,8 @@ fn opens(world: &mut World, ahead: u32, stamp: Option<u32>) -> bool {
 #[test]
 fn a_syn_opens_anew_by_its_timestamp_or_by_its_number() {
     const BACK: u32 = 0u32.wrapping_sub(5_000);
-    // RFC 6191 2, case by case: stamps on the old connection, the SYN's number and stamp, whether it opens.
+    // RFC 6191 2, case by case: stamps on the old connection, the SYN's number and stamp, whether
+    // it opens.
     let table = [
         // Later stamp: whatever the number.
         (true, 5_000, Some(LAST + 1), true),
@@ -99,7 +100,8 @@ fn the_number_of_a_reopened_connection_is_beyond_the_old_ones() {
 
 #[test]
 fn without_timestamps_an_active_open_leaves_time_wait_alone() {
-    // RFC 6191 2 seen from the other side: only timestamps make sure that the peer takes the SYN, and only later ones.
+    // RFC 6191 2 seen from the other side: only timestamps make sure that the peer takes the SYN,
+    // and only later ones.
     for (has_stamps, wait, expected) in [
         (true, 2 * SECOND, true),
         (true, MS, false),

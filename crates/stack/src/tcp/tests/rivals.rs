@@ -9,7 +9,8 @@ use slipstack_wire::tcp_options::TcpOptions;
 /// Numbers of the peer's port and ours.
 const PORTS: (u16, u16) = (PEER_PORT, PORT);
 
-/// Another engine of the address of an established connection, on which a SYN of its peer has opened half.
+/// Another engine of the address of an established connection, on which a SYN of its peer has
+/// opened half.
 fn with_handshake(world: &World, irs: u32) -> (World, u32) {
     let mut other = other_with_listener(world);
     other.inject(PORTS, irs, 0, SYN, &TcpOptions::default(), &[]);
@@ -96,7 +97,8 @@ fn a_handshake_that_gives_way_to_an_open_connection_is_reset() {
         let numbers = (reset.header.seq, reset.header.ack);
         assert_eq!(numbers, (iss.wrapping_add(1), later.wrapping_add(1)));
         other.flush();
-        // RFC 5961 4.2: the challenge, which a peer that knows nothing of the connection answers with a reset.
+        // RFC 5961 4.2: the challenge, which a peer that knows nothing of the connection answers
+        // with a reset.
         assert!(other.only().is(ACK));
         assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
         other.peer(RST, &[]);

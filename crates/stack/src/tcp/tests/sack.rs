@@ -361,8 +361,8 @@ fn a_lost_tail_is_probed_before_the_timeout() {
     assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 0);
 }
 
-/// Segments of 100 bytes that begin at these places behind the edge, all taken in one turn; the blocks of each ACK, as
-/// such places.
+/// Segments of 100 bytes that begin at these places behind the edge, all taken in one turn; the
+/// blocks of each ACK, as such places.
 fn told_of(world: &mut World, starts: &[i32]) -> Vec<Vec<(i32, i32)>> {
     let edge = world.seq;
     for &start in starts {

@@ -54,8 +54,8 @@ const KINDS: [(&str, Kind); 11] = [
 
 /// Answer and state afterwards for each column, in order. `-` = nothing, `=` = the same state.
 ///
-/// CLOSED and LISTEN: 3.10.7.1 and 3.10.7.2; SYN-SENT: 3.10.7.3; the rest: 3.10.7.4, with RFC 5961 for RST, SYN and
-/// ACK, and RFC 1337 for RSTs in TIME-WAIT.
+/// CLOSED and LISTEN: 3.10.7.1 and 3.10.7.2; SYN-SENT: 3.10.7.3; the rest: 3.10.7.4, with RFC 5961
+/// for RST, SYN and ACK, and RFC 1337 for RSTs in TIME-WAIT.
 const TABLE: [(&str, [&str; 11]); 12] = [
     (
         "CLOSED",
@@ -112,8 +112,8 @@ const TABLE: [(&str, [&str; 11]); 12] = [
             "A CLOSE-WAIT",
         ],
     ),
-    // The same after a simultaneous open; there is no listener to go back to, and the SYN-ACK is the ACK that a
-    // challenge or an unacceptable segment is answered with.
+    // The same after a simultaneous open; there is no listener to go back to, and the SYN-ACK is
+    // the ACK that a challenge or an unacceptable segment is answered with.
     (
         "SYN-RECEIVED'",
         [

@@ -79,7 +79,8 @@ fn a_hole_that_has_filled_does_not_keep_the_probe_away() {
 
 #[test]
 fn a_bare_duplicate_when_nothing_is_outstanding_settles_the_probe() {
-    // RFC 8985 7.4.2: the peer has SACK and tells of no duplicates; original and probe have both arrived.
+    // RFC 8985 7.4.2: the peer has SACK and tells of no duplicates; original and probe have both
+    // arrived.
     let mut world = established();
     world.write(500);
     world.take_sent();
@@ -115,7 +116,8 @@ fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
     assert!(offsets(&mut world).iter().all(|at| *at >= 8_000));
 }
 
-/// How long the answer to a flight of `segments` is waited for, in microseconds, when answers have taken `trip_us`.
+/// How long the answer to a flight of `segments` is waited for, in microseconds, when answers have
+/// taken `trip_us`.
 fn patience_us(trip_us: u64, segments: u64) -> u64 {
     let mut world = established();
     let mut written = 0;

@@ -339,8 +339,8 @@ fn the_ack_of_a_burst_waits_for_nobody_without_delayed_acks() {
     assert_eq!(world.take_sent().last().unwrap().header.window, 0);
 }
 
-/// Data for a peer whose window is closed, before it leaves or while it is in flight, and who answers every probe; how
-/// long until the connection fails.
+/// Data for a peer whose window is closed, before it leaves or while it is in flight, and who
+/// answers every probe; how long until the connection fails.
 fn answered_probes(user_timeout: Option<u64>, is_in_flight: bool) -> Option<u64> {
     let mut world = established();
     let conn = world.conn.unwrap();
@@ -371,7 +371,8 @@ fn answered_probes(user_timeout: Option<u64>, is_in_flight: bool) -> Option<u64>
 
 #[test]
 fn a_peer_that_answers_no_probe_is_given_up() {
-    // RFC 9293 3.8.6.1 lets probes go on for as long as they are answered; R2 of 3.8.3 ends it when they are not.
+    // RFC 9293 3.8.6.1 lets probes go on for as long as they are answered; R2 of 3.8.3 ends it when
+    // they are not.
     for (is_orphan, least, most) in [(false, 900, 1_000), (true, 20, 120)] {
         let mut world = established();
         world.window = 0;

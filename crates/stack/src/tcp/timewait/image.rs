@@ -75,8 +75,8 @@ impl TimeWait {
 }
 
 impl Tcp {
-    /// At most `most` entries that have time left, those with most of it first: their peers are likeliest to be heard
-    /// of again.
+    /// At most `most` entries that have time left, those with most of it first: their peers are
+    /// likeliest to be heard of again.
     pub fn time_wait_images(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {
         let entries = &self.time_waits.entries;
         let mut found: Vec<(Reverse<i32>, u32)> = entries
@@ -91,8 +91,8 @@ impl Tcp {
             .collect()
     }
 
-    /// Takes over an entry of another stack of this address. Of two with the same ends the later one stays; anything
-    /// else between them has begun since.
+    /// Takes over an entry of another stack of this address. Of two with the same ends the later
+    /// one stays; anything else between them has begun since.
     pub fn adopt_time_wait(
         &mut self,
         now: Instant,
@@ -134,7 +134,8 @@ impl Tcp {
         known.is_some_and(|known| known.units_left(now) < than.units_left(now))
     }
 
-    /// A later connection has had the two ends since, or an operator wants it so. Returns whether there was one.
+    /// A later connection has had the two ends since, or an operator wants it so. Returns whether
+    /// there was one.
     pub fn forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let hash = self.hasher.table(&key);

@@ -37,7 +37,8 @@ pub fn wanted(settings: &Settings, state: &NetworkState) -> Result<Option<Filter
     Ok(Some(filter))
 }
 
-/// Returns the changes of a running filter: the filter as it is to be, and lines that say so; `None` if there are none.
+/// Returns the changes of a running filter: the filter as it is to be, and lines that say so;
+/// `None` if there are none.
 pub fn difference(
     settings: &Settings,
     state: &NetworkState,

@@ -1,5 +1,5 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, made of its bandwidth and its round trip, decides how
-//! fast and how much is sent.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, made of its bandwidth and its round
+//! trip, decides how fast and how much is sent.
 //!
 //! | what | file | draft |
 //! |---|---|---|
@@ -7,8 +7,9 @@
 //! | what is being tried out: the state machine | `phase.rs` | 5.3 |
 //! | pacing rate and cwnd | this file | 5.6 |
 //!
-//! DEVIATION(draft-ietf-ccwg-bbr 5.5.10): the draft leaves ECN open; a mark (RFC 3168) lowers the short-term bounds
-//! once a round, as a lost round does, so that a marked sender yields as RFC 3168 6.1.2 asks.
+//! DEVIATION(draft-ietf-ccwg-bbr 5.5.10): the draft leaves ECN open; a mark (RFC 3168) lowers the
+//! short-term bounds once a round, as a lost round does, so that a marked sender yields as RFC 3168
+//! 6.1.2 asks.
 
 mod model;
 mod phase;
@@ -190,8 +191,8 @@ impl Bbr {
 
     /// 5.6.2.
     fn set_pacing_rate(&mut self, window: &Window) {
-        // 5.6.2, BBRInitPacingRate: from the window and the first round trip. What that has delivered may be a small
-        // request's answer, which says nothing of the path.
+        // 5.6.2, BBRInitPacingRate: from the window and the first round trip. What that has
+        // delivered may be a small request's answer, which says nothing of the path.
         if self.pacing_rate == 0
             && let Some(rtt) = self.model.min_rtt_ns()
         {
@@ -210,7 +211,8 @@ impl Bbr {
         }
     }
 
-    /// 5.6.4.2: bandwidth-delay product times gain, with room for what receivers and links hold together.
+    /// 5.6.4.2: bandwidth-delay product times gain, with room for what receivers and links hold
+    /// together.
     fn max_inflight(&self) -> u64 {
         self.quantized(self.inflight(self.cwnd_gain) + self.model.extra_acked())
     }

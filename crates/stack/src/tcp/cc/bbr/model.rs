@@ -20,7 +20,8 @@ pub const PROBE_RTT_NS: u64 = 5_000_000_000;
 
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Rounds: C.delivered at which the current one ends, their number, and whether this ACK began one.
+    /// Rounds: C.delivered at which the current one ends, their number, and whether this ACK began
+    /// one.
     next_round: u64,
     delivered: u64,
     pub rounds: u64,

@@ -22,7 +22,8 @@ pub const HEADROOM: u64 = 15;
 const FULL_LOSSES: u32 = 6;
 /// 5.3.4.2.
 const PROBE_RTT_DURATION_NS: u64 = 200_000_000;
-/// 5.3.3.5.2: Reno would have grown by one segment a round; no longer than this many rounds between probes.
+/// 5.3.3.5.2: Reno would have grown by one segment a round; no longer than this many rounds between
+/// probes.
 const RENO_ROUNDS_MAX: u64 = 63;
 /// 5.3.3.5.2: 2 to 3 s between probes, spread so that flows do not probe in step.
 const PROBE_WAIT_NS: u64 = 2_000_000_000;
@@ -48,7 +49,8 @@ pub struct Cycle {
     is_stopping: bool,
     /// C.delivered up to which the window counts as fully used: a round after it was.
     full_window_upto: u64,
-    /// 5.3.3.4: the last probe lost too much, so that the next one stops at the bound; and one has stopped there.
+    /// 5.3.3.4: the last probe lost too much, so that the next one stops at the bound; and one has
+    /// stopped there.
     was_too_high: bool,
     was_precautionary: bool,
     probe_rtt_until: Option<u64>,
@@ -263,7 +265,8 @@ impl Bbr {
         }
     }
 
-    /// 5.5.10.1: one segment more for each `up_price` acknowledged bytes; the price halves every round.
+    /// 5.5.10.1: one segment more for each `up_price` acknowledged bytes; the price halves every
+    /// round.
     fn probe_upward(&mut self, window: &Window, s: &Sample) {
         if !self.is_held_by_long_term(window, s) {
             return;
