@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from harness import Skip, test
+from harness import test
 from harness.http import get, is_reset
 from harness.nginx import Nginx
 from harness.process import until
@@ -298,10 +298,13 @@ def ctrl_c_of_the_instance_delivers_what_is_queued(world):
 
 
 @test(modes=("instance",))
-def hang_up_of_the_instances_terminal_delivers_what_is_queued(world):
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        raise Skip("under nohup the instance ignores it too")
-    instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGHUP))
+def an_instance_goes_on_after_a_hang_up_and_ends_in_order_later(world):
+    def end():
+        world.instance.signal(signal.SIGHUP)
+        until(lambda: "slipstack" in world.instance.errors(), 10, "the reload has said something")
+        world.instance.signal(signal.SIGTERM)
+
+    instance_ends_while_its_programs_send(world, end)
 
 
 @test(modes=("instance",))

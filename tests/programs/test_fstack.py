@@ -95,7 +95,7 @@ def every_group_of_functions_does_its_work_in_one_program(world):
 @test(modes=("inprocess", "instance"))
 def random_calls_with_random_arguments_do_no_harm(world):
     """SECONDS_LONG and SEED of the environment: how long, and which calls."""
-    program = compiled(world, THEIRS / "random_calls.c", "clang", flags=["-fsanitize=address"])
+    program = compiled(world, THEIRS / "random_calls.c", "gcc", flags=["-fsanitize=address"])
     wanted = {"SECONDS_LONG": os.environ.get("SECONDS_LONG", "3"), "SEED": os.environ.get("SEED", "0x9e3779b97f4a7c15")}
     started = start(world, program, env={**wanted, "ASAN_OPTIONS": "detect_leaks=0"})
     code = started.wait(int(wanted["SECONDS_LONG"]) + 20)

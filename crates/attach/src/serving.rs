@@ -97,11 +97,13 @@ pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
     Ok((Signals(ends), HangUps(hang_ups)))
 }
 
-/// Holds SIGHUP, for a process whose other signals are looked at elsewhere.
+/// Holds SIGHUP, and for later the signals that end the process: the thread that waits for SIGHUP must
+/// not be where one of those ends it at once.
 ///
 /// # Errors
 /// The kernel's refusal.
 pub fn hold_hang_ups() -> Result<HangUps, Error> {
+    process::term_signals().map_err(Error::io("receive signals"))?;
     let fd = process::hang_up().map_err(Error::io("receive signals"))?;
     Ok(HangUps(fd))
 }
