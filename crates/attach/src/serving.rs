@@ -97,8 +97,8 @@ pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
     Ok((Signals(ends), HangUps(hang_ups)))
 }
 
-/// Holds SIGHUP, and for later the signals that end the process: the thread that waits for SIGHUP must
-/// not be where one of those ends it at once.
+/// Holds SIGHUP, and for later the signals that end the process: the thread that waits for SIGHUP
+/// must not be where one of those ends it at once.
 ///
 /// # Errors
 /// The kernel's refusal.
