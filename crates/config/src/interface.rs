@@ -4,13 +4,12 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use crate::addressing;
 use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 use crate::vlan::ID_MAX;
 
 /// Interfaces of a stack beside the first.
 const FURTHER_MAX: usize = 15;
-/// Addresses of one interface at most.
-const ADDRESSES_MAX: usize = 256;
 /// The table of the stack's own addresses.
 const LOCAL_TABLE: u32 = 255;
 
@@ -72,23 +71,7 @@ fn parse_interface(text: &str) -> Result<InterfaceSpec, String> {
 }
 
 fn check(spec: &InterfaceSpec) -> Result<(), String> {
-    if spec.addresses.len() > ADDRESSES_MAX {
-        return Err(format!(
-            "an interface with at most {ADDRESSES_MAX} addresses"
-        ));
-    }
-    for (at, gateway) in spec.gateways.iter().enumerate() {
-        let is_family = |other: &IpAddr| other.is_ipv4() == gateway.is_ipv4();
-        if spec.gateways[..at].iter().any(is_family) {
-            return Err("an interface with at most one gateway of each family".to_owned());
-        }
-        let mut own = spec.addresses.iter();
-        if !own.any(|ip| ip.contains(*gateway) && ip.address != *gateway) {
-            return Err(format!(
-                "an interface in one of whose networks the gateway {gateway} is"
-            ));
-        }
-    }
+    addressing::check("an interface", &spec.addresses, &spec.gateways)?;
     if [Some(0), Some(LOCAL_TABLE)].contains(&spec.table) {
         return Err("an interface whose table is not 0 and not 255".to_owned());
     }
@@ -101,15 +84,7 @@ fn check(spec: &InterfaceSpec) -> Result<(), String> {
 impl fmt::Display for InterfaceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
-        for address in &self.addresses {
-            write!(f, ",ip={address}")?;
-        }
-        for gateway in &self.gateways {
-            write!(f, ",gw={gateway}")?;
-        }
-        if let Some(table) = self.table {
-            write!(f, ",table={table}")?;
-        }
+        addressing::write_words(f, &self.addresses, &self.gateways, self.table)?;
         if let Some(vlan) = self.vlan {
             write!(f, ",vlan={vlan}")?;
         }

@@ -5,6 +5,7 @@
 //! adapter variables (`FF_*`) rank between the file and `SLIPSTACK_*`. The command line, the
 //! configuration file, the environment and `docs/reference/options.md` are all read off the table.
 
+mod addressing;
 mod choice;
 mod declare;
 mod error;

@@ -4,6 +4,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use crate::addressing;
 use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 
 /// VLANs of a device at most: as many as F-Stack takes, and the one that the device's own link may
@@ -11,8 +12,6 @@ use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
 const VLANS_MAX: usize = 129;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const ID_MAX: u16 = 4094;
-/// Addresses of one VLAN at most.
-const ADDRESSES_MAX: usize = 256;
 /// Every IPv4 link takes packets of this size (RFC 791).
 const MTU_MIN: u16 = 68;
 /// The tables that every stack has of its own: default, main, local.
@@ -98,25 +97,11 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
 }
 
 fn check(spec: &VlanSpec) -> Result<(), String> {
-    if spec.addresses.len() > ADDRESSES_MAX {
-        return Err(format!("a VLAN with at most {ADDRESSES_MAX} addresses"));
-    }
+    addressing::check("a VLAN", &spec.addresses, &spec.gateways)?;
     let is_bare = spec.gateways.is_empty() && spec.table.is_none() && spec.mtu.is_none();
     let is_bare = is_bare && spec.interface.is_none();
     if spec.addresses.is_empty() && !is_bare {
         return Err("a VLAN with ip=ADDRESS/LENGTH where it has other words".to_owned());
-    }
-    for (at, gateway) in spec.gateways.iter().enumerate() {
-        let is_family = |other: &IpAddr| other.is_ipv4() == gateway.is_ipv4();
-        if spec.gateways[..at].iter().any(is_family) {
-            return Err("a VLAN with at most one gateway of each family".to_owned());
-        }
-        let mut own = spec.addresses.iter();
-        if !own.any(|ip| ip.contains(*gateway) && ip.address != *gateway) {
-            return Err(format!(
-                "a VLAN in one of whose networks the gateway {gateway} is"
-            ));
-        }
     }
     let (first, last) = (FIRST_RESERVED, LAST_RESERVED);
     let is_reserved = spec.table.is_none() && (first..=last).contains(&u32::from(spec.id));
@@ -137,15 +122,7 @@ fn check(spec: &VlanSpec) -> Result<(), String> {
 impl fmt::Display for VlanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.id)?;
-        for address in &self.addresses {
-            write!(f, ",ip={address}")?;
-        }
-        for gateway in &self.gateways {
-            write!(f, ",gw={gateway}")?;
-        }
-        if let Some(table) = self.table {
-            write!(f, ",table={table}")?;
-        }
+        addressing::write_words(f, &self.addresses, &self.gateways, self.table)?;
         if let Some(mtu) = self.mtu {
             write!(f, ",mtu={mtu}")?;
         }
