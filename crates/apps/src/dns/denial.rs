@@ -80,13 +80,20 @@ impl<'a> Proof<'a> {
     }
 }
 
-/// That neither the name nor a wildcard for it exists.
-pub fn no_name(out: &mut Builder, zone: &Zone, qname: &[u8], closest: &[u8]) -> bool {
+/// Puts the records that `build` gathers, if the query asks for proofs. Returns `false` if they did
+/// not fit.
+fn prove<'z>(out: &mut Builder, build: impl FnOnce(&mut Proof<'z>)) -> bool {
     if !out.is_dnssec_ok {
         return true;
     }
     let mut proof = Proof::new();
-    match &zone.proofs {
+    build(&mut proof);
+    proof.put(out)
+}
+
+/// Proves that neither the name nor a wildcard for it exists.
+pub fn no_name(out: &mut Builder, zone: &Zone, qname: &[u8], closest: &[u8]) -> bool {
+    prove(out, |proof| match &zone.proofs {
         Proofs::Unsigned => {}
         Proofs::Ordered(names) => {
             proof.cover(zone, names, qname);
@@ -97,17 +104,12 @@ pub fn no_name(out: &mut Builder, zone: &Zone, qname: &[u8], closest: &[u8]) -> 
             let encloser = &closest[closest.len() - len..];
             proof.cover_hashed(chain, &name::wildcard(encloser));
         }
-    }
-    proof.put(out)
+    })
 }
 
-/// That the name, which exists, has no set of the type; for a delegation: no DS.
+/// Proves that the name, which exists, has no set of the type; for a delegation: no DS.
 pub fn no_data(out: &mut Builder, zone: &Zone, qname: &[u8], node: &Node) -> bool {
-    if !out.is_dnssec_ok {
-        return true;
-    }
-    let mut proof = Proof::new();
-    match &zone.proofs {
+    prove(out, |proof| match &zone.proofs {
         Proofs::Unsigned => {}
         Proofs::Ordered(names) => proof.cover(zone, names, qname),
         Proofs::Hashed(chain) => match (node.hashed_at, name::parent(qname)) {
@@ -117,25 +119,19 @@ pub fn no_data(out: &mut Builder, zone: &Zone, qname: &[u8], node: &Node) -> boo
             }
             (None, _) => {}
         },
-    }
-    proof.put(out)
+    })
 }
 
-/// That the name which a wildcard stands for does not exist itself.
+/// Proves that the name which a wildcard stands for does not exist itself.
 pub fn wildcard_answer(out: &mut Builder, zone: &Zone, qname: &[u8], closest: &[u8]) -> bool {
-    if !out.is_dnssec_ok {
-        return true;
-    }
-    let mut proof = Proof::new();
-    match &zone.proofs {
+    prove(out, |proof| match &zone.proofs {
         Proofs::Unsigned => {}
         Proofs::Ordered(names) => proof.cover(zone, names, qname),
         Proofs::Hashed(chain) => proof.cover_hashed(chain, name::next_closer(qname, closest)),
-    }
-    proof.put(out)
+    })
 }
 
-/// That the name does not exist and that its wildcard has no set of the type, also where the
+/// Proves that the name does not exist and that its wildcard has no set of the type, also where the
 /// wildcard is an empty name (RFC 4035 3.1.3.4). The name and its
 /// closest encloser; the wildcard's name and node.
 pub fn wildcard_no_data(
@@ -144,11 +140,7 @@ pub fn wildcard_no_data(
     (qname, closest): (&[u8], &[u8]),
     (wildcard, node): (&[u8], &Node),
 ) -> bool {
-    if !out.is_dnssec_ok {
-        return true;
-    }
-    let mut proof = Proof::new();
-    match &zone.proofs {
+    prove(out, |proof| match &zone.proofs {
         Proofs::Unsigned => {}
         Proofs::Ordered(names) => {
             proof.cover(zone, names, qname);
@@ -161,6 +153,5 @@ pub fn wildcard_no_data(
                 None => proof.cover_hashed(chain, wildcard),
             }
         }
-    }
-    proof.put(out)
+    })
 }
