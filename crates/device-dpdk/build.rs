@@ -24,7 +24,7 @@ mod dpdk {
                 println!("cargo:rustc-link-search=native={directory}");
             }
         }
-        // What the shim calls; drivers are loaded by DPDK itself.
+        // Libraries that the shim calls; DPDK itself loads the drivers.
         for library in [
             "rte_ethdev",
             "rte_mempool",

@@ -1,6 +1,6 @@
-/* UDP echo by workers: the dispatcher hands each datagram to one of them, or answers it itself, and workers answer in
- * bursts. The stack does the rest: ARP, other ports. With a share of 0 this is a pipeline, with workers 0 run to
- * completion, with both the mixed shape.
+/* UDP echo by workers: the dispatcher hands each datagram to one of them, or answers it itself,
+ * and workers answer in bursts. The stack does the rest: ARP, other ports. With a share of 0
+ * this is a pipeline, with workers 0 run to completion, with both the mixed shape.
  *
  *     udp_workers --ip 10.0.0.5/24 --if eth1 WORKERS SHARE
  */

@@ -280,8 +280,8 @@ fn policy(welcome: Welcome) -> Policy {
     let learnt = network.learnt.clone().unwrap_or_default();
     let networks = learnt.networks.iter();
     let networks = networks.map(|&(net, len)| (net.into(), len));
-    // What is unreachable by a route is the stack's to refuse. The way out of a table of its own is
-    // that of sockets which have an address of the stack, or choose the table.
+    // The stack refuses destinations that a route makes unreachable. A default route outside the
+    // main table is for sockets that have an address of the stack or choose the table.
     let routes = network.routes.iter().filter(|route| route.to.1 != 0);
     let routes = routes.map(|route| route.to);
     let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));

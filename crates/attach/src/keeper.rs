@@ -215,7 +215,7 @@ pub fn named(settings: &Settings) -> NetworkState {
     };
     let vlans = options.vlans.iter();
     vlans.fold(state, |state, vlan| {
-        // What cannot be is refused when the device is opened.
+        // Opening the device refuses a VLAN that cannot be added.
         state.changed(&vlan.changes(&state)).unwrap_or(state)
     })
 }

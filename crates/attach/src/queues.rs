@@ -21,7 +21,7 @@ pub struct Queues {
 
 impl Queues {
     pub(crate) fn new(words: SlotWords, inboxes: Inboxes, slot: u16) -> Queues {
-        // What a former engine of the slot was.
+        // The queue of a former engine of the slot.
         words.set_queue(slot, 0);
         Queues {
             words,

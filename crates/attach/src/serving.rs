@@ -119,7 +119,7 @@ impl HangUps {
     /// The system has no thread left.
     pub fn on_each(self, mut run: impl FnMut() + Send + 'static) -> io::Result<()> {
         let body = move || {
-            // What is told of a signal; several that wait are one.
+            // Room for one signalfd record; signals of one number that wait are one record.
             let mut told = [0; 128];
             while await_readable(&self.0) {
                 if rustix::io::read(&self.0, &mut told).is_ok() {

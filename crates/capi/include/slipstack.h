@@ -12,28 +12,29 @@
 extern "C" {
 #endif
 
-/* Sending without a copy: room for up to `len` bytes in the connection's send ring, in two pieces if the
- * ring's end is between them. Returns how many; -1 and EAGAIN if there is no room. */
+/* Sending without a copy: room for up to `len` bytes in the connection's send ring, in two
+ * pieces if the ring's end is between them. Returns how many; -1 and EAGAIN if there is no room. */
 ssize_t slipstack_send_room(int fd, size_t len, struct iovec pieces[2]);
 /* Sends the first `len` bytes of that room. */
 int slipstack_send_done(int fd, size_t len);
 
-/* Receiving without a copy: what waits to be read, where it lies. 0 at the end of the stream; -1 and
- * EAGAIN if nothing waits. */
+/* Receiving without a copy: what waits to be read, where it lies. 0 at the end of the stream; -1
+ * and EAGAIN if nothing waits. */
 ssize_t slipstack_recv_look(int fd, struct iovec pieces[2]);
-/* Takes the first `len` bytes of it. -1 and EAGAIN: they have moved since, so what was read there does not
- * count: look again. */
+/* Takes the first `len` bytes of it. -1 and EAGAIN: they have moved since, so what was read
+ * there does not count: look again. */
 int slipstack_recv_done(int fd, const struct iovec pieces[2], size_t len);
 
 /* Gives a buffer of ff_zc_mbuf_get back that will not be sent. */
 int slipstack_zc_free(struct ff_zc_mbuf *m);
 
-/* Workers of the packet dispatcher (ff_regist_packet_dispatcher): `count` threads (1 to 64, once in a process,
- * after ff_init), each of which shows frames to `work` in bursts. A worker is a queue: behind the processes' queues
- * come the workers', and nb_queues counts both. The dispatcher returns a worker's number, or
- * SLIPSTACK_DISPATCH_WORKER for the next in turn. `work` returns FF_DISPATCH_RESPONSE to send the frame back as it
- * has left it, a process's number (0) to have this process's stack get it, or FF_DISPATCH_ERROR. 2048 frames
- * wait for each worker; more are dropped and counted. */
+/* Workers of the packet dispatcher (ff_regist_packet_dispatcher): `count` threads (1 to 64, once
+ * in a process, after ff_init), each of which shows frames to `work` in bursts. A worker is a
+ * queue: behind the processes' queues come the workers', and nb_queues counts both. The
+ * dispatcher returns a worker's number, or SLIPSTACK_DISPATCH_WORKER for the next in turn.
+ * `work` returns FF_DISPATCH_RESPONSE to send the frame back as it has left it, a process's
+ * number (0) to have this process's stack get it, or FF_DISPATCH_ERROR. 2048 frames wait for
+ * each worker; more are dropped and counted. */
 #define SLIPSTACK_DISPATCH_WORKER (-3)
 int slipstack_dispatch_workers(unsigned count, dispatch_func_t work);
 

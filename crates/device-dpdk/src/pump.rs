@@ -249,7 +249,7 @@ impl Pump {
         }
         let is_armed = self.has_interrupts && self.port.arm(true);
         let is_quiet = !self.lanes.iter().any(|lane| lane.reader.has_frames());
-        // What came before interrupts were on.
+        // Frames that came before interrupts were on.
         let woken = match is_quiet && !(is_armed && self.receive()) {
             true => self.wait(if is_armed { SLEEP_MAX_NS } else { limit_ns })?,
             false => Woken::ToWork,

@@ -131,7 +131,8 @@ static int set_identity(uint16_t port, const struct shim_setup *setup)
 	return 0;
 }
 
-/* Whether frames can be waited for: a driver may have a descriptor and nothing that makes it ring. */
+/* Whether frames can be waited for: a driver may have a descriptor and nothing that makes it
+ * ring. */
 static int can_wait(uint16_t port, const char *driver)
 {
 	if (rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) < 0)

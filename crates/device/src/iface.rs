@@ -153,7 +153,7 @@ pub fn usable(name: &str) -> Result<Link, DeviceError> {
 /// Addresses of all interfaces.
 pub fn addresses() -> Result<Vec<Address>, DeviceError> {
     let mut addresses = Vec::new();
-    // Of every family.
+    // Addresses of every family (AF_UNSPEC).
     let request = Request::new(netlink::GETADDR, 0, &[0; ADDRESS_LEN]);
     netlink::dump(request, &mut |body| addresses.extend(parse_address(body)))
         .map_err(failed("listing the addresses"))?;

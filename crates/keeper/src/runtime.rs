@@ -419,7 +419,7 @@ mod tests {
         assert!(dir.claim_name("eth1").expect("claim"));
         assert!(dir.claim_name("eth1").expect("claim again"));
         assert!(dir.is_of("eth1") && !dir.is_of("eth2"));
-        // Whoever wants the other interface for itself finds it held, and it is listed once.
+        // A keeper of the other interface finds it held, and the stack is listed once.
         assert!(named("eth1").try_lock().expect("look").is_none());
         assert!(!named("eth2").claim_name("eth1").expect("claim of another"));
         assert_eq!(RuntimeDir::all_below(&scratch.0, 7).expect("list").len(), 1);

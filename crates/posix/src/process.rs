@@ -338,7 +338,7 @@ impl Process {
 
     /// There is no stack. Under `--strict` the socket that wanted it says so.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
-        // Who may not fall back is told at once, and does not wait for a slot.
+        // With --strict a program is told at once, and does not wait for a slot.
         let is_refused = self.settings.strict && error.why == Reason::NoSlot;
         let asked = AttachError {
             may_pass: error.may_pass && !is_refused,

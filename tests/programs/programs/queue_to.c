@@ -1,5 +1,6 @@
-/* UDP echo by two processes of one configuration: the dispatcher of process 0 hands all datagrams to the queue of
- * process 1, whose stack and socket answer. Says how many it handed over. */
+/* UDP echo by two processes of one configuration: the dispatcher of process 0 hands all
+ * datagrams to the queue of process 1, whose stack and socket answer. Says how many it handed
+ * over. */
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>

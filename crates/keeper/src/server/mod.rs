@@ -310,7 +310,7 @@ impl Server {
     /// Nobody is there and nothing is to be carried out. TIME-WAIT alone does not count: with the
     /// device the addresses are gone too.
     fn may_finish(&mut self, now: u64) -> bool {
-        // Who only asks for the status holds nothing.
+        // A client that only asks for the status holds nothing.
         let is_held = |connection: &Connection| connection.is_shared || connection.client.is_some();
         let is_idle = !self.connections.values().any(is_held)
             && self.world.state.leases.clients.is_empty()

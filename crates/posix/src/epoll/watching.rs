@@ -55,7 +55,7 @@ impl Watcher for Set {
             inner.ready.push_back(item);
             inner.wake_one(rings);
         }
-        // Who only asks whether anything is ready takes nothing off the list: what is on it may be
+        // A poll of the set itself takes nothing off the list: what is on it may be
         // over.
         if inner.watches.is_empty() {
             return;

@@ -119,7 +119,7 @@ impl Borrowed {
             Wish::Whole(count) if waiting >= count => return,
             Wish::Whole(count) => (Wish::Whole(count - waiting), is_prompt),
             Wish::All if self.is_streaming.swap(true, Ordering::AcqRel) => return,
-            // Who polls looks once and then sleeps.
+            // A program that polls looks once and then sleeps.
             Wish::All => (wish, true),
             Wish::Some(_) | Wish::None => (wish, is_prompt),
         };

@@ -37,7 +37,7 @@ impl Inheritance {
     /// The names of a connection of the parent's, and the way to it.
     pub(crate) fn of_parent(&self, id: u64) -> (Option<&Names>, Option<Arc<Control>>) {
         let names = self.names.iter().find(|names| names.id == id);
-        // What it does not lend cannot be asked for.
+        // A child cannot ask for a socket that is not lent.
         let control = names.and(self.control.clone());
         (names, control)
     }

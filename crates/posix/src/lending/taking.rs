@@ -165,7 +165,7 @@ impl Steward {
     fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
         let is_it = |pump: &super::pump::Pump| pump.is_roots(root) && pump.socket().id == id;
         let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
-        // What the child has written is to leave first.
+        // Bytes that the child has written leave first.
         pump.run(self.lender, &mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);

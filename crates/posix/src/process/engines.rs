@@ -170,7 +170,7 @@ impl Process {
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(link);
         link.driver.set_relief(Box::new(move || {
-            // Whoever waits for it may drive another engine.
+            // The thread that waits for it may drive another engine.
             if are_several.load(Ordering::Acquire)
                 && sleepers.is_empty()
                 && let Some(link) = it.upgrade()

@@ -108,7 +108,7 @@ impl Process {
     /// The stack's link that an interface is; `None`: it is none of the stack's.
     pub(crate) fn link_of_interface(&self, index: u32) -> Option<u16> {
         let policy = self.policy().filter(|_| index != 0)?;
-        // Of one there is nothing to choose.
+        // With one interface there is nothing to choose.
         let mut links = policy.links.iter().filter(|_| policy.links.len() > 1);
         links.find(|it| it.index == index).map(|it| it.vlan)
     }

@@ -22,7 +22,7 @@ impl Process {
             stream.set_owned(owner != 0);
         }
         self.owners.add(socket);
-        // Who waits for marks looks at the list again.
+        // The thread that waits for urgent marks looks at the list again.
         self.wake_all();
         Ok(())
     }

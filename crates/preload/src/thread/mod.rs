@@ -174,7 +174,7 @@ impl Thread {
             self.defer(mask);
             return self.is_mask_of_handler.store(true, Relaxed);
         }
-        // Of signals that come at once the last one is told of first, in the frame of the one
+        // The last of several signals that come at once is told of first, in the frame of the one
         // before, which is blocked there as in its handler.
         if self.is_mask_of_handler.load(Relaxed) && self.saved_mask() & bit & !mask != 0 {
             self.saved_mask.store(mask, Relaxed);

@@ -113,7 +113,7 @@ impl Ranges {
                 }
             }
         }
-        // Of one rule an end comes before a beginning at the same place; joined ranges have none
+        // An end of a rule comes before its beginning at the same place; joined ranges have none
         // such.
         changes.sort_unstable();
         let mut set = RuleSet::new(rules);

@@ -127,7 +127,7 @@ impl Table {
         let address = address as u32;
         let bucket = (address >> (32 - BUCKET_BITS)) as usize;
         let (from, upto) = match self.buckets.get(bucket..bucket + 2) {
-            // What begins before the bucket may reach into it.
+            // A prefix that begins before the bucket may reach into it.
             Some(ends) => ((ends[0] as usize).saturating_sub(1), ends[1] as usize),
             None => (0, self.v4.starts.len()),
         };

@@ -171,7 +171,7 @@ impl Tcp {
         if self.take_cookie(now, (key, hash), segment, cx, fx) {
             return;
         }
-        // What has neither an ACK nor a RST is no connection's, and a listener's even without a
+        // A segment with neither ACK nor RST is no connection's, and a listener's even without a
         // SYN.
         let listener = if !segment.flags.is_ack() && !segment.flags.is_rst() {
             self.listeners.choose(key, &self.hasher)

@@ -187,8 +187,8 @@ impl Tcp {
                 true
             }
             Some(Place::TimeWait(index)) => {
-                // What may belong to a later connection takes the long way, which knows where to
-                // send it.
+                // A segment that may belong to a later connection takes the long way, which knows
+                // where to send it.
                 let entry = self.time_waits.entries.at(index);
                 if entry.is_none_or(|entry| entry.is_outlived_by(segment)) {
                     return false;

@@ -77,7 +77,7 @@ impl Loader {
             });
             for Loaded { apex, policy, zone } in loaded {
                 let old = zones.at(&apex).and_then(|served| served.zone.clone());
-                // What came from a primary is newer than its copy.
+                // A zone transferred from a primary is newer than its copy on disk.
                 let zone = zone.filter(|_| old.is_none() || policy.primaries.is_empty());
                 let zone = zone.map(|mut zone| {
                     old.iter().for_each(|old| zone.follow(old));

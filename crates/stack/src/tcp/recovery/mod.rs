@@ -316,7 +316,7 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     }
     let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
-    // What was marked came before it was sent again: ACKs that arrive together are taken before
+    // Marked segments came before they were sent again: ACKs that arrive together are taken before
     // anything leaves (Linux: tcp_packet_delayed).
     let by_haste = recovery.state == State::Recovery
         && recovery.undo.has_originals_only()

@@ -112,8 +112,8 @@ const TABLE: [(&str, [&str; 11]); 12] = [
             "A CLOSE-WAIT",
         ],
     ),
-    // The same after a simultaneous open; there is no listener to go back to, and the SYN-ACK is
-    // the ACK that a challenge or an unacceptable segment is answered with.
+    // SYN-RECEIVED after a simultaneous open: there is no listener to go back to, and the SYN-ACK
+    // is the ACK that a challenge or an unacceptable segment is answered with.
     (
         "SYN-RECEIVED'",
         [

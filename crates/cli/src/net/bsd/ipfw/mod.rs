@@ -127,7 +127,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let engine = options(&mut words, &mut style)?.unwrap_or(0);
     let target = match Target::find(settings, engine) {
         Ok(target) => Some(target),
-        // What is only read needs nobody.
+        // Reading needs no confirmation.
         Err(_) if style.is_test => None,
         Err(failure) => return Err(failure),
     };
