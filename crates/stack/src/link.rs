@@ -2,14 +2,17 @@
 
 mod datagram;
 mod macs;
+mod next_hop;
 mod output;
+mod packet;
+mod transmit;
 mod v6;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
+use slipstack_wire::{ethernet, igmp};
 
 use crate::announce::Announcements;
 use crate::choices::Choices;
@@ -17,8 +20,8 @@ use crate::config::{NetworkConfig, Role, StackConfig};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
 use crate::destination::Destinations;
-use crate::effects::{Effects, Payload};
-use crate::error::{Reason, SocketError};
+use crate::effects::Effects;
+use crate::error::SocketError;
 use crate::fib::{Choice, Fib, Query};
 use crate::filter::Filter;
 use crate::groups::{Asker, GroupFilter, Groups};
@@ -35,17 +38,11 @@ use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
 pub(crate) use macs::Macs;
-pub(crate) use output::transmit;
-
-/// Longest transport header (TCP with 40 bytes of options).
-pub const L4_HEADER_MAX: usize = 60;
-/// Longest header of a frame that we send, over IPv6.
-pub const HEADER_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + L4_HEADER_MAX;
-/// Longest header over IPv4.
-const HEADER_MAX_V4: usize = L4_OFFSET + L4_HEADER_MAX;
-const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
-/// The commonest transport header, worth a copy of known length.
-const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN;
+use next_hop::Hop;
+pub use next_hop::NextHop;
+pub(crate) use next_hop::Way;
+pub use packet::{HEADER_MAX, L4_HEADER_MAX, OutPacket, OutSegment, Output, Path};
+pub(crate) use transmit::transmit;
 
 /// RFC 5227 1.1.
 const DEFEND_INTERVAL_NS: u64 = 10_000_000_000;
@@ -59,102 +56,6 @@ pub struct Cx<'a> {
     pub link: &'a mut Link,
     pub rng: &'a mut Rng,
     pub counters: &'a mut Counters,
-}
-
-/// The network header of a packet to send.
-#[derive(Clone, Copy, Debug)]
-pub struct OutPacket {
-    pub src: IpAddr,
-    pub dst: IpAddr,
-    pub protocol: u8,
-    pub tos: u8,
-    pub ttl: u8,
-    pub dont_fragment: bool,
-    /// The choice of the socket that sends it.
-    pub choice: Choice,
-}
-
-impl OutPacket {
-    /// Returns the route query for it.
-    pub fn query(&self) -> Query {
-        const ECN: u8 = 3;
-        Query {
-            src: (!self.src.is_unspecified()).then_some(self.src),
-            dst: self.dst,
-            choice: self.choice,
-            tos: self.tos & !ECN,
-        }
-    }
-
-    /// Bytes of the network header.
-    pub const fn header_len(&self) -> usize {
-        match self.dst {
-            IpAddr::V4(_) => ipv4::HEADER_LEN,
-            IpAddr::V6(_) => ipv6::HEADER_LEN,
-        }
-    }
-}
-
-/// A transport header and what follows it.
-#[derive(Clone, Copy, Debug)]
-pub struct OutSegment<'a> {
-    /// At most [`L4_HEADER_MAX`] bytes; a checksum field that is left to the device is zero.
-    pub header: &'a [u8],
-    pub payload: Payload<'a>,
-    /// Where in `header` the partial checksum goes; `None` = the header is complete.
-    pub checksum_at: Option<u16>,
-    /// Cut the payload into segments of this size.
-    pub gso_mss: Option<u16>,
-}
-
-/// A resolved next hop, kept by whoever sends often. Ends with the link's epoch or with time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop {
-    mac: [u8; 6],
-    local: bool,
-    /// Largest IP packet that the path takes, as far as is known.
-    mtu: u16,
-    /// The link that it is reached by ([`slipstack_wire::LinkId`]); 0 = the device's own.
-    vlan: u16,
-    epoch: u32,
-    valid_until: Instant,
-}
-
-impl NextHop {
-    pub const fn is_local(&self) -> bool {
-        self.local
-    }
-
-    #[inline]
-    pub const fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    #[inline]
-    pub const fn vlan(&self) -> u16 {
-        self.vlan
-    }
-}
-
-/// The result of sending a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    Sent,
-    /// Held while the neighbour is asked for.
-    Held,
-    /// Dropped; counted.
-    Unreachable(Reason),
-}
-
-/// The limits of the way to a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// Largest IP packet in bytes, as far as is known.
-    pub mtu: u16,
-    /// Largest TCP payload of a super-frame, 0 = none.
-    pub tso_max: u32,
-    /// The destination is one of our own addresses.
-    pub local: bool,
 }
 
 /// The interface: its addresses, routes and neighbours.
@@ -567,29 +468,5 @@ fn group_mac(group: IpAddr) -> [u8; 6] {
     match group {
         IpAddr::V4(group) => ethernet::multicast_v4(group),
         IpAddr::V6(group) => ethernet::multicast_v6(group),
-    }
-}
-
-enum Hop {
-    Known(NextHop),
-    Asking(IpAddr, NextHop),
-    TableFull,
-    NoRoute,
-}
-
-/// Where the frames of a packet go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
-    Out(NextHop),
-    /// They wait for this neighbour's address.
-    Wait(IpAddr, NextHop),
-}
-
-impl Way {
-    /// Returns the next hop in the frame.
-    pub(crate) fn hop(&self) -> &NextHop {
-        match self {
-            Way::Out(hop) | Way::Wait(_, hop) => hop,
-        }
     }
 }

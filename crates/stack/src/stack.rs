@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
-use slipstack_wire::ipv4::{self, Ipv4Packet};
+use slipstack_wire::ipv4::{self as ipv4_header, Ipv4Packet};
 use slipstack_wire::ipv6 as ipv6_header;
 use slipstack_wire::{checksum, protocol};
 
@@ -21,7 +21,8 @@ use crate::icmp;
 use crate::icmp_limit::IcmpLimit;
 use crate::icmpv6;
 use crate::ids::UdpId;
-use crate::ip::{self, IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
+use crate::ip::{IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
+use crate::ipv4;
 use crate::ipv6;
 use crate::learnt::Learnt;
 use crate::link::Link;
@@ -107,7 +108,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link) {
+        let (ip, packet) = match ipv4::accept(bytes, link_group, meta.local, &self.link) {
             Ok(accepted) => accepted,
             Err(Counter::DropIpv4NotOurs) if self.config.network.forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);
@@ -370,7 +371,7 @@ fn report_of(frame: &Held) -> Option<Report<'_>> {
     let (kind, code, quoted) = if is_v6 {
         (1, 3, icmpv6::QUOTE_MAX - ipv6_header::HEADER_LEN)
     } else {
-        (3, 1, icmp::QUOTE_MAX - ipv4::HEADER_LEN)
+        (3, 1, icmp::QUOTE_MAX - ipv4_header::HEADER_LEN)
     };
     let payload = frame.bytes();
     let told = Told {

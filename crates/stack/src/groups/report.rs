@@ -13,7 +13,8 @@ use slipstack_wire::igmp;
 use slipstack_wire::ipv4::{ALERT_HEADER_LEN, Ipv4Header};
 use slipstack_wire::{TxOffload, ipv6, ipv6_extensions, mld, protocol};
 
-use super::{Groups, Saying};
+use super::entry::Saying;
+use super::table::Groups;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::fib::Choice;
@@ -38,16 +39,15 @@ impl Cx<'_> {
         };
         let mut last = None;
         for saying in said {
-            let mut entries = groups.entries.iter_mut();
-            let Some(entry) = entries.find(|entry| entry.group == saying.group) else {
+            let Some(entry) = groups.find_mut(saying.group) else {
                 continue;
             };
             // They know no sources: what is said of those is said once.
             if last.replace(saying.group) == Some(saying.group) {
                 continue;
             }
-            let is_leave = entry.state.is_nothing();
-            let was_reporter = core::mem::replace(&mut entry.is_reporter, !is_leave);
+            let is_leave = entry.state().is_nothing();
+            let was_reporter = entry.set_reporter(!is_leave);
             // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows
             // none.
             if !is_leave || (was_reporter && version == 2) {
@@ -68,9 +68,8 @@ impl Cx<'_> {
             return self.report(now, is_v6, said, fx);
         };
         for saying in said {
-            let mut entries = groups.entries.iter_mut();
-            if let Some(entry) = entries.find(|entry| entry.group == saying.group) {
-                entry.is_reporter = true;
+            if let Some(entry) = groups.find_mut(saying.group) {
+                entry.set_reporter(true);
             }
             self.say_old(now, version, saying.group, false, fx);
         }

@@ -5,19 +5,23 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
-use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp, tcp_options};
 
-use super::{
-    Cx, HEADER_MAX_V4, Hop, L4_HEADER_MAX, L4_OFFSET, NextHop, OutPacket, OutSegment, Output,
-    TCP_WITH_TIMESTAMPS, Way,
-};
+use super::transmit::transmit;
+use super::{Cx, Hop, L4_HEADER_MAX, NextHop, OutPacket, OutSegment, Output, Way};
 use crate::bound;
-use crate::counters::{Counter, Counters};
+use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::{Reason, SocketError};
 use crate::held::Held;
 use crate::path_mtu::{self, PathMtus};
 use crate::time::Instant;
+
+/// Longest header over IPv4.
+const HEADER_MAX_V4: usize = L4_OFFSET + L4_HEADER_MAX;
+const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+/// The commonest transport header, worth a copy of known length.
+const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN;
 
 impl Cx<'_> {
     /// Sends a segment that fits the link. `hint` is the caller's cached next hop.
@@ -296,15 +300,4 @@ pub(super) fn complete<'a>(
         offload,
         local: hop.local,
     }
-}
-
-/// Counts a frame and hands it over.
-#[inline]
-pub(crate) fn transmit(frame: FrameOut<'_>, counters: &mut Counters, fx: &mut impl Effects) {
-    counters.bump(Counter::TxFrames);
-    counters.add(
-        Counter::TxBytes,
-        (frame.header.len() + frame.payload.len()) as u64,
-    );
-    fx.transmit(frame);
 }

@@ -4,9 +4,9 @@
 //! none is left, they take turns. What went by it looks for its way anew, what waited for it goes
 //! on to the next one.
 
-use alloc::vec::Vec;
+mod lost;
+
 use core::net::{IpAddr, Ipv6Addr};
-use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv6::Ipv6Packet;
@@ -17,57 +17,9 @@ use crate::held::Held;
 use crate::link::Cx;
 use crate::neighbour::{Resolution, Station};
 use crate::time::Instant;
+use lost::PROBE_EVERY;
 
-/// RFC 4191 3.2: how often a router that would be preferred is asked whether it answers again.
-const PROBE_EVERY: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    router: Ipv6Addr,
-    probe_at: Instant,
-}
-
-/// Routers that do not answer, the one that has been silent longest first.
-#[derive(Debug, Default)]
-pub(crate) struct LostRouters(Vec<Lost>);
-
-impl LostRouters {
-    /// The routers, those to use first in front.
-    pub fn rank(&self, routers: &[Ipv6Addr]) -> Vec<Ipv6Addr> {
-        let answering = routers.iter().copied().filter(|ip| !self.contains(*ip));
-        let silent = self.0.iter().map(|lost| lost.router);
-        answering
-            .chain(silent.filter(|ip| routers.contains(ip)))
-            .collect()
-    }
-
-    /// Only those that are routers still.
-    pub fn retain(&mut self, routers: &[Ipv6Addr]) {
-        self.0.retain(|lost| routers.contains(&lost.router));
-    }
-
-    fn contains(&self, router: Ipv6Addr) -> bool {
-        self.0.iter().any(|lost| lost.router == router)
-    }
-
-    fn note(&mut self, now: Instant, router: Ipv6Addr) {
-        self.0.retain(|lost| lost.router != router);
-        let probe_at = now + PROBE_EVERY;
-        self.0.push(Lost { router, probe_at });
-    }
-
-    /// `true`: it was lost.
-    fn forget(&mut self, router: Ipv6Addr) -> bool {
-        let before = self.0.len();
-        self.0.retain(|lost| lost.router != router);
-        self.0.len() != before
-    }
-
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+pub(crate) use lost::LostRouters;
 
 impl Cx<'_> {
     /// Neighbours that were given up: routers among them are used no more while there are others.
@@ -110,20 +62,13 @@ impl Cx<'_> {
         };
         let used = self.link.neighbours.last_used(current.into());
         let is_used = used.is_some_and(|at| at + PROBE_EVERY > now);
-        let mut asked = Vec::new();
-        for lost in &mut self.link.lost_routers.0 {
-            if lost.probe_at <= now {
-                lost.probe_at = now + PROBE_EVERY;
-                asked.push(lost.router);
-            }
-        }
+        let asked = self.link.lost_routers.take_due(now);
         for router in asked {
             if is_used && router != current {
                 self.resolve_router(now, router, fx);
             }
         }
-        let next = self.link.lost_routers.0.iter().map(|lost| lost.probe_at);
-        let next = next.min();
+        let next = self.link.lost_routers.next_deadline();
         self.link.look_at(next);
     }
 

@@ -1,60 +1,28 @@
 //! Fragments on their way in: what they make a packet of, and whom that is told who sent them.
 
+mod waiting;
+
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use slipstack_wire::icmpv6::{self, Icmpv6Kind};
+use slipstack_wire::icmpv6::Icmpv6Kind;
 use slipstack_wire::ipv4::{self, Ipv4Header, Ipv4Packet};
 use slipstack_wire::ipv6::{self, Ipv6Header, Ipv6Packet};
 use slipstack_wire::ipv6_extensions as extensions;
 use slipstack_wire::{protocol, tcp};
 
-use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, RxChecksum, RxMeta};
-use crate::fragments::{Fragment, Fragments, Key, Refusal};
-use crate::icmp;
+use crate::fragments::{Fragment, Key, Refusal};
 use crate::ip::IpMeta;
 use crate::ipv6::is_discovery;
-use crate::rng::Rng;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
-/// How long the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux
-/// (`ipfrag_time`).
-const PATIENCE_V4_NS: u64 = 30_000_000_000;
-const PATIENCE_V6_NS: u64 = 60_000_000_000;
+pub(crate) use waiting::Reassembly;
+
 /// ICMP and ICMPv6 time exceeded: in reassembly.
 const REASSEMBLY: u8 = 1;
-
-/// Both families' packets that are not whole yet.
-#[derive(Debug)]
-pub(crate) struct Reassembly {
-    v4: Fragments,
-    v6: Fragments,
-}
-
-impl Reassembly {
-    pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
-        let limit = config.fragments_bytes_max as usize;
-        Self {
-            v4: Fragments::new(rng.sip_key(), PATIENCE_V4_NS, icmp::QUOTE_MAX, limit),
-            v6: Fragments::new(
-                rng.sip_key(),
-                PATIENCE_V6_NS,
-                usize::from(ipv6::MTU_MIN) - ipv6::HEADER_LEN - icmpv6::HEADER_LEN,
-                limit,
-            ),
-        }
-    }
-
-    pub fn next_deadline(&self) -> Option<Instant> {
-        match (self.v4.next_deadline(), self.v6.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-}
 
 fn count(counters: &mut Counters, (why, fragments): Refusal) {
     counters.add(why, fragments);

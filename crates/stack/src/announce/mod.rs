@@ -1,7 +1,8 @@
 //! Our addresses, told to the link before it asks (RFC 5227 2.3, RFC 4861 7.2.6): who has known
 //! another station by them knows us from then on.
 
-use alloc::vec::Vec;
+mod waiting;
+
 use core::net::IpAddr;
 
 use crate::config::Role;
@@ -11,49 +12,7 @@ use crate::route::Routes;
 use crate::route6::Routes6;
 use crate::time::Instant;
 
-/// RFC 5227 1.1. RFC 4861 10 allows three advertisements, and a second between them.
-const ANNOUNCE_NUM: u8 = 2;
-const ANNOUNCE_INTERVAL_NS: u64 = 2_000_000_000;
-
-#[derive(Debug)]
-struct Announcement {
-    ip: IpAddr,
-    left: u8,
-    next_at: Instant,
-}
-
-/// Announcements still to be made.
-#[derive(Debug, Default)]
-pub struct Announcements {
-    waiting: Vec<Announcement>,
-}
-
-impl Announcements {
-    /// The first is due at once. An address that went and is back begins anew.
-    fn add(&mut self, ip: IpAddr) {
-        self.waiting.retain(|told| told.ip != ip);
-        self.waiting.push(Announcement {
-            ip,
-            left: ANNOUNCE_NUM,
-            next_at: Instant::ZERO,
-        });
-    }
-
-    fn take_due(&mut self, now: Instant) -> Vec<IpAddr> {
-        let mut due = Vec::new();
-        for told in self.waiting.iter_mut().filter(|told| told.next_at <= now) {
-            due.push(told.ip);
-            told.left -= 1;
-            told.next_at = now.plus_nanos(ANNOUNCE_INTERVAL_NS);
-        }
-        self.waiting.retain(|told| told.left > 0);
-        due
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.iter().map(|told| told.next_at).min()
-    }
-}
+pub(crate) use waiting::Announcements;
 
 impl Cx<'_> {
     /// From now on all own addresses are told, those too that routers bring later. Not by an

@@ -1,0 +1,50 @@
+//! Announcements still to be made, and when.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::time::Instant;
+
+/// RFC 5227 1.1. RFC 4861 10 allows three advertisements, and a second between them.
+const ANNOUNCE_NUM: u8 = 2;
+const ANNOUNCE_INTERVAL_NS: u64 = 2_000_000_000;
+
+#[derive(Debug)]
+struct Announcement {
+    ip: IpAddr,
+    left: u8,
+    next_at: Instant,
+}
+
+/// Announcements still to be made.
+#[derive(Debug, Default)]
+pub struct Announcements {
+    waiting: Vec<Announcement>,
+}
+
+impl Announcements {
+    /// The first is due at once. An address that went and is back begins anew.
+    pub(super) fn add(&mut self, ip: IpAddr) {
+        self.waiting.retain(|told| told.ip != ip);
+        self.waiting.push(Announcement {
+            ip,
+            left: ANNOUNCE_NUM,
+            next_at: Instant::ZERO,
+        });
+    }
+
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<IpAddr> {
+        let mut due = Vec::new();
+        for told in self.waiting.iter_mut().filter(|told| told.next_at <= now) {
+            due.push(told.ip);
+            told.left -= 1;
+            told.next_at = now.plus_nanos(ANNOUNCE_INTERVAL_NS);
+        }
+        self.waiting.retain(|told| told.left > 0);
+        due
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|told| told.next_at).min()
+    }
+}

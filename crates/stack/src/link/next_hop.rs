@@ -1,0 +1,59 @@
+//! Next hops: found ones, and those that a neighbour still has to name.
+
+use core::net::IpAddr;
+
+use crate::time::Instant;
+
+/// A resolved next hop, kept by whoever sends often. Ends with the link's epoch or with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    pub(super) mac: [u8; 6],
+    pub(super) local: bool,
+    /// Largest IP packet that the path takes, as far as is known.
+    pub(super) mtu: u16,
+    /// The link that it is reached by ([`slipstack_wire::LinkId`]); 0 = the device's own.
+    pub(super) vlan: u16,
+    pub(super) epoch: u32,
+    pub(super) valid_until: Instant,
+}
+
+impl NextHop {
+    pub const fn is_local(&self) -> bool {
+        self.local
+    }
+
+    #[inline]
+    pub const fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    #[inline]
+    pub const fn vlan(&self) -> u16 {
+        self.vlan
+    }
+}
+
+/// The result of looking for a next hop.
+pub(super) enum Hop {
+    Known(NextHop),
+    Asking(IpAddr, NextHop),
+    TableFull,
+    NoRoute,
+}
+
+/// Where the frames of a packet go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Out(NextHop),
+    /// They wait for this neighbour's address.
+    Wait(IpAddr, NextHop),
+}
+
+impl Way {
+    /// Returns the next hop in the frame.
+    pub(crate) fn hop(&self) -> &NextHop {
+        match self {
+            Way::Out(hop) | Way::Wait(_, hop) => hop,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Packets on their way down: what a protocol hands over, and what becomes of it.
+
+use core::net::IpAddr;
+
+use slipstack_wire::{ethernet, ipv4, ipv6};
+
+use crate::effects::Payload;
+use crate::error::Reason;
+use crate::fib::{Choice, Query};
+
+/// Longest transport header (TCP with 40 bytes of options).
+pub const L4_HEADER_MAX: usize = 60;
+/// Longest header of a frame that we send, over IPv6.
+pub const HEADER_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + L4_HEADER_MAX;
+
+/// The network header of a packet to send.
+#[derive(Clone, Copy, Debug)]
+pub struct OutPacket {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    pub protocol: u8,
+    pub tos: u8,
+    pub ttl: u8,
+    pub dont_fragment: bool,
+    /// The choice of the socket that sends it.
+    pub choice: Choice,
+}
+
+impl OutPacket {
+    /// Returns the route query for it.
+    pub fn query(&self) -> Query {
+        const ECN: u8 = 3;
+        Query {
+            src: (!self.src.is_unspecified()).then_some(self.src),
+            dst: self.dst,
+            choice: self.choice,
+            tos: self.tos & !ECN,
+        }
+    }
+
+    /// Bytes of the network header.
+    pub const fn header_len(&self) -> usize {
+        match self.dst {
+            IpAddr::V4(_) => ipv4::HEADER_LEN,
+            IpAddr::V6(_) => ipv6::HEADER_LEN,
+        }
+    }
+}
+
+/// A transport header and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutSegment<'a> {
+    /// At most [`L4_HEADER_MAX`] bytes; a checksum field that is left to the device is zero.
+    pub header: &'a [u8],
+    pub payload: Payload<'a>,
+    /// Where in `header` the partial checksum goes; `None` = the header is complete.
+    pub checksum_at: Option<u16>,
+    /// Cut the payload into segments of this size.
+    pub gso_mss: Option<u16>,
+}
+
+/// The result of sending a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Sent,
+    /// Held while the neighbour is asked for.
+    Held,
+    /// Dropped; counted.
+    Unreachable(Reason),
+}
+
+/// The limits of the way to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Largest IP packet in bytes, as far as is known.
+    pub mtu: u16,
+    /// Largest TCP payload of a super-frame, 0 = none.
+    pub tso_max: u32,
+    /// The destination is one of our own addresses.
+    pub local: bool,
+}

@@ -1,0 +1,122 @@
+//! Questions for neighbours, and messages of discovery that no route decides on.
+
+use core::net::Ipv6Addr;
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{self, Ipv6Header, solicited_node};
+use slipstack_wire::ndp::{HOP_LIMIT, NEIGHBOUR_LEN, Neighbour};
+use slipstack_wire::{TxOffload, protocol};
+
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, FrameOut, Payload};
+use crate::link::transmit;
+
+/// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
+/// (RFC 4861 7.2.2).
+pub(crate) fn send_solicitation(
+    target: Ipv6Addr,
+    to: Option<[u8; 6]>,
+    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    counters.bump(Counter::TxNdpSolicitations);
+    let asked = Neighbour {
+        target,
+        link: (!src.is_unspecified()).then_some(mac),
+        nonce: None,
+    };
+    solicit(&asked, to, (mac, src, vlan), counters, fx);
+}
+
+/// Whose is it? From nobody (RFC 4862 5.4.2).
+pub(crate) fn send_probe(
+    target: Ipv6Addr,
+    nonce: Option<[u8; 6]>,
+    mac: [u8; 6],
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    counters.bump(Counter::TxNdpProbes);
+    let asked = Neighbour {
+        target,
+        link: None,
+        nonce,
+    };
+    let from = (mac, Ipv6Addr::UNSPECIFIED, 0);
+    solicit(&asked, None, from, counters, fx);
+}
+
+fn solicit(
+    asked: &Neighbour,
+    to: Option<[u8; 6]>,
+    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    let target = asked.target;
+    let (dst, dst_mac) = match to {
+        Some(to) => (target, to),
+        None => {
+            let group = solicited_node(target);
+            (group, ethernet::multicast_v6(group))
+        }
+    };
+    let mut body = [0; NEIGHBOUR_LEN];
+    let len = asked.emit_solicitation(&mut body);
+    let message = Icmpv6Message {
+        kind: Icmpv6Kind::NeighbourSolicitation,
+        body: &body[..len],
+    };
+    let stations = Stations {
+        from: mac,
+        to: dst_mac,
+        vlan,
+    };
+    send_over_link(stations, (src, dst), &message, counters, fx);
+}
+
+/// The two ends of a frame, and the VLAN that it goes to; 0 = the device's own link.
+#[derive(Clone, Copy)]
+pub(super) struct Stations {
+    pub from: [u8; 6],
+    pub to: [u8; 6],
+    pub vlan: u16,
+}
+
+/// A message from one station to another or to a group's, whatever routes say.
+pub(super) fn send_over_link(
+    stations: Stations,
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    message: &Icmpv6Message<'_>,
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
+    let mut header = [0; HEADERS];
+    EthernetHeader {
+        dst: stations.to,
+        src: stations.from,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut header);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: (icmpv6::HEADER_LEN + message.body.len()) as u16,
+        next_header: protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src,
+        dst,
+    }
+    .emit(&mut header[ethernet::HEADER_LEN..]);
+    header[HEADERS - icmpv6::HEADER_LEN..].copy_from_slice(&message.header(src, dst));
+    let frame = FrameOut {
+        header: &header,
+        payload: Payload::Inline(message.body),
+        offload: TxOffload::on(stations.vlan),
+        local: false,
+    };
+    transmit(frame, counters, fx);
+}
