@@ -198,8 +198,13 @@ pub unsafe extern "C" fn ff_shutdown(fd: c_int, how: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // As on FreeBSD, the connection is non-blocking if its listener is.
+    let inherited = life::process().map_or(0, |process| {
+        let flags = process.fcntl(fd, libc::F_GETFL, 0).unwrap_or(0);
+        flags & libc::SOCK_NONBLOCK
+    });
     // SAFETY: the program's own call.
-    unsafe { ff_accept4(fd, addr, len, 0) }
+    unsafe { ff_accept4(fd, addr, len, inherited) }
 }
 
 #[unsafe(no_mangle)]
