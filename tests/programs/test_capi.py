@@ -1,17 +1,19 @@
 """Programs that are written against the C library (ff_*), F-Stack's and others."""
 
 import contextlib
+import json
 import re
 import signal
 import socket
 import struct
+import subprocess
 import time
 
 from harness import test
 from harness.http import get
-from harness.native import EXAMPLES, compiled, start
+from harness.native import EXAMPLES, HEADERS, STANDARDS, compiled, start
 from harness.process import until
-from harness.world import PROGRAMS
+from harness.world import PROGRAMS, PYTHON
 
 ON_STACK = ("inprocess", "instance")
 
@@ -23,6 +25,16 @@ def an_epoll_server_in_the_loop_of_ff_run_serves(world):
     for _ in range(20):
         assert get(world, 80, "/") == (200, b"hello from the stack\n")
     assert server.stop() == 0
+
+
+@test(modes=("inprocess",))
+def every_example_is_short_and_is_c_and_cpp_for_two_compilers(world):
+    for source in sorted(EXAMPLES.glob("*.c")):
+        assert len(source.read_text().splitlines()) <= 150, source
+        for compiler, standard in STANDARDS.items():
+            words = [compiler, *standard, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADERS}", str(source)]
+            made = subprocess.run(words, capture_output=True, text=True)
+            assert made.returncode == 0, made.stderr
 
 
 @test(modes=ON_STACK)
@@ -73,7 +85,7 @@ def datagrams_come_back_from_the_address_they_were_sent_to(world):
 
 @test(modes=ON_STACK)
 def bytes_made_in_the_ring_and_in_buffers_arrive(world):
-    server = start(world, compiled(world, EXAMPLES / "zero_copy.c", "clang++"))
+    server = start(world, compiled(world, EXAMPLES / "zero_copy.c", "g++"))
     world.wait_port(9000, process=server)
     for kind in "rzw":
         for length in (1, 1000, 3_000_000):
@@ -105,7 +117,7 @@ def a_dispatcher_answers_before_the_stack(world):
 @test(modes=("inprocess",))
 def a_dispatchers_workers_answer_in_bursts(world):
     for shape, compiler in (((3, 0), "gcc"), ((3, 25), "clang++"), ((0, 0), "clang")):
-        program = compiled(world, EXAMPLES / "udp_workers.c", compiler, ["-fsanitize=address"] if compiler == "gcc" else [])
+        program = compiled(world, EXAMPLES / "udp_workers.c", compiler)
         server = start(world, program, *shape)
         with world.at_peer():
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -205,3 +217,40 @@ def a_preloaded_program_finds_kqueue_and_the_stack_by_its_flag(world):
 def routes_and_sysctls_are_changed_while_it_runs(world):
     program = world.beside(compiled(world, PROGRAMS / "capi_network.c"), world.PEER, *world.options())
     assert program.wait(20) == 0, program.tail()
+
+
+@test(modes=ON_STACK)
+def coroutines_wait_for_sockets_and_for_time_on_one_thread(world):
+    for compiler in ("gcc", "clang++"):
+        server = start(world, compiled(world, EXAMPLES / "coroutines.c", compiler))
+        world.wait_port(7, process=server)
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(world.connect(7)) for _ in range(20)]
+            begun = time.monotonic()
+            for number, sock in enumerate(socks):
+                sock.sendall(b"sleep %d\n" % (number % 2 * 300))
+            for number, sock in enumerate(socks[::2] + socks[1::2]):
+                assert sock.recv(100) == (b"sleep 0\n" if number < 10 else b"sleep 300\n"), server.tail()
+                if number == 9:
+                    assert time.monotonic() - begun < 0.3, "those that need not wait have waited"
+            assert 0.3 <= time.monotonic() - begun < 1
+            assert socks[0].recv(100) == b"idle\n" and socks[0].recv(100) == b""
+        assert server.stop() == 0, server.tail()
+
+
+@test(modes=("inprocess",))
+def a_client_has_an_engine_for_each_thread(world):
+    world.peer(PYTHON, PROGRAMS / "asyncio_echo.py", "server", world.PEER, 7300)
+    program = compiled(world, EXAMPLES / "engines_client.c", "g++")
+    client = world.beside(program, world.PEER, 7300, 3, 10, 0, *world.options(("--thread-engines", "4")))
+
+    def engines():
+        reports = json.loads(world.admin("status", "--json").output() or "[]")
+        return sum(engine["pid"] == client.pid for report in reports for engine in report["engines"])
+
+    until(lambda: not client.is_running() or engines() == 3, 10, "three engines")
+    assert client.stop() == 0, client.tail()
+    assert len([line for line in client.output().splitlines() if int(line.split()[2]) > 0]) == 3, client.tail()
+    again = world.beside(compiled(world, EXAMPLES / "engines_client.c", "clang"), world.PEER, 7300, 2, 5, 40, *world.options())
+    assert again.wait(20) == 0, again.tail()
+    assert again.output().splitlines() == ["thread 0: 200 answers", "thread 1: 200 answers"]

@@ -364,6 +364,10 @@ impl Attach for Client {
         }
     }
 
+    fn is_engine_each(&self) -> bool {
+        !self.has_instances() && self.settings.thread_engines > 1
+    }
+
     fn is_spread(&self) -> bool {
         self.places.len() > 1
     }

@@ -179,6 +179,11 @@ pub trait Attach: Send + Sync {
         1
     }
 
+    /// Whether each thread has an engine from its first connection on, not only where it pays.
+    fn is_engine_each(&self) -> bool {
+        false
+    }
+
     /// Returns the policy. May have to ask the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
 

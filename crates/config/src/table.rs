@@ -177,7 +177,8 @@ options! {
         scope: Run, reader: Process, change: AtStart,
         help: "In-process: engines that threads of a program which wait on sockets of their own \
             may have together, each with a slot; further threads share them. 0 = one for each \
-            processor, 4 at least; 1 = all threads share one",
+            processor, 4 at least, where it pays; 1 = all threads share one; from 2 on each \
+            thread that connects has one at once",
     }
 
     slots: u16 = "slots" "COUNT" {

@@ -12,7 +12,10 @@ STANDARDS = {"gcc": ["-std=c11"], "clang": ["-std=c11"], "g++": ["-std=c++17", "
 
 
 def compiled(world, source, compiler="gcc", flags=(), library="fstack"):
-    """The path of a program made from `source`, which warnings make fail, linked with one of our libraries."""
+    """The path of a program made from `source`, which warnings make fail, linked with one of our libraries. Examples run
+    under AddressSanitizer where the compiler brings it along, as GCC does."""
+    is_sanitized = source.parent == EXAMPLES and compiler in ("gcc", "g++")
+    flags = [*flags, "-fsanitize=address"] if is_sanitized else flags
     program = world.folder / f"{source.stem}-{compiler}"
     words = [compiler, *STANDARDS[compiler], "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", *flags, str(source)]
     words += ["-o", str(program), f"-L{LIBRARY}", f"-Wl,-rpath,{LIBRARY}", f"-l{library}", "-lpthread"]

@@ -129,7 +129,7 @@ impl Process {
         if self.is_own(remote) {
             self.realize_all();
         }
-        let link = match self.attached() {
+        let link = match self.attached_to_connect() {
             Ok(link) => link,
             Err(_) => {
                 let (why, given) = (self.why_no_stack(), Placed::Remote(remote));

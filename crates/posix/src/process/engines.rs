@@ -8,6 +8,7 @@ use slipstack_mem::thread::with_room;
 
 use crate::description::{Decided, Description};
 use crate::epoll::{FIRST, Set, Target, UNSETTLED};
+use crate::errno::Errno;
 use crate::link::Link;
 use crate::process::Process;
 use crate::station::Station;
@@ -136,6 +137,26 @@ impl Process {
         self.homes.remember(thread, number);
         self.homes.settle(set, number);
         Some(())
+    }
+
+    /// The attachment that a connection of the calling thread is made on. Where each thread has an
+    /// engine, it gets it here.
+    pub(crate) fn attached_to_connect(&self) -> Result<Arc<Link>, Errno> {
+        let attached = self.attached()?;
+        let thread = self.kernel.thread();
+        if !self.attach.is_engine_each()
+            || self.own_engine().is_some()
+            || self.homes.is_first(thread)
+            || attached.driver.placement() != Placement::InProcess
+        {
+            return Ok(attached);
+        }
+        let _turn = self.attaching.lock();
+        let shared = || self.homes.emptiest().map(|it| it.0);
+        if let Some(number) = self.one_more().or_else(shared) {
+            self.homes.remember(thread, number);
+        }
+        Ok(self.own_engine().unwrap_or(attached))
     }
 
     /// `None`: there are as many as there may be, or no slot is free.
