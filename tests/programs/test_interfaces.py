@@ -95,6 +95,47 @@ def a_transfer_between_two_namespaces_is_passed_on(world):
     assert hashlib.sha256(out.read_bytes()).digest() == hashlib.sha256(data).digest()
 
 
+def forwarded(world, engine):
+    """How many packets for others an engine has passed on; 0: the keeper."""
+    told = world.admin("nstat", "-as", "--json", "--engine", engine, env={"SLIPSTACK_NSTAT_HISTORY": world.folder / "history"})
+    return json.loads(told.finish())["slipstack"].get("IpForwDatagrams", 0)
+
+
+@test(modes=("inprocess", "instance"))
+def packets_for_others_pass_through_the_engine(world):
+    """What the way takes is told or found: the second link takes less than the first one."""
+    world.use_ipv6()
+    world.use_second_pair()
+    for namespace in (world.stack_ns, world.peer_b_ns):
+        namespace.ip("link", "set", "eth2", "mtu", "1400")
+    for namespace, far, by in ((world.peer_ns, "10.78.0.0/24", world.STACK), (world.peer_b_ns, "10.77.0.0/24", world.STACK_B)):
+        namespace.ip("route", "add", far, "via", by)
+    for namespace, far, by in ((world.peer_ns, "fd00:78::/64", world.STACK6), (world.peer_b_ns, "fd00:77::/64", world.STACK6_B)):
+        namespace.ip("-6", "route", "add", far, "via", by)
+    start_caller(world, ["--forward"])
+    data = hashlib.shake_256(b"passed on").digest(3_000_000)
+    folder = world.folder / "files"
+    folder.mkdir()
+    (folder / "big").write_bytes(data)
+    world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", "::", cwd=folder)
+    for address in (world.PEER, f"[{world.PEER6}]"):
+        out = world.folder / "got"
+        fetch = ["curl", "-sS", "-g", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]
+        world.peer_b(*fetch, f"http://{address}:8000/big").finish()
+        assert out.read_bytes() == data, address
+    # Without a port, in fragments, and with the last hop used up.
+    world.peer("ping", "-c", 1, "-W", 5, "-s", 3000, world.PEER_B).finish()
+    world.peer("ping", "-6", "-c", 1, "-W", 5, world.PEER6_B).finish()
+    told = world.peer("ping", "-c", 1, "-W", 5, "-t", 1, world.PEER_B)
+    told.wait(10)
+    assert f"From {world.STACK}" in told.output() and "Time to live exceeded" in told.output(), told.tail()
+    told = world.peer("ping", "-c", 1, "-W", 5, "-M", "do", "-s", 1450, world.PEER_B)
+    told.wait(10)
+    assert "mtu = 1400" in told.output() or "mtu=1400" in told.output(), told.tail()
+    assert forwarded(world, 1) > 100
+    assert forwarded(world, 0) < 10
+
+
 @test(modes=("inprocess", "instance"))
 def one_interface_down_leaves_the_other_serving(world):
     world.use_second_pair()

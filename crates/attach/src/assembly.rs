@@ -12,8 +12,7 @@ use slipstack_device::hooked::Hooked;
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig,
-    engine_config_of,
+    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig, config_of,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -174,7 +173,7 @@ fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> S
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
     let mut config = StackConfig {
-        network: engine_config_of(network),
+        network: config_of(network),
         mac: lease.mac,
         tso_max: link.tso_max,
         has_udp_segmentation: link.udp_segmentation,

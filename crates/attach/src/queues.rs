@@ -52,7 +52,7 @@ impl Queues {
             }
         }
         self.inboxes
-            .post(self.found[at], &InboxMessage::Frame(frame))
+            .post(self.found[at], &InboxMessage::Frame { link: 0, frame })
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 0   kind (u8), version (u8)
-//! 2   number of the slot it comes from, if the kind has one (u16)
+//! 2   number of the slot that it comes from, or of the link that a frame came by (u16)
 //! 4   length of what follows (u32)
 //! ```
 //!
@@ -16,9 +16,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::passing::{Passed, PassingHead};
 
 /// Version of the header and of every body; a reader takes no other.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
+/// Length of what stands before a stray frame: the header, and the link that the frame came by.
+pub const INBOX_STRAY_LEN: usize = INBOX_HEADER_LEN + 2;
 
 const FRAME: u8 = 1;
 const STRAY: u8 = 2;
@@ -30,10 +32,15 @@ const INQUIRY: u8 = 6;
 /// One message in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxMessage<'a> {
-    /// An Ethernet frame for the reader's stack.
-    Frame(&'a [u8]),
+    /// An Ethernet frame for the reader's stack, with the link that it came by
+    /// ([`slipstack_wire::LinkId`]).
+    Frame { link: u16, frame: &'a [u8] },
     /// A frame that reached the engine of `slot`, which has no socket for it. Goes to the keeper.
-    Stray { slot: u16, frame: &'a [u8] },
+    Stray {
+        slot: u16,
+        link: u16,
+        frame: &'a [u8],
+    },
     /// Part of a connection that changes its engine before a program has accepted it.
     Passing(PassingHead, Passed<'a>),
     /// An engine's membership in a multicast group. Goes to the keeper.
@@ -70,9 +77,16 @@ impl<'a> InboxMessage<'a> {
     #[inline]
     pub fn put(&self, push: impl FnOnce(&[&[u8]]) -> bool) -> bool {
         match self {
-            InboxMessage::Frame(frame) => push(&[&header(FRAME, 0, frame.len()), frame]),
-            InboxMessage::Stray { slot, frame } => {
-                push(&[&header(STRAY, *slot, frame.len()), frame])
+            InboxMessage::Frame { link, frame } => {
+                push(&[&header(FRAME, *link, frame.len()), frame])
+            }
+            InboxMessage::Stray { slot, link, frame } => {
+                let link = link.to_le_bytes();
+                push(&[
+                    &header(STRAY, *slot, link.len() + frame.len()),
+                    &link,
+                    frame,
+                ])
             }
             InboxMessage::Passing(head, passed) => {
                 let body = crate::passing::write(head, *passed);
@@ -113,8 +127,18 @@ impl<'a> InboxMessage<'a> {
         }
         let slot = u16::from_le_bytes([*s0, *s1]);
         match *kind {
-            FRAME => Ok(InboxMessage::Frame(body)),
-            STRAY => Ok(InboxMessage::Stray { slot, frame: body }),
+            FRAME => Ok(InboxMessage::Frame {
+                link: slot,
+                frame: body,
+            }),
+            STRAY => match body.split_first_chunk() {
+                Some((link, frame)) => Ok(InboxMessage::Stray {
+                    slot,
+                    link: u16::from_le_bytes(*link),
+                    frame,
+                }),
+                None => Err(InboxError::Body),
+            },
             PASSING => crate::passing::read(body)
                 .map(|(head, passed)| InboxMessage::Passing(head, passed))
                 .ok_or(InboxError::Body),
@@ -201,9 +225,13 @@ mod tests {
             image: b"image",
         };
         vec![
-            InboxMessage::Frame(b"frame"),
+            InboxMessage::Frame {
+                link: 0x8001,
+                frame: b"frame",
+            },
             InboxMessage::Stray {
                 slot: 300,
+                link: 7,
                 frame: b"frame",
             },
             InboxMessage::Passing(head(), Passed::HalfOpen(b"half")),
@@ -241,6 +269,7 @@ mod tests {
         let empty = |kind: u8| InboxMessage::parse(&header(kind, 0, 0)).err();
         assert_eq!(empty(PASSING), Some(InboxError::Body));
         assert_eq!(empty(GROUP), Some(InboxError::Body));
+        assert_eq!(empty(STRAY), Some(InboxError::Body));
         assert_eq!(empty(FRAME), None);
         let mut notice = header(NETWORK_CHANGED, 0, 1).to_vec();
         notice.push(0);

@@ -45,7 +45,7 @@ pub use flows::{FlowDirectory, FlowEntry, flows};
 pub use groups::{GroupChange, MulticastOption};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
 pub use ids::{Kind, SockId};
-pub use inbox::{INBOX_HEADER_LEN, InboxError, InboxMessage, SlotGroup};
+pub use inbox::{INBOX_STRAY_LEN, InboxError, InboxMessage, SlotGroup};
 pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,

@@ -62,4 +62,5 @@ pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOff
 pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{
     BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
+    TRANSIT_GROUP,
 };

@@ -65,7 +65,10 @@ impl Sink for Sorter<'_> {
         };
         // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer
         // them.
-        let message = InboxMessage::Frame(frame);
+        let message = InboxMessage::Frame {
+            link: meta.vlan,
+            frame,
+        };
         let is_apart = meta.segment == 0 || of == protocol::TCP;
         if is_apart && self.ways.post(usize::from(slot), &message) {
             self.tally.passed_on += 1;

@@ -238,8 +238,8 @@ impl Engine {
     ) -> Option<(SocketAddr, SocketAddr)> {
         let carried = Box::new(Carried::from_bytes(bytes)?);
         let ends = self.carry_in(now, sock, carried).ok()?;
-        for frame in self.world.departed.come_back(ends) {
-            self.on_local(now, &frame);
+        for (link, frame) in self.world.departed.come_back(ends) {
+            self.on_local(now, link, &frame);
         }
         self.finish(now, false);
         Some(ends)
@@ -251,8 +251,9 @@ impl Engine {
         let (Some(ends), Some(fabric)) = (ends, &self.world.local.fabric) else {
             return;
         };
-        for frame in self.world.departed.arrive(ends, slot) {
-            let message = InboxMessage::Frame(&frame);
+        for (link, frame) in self.world.departed.arrive(ends, slot) {
+            let frame = &frame;
+            let message = InboxMessage::Frame { link, frame };
             let is_taken = fabric.post(usize::from(slot), &message);
             self.world.counters.local_lost += u64::from(!is_taken);
         }

@@ -18,10 +18,13 @@ const LIFE_NS: u64 = 5_000_000_000;
 /// The two ends of a connection, the local one first.
 pub(crate) type Flow = (SocketAddr, SocketAddr);
 
+/// A frame that waits, with the link that it came by.
+pub(crate) type Held = (u16, Vec<u8>);
+
 #[derive(Debug)]
 enum Place {
     /// Nobody has it yet.
-    Underway(Vec<Vec<u8>>),
+    Underway(Vec<Held>),
     Slot(u16),
 }
 
@@ -78,7 +81,7 @@ impl Departed {
     }
 
     /// Keeps a frame of a connection that is under way.
-    pub(crate) fn hold(&mut self, flow: Flow, frame: Vec<u8>) {
+    pub(crate) fn hold(&mut self, flow: Flow, frame: Held) {
         let found = self.flows.iter_mut().find(|it| it.flow == flow);
         if let Some(Place::Underway(held)) = found.map(|it| &mut it.place)
             && held.len() < HELD_MAX
@@ -88,7 +91,7 @@ impl Departed {
     }
 
     /// It is on the engine of `slot` now. The frames that have waited.
-    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<Vec<u8>> {
+    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<Held> {
         let found = self.flows.iter_mut().find(|it| it.flow == flow);
         match found.map(|it| std::mem::replace(&mut it.place, Place::Slot(slot))) {
             Some(Place::Underway(held)) => held,
@@ -97,7 +100,7 @@ impl Departed {
     }
 
     /// It is back here. The frames that have waited.
-    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<Vec<u8>> {
+    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<Held> {
         let at = self.flows.iter().position(|it| it.flow == flow);
         match at.and_then(|at| self.flows.remove(at)).map(|it| it.place) {
             Some(Place::Underway(held)) => held,
@@ -122,14 +125,14 @@ mod tests {
         assert_eq!(departed.way(flow(1), now), Way::Unknown);
         departed.begin(flow(1), now);
         assert_eq!(departed.way(flow(1), now), Way::Wait);
-        departed.hold(flow(1), vec![1]);
-        departed.hold(flow(2), vec![2]);
-        assert_eq!(departed.arrive(flow(1), 7), [vec![1]]);
+        departed.hold(flow(1), (5, vec![1]));
+        departed.hold(flow(2), (0, vec![2]));
+        assert_eq!(departed.arrive(flow(1), 7), [(5, vec![1])]);
         assert_eq!(departed.way(flow(1), now), Way::Slot(7));
         assert_eq!(departed.way(flow(1), Instant(1 + LIFE_NS)), Way::Unknown);
         departed.begin(flow(1), now);
-        departed.hold(flow(1), vec![3]);
-        assert_eq!(departed.come_back(flow(1)), [vec![3]]);
+        departed.hold(flow(1), (0, vec![3]));
+        assert_eq!(departed.come_back(flow(1)), [(0, vec![3])]);
         assert_eq!(departed.way(flow(1), now), Way::Unknown);
     }
 
@@ -141,7 +144,7 @@ mod tests {
         }
         assert_eq!(departed.way(flow(1), Instant(1)), Way::Unknown);
         for _ in 0..2 * HELD_MAX {
-            departed.hold(flow(2), Vec::new());
+            departed.hold(flow(2), (0, Vec::new()));
         }
         assert_eq!(departed.arrive(flow(2), 1).len(), HELD_MAX);
     }

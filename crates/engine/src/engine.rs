@@ -337,7 +337,7 @@ impl Engine {
 
     fn on_message(&mut self, now: Instant, bytes: &[u8]) {
         match InboxMessage::parse(bytes) {
-            Ok(InboxMessage::Frame(frame)) => self.on_local(now, frame),
+            Ok(InboxMessage::Frame { link, frame }) => self.on_local(now, link, frame),
             Ok(InboxMessage::Passing(head, passed)) => self.on_passed(now, &head, passed),
             Ok(InboxMessage::NetworkChanged) => self.on_network_changed(now),
             Ok(InboxMessage::Inquiry) => self.on_inquiry(now),
@@ -349,9 +349,13 @@ impl Engine {
     }
 
     #[inline(never)]
-    pub(crate) fn on_local(&mut self, now: Instant, frame: &[u8]) {
+    pub(crate) fn on_local(&mut self, now: Instant, link: u16, frame: &[u8]) {
+        let meta = RxMeta {
+            vlan: link,
+            ..RxMeta::LOCAL
+        };
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        self.stack.on_frame(now, frame, RxMeta::LOCAL, &mut fx);
+        self.stack.on_frame(now, frame, meta, &mut fx);
         self.run_deferred(now);
     }
 
@@ -437,7 +441,7 @@ impl Engine {
                 break;
             }
             while let Some(frame) = self.world.local.pop() {
-                self.on_local(now, &frame);
+                self.on_local(now, 0, &frame);
                 self.world.counters.local_received += 1;
                 self.world.local.recycle(frame);
             }

@@ -53,7 +53,7 @@ pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Fabric;
-pub use network::{config_of, engine_config_of, learnt_entries};
+pub use network::{config_of, learnt_entries};
 pub use remote::Remote;
 pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{

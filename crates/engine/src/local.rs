@@ -294,7 +294,7 @@ impl Local {
         let (mut taken, mut lost) = (0, 0);
         while left != 0 {
             let slot = left.trailing_zeros() as usize;
-            let is_taken = fabric.post(slot, &InboxMessage::Frame(frame));
+            let is_taken = fabric.post(slot, &InboxMessage::Frame { link: 0, frame });
             left &= left - 1;
             taken += u64::from(is_taken);
             lost += u64::from(!is_taken);

@@ -42,7 +42,7 @@ impl Engine {
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
         self.set_filter(&network);
-        self.stack.set_network(now, engine_config_of(&network));
+        self.stack.set_network(now, config_of(&network));
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt_of(learnt));
         }
@@ -101,15 +101,6 @@ impl Engine {
             client.end.set_network_revision(network.revision);
         }
         self.network = Arc::new(network);
-    }
-}
-
-/// The configured part in the words of an engine's stack: what is to be passed on comes to the
-/// keeper's.
-pub fn engine_config_of(network: &NetworkState) -> NetworkConfig {
-    NetworkConfig {
-        forwarding: false,
-        ..config_of(network)
     }
 }
 

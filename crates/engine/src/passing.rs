@@ -91,7 +91,8 @@ impl Engine {
                 Some((fabric, slot))
             });
             if let Some((fabric, slot)) = taker {
-                fabric.post(slot, &InboxMessage::Frame(frame));
+                let link = meta.vlan;
+                fabric.post(slot, &InboxMessage::Frame { link, frame });
                 return;
             }
             let mut fx = Fx::receiving(world);

@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{INBOX_HEADER_LEN, InboxMessage};
+use slipstack_channel::{INBOX_STRAY_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
 use slipstack_stack::{DatagramIn, IpMeta};
 
@@ -40,22 +40,25 @@ impl World {
             match self.departed.way(flow, self.now) {
                 Way::Unknown => {}
                 Way::Wait => {
-                    self.departed.hold(flow, frame);
+                    self.departed.hold(flow, (ip.vlan, frame));
                     return true;
                 }
                 Way::Slot(slot) => {
-                    let message = InboxMessage::Frame(&frame);
+                    let message = InboxMessage::Frame {
+                        link: ip.vlan,
+                        frame: &frame,
+                    };
                     let is_taken = fabric.post(usize::from(slot), &message);
                     self.counters.local_lost += u64::from(!is_taken);
                     return true;
                 }
             }
         }
-        let slot = fabric.own_slot();
+        let (slot, link) = (fabric.own_slot(), ip.vlan);
         let frame = &frame;
         self.counters.strays += 1;
         // A keeper without room loses it as a wire would; the owner was not asked.
-        if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
+        if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
             self.counters.local_lost += 1;
         }
         true
@@ -68,11 +71,11 @@ impl World {
         let Some(fabric) = &self.local.fabric else {
             return false;
         };
-        let slot = fabric.own_slot();
+        let (slot, link) = (fabric.own_slot(), datagram.link);
         for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
             let frame = &frame;
             self.counters.strays += 1;
-            if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
+            if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
                 self.counters.local_lost += 1;
             }
         }
@@ -95,6 +98,6 @@ fn find_flow(ip: &IpMeta, segment: &[u8]) -> Option<Flow> {
 /// Returns a frame that carries a segment on, shortened so that its message takes one cell of an
 /// inbox; `None` if its addresses are of two families.
 pub fn stray_frame(ip: &IpMeta, segment: &[u8], mac: [u8; 6]) -> Option<Vec<u8>> {
-    let len_max = MpscInbox::CELL_BYTES - INBOX_HEADER_LEN;
+    let len_max = MpscInbox::CELL_BYTES - INBOX_STRAY_LEN;
     slipstack_stack::stray_frame(ip, segment, ([0; 6], mac), len_max)
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_device::{DeviceError, Flow, Port, Proto, Steering};
+use slipstack_device::{DeviceError, Flow, Port, Proto, Steering, TRANSIT_GROUP};
 
 use crate::leases::{Leases, Protocol, Route};
 
@@ -19,10 +19,13 @@ pub type OwnedFlow = (Flow, u16);
 pub struct Steer {
     groups: HashMap<(Protocol, u16), u8>,
     exceptions: HashMap<(Proto, SocketAddr, SocketAddr), u16>,
+    /// The slots that pass packets for others on; `None`: a former keeper's, which are not known.
+    transit: Option<Vec<u16>>,
 }
 
-/// The number of listener groups in the steering tables.
-const GROUPS: u16 = 256;
+/// The number of listener groups in the steering tables: the last one is that of packets for
+/// others.
+const GROUPS: u8 = TRANSIT_GROUP;
 
 /// Flows of one port stand together.
 pub fn order((flow, _): &OwnedFlow) -> (bool, u16) {
@@ -42,7 +45,21 @@ impl Steer {
                 .map(|(protocol, port, group)| ((*protocol, *port), *group))
                 .collect(),
             exceptions: HashMap::new(),
+            transit: None,
         }
+    }
+
+    /// Spreads packets for others over these slots.
+    pub fn spread_transit(
+        &mut self,
+        steering: &Steering,
+        slots: &[u16],
+    ) -> Result<(), DeviceError> {
+        if self.transit.as_deref() != Some(slots) {
+            steering.set_group(TRANSIT_GROUP, slots)?;
+            self.transit = Some(slots.to_vec());
+        }
+        Ok(())
     }
 
     pub fn groups(&self) -> Vec<(Protocol, u16, u8)> {
@@ -140,9 +157,7 @@ impl Steer {
     }
 
     fn free_group(&self) -> Option<u8> {
-        (0..GROUPS)
-            .map(|group| group as u8)
-            .find(|group| !self.groups.values().any(|used| used == group))
+        (0..GROUPS).find(|group| !self.groups.values().any(|used| used == group))
     }
 
     /// Sends flows to slots whatever the tables say.

@@ -104,11 +104,12 @@ counters! {
     DropFragmentEcn "drop_fragment_ecn" "fragments that met congestion although one was sent without ECN (RFC 3168 5.3)"
 
     Forwarded "forwarded" "packets for others passed on to their next hop"
+    ForwardApart "forward_apart" "joined packets for others cut apart because the way out takes no joined ones, or none so large"
     DropForwardMartian "drop_forward_martian" "packet for others that may not leave its link (link-local, group, loopback, class E, broadcast)"
     DropForwardTtl "drop_forward_ttl" "packet for others whose time to live or hop limit was used up"
     DropForwardRoute "drop_forward_route" "packet for others without a route"
     DropForwardTooBig "drop_forward_too_big" "packet for others larger than its path takes, and not to be cut"
-    DropForwardJoined "drop_forward_joined" "segments for others that the device had joined"
+    DropForwardJoined "drop_forward_joined" "segments for others that the device had joined without saying how large each was"
 
     RoutersLost "routers_lost" "default routers that no longer answered"
     RxNdpSolicitations "rx_ndp_solicitations" "neighbour solicitations for our addresses"

@@ -5,6 +5,9 @@
 //! are not sent. RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812
 //! 5.3.4: nothing that came in a link-layer group.
 
+mod apart;
+
+use alloc::borrow::Cow;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -24,6 +27,7 @@ use crate::neighbour::Station;
 use crate::route::Route;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
+use apart::Pieces;
 
 /// Bytes of a packet that travel as a frame's header: enough for an error to quote.
 const HEAD_MAX: usize = HEADER_MAX - ethernet::HEADER_LEN;
@@ -72,8 +76,8 @@ impl Transit<'_> {
 }
 
 impl Transit<'_> {
-    /// How a frame that came joined is cut apart again; `None`: it cannot be.
-    fn gso(&self) -> Option<Gso> {
+    /// Returns the pieces of a frame that came joined; `None` if it cannot be cut apart.
+    fn pieces(&self) -> Option<Gso> {
         const DATA_OFFSET_AT: usize = 12;
         let start = self.partial_checksum()?.start;
         let at = usize::from(start) - ethernet::HEADER_LEN;
@@ -81,11 +85,25 @@ impl Transit<'_> {
             protocol::TCP => u16::from(self.bytes.get(at + DATA_OFFSET_AT)? >> 4) * 4,
             _ => udp::HEADER_LEN as u16,
         };
-        let is_known = self.meta.segment > 0 && self.meta.checksum == RxChecksum::Partial;
-        is_known.then_some(Gso {
+        let header_len = start + transport_len;
+        let is_whole = usize::from(header_len) - ethernet::HEADER_LEN <= self.bytes.len();
+        (self.meta.segment > 0 && is_whole).then_some(Gso {
             mss: self.meta.segment,
-            header_len: start + transport_len,
+            header_len,
         })
+    }
+
+    /// The packet with the checksum that its sender has left to the device.
+    fn completed(&self) -> Cow<'_, [u8]> {
+        match self.partial_checksum() {
+            Some(at) if self.meta.checksum == RxChecksum::Partial => {
+                let l4_at = usize::from(at.start) - ethernet::HEADER_LEN;
+                let mut bytes = self.bytes.to_vec();
+                apart::complete_checksum(&mut bytes, l4_at, self.packet.protocol);
+                Cow::Owned(bytes)
+            }
+            _ => Cow::Borrowed(self.bytes),
+        }
     }
 }
 
@@ -289,43 +307,71 @@ impl Cx<'_> {
         };
         let (hop, mtu) = ((hop, found.vlan), found.mtu.unwrap_or(u16::MAX));
         if transit.meta.gso {
-            self.check_joined(transit, mtu)?;
-            return self.pass_whole(now, &packet, transit, hop, fx);
+            return self.pass_joined(now, &packet, transit, (hop, mtu), fx);
         }
+        self.pass_one(now, &packet, transit, (hop, mtu), fx)
+    }
+
+    /// One packet, in fragments where the way takes less and it may be cut.
+    fn pass_one(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        transit: &Transit<'_>,
+        (hop, mtu): ((IpAddr, u16), u16),
+        fx: &mut impl Effects,
+    ) -> Result<(), Refused> {
         if transit.bytes.len() <= usize::from(mtu) {
-            return self.pass_whole(now, &packet, transit, hop, fx);
+            return self.pass_whole(now, packet, transit, hop, fx);
         }
         // RFC 1191 4: its sender is told what the link takes.
         if packet.dont_fragment {
-            return Err(Refused::Told(
-                Counter::DropForwardTooBig,
-                Problem::TooBig(mtu),
-            ));
+            return Err(too_big(mtu));
         }
-        self.pass_parts(now, &packet, transit, (hop, mtu), fx)
+        self.pass_parts(now, packet, &transit.completed(), (hop, mtu), fx)
     }
 
-    /// Checks a joined packet: it leaves joined where the device cuts it apart again and each piece
-    /// fits.
-    fn check_joined(&self, transit: &Transit<'_>, mtu: u16) -> Result<(), Refused> {
-        let is_cut = match transit.packet.protocol {
-            protocol::TCP => self.config.tso_max > 0,
-            _ => self.config.has_udp_segmentation,
+    /// A joined packet: it leaves joined where the device cuts it apart again and each piece fits,
+    /// else piece by piece.
+    fn pass_joined(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        transit: &Transit<'_>,
+        (hop, mtu): ((IpAddr, u16), u16),
+        fx: &mut impl Effects,
+    ) -> Result<(), Refused> {
+        let Some(gso) = transit.pieces() else {
+            return Err(Refused::Silently(Counter::DropForwardJoined));
         };
-        let gso = transit.gso().filter(|_| is_cut);
-        let joined = Refused::Silently(Counter::DropForwardJoined);
-        let Some(gso) = gso else {
-            return Err(joined);
-        };
-        let piece_len = usize::from(gso.header_len) - ethernet::HEADER_LEN + usize::from(gso.mss);
-        match piece_len <= usize::from(mtu) {
-            true => Ok(()),
-            false if transit.packet.dont_fragment => Err(Refused::Told(
-                Counter::DropForwardTooBig,
-                Problem::TooBig(mtu),
-            )),
-            false => Err(joined),
+        let is_cut_by_device = transit.meta.checksum == RxChecksum::Partial
+            && match packet.protocol {
+                protocol::TCP => self.config.tso_max > 0,
+                _ => self.config.has_udp_segmentation,
+            };
+        let header_len = usize::from(gso.header_len) - ethernet::HEADER_LEN;
+        let fits = header_len + usize::from(gso.mss) <= usize::from(mtu);
+        match (fits, is_cut_by_device) {
+            (true, true) => return self.pass_whole(now, packet, transit, hop, fx),
+            (false, _) if packet.dont_fragment => return Err(too_big(mtu)),
+            _ => {}
         }
+        self.counters.bump(Counter::ForwardApart);
+        let l4_at = transit.partial_checksum().map_or(0, |at| at.start.into());
+        let mut pieces = Pieces::new(
+            transit.bytes,
+            (l4_at - ethernet::HEADER_LEN, header_len),
+            gso.mss,
+        );
+        while let Some(bytes) = pieces.next_piece() {
+            let piece = Transit {
+                packet: *packet,
+                bytes,
+                meta: RxMeta::VERIFIED,
+            };
+            self.pass_one(now, packet, &piece, (hop, mtu), fx)?;
+        }
+        Ok(())
     }
 
     /// The way by a next hop. It is asked for in our own name: who hears a question takes its
@@ -372,7 +418,7 @@ impl Cx<'_> {
             offload.checksum = transit.partial_checksum();
         }
         if transit.meta.gso {
-            offload.gso = transit.gso();
+            offload.gso = transit.pieces();
         }
         let frame = FrameOut {
             header: &room[..len],
@@ -389,17 +435,16 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         packet: &OutPacket,
-        transit: &Transit<'_>,
+        bytes: &[u8],
         (hop, mtu): ((IpAddr, u16), u16),
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let too_big = Refused::Silently(Counter::DropForwardTooBig);
-        let Ok(parsed) = Ipv4Packet::parse(transit.bytes) else {
+        let Ok(parsed) = Ipv4Packet::parse(bytes) else {
             return Err(too_big);
         };
-        // A checksum that is still to be completed cannot be in parts; options would have to be
-        // judged one by one.
-        if transit.meta.checksum == RxChecksum::Partial || !parsed.options.is_empty() {
+        // Options would have to be judged one by one.
+        if !parsed.options.is_empty() {
             return Err(too_big);
         }
         // RFC 791 3.1: the offsets of its parts would begin again at the front.
@@ -448,6 +493,10 @@ impl Cx<'_> {
         }
         .emit(room);
     }
+}
+
+fn too_big(mtu: u16) -> Refused {
+    Refused::Told(Counter::DropForwardTooBig, Problem::TooBig(mtu))
 }
 
 /// Whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927 2.7).

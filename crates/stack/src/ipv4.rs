@@ -8,6 +8,7 @@ use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
 use slipstack_wire::protocol;
 
 use crate::counters::Counter;
+use crate::effects::RxMeta;
 use crate::ip::IpMeta;
 use crate::link::Link;
 
@@ -20,7 +21,7 @@ pub(crate) type Accepted<'a> = (IpMeta, Ipv4Packet<'a>);
 pub(crate) fn accept<'a>(
     bytes: &'a [u8],
     link_group: bool,
-    is_looped: bool,
+    meta: RxMeta,
     link: &Link,
 ) -> Result<Accepted<'a>, Counter> {
     let routes = &link.routes;
@@ -41,7 +42,7 @@ pub(crate) fn accept<'a>(
     {
         return Err(Counter::DropIpv4Martian);
     }
-    if !is_looped && routes.is_own(src) {
+    if !meta.local && routes.is_own(src) {
         return Err(Counter::DropIpv4Spoofed);
     }
     let group = if routes.is_own(dst) {
@@ -55,16 +56,16 @@ pub(crate) fn accept<'a>(
     } else {
         return Err(Counter::DropIpv4NotOurs);
     };
-    let meta = IpMeta {
+    let ip = IpMeta {
         src: IpAddr::V4(src),
         dst: IpAddr::V4(dst),
         tos: packet.header.tos,
         ttl: packet.header.ttl,
         group,
-        local: is_looped,
-        vlan: 0,
+        local: meta.local,
+        vlan: meta.vlan,
     };
-    Ok((meta, packet))
+    Ok((ip, packet))
 }
 
 /// Sources that no host may have: "this network", loopback, multicast, class E, broadcast

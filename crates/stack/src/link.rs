@@ -2,6 +2,7 @@
 
 mod datagram;
 mod macs;
+mod mtu;
 mod next_hop;
 mod output;
 mod packet;
@@ -29,7 +30,7 @@ use crate::identification::Identifications;
 use crate::learnt::Learnt;
 use crate::neighbour::{Neighbours, Resolution, Station};
 use crate::options::DEFAULT_TTL;
-use crate::path_mtu::{MTU_MIN_V4, PathMtus};
+use crate::path_mtu::PathMtus;
 use crate::rng::{Rng, SipKey};
 use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
@@ -66,6 +67,8 @@ pub struct Link {
     /// Rules that packets have to pass, if there are some.
     pub(crate) filter: Option<Box<Filter>>,
     mtu: u16,
+    /// The largest packet that any link takes.
+    mtu_max: u16,
     tso_max: u32,
     pub(crate) routes: Routes,
     pub(crate) routes6: Routes6,
@@ -103,6 +106,7 @@ impl Link {
             macs: Macs::new(config.mac),
             filter: None,
             mtu: config.network.mtu,
+            mtu_max: config.network.mtu,
             tso_max: config.tso_max,
             routes: config.network.routes4(),
             groups: own_groups(config, &routes6),
@@ -133,6 +137,7 @@ impl Link {
         self.vlan_mtus = links.map(|it| (it.vlan, it.mtu)).collect();
         self.vlan_mtus.sort_unstable();
         self.macs.set_others(&network.port_macs);
+        self.renew_mtu_max();
     }
 
     /// The numbers of all links, the device's own first.
@@ -179,14 +184,6 @@ impl Link {
     #[inline]
     pub fn is_current(&self, hop: &NextHop, now: Instant) -> bool {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
-    }
-
-    pub(crate) fn mtu(&self) -> u16 {
-        self.mtu
-    }
-
-    pub(crate) fn set_mtu(&mut self, mtu: u16) {
-        self.mtu = mtu.max(LINK_MTU_MIN);
     }
 
     /// Whether datagrams to this IPv4 group are for us. Queries are, of whoever answers them.
@@ -350,41 +347,6 @@ impl Link {
         let result = change(fib);
         fib.build_index();
         result
-    }
-
-    fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
-        let mut mtu = self.path_mtu(now, dst);
-        if found.vlan != 0 {
-            let vlans = &self.vlan_mtus;
-            let own = vlans.binary_search_by_key(&found.vlan, |(vlan, _)| *vlan);
-            mtu = own.map_or(mtu, |at| mtu.min(vlans[at].1));
-        }
-        found.mtu.map_or(mtu, |route| route.min(mtu))
-    }
-
-    fn path_mtu(&self, now: Instant, dst: IpAddr) -> u16 {
-        let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
-        let mtu = self.mtu_for(dst.is_ipv6());
-        learnt.map_or(mtu, |learnt| learnt.min(mtu))
-    }
-
-    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path
-    /// takes less than is believed of any (Linux's locked MTU).
-    #[inline]
-    pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
-        let all = self.path_mtus.as_ref();
-        mtu == MTU_MIN_V4 && dst.is_ipv4() && all.is_some_and(|all| all.is_beneath(now, dst))
-    }
-
-    /// The largest packet of a family that the link takes: routers may ask for less than the device
-    /// does.
-    #[inline]
-    pub(crate) fn mtu_for(&self, is_v6: bool) -> u16 {
-        if is_v6 {
-            self.learnt.mtu.unwrap_or(self.mtu)
-        } else {
-            self.mtu
-        }
     }
 
     /// RFC 1122 3.2.1.7: the hop limit of packets whose sender has chosen this one, or none (0).

@@ -14,10 +14,10 @@ impl Stack {
         if network == self.config.network {
             return;
         }
-        let before = self.link.mtu();
+        let before = self.link.mtus();
         self.config.network = network;
         cx!(self).renew_network();
-        if self.link.mtu() != before {
+        if self.link.mtus() != before {
             self.tcp.on_link_mtu(now, &mut cx!(self));
         }
     }

@@ -108,7 +108,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let (ip, packet) = match ipv4::accept(bytes, link_group, meta.local, &self.link) {
+        let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.link) {
             Ok(accepted) => accepted,
             Err(Counter::DropIpv4NotOurs) if self.config.network.forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);

@@ -3,8 +3,8 @@
 use super::engines::Values;
 
 /// Names with the counters of ours whose sum they are. A frame that the device has joined counts
-/// once here, as a joined packet does for the kernel; `Udp` and `Icmp` are both families together,
-/// as our counters are.
+/// once here, as a joined packet does for the kernel; `Udp`, `Icmp` and `IpForwDatagrams` are both
+/// families together, as our counters are.
 const NAMES: &[(&str, &[&str])] = &[
     (
         "IpInReceives",
@@ -38,6 +38,7 @@ const NAMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("IpInUnknownProtos", &["drop_ipv4_protocol"]),
+    ("IpForwDatagrams", &["forwarded"]),
     ("IcmpInEchos", &["rx_icmp_echos"]),
     ("IcmpInCsumErrors", &["drop_icmp_checksum"]),
     ("IcmpOutEchoReps", &["tx_icmp_echos"]),

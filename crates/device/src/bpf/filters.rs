@@ -4,17 +4,14 @@
 use super::asm::{Alu, Helper, If, Label, Width};
 use super::programs::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Emitter, Family, IP, IP_DESTINATION, IP_PROTOCOL,
-    IP6_DESTINATION, IP6_LEN, IP6_NEXT_HEADER, Maps, PORTS,
+    IP6_DESTINATION, IP6_LEN, IP6_NEXT_HEADER, KIND_HOST, Maps, PORTS, SKB_KIND,
 };
 use crate::steering::layout;
 
 use super::asm::Reg::{R0, R1, R2, R6, R8, R10};
 
-/// `pkt_type` of `struct __sk_buff`, and its value for what the kernel beside us sends.
-const SKB_KIND: i16 = 4;
+/// The `pkt_type` of what the kernel beside us sends.
 const KIND_OUTGOING: i32 = 4;
-/// Sent to this station.
-const KIND_HOST: i32 = 0;
 /// Answers of a program at the ingress of an interface (tcx and direct-action alike).
 const INGRESS_DROP: i32 = 2;
 const INGRESS_NEXT: i32 = -1;

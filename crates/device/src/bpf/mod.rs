@@ -5,3 +5,4 @@ pub(crate) mod asm;
 pub(crate) mod filters;
 pub(crate) mod programs;
 pub(crate) mod sys;
+mod transit;

@@ -8,13 +8,16 @@
 use std::os::fd::BorrowedFd;
 
 use super::asm::{Alu, Helper, If, Label, Program, Reg, Width};
+use super::transit;
 use crate::steering::hash;
 use crate::steering::layout;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// `protocol` of `struct __sk_buff`.
+/// `protocol` and `pkt_type` of `struct __sk_buff`, and the type of what is sent to this station.
 const SKB_PROTOCOL: i16 = 16;
+pub(super) const SKB_KIND: i16 = 4;
+pub(super) const KIND_HOST: i32 = 0;
 /// EtherTypes as they lie in memory.
 pub(super) const ETHERTYPE_IPV4: i32 = 0x0008;
 pub(super) const ETHERTYPE_IPV6: i32 = 0xdd86;
@@ -75,7 +78,7 @@ pub(super) struct Emitter<'a> {
     pub(super) code: Program,
     maps: Maps<'a>,
     pub(super) l3: i32,
-    hook: Hook<'a>,
+    pub(super) hook: Hook<'a>,
 }
 
 impl<'a> Emitter<'a> {
@@ -413,6 +416,7 @@ fn emit_steering(emit: &mut Emitter<'_>) {
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);
     emit.ip_header(keeper);
     emit.match_address(layout::OWN, own);
+    transit::emit(emit, Family::V4, keeper);
     emit.code.bind(keeper);
     emit.leave_to_keeper();
     emit.code.bind(own);
@@ -422,6 +426,7 @@ fn emit_steering(emit: &mut Emitter<'_>) {
     let keeper = emit.code.label();
     emit.ip6_header(keeper);
     emit.match_own6(own6);
+    transit::emit(emit, Family::V6, keeper);
     emit.code.bind(keeper);
     emit.leave_to_keeper();
     emit.code.bind(own6);
@@ -463,8 +468,12 @@ fn emit_bucket(emit: &mut Emitter<'_>, family: Family) {
     code.alu(Alu::Lsh, R0, layout::BUCKETS.trailing_zeros() as i32);
     code.alu_reg(Alu::Mov, R7, R0);
     emit_hash(emit, family);
-    emit.code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
+    emit_chain(emit);
+}
 
+/// From the flow's hash in R1 and the first bucket of the group in R7 to the slot.
+pub(super) fn emit_chain(emit: &mut Emitter<'_>) {
+    emit.code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
     emit.table(R3, layout::GROUPS);
     emit.code.alu_reg(Alu::Add, R3, R7);
     emit.table(R4, layout::ALIVE);
@@ -487,15 +496,17 @@ fn emit_bucket(emit: &mut Emitter<'_>, family: Family) {
     emit.leave();
 }
 
+/// Multiplies R1 and folds it; uses R3 and R4.
+pub(super) fn mix(code: &mut Program, multiplier: u64) {
+    code.load_u64(R4, multiplier);
+    code.alu_reg(Alu::Mul, R1, R4);
+    code.alu_reg(Alu::Mov, R3, R1);
+    code.alu(Alu::Rsh, R3, hash::SHIFT.cast_signed());
+    code.alu_reg(Alu::Xor, R1, R3);
+}
+
 /// Leaves the flow's hash in R1: the instructions of `steering/hash.rs`.
 fn emit_hash(emit: &mut Emitter<'_>, family: Family) {
-    let mix = |code: &mut Program, multiplier| {
-        code.load_u64(R4, multiplier);
-        code.alu_reg(Alu::Mul, R1, R4);
-        code.alu_reg(Alu::Mov, R3, R1);
-        code.alu(Alu::Rsh, R3, hash::SHIFT.cast_signed());
-        code.alu_reg(Alu::Xor, R1, R3);
-    };
     emit.table(R2, layout::HASH_KEY);
     let code = &mut emit.code;
     code.load(Width::B8, R3, R2, 0);

@@ -48,6 +48,32 @@ pub(crate) fn of_words_v6(key: u64, source: [u64; 2], destination: [u64; 2], por
     hash
 }
 
+/// Returns the hash of a flow that is passed on: the same for both directions.
+pub(crate) fn of_transit(key: u64, a: SocketAddr, b: SocketAddr) -> u64 {
+    let hash = of_end(key, a).wrapping_add(of_end(key, b));
+    mix(hash, MULTIPLIER_2)
+}
+
+/// Returns the hash of one end of a flow.
+fn of_end(key: u64, end: SocketAddr) -> u64 {
+    let [high, low] = end.port().to_be_bytes();
+    let port = u64::from(u16::from_ne_bytes([high, low]));
+    match end.ip() {
+        IpAddr::V4(ip) => {
+            let word = u64::from(u32::from_ne_bytes(ip.octets())) << 32 | port;
+            mix(word ^ key, MULTIPLIER_1)
+        }
+        ip => halves(ip)
+            .into_iter()
+            .fold(key ^ port, |hash, word| mix(hash ^ word, MULTIPLIER_1)),
+    }
+}
+
+fn mix(hash: u64, multiplier: u64) -> u64 {
+    let hash = hash.wrapping_mul(multiplier);
+    hash ^ hash >> SHIFT
+}
+
 /// An address as two words in memory order.
 pub(crate) fn halves(ip: IpAddr) -> [u64; 2] {
     let octets = match ip {
@@ -74,6 +100,21 @@ mod tests {
         let mean = 64_512 / 16;
         for count in load {
             assert!(count.abs_diff(mean) < mean / 8, "{load:?}");
+        }
+    }
+
+    #[test]
+    fn both_directions_of_a_flow_that_is_passed_on_have_one_hash_and_flows_spread() {
+        let far = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
+        let mut load = [0u32; 16];
+        for port in 1024..=u16::MAX {
+            let near = SocketAddr::new(Ipv4Addr::new(10, 1, 0, 1).into(), port);
+            let hash = of_transit(42, near, far);
+            assert_eq!(hash, of_transit(42, far, near));
+            load[hash as usize & 15] += 1;
+        }
+        for count in load {
+            assert!(count.abs_diff(64_512 / 16) < 64_512 / 16 / 8, "{load:?}");
         }
     }
 

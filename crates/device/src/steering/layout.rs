@@ -58,6 +58,8 @@ pub(crate) const GROUP_BIT: u16 = 0x8000;
 pub const SLOTS_MAX: usize = 128;
 /// Listener groups of one device at most.
 pub const GROUPS_MAX: usize = 256;
+/// The group of the slots that pass packets for others on.
+pub const TRANSIT_GROUP: u8 = (GROUPS_MAX - 1) as u8;
 /// Buckets of a group.
 pub const BUCKETS: usize = 4096;
 /// Addresses of each family that a stack has at most.

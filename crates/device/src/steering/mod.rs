@@ -3,8 +3,9 @@
 //! TCP and UDP to one of the stack's addresses are steered by the destination port: to the
 //! keeper's slot 0, to one slot (ports leased to an engine for its own connections), or to a
 //! listener group, whose 4096 buckets name the slot for each flow hash. Single flows that must not
-//! follow their bucket are in the exceptions. Everything else goes to slot 0: ARP, ICMP, fragments,
-//! and IPv6 with extension headers, which the keeper passes on.
+//! follow their bucket are in the exceptions. What is sent to this station for other addresses is
+//! spread over a group of its own where packets are passed on. Everything else goes to slot 0: ARP,
+//! ICMP, fragments, and IPv6 with extension headers, which the keeper passes on.
 //!
 //! The table is an eBPF array mapped into memory, so that a change is a store. A slot that is
 //! not alive is passed over in groups: the flow takes the next bucket of a fixed chain. This holds
@@ -34,7 +35,7 @@ use table::{Tables, Writer};
 
 pub(crate) use load::{load_steering, maps};
 
-pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX};
+pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX, TRANSIT_GROUP};
 
 /// Exceptions at most; a further one is refused.
 pub const EXCEPTIONS_MAX: u32 = 65_536;
@@ -188,9 +189,21 @@ impl Steering {
         self.set_flag(layout::FLAG_SHARE, is_shared)
     }
 
-    /// Whether slot 0 gets what is sent to this station for other addresses.
+    /// Whether what is sent to this station for other addresses is taken, by the slots of
+    /// [`TRANSIT_GROUP`] or else slot 0.
     pub fn set_forward(&self, is_on: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_FORWARD, is_on)
+    }
+
+    /// The slot that passes a packet on that is for neither us nor a group; both directions of a
+    /// flow have the same. 0: what is for others is not taken, or nobody else takes it.
+    pub fn transit_slot(&self, ends: (SocketAddr, SocketAddr)) -> u16 {
+        let table = self.tables.read();
+        if table.load_u32(layout::FLAGS) & layout::FLAG_FORWARD == 0 {
+            return 0;
+        }
+        let hash = hash::of_transit(table.load_u64(layout::HASH_KEY), ends.0, ends.1);
+        self.group_slot(layout::TRANSIT_GROUP, (hash as usize % BUCKETS) as u16)
     }
 
     fn set_flag(&self, flag: u32, is_on: bool) -> Result<(), DeviceError> {

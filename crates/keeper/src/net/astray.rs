@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_engine::stray_frame;
-use slipstack_stack::{DatagramIn, IpMeta, RxMeta, datagram_frames};
+use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
 use super::effects::World;
 use super::unread::Taken;
@@ -87,13 +87,19 @@ impl World {
             return false;
         };
         if let Some(slot) = slot
-            && self.inboxes.post(slot, &InboxMessage::Frame(&frame))
+            && self.inboxes.post(
+                slot,
+                &InboxMessage::Frame {
+                    link: ip.vlan,
+                    frame: &frame,
+                },
+            )
         {
             self.strays.counts.passed += 1;
             return true;
         }
         let port = flow.local.port();
-        let held = (&frame[..], RxMeta::LOCAL);
+        let held = (&frame[..], super::local_by(ip.vlan));
         self.strays
             .hold(held, coming.origin, port, coming.waits, coming.now);
         true
@@ -189,7 +195,9 @@ impl World {
         }
         if slot != 0 && coming.origin != Some(slot) && self.strays.has_engine(slot) {
             for frame in datagram_frames(datagram, link) {
-                self.inboxes.post(slot, &InboxMessage::Frame(&frame));
+                let (link, frame) = (datagram.link, &frame);
+                self.inboxes
+                    .post(slot, &InboxMessage::Frame { link, frame });
             }
             return true;
         }
@@ -201,8 +209,9 @@ impl World {
             return false;
         };
         for frame in datagram_frames(datagram, link) {
+            let held = (datagram.link, frame);
             self.unread
-                .hold(flow.local.port(), intent.rcvbuf, frame, coming.now);
+                .hold(flow.local.port(), intent.rcvbuf, held, coming.now);
         }
         true
     }
@@ -227,7 +236,9 @@ impl World {
             return false;
         };
         for frame in &frames {
-            self.inboxes.post(slot, &InboxMessage::Frame(frame));
+            let link = datagram.link;
+            self.inboxes
+                .post(slot, &InboxMessage::Frame { link, frame });
         }
         true
     }
@@ -249,12 +260,14 @@ impl World {
         let Some(steering) = steering else {
             return;
         };
-        unread.send(port, now, |frame| {
+        unread.send(port, now, |(link, frame)| {
             let flow = super::flows::find_flow(frame);
             let slot = flow.map_or(0, |it| steering.find_slot(it.proto, it.local, it.remote));
             match slot {
                 0 => Taken::NobodyServes,
-                slot if inboxes.post(slot, &InboxMessage::Frame(frame)) => Taken::Yes,
+                slot if inboxes.post(slot, &InboxMessage::Frame { link: *link, frame }) => {
+                    Taken::Yes
+                }
                 _ => Taken::NoRoom,
             }
         });

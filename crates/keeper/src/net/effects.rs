@@ -103,13 +103,16 @@ impl World {
     }
 
     /// An ICMP error about what an engine sent: into that engine's inbox. False: it is not one.
-    pub(super) fn pass_error_on(&mut self, frame: &[u8]) -> bool {
+    pub(super) fn pass_error_on(&mut self, frame: &[u8], link: u16) -> bool {
         let (Some(steering), Some(flow)) = (&self.steering, super::errors::quoted_flow(frame))
         else {
             return false;
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
+        slot != 0
+            && self
+                .inboxes
+                .post(slot, &InboxMessage::Frame { link, frame })
     }
 
     /// A packet with extension headers, which steering leaves to us: into the inbox of the engine
@@ -136,7 +139,11 @@ impl World {
             return true;
         }
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
+        let link = meta.vlan;
+        slot != 0
+            && self
+                .inboxes
+                .post(slot, &InboxMessage::Frame { link, frame })
     }
 
     /// A datagram to a group: into the inboxes of all engines that have its port, each of which
@@ -156,7 +163,7 @@ impl World {
             return false;
         };
         let slots = steering.find_slots(Proto::Udp, flow.dst.port());
-        self.lost_copies += push_all(&self.inboxes, slots, frame);
+        self.lost_copies += push_all(&self.inboxes, slots, (frame, meta.vlan));
         slots != 0
     }
 
@@ -205,8 +212,8 @@ impl World {
         if slots == 0 {
             return Some(frames);
         }
-        for (frame, _) in frames {
-            self.trails.lost += push_all(&self.inboxes, slots, &frame);
+        for (frame, meta) in frames {
+            self.trails.lost += push_all(&self.inboxes, slots, (&frame, meta.vlan));
         }
         Some(Vec::new())
     }
@@ -219,7 +226,9 @@ impl World {
             _ => 0,
         };
         if slot != 0 {
-            self.inboxes.post(slot, &InboxMessage::Frame(&frame));
+            let frame = &frame;
+            self.inboxes
+                .post(slot, &InboxMessage::Frame { link: 0, frame });
         } else if self.local.len() < LOCAL_MAX {
             self.local.push(frame);
         }
@@ -227,12 +236,12 @@ impl World {
 }
 
 /// Puts a frame into the inboxes of these slots, given as bits; how many had no room.
-fn push_all(inboxes: &Inboxes, slots: u64, frame: &[u8]) -> u64 {
+fn push_all(inboxes: &Inboxes, slots: u64, (frame, link): (&[u8], u16)) -> u64 {
     let mut left = slots;
     let mut lost = 0;
     while left != 0 {
         let slot = left.trailing_zeros() as u16;
-        lost += u64::from(!inboxes.post(slot, &InboxMessage::Frame(frame)));
+        lost += u64::from(!inboxes.post(slot, &InboxMessage::Frame { link, frame }));
         left &= left - 1;
     }
     lost

@@ -83,6 +83,14 @@ pub struct Net {
     filter: HeldFilter,
 }
 
+/// The metadata of a frame that an inbox brings.
+fn local_by(link: u16) -> RxMeta {
+    RxMeta {
+        vlan: link,
+        ..RxMeta::LOCAL
+    }
+}
+
 impl Net {
     pub fn new(
         network: &Network,
@@ -197,9 +205,11 @@ impl Net {
     /// Takes a message of an inbox; `coming` says how a frame came that an engine may not know.
     fn take_message(&mut self, bytes: &[u8], now: u64, coming: impl Fn(Option<u16>) -> Coming) {
         match InboxMessage::parse(bytes) {
-            Ok(InboxMessage::Frame(frame)) => self.take(frame, RxMeta::LOCAL, coming(None)),
-            Ok(InboxMessage::Stray { slot, frame }) => {
-                self.take(frame, RxMeta::LOCAL, coming(Some(slot)));
+            Ok(InboxMessage::Frame { link, frame }) => {
+                self.take(frame, local_by(link), coming(None));
+            }
+            Ok(InboxMessage::Stray { slot, link, frame }) => {
+                self.take(frame, local_by(link), coming(Some(slot)));
             }
             Ok(InboxMessage::Passing(head, passed)) => self.take_passing(&head, passed, now),
             Ok(InboxMessage::Group(group)) => self.take_group(group),
@@ -216,7 +226,7 @@ impl Net {
                 self.look_at(&frame, meta, coming);
             }
         } else if !self.world.pass_group_on(frame, meta)
-            && !self.world.pass_error_on(frame)
+            && !self.world.pass_error_on(frame, meta.vlan)
             && !self.world.pass_extended_on(frame, meta)
         {
             self.look_at(frame, meta, coming);

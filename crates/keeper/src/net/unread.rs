@@ -16,9 +16,12 @@ const ASK_NS: u64 = 100_000_000;
 /// An inbox without room is tried again after this time.
 const AGAIN_NS: u64 = 1_000_000;
 
+/// A frame, with the link that it came by.
+pub(super) type Waiting = (u16, Vec<u8>);
+
 #[derive(Debug, Default)]
 struct Queue {
-    frames: VecDeque<Vec<u8>>,
+    frames: VecDeque<Waiting>,
     bytes: usize,
     /// An engine serves the port, but had no room for all.
     is_due: bool,
@@ -37,8 +40,8 @@ pub(super) struct Unread {
 impl Unread {
     /// Lets a datagram wait for a socket with a receive buffer of `rcvbuf` bytes. A full buffer
     /// loses it, as on the kernel.
-    pub(super) fn hold(&mut self, port: u16, rcvbuf: u32, frame: Vec<u8>, now: u64) {
-        let size = frame.len() + BESIDE;
+    pub(super) fn hold(&mut self, port: u16, rcvbuf: u32, frame: Waiting, now: u64) {
+        let size = frame.1.len() + BESIDE;
         let queue = self.queues.entry(port).or_default();
         if queue.bytes > rcvbuf as usize || self.bytes + size > BYTES_MAX {
             self.lost += 1;
@@ -54,7 +57,7 @@ impl Unread {
 
     /// Sends what waits for a port off; `take` says no if there is no room. What it keeps for
     /// itself waits on.
-    pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&[u8]) -> Taken) {
+    pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&Waiting) -> Taken) {
         self.sent_ns = now;
         let Some(queue) = self.queues.get_mut(&port) else {
             return;
@@ -66,7 +69,7 @@ impl Unread {
             };
             match take(&frame) {
                 Taken::Yes => {
-                    let size = frame.len() + BESIDE;
+                    let size = frame.1.len() + BESIDE;
                     queue.bytes -= size;
                     self.bytes -= size;
                 }
@@ -132,20 +135,20 @@ mod tests {
     fn they_leave_in_their_order_and_stay_when_there_is_no_room() {
         let mut unread = Unread::default();
         for byte in 1..=3 {
-            unread.hold(53, 10_000, vec![byte], 0);
+            unread.hold(53, 10_000, (0, vec![byte]), 0);
         }
         let mut sent = Vec::new();
         unread.send(53, 5, |frame| {
             if sent.len() == 2 {
                 return Taken::NoRoom;
             }
-            sent.push(frame[0]);
+            sent.push(frame.1[0]);
             Taken::Yes
         });
         assert!(unread.due(5).is_empty());
         assert_eq!(unread.due(5 + AGAIN_NS), [53]);
         unread.send(53, 6, |frame| {
-            sent.push(frame[0]);
+            sent.push(frame.1[0]);
             Taken::Yes
         });
         assert_eq!(sent, [1, 2, 3]);
@@ -156,12 +159,12 @@ mod tests {
     fn a_receive_buffer_has_an_end_and_so_has_all_that_waits() {
         let mut unread = Unread::default();
         for _ in 0..1000 {
-            unread.hold(53, 10_000, vec![0; 424], 0);
+            unread.hold(53, 10_000, (0, vec![0; 424]), 0);
         }
         assert_eq!(unread.queues[&53].frames.len(), 11);
         assert_eq!(unread.lost, 989);
         for port in 1000..10_000 {
-            unread.hold(port, 10_000, vec![0; 10_000], 0);
+            unread.hold(port, 10_000, (0, vec![0; 10_000]), 0);
         }
         assert!(unread.bytes <= BYTES_MAX);
         for port in unread.ports_to_ask(ASK_NS) {

@@ -209,16 +209,32 @@ impl Server {
         }
     }
 
-    /// Tells the own stack who may be asked for strays.
+    /// Tells the own stack who may be asked for strays, and has those pass packets for others on.
     pub(super) fn publish_engines(&mut self) {
-        let clients = &self.world.state.leases.clients;
-        self.net.set_engines(
-            clients
-                .iter()
-                .filter_map(|(_, client)| client.slot)
-                .filter(|slot| !self.stalls.is_stalled(*slot))
-                .collect(),
-        );
+        let mut engines = self.engines();
+        engines.retain(|slot| !self.stalls.is_stalled(*slot));
+        self.spread_transit(&engines);
+        self.net.set_engines(engines);
+    }
+
+    /// The slots that engines lease.
+    pub(super) fn engines(&self) -> Vec<u16> {
+        let clients = self.world.state.leases.clients.iter();
+        clients.filter_map(|(_, client)| client.slot).collect()
+    }
+
+    /// Spreads packets for others over these engines; without one they are passed on here.
+    fn spread_transit(&mut self, engines: &[u16]) {
+        let takers = match self.world.network.state.is_forwarding {
+            true => engines,
+            false => &[],
+        };
+        let steering = self.world.slots.steering();
+        if let Err(error) = self.steer.spread_transit(steering, takers) {
+            say(format_args!(
+                "packets for others cannot be steered: {error}"
+            ));
+        }
     }
 
     /// Removes exceptions of flows that have ended.

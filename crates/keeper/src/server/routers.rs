@@ -20,6 +20,7 @@ impl Server {
         self.world.state.network.clone_from(&state);
         self.world.network.state = state;
         self.share_ports(&share::ALL);
+        self.publish_engines();
         self.world.save();
         self.tell_watchers();
         Ok(())

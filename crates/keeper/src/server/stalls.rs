@@ -97,9 +97,11 @@ impl Stalls {
 }
 
 impl Server {
-    /// When the engines that share ports are to be looked at; `None`: there are none.
+    /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
+    /// are none.
     pub(super) fn stalls_due(&self) -> Option<u64> {
-        let has_shared = self.world.state.leases.listeners.has_shared(Protocol::Tcp);
+        let has_shared = self.world.state.leases.listeners.has_shared(Protocol::Tcp)
+            || self.world.network.state.is_forwarding;
         (has_shared || !self.stalls.engines.is_empty()).then(|| self.stalls.next_look())
     }
 
@@ -107,7 +109,10 @@ impl Server {
         if self.stalls_due().is_none_or(|due| now < due) {
             return;
         }
-        let sharing = self.world.state.leases.listeners.sharing(Protocol::Tcp);
+        let sharing = match self.world.network.state.is_forwarding {
+            true => self.engines(),
+            false => self.world.state.leases.listeners.sharing(Protocol::Tcp),
+        };
         let looks: Vec<Look> = sharing
             .into_iter()
             .filter_map(|slot| self.look_at(slot))
@@ -170,7 +175,10 @@ impl Server {
         });
         for (frame, meta) in waiting {
             if !self.net.feed_request(&frame, meta, now) && is_taken {
-                let message = InboxMessage::Frame(&frame);
+                let message = InboxMessage::Frame {
+                    link: meta.vlan,
+                    frame: &frame,
+                };
                 self.world.inboxes.post(slot, &message);
             }
         }

@@ -51,11 +51,11 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let mtu = match hint {
-            _ if !discovery.heeds_path() => self.link.mtu_for(packet.dst.is_ipv6()),
+            _ if !discovery.heeds_path() => self.link.mtu_of_way(&packet.query()),
             Some(hop) if self.link.is_current(hop, now) => hop.mtu,
             _ => {
                 let path = self.link.find_path_by(now, &packet.query());
-                path.map_or(self.link.mtu, |path| path.mtu)
+                path.map_or(self.link.mtu_max, |path| path.mtu)
             }
         };
         let len = packet.header_len() + segment.header.len() + segment.payload.len();
@@ -90,7 +90,7 @@ impl Cx<'_> {
         let hop = NextHop {
             mac,
             local: true,
-            mtu: self.link.mtu,
+            mtu: self.link.mtu_max,
             vlan: 0,
             epoch: self.link.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,

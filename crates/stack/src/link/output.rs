@@ -34,7 +34,7 @@ impl Cx<'_> {
         segment: OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
-        self.output_within(self.link.mtu, now, packet, hint, &segment, fx)
+        self.output_within(self.link.mtu_max, now, packet, hint, &segment, fx)
     }
 
     /// Sends a segment in a packet of at most `mtu` bytes.
@@ -170,7 +170,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let total_len = header.len() + payload.len() - ethernet::HEADER_LEN;
-        let len_max = gso_mss.map_or(self.link.mtu, |_| u16::MAX);
+        let len_max = gso_mss.map_or(self.link.mtu_max, |_| u16::MAX);
         if total_len > usize::from(len_max) {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
@@ -202,7 +202,7 @@ impl Cx<'_> {
             counters,
             ..
         } = self;
-        if mtu >= link.mtu || !path_mtu::is_possible(dst.is_ipv4(), mtu) {
+        if mtu >= link.mtu_max || !path_mtu::is_possible(dst.is_ipv4(), mtu) {
             return;
         }
         let all = link

@@ -93,5 +93,5 @@ impl Preset {
 
 /// The MSS that we announce on our link.
 pub fn our_mss(key: &FlowKey, preset: &Preset, link: &Link) -> u16 {
-    mss_to_announce(key, link.mtu_for(!key.is_v4()), preset.mss)
+    mss_to_announce(key, link.mtu_of_own(key.local_ip()), preset.mss)
 }

@@ -154,7 +154,7 @@ fn send_many(
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu
     } else {
-        cx.link.mtu_for(packet.dst.is_ipv6())
+        cx.link.mtu_of_way(&packet.query())
     };
     let header_len = packet.header_len() + udp::HEADER_LEN;
     if header_len + usize::from(size.get()) > usize::from(mtu) {

@@ -1,5 +1,6 @@
 //! The stack below TCP, frame by frame: ARP, IPv4 and IPv6, ICMP and UDP.
 
+mod apart;
 mod arp;
 mod default_routers;
 mod discovery;

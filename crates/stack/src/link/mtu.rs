@@ -1,0 +1,92 @@
+//! The sizes of packets that links and paths take.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::{LINK_MTU_MIN, Link};
+use crate::fib::Query;
+use crate::path_mtu::MTU_MIN_V4;
+use crate::route::Found;
+use crate::time::Instant;
+
+impl Link {
+    pub(super) fn renew_mtu_max(&mut self) {
+        let others = self.vlan_mtus.iter().map(|(_, mtu)| *mtu).max();
+        self.mtu_max = self.mtu.max(others.unwrap_or(0));
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    pub(crate) fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu.max(LINK_MTU_MIN);
+        self.renew_mtu_max();
+    }
+
+    /// The largest packets that the links take, in the order of their numbers.
+    pub(crate) fn mtus(&self) -> Vec<(u16, u16)> {
+        let own = [(0, self.mtu)].into_iter();
+        own.chain(self.vlan_mtus.iter().copied()).collect()
+    }
+
+    pub(super) fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
+        let mtu = match found.vlan {
+            0 => self.mtu_for(dst.is_ipv6()),
+            link => self.mtu_of_link(link),
+        };
+        let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
+        let mtu = learnt.map_or(mtu, |learnt| learnt.min(mtu));
+        found.mtu.map_or(mtu, |route| route.min(mtu))
+    }
+
+    /// The largest packet that a link takes; routers may ask for less on the device's own.
+    fn mtu_of_link(&self, link: u16) -> u16 {
+        let others = &self.vlan_mtus;
+        let at = others.binary_search_by_key(&link, |(link, _)| *link);
+        at.map_or(self.mtu, |at| others[at].1)
+    }
+
+    /// The largest packet that the link of one of our addresses takes.
+    #[inline]
+    pub(crate) fn mtu_of_own(&self, own: IpAddr) -> u16 {
+        if self.vlan_mtus.is_empty() {
+            return self.mtu_for(own.is_ipv6());
+        }
+        match self.vlan_of_own(own) {
+            0 => self.mtu_for(own.is_ipv6()),
+            link => self.mtu_of_link(link),
+        }
+    }
+
+    /// The largest packet that the link takes by which a packet leaves, whatever its path takes.
+    pub(crate) fn mtu_of_way(&self, query: &Query) -> u16 {
+        let found = match self.vlan_mtus.is_empty() {
+            true => None,
+            false => self.find_route(query),
+        };
+        match found {
+            Some(Found { vlan, .. }) if vlan != 0 => self.mtu_of_link(vlan),
+            _ => self.mtu_for(query.dst.is_ipv6()),
+        }
+    }
+
+    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path
+    /// takes less than is believed of any (Linux's locked MTU).
+    #[inline]
+    pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
+        let all = self.path_mtus.as_ref();
+        mtu == MTU_MIN_V4 && dst.is_ipv4() && all.is_some_and(|all| all.is_beneath(now, dst))
+    }
+
+    /// The largest packet of a family that the link takes: routers may ask for less than the device
+    /// does.
+    #[inline]
+    pub(crate) fn mtu_for(&self, is_v6: bool) -> u16 {
+        if is_v6 {
+            self.learnt.mtu.unwrap_or(self.mtu)
+        } else {
+            self.mtu
+        }
+    }
+}
