@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use libfuzzer_sys::fuzz_target;
 use pair::World;
 use slipstack_channel::{
-    CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, Envelope, IMAGES_AT, Kind, ProgramEnd,
-    REGION_BYTES, SOCKETS, SockId, SocketOption, State,
+    CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, Envelope, IMAGES_AT, MtuDiscovery,
+    ProgramEnd, REGION_BYTES, SOCKETS, SockId, SocketOption, State, Transport,
 };
 use slipstack_engine::{ClientId, Ending, Instant};
 use slipstack_fuzz::number;
@@ -74,8 +74,9 @@ fn attach(world: &mut World, listener: SockId) -> Liar {
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).expect("its other end");
     let id = world.hosts[0].engine.attach_client(end, None);
-    let [stream, passive] = [(); 2].map(|()| program.open_socket(Kind::Tcp).expect("a socket"));
-    let datagrams = program.open_socket(Kind::Udp).expect("a socket");
+    let [stream, passive] =
+        [(); 2].map(|()| program.open_socket(Transport::Tcp).expect("a socket"));
+    let datagrams = program.open_socket(Transport::Udp).expect("a socket");
     let remote = SocketAddr::new(world.hosts[1].addr.into(), PORT);
     let bind = |sock, port| Command::Bind {
         sock,
@@ -137,11 +138,11 @@ fn datagram_option(argument: u32) -> SocketOption {
         0 => SocketOption::TakesJoined(is_on),
         1 => SocketOption::ReturnsV4(is_on),
         2 => SocketOption::ReturnsV6(is_on),
-        3 => SocketOption::MtuDiscovery(code),
-        4 => SocketOption::MtuDiscoveryV6(code),
+        3 => SocketOption::MtuDiscovery(MtuDiscovery::from_code(code % 6).unwrap_or_default()),
+        4 => SocketOption::MtuDiscoveryV6(MtuDiscovery::from_code(code % 6).unwrap_or_default()),
         5 => SocketOption::Tos(code),
         6 => SocketOption::Ttl(code),
-        _ => SocketOption::Broadcast(is_on),
+        _ => SocketOption::QuickAck(is_on),
     }
 }
 
@@ -169,7 +170,7 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
     let command = match kind % 16 {
         0 => Command::Open {
             sock,
-            kind: if is(0) { Kind::Tcp } else { Kind::Udp },
+            kind: [Transport::Udp, Transport::Tcp][usize::from(is(0))],
         },
         1 => Command::Bind {
             sock,
@@ -266,7 +267,7 @@ fn feed(world: &mut World, listener: SockId, kind: u8) {
         }
         return;
     }
-    if let Ok(sock) = peer.open_socket(Kind::Tcp) {
+    if let Ok(sock) = peer.open_socket(Transport::Tcp) {
         let remote = SocketAddr::new(world.hosts[0].addr.into(), LIARS_PORT);
         peer.push(Command::Connect { sock, remote });
         if kind & 16 == 0 {

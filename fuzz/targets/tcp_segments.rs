@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipstack_fuzz::{OWN, PEER, Sent, World, framed, number, stack, take};
-use slipstack_stack::{CloseMode, Instant, KeepAlive, RxMeta, SocketOptions, Stack, TcpOption};
+use slipstack_stack::{CloseMode, Instant, KeepAlive, RxMeta, SocketOption, SocketOptions, Stack};
 use slipstack_wire::tcp::{HEADER_LEN, OPTIONS_MAX, TcpFlags, TcpHeader};
 
 /// More bytes than this are never unacknowledged.
@@ -145,20 +145,20 @@ fn connect(argument: u8, now: Instant, stack: &mut Stack, world: &mut World) {
     }
 }
 
-fn option(argument: u8, rest: &mut &[u8]) -> TcpOption {
+fn option(argument: u8, rest: &mut &[u8]) -> SocketOption {
     let value = number(rest, 4) as u32;
     match argument & 7 {
-        0 => TcpOption::NoDelay(value & 1 == 1),
-        1 => TcpOption::Cork(value & 1 == 1),
-        2 => TcpOption::KeepAlive(KeepAlive {
+        0 => SocketOption::NoDelay(value & 1 == 1),
+        1 => SocketOption::Cork(value & 1 == 1),
+        2 => SocketOption::KeepAlive(KeepAlive {
             idle: Duration::from_millis(u64::from(value)),
             ..KeepAlive::default()
         }),
-        3 => TcpOption::UserTimeout(Some(Duration::from_millis(u64::from(value)))),
-        4 => TcpOption::RcvBuf(value),
-        5 => TcpOption::SndBuf(value),
-        6 => TcpOption::MaxSeg(value as u16),
-        _ => TcpOption::Linger2(Some(Duration::from_millis(u64::from(value)))),
+        3 => SocketOption::UserTimeout(Some(Duration::from_millis(u64::from(value)))),
+        4 => SocketOption::RcvBuf(value),
+        5 => SocketOption::SndBuf(value),
+        6 => SocketOption::MaxSeg(Some(value as u16)),
+        _ => SocketOption::Linger2(Some(Duration::from_millis(u64::from(value)))),
     }
 }
 

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 /// A crate and the crates of ours that it may depend on. Tests may reach further.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("terms", &[]),
     ("wire", &[]),
-    ("stack", &["wire"]),
+    ("stack", &["terms", "wire"]),
     ("mem", &[]),
-    ("device", &["mem", "wire"]),
+    ("device", &["terms", "mem", "wire"]),
     ("device-dpdk", &["mem", "device"]),
-    ("netctl", &["wire"]),
-    ("channel", &["mem", "netctl"]),
+    ("netctl", &["terms", "wire"]),
+    ("channel", &["terms", "mem", "netctl"]),
     ("engine", &["stack", "wire", "mem", "device", "channel"]),
     (
         "keeper",
@@ -60,7 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that must be able to live without an operating system.
-const NO_STD: &[&str] = &["wire", "stack"];
+const NO_STD: &[&str] = &["terms", "wire", "stack"];
 
 pub fn check(root: &Path) -> Vec<String> {
     let metadata = match metadata(root) {

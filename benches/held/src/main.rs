@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use slipstack_channel::{Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId};
+use slipstack_channel::{Command, EngineEnd, EventKind, ProgramEnd, SockId, Transport};
 use slipstack_device::{RingPosition, Slots};
 use slipstack_engine::{Engine, Instant as EngineInstant, NetworkConfig, Role, Setup, StackConfig};
 
@@ -74,7 +74,9 @@ impl Server {
         let end = EngineEnd::create()?;
         let program = ProgramEnd::open(end.region().clone())?;
         self.engine.attach_client(end, None);
-        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let sock = program
+            .open_socket(Transport::Tcp)
+            .map_err(|_| "no socket")?;
         let bind = program.request(Command::Bind {
             sock,
             addr,

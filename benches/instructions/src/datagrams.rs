@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use slipstack_channel::{Envelope, Kind};
+use slipstack_channel::{Envelope, Transport};
 use slipstack_engine::Instant;
 use slipstack_service::{
     ConnectionId, Context, Datagram, DatagramSocketId, Host, Hosting, Service, Via,
@@ -48,7 +48,7 @@ pub fn run(count: usize) -> Result<(), Box<dyn Error>> {
     let mut client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2], None)?;
     let sock = client
         .program
-        .open_socket(Kind::Udp)
+        .open_socket(Transport::Udp)
         .map_err(|_| "no socket")?;
     let envelope = Envelope {
         peer: Some(SocketAddr::from((SERVER, PORT))),

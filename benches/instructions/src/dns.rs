@@ -9,7 +9,7 @@ use std::time::Duration;
 use slipstack_apps::dns::{
     Book, Chaos, Common, Dns, DnsOptions, Identity, Mailbox, Policy, Rate, Store, load,
 };
-use slipstack_channel::{Envelope, Kind, SockId};
+use slipstack_channel::{Envelope, SockId, Transport};
 use slipstack_engine::Instant;
 use slipstack_service::{Host, Hosting};
 
@@ -32,7 +32,7 @@ pub fn run(count: usize) -> Result<(), Box<dyn std::error::Error>> {
     let (inside, _control) = Host::inside(service()?, Hosting::default())?;
     server.attach_owner(inside);
     let mut client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2], None)?;
-    let sock = client.program.open_socket(Kind::Udp);
+    let sock = client.program.open_socket(Transport::Udp);
     let sock = sock.map_err(|_| "no socket")?;
     let envelope = Envelope {
         peer: Some(SocketAddr::from((SERVER, PORT))),

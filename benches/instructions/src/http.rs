@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_apps::http::{Http, HttpOptions, Root};
-use slipstack_channel::{Command, Kind, SockId, State};
+use slipstack_channel::{Command, SockId, State, Transport};
 use slipstack_engine::{Engine, Instant};
 use slipstack_service::{Host, Hosting, Pool};
 
@@ -82,7 +82,9 @@ impl World {
 
     fn connect(&mut self) -> Result<SockId, String> {
         let program = self.client.program.clone();
-        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let sock = program
+            .open_socket(Transport::Tcp)
+            .map_err(|_| "no socket")?;
         let remote = SocketAddr::from((SERVER, PORT));
         let ticket = program.request(Command::Connect { sock, remote });
         for _ in 0..PATIENCE {

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use slipstack_channel::{
-    CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, State,
+    CloseMode, Command, EngineEnd, EventKind, ProgramEnd, SockId, State, Transport,
 };
 use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::Region;
@@ -147,7 +147,9 @@ impl World {
 
     fn listen(&mut self) -> Result<(), String> {
         let program = self.server.program.clone();
-        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let sock = program
+            .open_socket(Transport::Tcp)
+            .map_err(|_| "no socket")?;
         let addr = SocketAddr::from((SERVER, PORT));
         let bind = program.request(Command::Bind {
             sock,
@@ -170,7 +172,9 @@ impl World {
     /// → (server's socket, client's socket)
     fn connect(&mut self) -> Result<(SockId, SockId), String> {
         let program = self.client.program.clone();
-        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let sock = program
+            .open_socket(Transport::Tcp)
+            .map_err(|_| "no socket")?;
         let ticket = program.request(Command::Connect {
             sock,
             remote: SocketAddr::from((SERVER, PORT)),

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use slipstack_channel::control::net::{
     FilterAction, FilterEnd, FilterReceived, FilterRule, Interface, NetworkState,
 };
-use slipstack_engine::{PortAuthority, PortRefused, Transport};
+use slipstack_channel::{SocketError, Transport};
+use slipstack_engine::PortAuthority;
 
 use crate::SERVER;
 
@@ -17,7 +18,7 @@ impl PortAuthority for Authority {
         Some((32_768, 60_999))
     }
 
-    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), PortRefused> {
+    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), SocketError> {
         Ok(())
     }
 

@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
-use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold, text_file};
+use slipstack_channel::control::{Refusal, Reply, Request, TimeWaitTold, text_file};
+use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
-use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
+use slipstack_engine::{Asked, NeighbourTable, PortAuthority};
 use slipstack_keeper::Neighbours;
 
 use crate::error::Error;
@@ -59,9 +60,9 @@ impl PortAuthority for Keeper {
         port: u16,
         transport: Transport,
         is_reuse_port: bool,
-    ) -> Result<(), PortRefused> {
+    ) -> Result<(), SocketError> {
         let request = Request::ListenOn {
-            protocol: protocol(transport),
+            protocol: transport,
             address,
             port,
             is_reuse_port,
@@ -71,14 +72,14 @@ impl PortAuthority for Keeper {
             Err(Error::Refused {
                 refusal: Refusal::AddressInUse,
                 ..
-            }) => Err(PortRefused::InUse),
-            Err(_) => Err(PortRefused::Unavailable),
+            }) => Err(SocketError::AddrInUse),
+            Err(_) => Err(SocketError::NetDown),
         }
     }
 
     fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
         let request = Request::ListenYield {
-            protocol: protocol(transport),
+            protocol: transport,
             port,
             is_on,
         };
@@ -140,19 +141,12 @@ impl PortAuthority for Keeper {
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport) {
         let _ = self.link.ask(
             &Request::ListenOff {
-                protocol: protocol(transport),
+                protocol: transport,
                 address,
                 port,
             },
             &[],
         );
-    }
-}
-
-fn protocol(transport: Transport) -> Protocol {
-    match transport {
-        Transport::Tcp => Protocol::Tcp,
-        Transport::Udp => Protocol::Udp,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Socket addresses as words: sixteen bytes of address (IPv4 mapped) and a port.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+
+use slipstack_terms::{ip_of, ip_words};
 
 /// The words of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +28,6 @@ impl Ends {
     }
 }
 
-/// Returns the words of an address without its port.
-#[inline]
-pub(crate) fn ip_words(ip: IpAddr) -> [u64; 2] {
-    match ip {
-        // As `to_ipv6_mapped` would have it.
-        IpAddr::V4(v4) => [0, 0xffff_0000_0000 | u64::from(v4.to_bits())],
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            [(bits >> 64) as u64, bits as u64]
-        }
-    }
-}
-
-pub(crate) fn ip_of([high, low]: [u64; 2]) -> IpAddr {
-    let bits = u128::from(high) << 64 | u128::from(low);
-    Ipv6Addr::from_bits(bits).to_canonical()
-}
-
 impl AddrWords {
     /// No address.
     pub(crate) const ABSENT: AddrWords = AddrWords {
@@ -60,8 +44,6 @@ impl AddrWords {
     }
 
     pub(crate) fn decode(self) -> SocketAddr {
-        let bits = u128::from(self.ip[0]) << 64 | u128::from(self.ip[1]);
-        let ip = Ipv6Addr::from_bits(bits).to_canonical();
-        SocketAddr::new(ip, self.port)
+        SocketAddr::new(ip_of(self.ip), self.port)
     }
 }

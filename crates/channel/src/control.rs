@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 pub use slipstack_netctl as net;
 use slipstack_netctl::NetworkState;
+use slipstack_terms::Transport;
 
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, InterfaceReport, PortReport, ProgramReport,
@@ -26,18 +27,11 @@ pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 10;
+pub const CONTROL_VERSION: u32 = 11;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
 pub const DESCRIPTORS_MAX: usize = 80;
-
-/// Transport protocols with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-}
 
 /// Introduces a process. First message on every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,20 +65,20 @@ pub enum Request {
     /// One more block of outgoing ports.
     LeasePorts,
     ListenOn {
-        protocol: Protocol,
+        protocol: Transport,
         address: IpAddr,
         port: u16,
         is_reuse_port: bool,
     },
     ListenOff {
-        protocol: Protocol,
+        protocol: Transport,
         address: IpAddr,
         port: u16,
     },
     /// Connections to a port that this client listens on go to other clients first, or no longer
     /// so. Refused as [`Refusal::Unknown`] when there are none.
     ListenYield {
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         is_on: bool,
     },

@@ -21,8 +21,12 @@ use crate::datagram::{Envelope, HEADER, Header};
 use crate::event::RawEvent;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{self, PROGRAM_SOCKETS, SOCKETS, header};
-use crate::reply::{self, Refusal, Reply};
-use crate::state::{Reason, State, StateWord};
+use slipstack_terms::SocketError;
+
+use crate::reply::{self, Reply};
+use slipstack_terms::Reason;
+
+use crate::state::{State, StateWord};
 
 /// A contradiction in a program's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,7 +161,7 @@ impl EngineEnd {
         !self.commands.is_empty()
     }
 
-    pub fn reply(&mut self, ticket: Ticket, result: Result<Reply, Refusal>) {
+    pub fn reply(&mut self, ticket: Ticket, result: Result<Reply, SocketError>) {
         if ticket == Ticket::NONE {
             return;
         }

@@ -10,13 +10,6 @@ pub struct SockId {
     pub generation: u32,
 }
 
-/// A socket's transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    Tcp,
-    Udp,
-}
-
 pub(crate) fn next_generation(generation: u32) -> u32 {
     match generation.wrapping_add(1) & GENERATION_MASK {
         0 => 1,

@@ -17,7 +17,6 @@ mod driver;
 mod engine_end;
 mod event;
 mod flows;
-mod groups;
 mod handover;
 mod ids;
 mod inbox;
@@ -36,15 +35,14 @@ mod urgent;
 pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy, PolicyLink};
 pub use cell::Limits;
-pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
+pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Driver, Exit, Placement, Stays, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};
-pub use groups::{GroupChange, MulticastOption};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
-pub use ids::{Kind, SockId};
+pub use ids::SockId;
 pub use inbox::{INBOX_STRAY_LEN, InboxError, InboxMessage, SlotGroup};
 pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
@@ -54,7 +52,11 @@ pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use program::{Datagram, DatagramEnd, DatagramInPlace, Full, ProgramEnd, Unsent};
 pub use receive_ring::ReceiveRing;
-pub use reply::{Info, Refusal, Reply};
+pub use reply::{Info, Reply};
 pub use returned::{Returned, ReturnedRing};
-pub use state::{Reason, State};
+pub use slipstack_terms::{
+    CloseMode, Congestion, GroupChange, KeepAlive, MtuDiscovery, MulticastOption, PortRange,
+    Reason, SocketError, SocketOption, SocketOptions, Transport,
+};
+pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

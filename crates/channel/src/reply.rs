@@ -4,37 +4,11 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
 use slipstack_mem::Line;
+use slipstack_terms::SocketError;
 
 use crate::addr::AddrWords;
 use crate::command::Ticket;
 use crate::layout::REPLY_LINES;
-use crate::state::coded;
-
-coded! {
-    /// Why a request was refused.
-    Refusal {
-        /// The socket is gone or was never opened.
-        UnknownSocket = 1,
-        AddrInUse = 2,
-        AddrNotAvailable = 3,
-        FamilyNotSupported = 4,
-        InvalidArgument = 5,
-        InvalidState = 6,
-        DestinationRequired = 7,
-        AlreadyConnected = 8,
-        NotConnected = 9,
-        MessageTooLong = 10,
-        NetUnreachable = 11,
-        HostUnreachable = 12,
-        /// A limit (connections, sockets, requests under way) is reached.
-        LimitReached = 13,
-        NotPermitted = 14,
-        /// The engine is gone.
-        NetDown = 15,
-        /// The option or request does not exist for this kind of socket.
-        NotSupported = 16,
-    }
-}
 
 macro_rules! info {
     ($($(#[$doc:meta])* $field:ident,)*) => {
@@ -89,7 +63,7 @@ info! {
     ca_state,
     min_rtt_us,
     notsent_bytes,
-    /// [`Congestion::code`](crate::Congestion::code).
+    /// [`Congestion::code`](slipstack_terms::Congestion::code).
     congestion,
     /// Bytes per second.
     pacing_rate,
@@ -144,7 +118,7 @@ const BOUND: u64 = 3;
 const INFO: u64 = 4;
 
 /// Engine: writes the answer into its slot.
-pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, Refusal>) {
+pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, SocketError>) {
     let [head, rest @ ..] = slot else { return };
     let put = |word: usize, value: u64| head.words[word].store(value, Ordering::Relaxed);
     match result {
@@ -174,7 +148,7 @@ pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, Refusal
 }
 
 /// Program: the answer, once it is there.
-pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Refusal>> {
+pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, SocketError>> {
     let [head, rest @ ..] = slot else { return None };
     if head.words[0].load(Ordering::Acquire) != u64::from(ticket.sequence) {
         return None;
@@ -196,6 +170,6 @@ pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Refusa
             let words = words.map(|word| word.load(Ordering::Relaxed));
             Ok(Reply::Info(Info::from_words(words)))
         }
-        _ => Err(Refusal::from_code(word(2) as u8).unwrap_or(Refusal::InvalidState)),
+        _ => Err(SocketError::from_code(word(2) as u8).unwrap_or(SocketError::InvalidState)),
     })
 }

@@ -10,9 +10,9 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use slipstack_mem::Region;
+use slipstack_terms::coded;
 
 use crate::control::SocketReport;
-use crate::state::coded;
 
 /// Descriptors from here on are not described.
 pub const ROWS: usize = 65_536;

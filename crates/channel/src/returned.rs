@@ -12,7 +12,7 @@ use slipstack_mem::ByteRing;
 use crate::addr::AddrWords;
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
-use crate::state::Reason;
+use slipstack_terms::Reason;
 
 /// Length of a record before its payload.
 pub(crate) const HEADER: usize = 80;

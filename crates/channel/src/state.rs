@@ -3,6 +3,8 @@
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
 
+use slipstack_terms::Reason;
+
 /// A set of facts about a socket.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct State(pub(crate) u16);
@@ -77,57 +79,6 @@ impl fmt::Debug for State {
             }
         }
         set.finish()
-    }
-}
-
-macro_rules! coded {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
-
-        impl $name {
-            pub const fn code(self) -> u8 {
-                self as u8
-            }
-
-            pub const fn from_code(code: u8) -> Option<Self> {
-                match code {
-                    $($code => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-pub(crate) use coded;
-
-coded! {
-    /// Why a connection (attempt) failed or a datagram was returned.
-    Reason {
-        /// RST in answer to our SYN, or ICMP port unreachable.
-        Refused = 1,
-        /// RST on an open connection.
-        Reset = 2,
-        TimedOut = 3,
-        HostUnreachable = 4,
-        NetUnreachable = 5,
-        /// Ended by ourselves.
-        Aborted = 6,
-        ProtocolError = 7,
-        MessageTooLong = 8,
-        /// RST after we had shut down or both sides had said FIN.
-        BrokenPipe = 9,
-        /// The engine is gone.
-        NetDown = 10,
-        ProtocolUnreachable = 11,
-        HostDown = 12,
-        NotOnNet = 13,
-        /// The way that the packet asks for does not exist.
-        RouteFailed = 14,
-        /// Somebody on the way forbids it.
-        Prohibited = 15,
     }
 }
 

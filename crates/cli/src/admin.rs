@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::{
-    DeviceTold, ProgramReport, Protocol, SocketReport, StatusReport, WhyReport,
+    DeviceTold, ProgramReport, SocketReport, StatusReport, WhyReport,
 };
 use slipstack_channel::report::Why;
 
@@ -212,13 +212,9 @@ fn sockets(report: &StatusReport) -> String {
 
 fn ports(report: &StatusReport) -> String {
     let rows = report.ports.iter().map(|port| {
-        let protocol = match port.protocol {
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-        };
         let pids: Vec<String> = port.pids.iter().map(u32::to_string).collect();
         vec![
-            protocol.into(),
+            port.protocol.name().into(),
             format!("{}:{}", port.address, port.port),
             pids.join(" "),
         ]

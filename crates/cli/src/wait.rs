@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
 use slipstack_attach::admin;
-use slipstack_channel::control::{Protocol, StatusReport};
+use slipstack_channel::Transport;
+use slipstack_channel::control::StatusReport;
 
 use crate::failure::Failure;
 use crate::given::settings;
@@ -25,9 +26,9 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
     let target = target(matches)?;
     let protocol = if matches.get_flag("udp") {
-        Protocol::Udp
+        Transport::Udp
     } else {
-        Protocol::Tcp
+        Transport::Tcp
     };
     let seconds = matches.get_one("seconds").copied().unwrap_or(30_u32);
     let until = Instant::now() + Duration::from_secs(seconds.into());
@@ -69,7 +70,7 @@ fn parse(text: &str) -> Option<Target> {
     }
 }
 
-fn is_there(report: &StatusReport, target: &Target, protocol: Protocol) -> bool {
+fn is_there(report: &StatusReport, target: &Target, protocol: Transport) -> bool {
     let listens = |port: u16, ip: Option<IpAddr>| {
         report.ports.iter().any(|it| {
             let is_address = ip.is_none_or(|ip| it.address == ip || it.address.is_unspecified());

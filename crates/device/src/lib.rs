@@ -58,9 +58,10 @@ pub use kinds::{BACKENDS, choose, find};
 pub use packet::RingParams;
 pub use parts::{SlotLink, SlotParams, SlotParts};
 pub use position::RingPosition;
+pub use slipstack_terms::Transport;
 pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{
-    BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
+    BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, SLOTS_MAX, Steering,
     TRANSIT_GROUP,
 };

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, State};
-use slipstack_device::{Flow, Proto};
+use slipstack_device::{Flow, Transport};
 use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, SocketError};
 
 use crate::effects::Fx;
@@ -46,7 +46,7 @@ impl Engine {
     /// Whose inbox it goes to; `None`: there is nobody but us.
     fn find_taker(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local,
             remote,
         };

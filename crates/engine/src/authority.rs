@@ -4,22 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
-
-/// Transport protocols with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
-    Tcp,
-    Udp,
-}
-
-/// Why a port is not to be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortRefused {
-    InUse,
-    NotPermitted,
-    /// The keeper is gone.
-    Unavailable,
-}
+use slipstack_channel::{SocketError, Transport};
 
 /// An inquiry with the number by which the keeper knows it.
 #[derive(Clone, Debug)]
@@ -44,7 +29,7 @@ pub trait PortAuthority: Send {
         port: u16,
         transport: Transport,
         is_reuse_port: bool,
-    ) -> Result<(), PortRefused>;
+    ) -> Result<(), SocketError>;
 
     /// Frames to this port go to other engines that serve it (or no longer so). `false`: there are
     /// none, everything stays as it is.

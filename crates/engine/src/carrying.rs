@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, InboxMessage, Kind, Refusal, Reply, SockId, State};
+use slipstack_channel::{Ends, InboxMessage, Reply, SockId, SocketError, State, Transport};
 use slipstack_stack::{ConnectionImage, Instant};
 
 use crate::client::{ClientId, Role, Socket};
@@ -147,7 +147,7 @@ impl Engine {
         owner: Owner,
         carried: Box<Carried>,
     ) -> Result<(SocketAddr, SocketAddr), Box<Carried>> {
-        let may_take = |it: &&mut Socket| it.kind == Kind::Tcp && it.role == Role::None;
+        let may_take = |it: &&mut Socket| it.kind == Transport::Tcp && it.role == Role::None;
         let Some(socket) = self.world.socket(owner).filter(may_take) else {
             return Err(carried);
         };
@@ -262,14 +262,14 @@ impl Engine {
     /// A program lets whoever knows `key` have a connection.
     pub(crate) fn on_offer(&mut self, owner: Owner, key: u128) -> Answer {
         let world = &mut self.world;
-        world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        world.socket(owner).ok_or(SocketError::UnknownId)?;
         if world.offers.len() >= OFFERS_MAX {
             let mut offers = std::mem::take(&mut world.offers);
             offers.retain(|_, owner| world.socket(*owner).is_some());
             world.offers = offers;
         }
         if world.offers.len() >= OFFERS_MAX || world.offers.contains_key(&key) {
-            return Err(Refusal::LimitReached);
+            return Err(SocketError::LimitReached);
         }
         world.offers.insert(key, owner);
         Ok(Reply::Done)
@@ -278,13 +278,13 @@ impl Engine {
     /// A program takes a connection that another one has offered.
     pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
         let from = self.world.offers.remove(&key);
-        let from = from.ok_or(Refusal::NotPermitted)?;
-        let carried = self.take_out(now, from).ok_or(Refusal::InvalidState)?;
+        let from = from.ok_or(SocketError::NotPermitted)?;
+        let carried = self.take_out(now, from).ok_or(SocketError::InvalidState)?;
         match self.put_in(now, owner, carried) {
             Ok(_) => Ok(Reply::Done),
             Err(carried) => {
                 let _ = self.put_in(now, from, carried);
-                Err(Refusal::LimitReached)
+                Err(SocketError::LimitReached)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    EngineEnd, Kind, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
+    EngineEnd, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State, Transport,
 };
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
@@ -78,7 +78,7 @@ impl Bound {
 pub(crate) struct Socket {
     /// 0 = the cell is not in use.
     pub(crate) generation: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: Transport,
     pub(crate) role: Role,
     pub(crate) state: State,
     pub(crate) reason: Option<Reason>,
@@ -114,7 +114,7 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) const FREE: Socket = Socket {
         generation: 0,
-        kind: Kind::Tcp,
+        kind: Transport::Tcp,
         role: Role::None,
         state: State::NONE,
         reason: None,
@@ -241,7 +241,7 @@ impl Client {
     }
 
     /// Begins the use of a cell. `None` when it is in use.
-    pub(crate) fn begin(&mut self, sock: SockId, kind: Kind) -> Option<&mut Socket> {
+    pub(crate) fn begin(&mut self, sock: SockId, kind: Transport) -> Option<&mut Socket> {
         let index = sock.index as usize;
         let (half, at) = if index < ENGINE_HALF {
             (&mut self.program_half, index)

@@ -1,6 +1,8 @@
 //! Commands of programs: who is asked what.
 
-use slipstack_channel::{Coded, Command, Everyday, Kind, Refusal, Reply, SockId, State, Ticket};
+use slipstack_channel::{
+    Coded, Command, Everyday, Reply, SockId, SocketError, State, Ticket, Transport,
+};
 use slipstack_stack::{Instant, UdpOptions};
 
 use crate::client::{ClientId, Role, UDP_LIMITS};
@@ -9,7 +11,7 @@ use crate::engine::{COMMAND_BUDGET, Engine};
 use crate::owners::{Deferred, Owner};
 
 /// The answer to a request.
-pub(crate) type Answer = Result<Reply, Refusal>;
+pub(crate) type Answer = Result<Reply, SocketError>;
 
 impl Engine {
     /// Takes commands from every client, bounded each. Whether there were any.
@@ -117,8 +119,8 @@ impl Engine {
                 reuse_port,
                 v6_only,
             } => match self.kind(of(sock))? {
-                Kind::Tcp => self.bind_stream(of(sock), addr, v6_only, reuse_addr, reuse_port),
-                Kind::Udp => {
+                Transport::Tcp => self.bind_stream(of(sock), addr, v6_only, reuse_addr, reuse_port),
+                Transport::Udp => {
                     let asked = UdpOptions {
                         is_shared: reuse_addr || reuse_port,
                         reuse_port,
@@ -132,8 +134,8 @@ impl Engine {
             Command::Unlisten { sock } => self.on_unlisten(of(sock)),
             Command::Resume { sock } => self.on_resume(of(sock)),
             Command::Connect { sock, remote } => match self.kind(of(sock))? {
-                Kind::Tcp => self.on_connect(now, of(sock), remote),
-                Kind::Udp => self.connect_datagram(of(sock), Some(remote)),
+                Transport::Tcp => self.on_connect(now, of(sock), remote),
+                Transport::Udp => self.connect_datagram(of(sock), Some(remote)),
             },
             Command::UdpConnect { sock, remote } => self.connect_datagram(of(sock), remote),
             Command::SetOption { sock, option } => self.on_set_option(now, of(sock), option),
@@ -147,22 +149,22 @@ impl Engine {
             | Command::Close { .. }
             | Command::Urgent { .. }
             | Command::TellSent { .. }
-            | Command::Goodbye => Err(Refusal::InvalidState),
+            | Command::Goodbye => Err(SocketError::InvalidState),
         }
     }
 
-    fn kind(&mut self, owner: Owner) -> Result<Kind, Refusal> {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+    fn kind(&mut self, owner: Owner) -> Result<Transport, SocketError> {
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.is_closing {
-            return Err(Refusal::UnknownSocket);
+            return Err(SocketError::UnknownId);
         }
         Ok(socket.kind)
     }
 
-    fn on_open(&mut self, owner: Owner, kind: Kind) {
+    fn on_open(&mut self, owner: Owner, kind: Transport) {
         let limits = match kind {
-            Kind::Tcp => self.world.initial,
-            Kind::Udp => UDP_LIMITS,
+            Transport::Tcp => self.world.initial,
+            Transport::Udp => UDP_LIMITS,
         };
         let Some(client) = self.world.client(owner.client) else {
             return;
@@ -197,7 +199,7 @@ impl Engine {
                 }
                 self.stack.tcp_written(now, conn, sent.upto, sent.more);
             }
-            Role::None if socket.kind == Kind::Udp => {
+            Role::None if socket.kind == Transport::Udp => {
                 socket.send.look(end, owner.sock);
                 self.send_unbound(now, owner);
             }

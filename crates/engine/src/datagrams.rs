@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, Refusal, Reply, State};
-use slipstack_stack::{Choice, DatagramOut, Instant, MtuDiscovery, PortRange, UdpId, UdpOptions};
+use slipstack_channel::{Ends, Reply, SocketError, State};
+use slipstack_stack::{DatagramOut, Instant, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
@@ -11,7 +11,6 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::streams::ANY;
-use crate::translate;
 
 /// Datagrams sent for one socket per command; what is left goes with the next turn.
 const SEND_BUDGET: usize = 4096;
@@ -24,22 +23,12 @@ impl Engine {
         addr: SocketAddr,
         asked: UdpOptions,
     ) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.role != Role::None {
-            return Err(Refusal::InvalidArgument);
+            return Err(SocketError::InvalidArgument);
         }
-        let noted = socket.options.as_deref();
         let options = UdpOptions {
-            // Whether a broadcast is allowed is decided by the program's side.
-            broadcast: true,
-            port_range: noted.map_or(PortRange::default(), |options| options.port_range),
-            tos: noted.map_or(0, |options| options.tos),
-            ttl: noted.map_or(0, |options| options.ttl),
-            tos_v6: noted.map_or(0, |options| options.tos_v6),
-            ttl_v6: noted.map_or(0, |options| options.ttl_v6),
-            mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
-            mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
-            choice: noted.map_or(Choice::NONE, |options| options.choice),
+            socket: socket.options.as_deref().cloned().unwrap_or_default(),
             ..asked
         };
         let (id, is_announced) = self.udp_bind(addr, &options)?;
@@ -61,7 +50,7 @@ impl Engine {
     }
 
     pub(crate) fn connect_datagram(&mut self, owner: Owner, remote: Option<SocketAddr>) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.role == Role::None {
             let any = match remote {
                 Some(SocketAddr::V6(_)) => SocketAddr::from(([0u16; 8], 0)),
@@ -69,13 +58,11 @@ impl Engine {
             };
             self.bind_datagram(owner, any, UdpOptions::default())?;
         }
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         let Role::Datagram(id) = socket.role else {
-            return Err(Refusal::InvalidState);
+            return Err(SocketError::InvalidState);
         };
-        self.stack
-            .udp_connect(id, remote)
-            .map_err(translate::refusal)?;
+        self.stack.udp_connect(id, remote)?;
         let local = self.stack.udp_local(id).unwrap_or(ANY);
         let source = remote.and_then(|remote| self.stack.find_source(remote.ip()));
         let local = match source {
@@ -156,7 +143,7 @@ impl Engine {
             let mut fx = Fx::new(&mut self.world, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);
             if let Err(error) = sent
-                && let Some(reason) = translate::send_error(error)
+                && let Some(reason) = error.of_datagram()
             {
                 self.world.fail(owner, reason, State::NONE);
             }

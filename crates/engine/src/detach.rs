@@ -1,6 +1,6 @@
 //! How clients leave: in order, by crash, by lying, and with the engine itself.
 
-use slipstack_channel::{self as channel, HandoverArea, Kind, SockId};
+use slipstack_channel::{HandoverArea, SockId, Transport};
 use slipstack_mem::Region;
 use slipstack_stack::{CloseMode, ConnId, Instant};
 
@@ -73,10 +73,9 @@ impl Engine {
         for sock in accepted.into_iter().chain(opened) {
             let owner = Owner { client: id, sock };
             let unread = self.has_unread(owner);
-            let mode = match mode {
-                _ if self.is_unaccepted(owner) => channel::CloseMode::Pass,
-                CloseMode::Orderly => channel::CloseMode::Orderly,
-                CloseMode::Abort => channel::CloseMode::Abort,
+            let mode = match self.is_unaccepted(owner) {
+                true => CloseMode::Pass,
+                false => mode,
             };
             self.on_close(now, owner, mode, unread);
         }
@@ -97,7 +96,7 @@ impl Engine {
             return false;
         };
         client.find(owner.sock).is_some_and(|(socket, end)| {
-            socket.kind == Kind::Tcp && socket.receive.has_unread(end, owner.sock)
+            socket.kind == Transport::Tcp && socket.receive.has_unread(end, owner.sock)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::{Ends, Envelope, Kind, Returned, ReturnedRing, State};
+use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport};
 use slipstack_device::{Device, Rest};
 use slipstack_stack::{
     Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason,
@@ -12,7 +12,6 @@ use slipstack_stack::{
 use crate::accept_queue::AcceptQueue;
 use crate::client::Role;
 use crate::owners::{Deferred, Owner};
-use crate::translate;
 use crate::world::World;
 
 /// The world, with the device when it can take frames.
@@ -221,7 +220,7 @@ impl Effects for Fx<'_> {
             socket.returned = ReturnedRing::new(end, owner.sock).map(Box::new);
         }
         let it = Returned {
-            reason: translate::reason(reason),
+            reason,
             to,
             offender: told.offender,
             kind: told.kind,
@@ -382,7 +381,7 @@ impl World {
         let step = socket.step;
         let sock = end.accepted(listener.sock, ends, socket.limits(initial))?;
         let due_at = socket.queue.as_mut().map(|queue| queue.on_offered(now));
-        let socket = client.begin(sock, Kind::Tcp)?;
+        let socket = client.begin(sock, Transport::Tcp)?;
         socket.role = Role::Stream(conn);
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;
@@ -442,7 +441,7 @@ impl World {
     /// Notes an error for the program to take.
     pub(crate) fn fail(&mut self, owner: Owner, reason: Reason, bits: State) {
         if let Some(socket) = self.socket(owner) {
-            socket.reason = Some(translate::reason(reason));
+            socket.reason = Some(reason);
             // 0 stands for "no error so far" on the program's side.
             socket.errors = socket.errors.wrapping_add(1).max(1);
         }

@@ -45,7 +45,7 @@ mod views;
 mod world;
 mod yielding;
 
-pub use authority::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
+pub use authority::{Asked, NeighbourTable, PortAuthority};
 pub use client::ClientId;
 pub use detach::{Ending, Handover};
 pub use engine::{Engine, Setup, Turn};

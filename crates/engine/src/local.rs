@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
-use slipstack_device::{Flow, Port, Proto, Steering};
+use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
@@ -144,7 +144,7 @@ impl Fabric {
 
     /// Whether several engines serve a TCP port.
     pub(crate) fn is_shared(&self, port: u16) -> bool {
-        matches!(self.steering.port(Proto::Tcp, port), Port::Group(_))
+        matches!(self.steering.port(Transport::Tcp, port), Port::Group(_))
     }
 
     /// Whether ports have changed hands a moment ago.
@@ -196,10 +196,10 @@ fn quoted_flow(quoted: &FrameFlow<'_>) -> Flow {
     }
 }
 
-fn proto_of(number: u8) -> Proto {
+fn proto_of(number: u8) -> Transport {
     match number {
-        protocol::TCP => Proto::Tcp,
-        _ => Proto::Udp,
+        protocol::TCP => Transport::Tcp,
+        _ => Transport::Udp,
     }
 }
 
@@ -225,7 +225,8 @@ pub(crate) struct Local {
 impl Local {
     /// Whether datagrams to a leased port come here: somebody else may have claimed it.
     pub(crate) fn has_datagrams(&self, port: u16) -> bool {
-        let is_own = |it: &Fabric| it.steering.port(Proto::Udp, port) == Port::Slot(it.own_slot);
+        let is_own =
+            |it: &Fabric| it.steering.port(Transport::Udp, port) == Port::Slot(it.own_slot);
         self.fabric.as_ref().is_none_or(is_own)
     }
 
@@ -233,8 +234,8 @@ impl Local {
     /// claimed the port, or have one between these two ends.
     pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let is_own = |it: &Fabric| {
-            it.steering.port(Proto::Tcp, local.port()) == Port::Slot(it.own_slot)
-                && it.steering.find_slot(Proto::Tcp, local, remote) == it.own_slot
+            it.steering.port(Transport::Tcp, local.port()) == Port::Slot(it.own_slot)
+                && it.steering.find_slot(Transport::Tcp, local, remote) == it.own_slot
         };
         self.fabric.as_ref().is_none_or(is_own)
     }
@@ -245,7 +246,7 @@ impl Local {
             return false;
         };
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local,
             remote,
         };

@@ -1,6 +1,6 @@
 //! Socket options and figures.
 
-use slipstack_channel::{Info, Refusal, Reply, SocketOption};
+use slipstack_channel::{Info, Reply, SocketError, SocketOption};
 use slipstack_stack::Instant;
 
 use crate::client::{Role, step_for};
@@ -38,39 +38,29 @@ impl Engine {
         };
         let client = self.world.client(owner.client);
         let found = client.and_then(|client| client.find(owner.sock));
-        let (socket, end) = found.ok_or(Refusal::UnknownSocket)?;
+        let (socket, end) = found.ok_or(SocketError::UnknownId)?;
         if let SocketOption::RcvBuf(bytes) = option {
             socket.step = step_for(bytes);
             end.set_rcvbuf(owner.sock, bytes);
         }
-        if let (Role::Datagram(id), SocketOption::Multicast(option)) = (socket.role, option) {
-            let set = self.set_multicast(id, option);
-            return set.map(|()| Reply::Done).map_err(translate::refusal);
-        }
         match socket.role {
             Role::Stream(conn) => {
-                let option = translate::tcp_option(option).ok_or(Refusal::NotSupported)?;
                 let mut fx = Fx::new(&mut self.world, &mut *self.device);
-                self.stack
-                    .tcp_set_option(now, conn, option, &mut fx)
-                    .map_err(translate::refusal)?;
+                self.stack.tcp_set_option(now, conn, option, &mut fx)?;
             }
             role @ (Role::None | Role::Listener(_) | Role::Datagram(_)) => {
                 let options = socket.options_mut();
-                translate::note_option(options, option);
+                options.set(option);
                 if let Role::Listener(id) = role {
-                    self.stack
-                        .tcp_set_preset(id, options.clone())
-                        .map_err(translate::refusal)?;
+                    self.stack.tcp_set_preset(id, options.clone())?;
                 }
                 if let SocketOption::SndBuf(bytes) = option
                     && let Some(client) = self.world.client(owner.client)
                 {
                     client.end.set_sndbuf(owner.sock, bytes);
                 }
-                if let (Role::Datagram(id), Some(option)) = (role, translate::udp_option(option)) {
-                    let set = self.stack.udp_set_option(id, option);
-                    set.map_err(translate::refusal)?;
+                if let Role::Datagram(id) = role {
+                    self.stack.udp_set_option(id, option)?;
                 }
             }
         }
@@ -78,13 +68,13 @@ impl Engine {
     }
 
     pub(crate) fn on_info(&mut self, now: Instant, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         match socket.role {
             Role::Stream(conn) => {
                 let info = self
                     .stack
                     .tcp_info(now, conn)
-                    .ok_or(Refusal::NotConnected)?;
+                    .ok_or(SocketError::NotConnected)?;
                 Ok(Reply::Info(translate::info(&info)))
             }
             Role::Listener(_) => Ok(Reply::Info(Info {
@@ -99,7 +89,7 @@ impl Engine {
                 let pmtu = self.stack.udp_path_mtu(now, id);
                 Ok(Reply::Info(Info {
                     state: 7,
-                    pmtu: pmtu.ok_or(Refusal::NotConnected)?.into(),
+                    pmtu: pmtu.ok_or(SocketError::NotConnected)?.into(),
                     ..Info::default()
                 }))
             }

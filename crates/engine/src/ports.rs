@@ -3,16 +3,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::Refusal;
-use slipstack_stack::{ConnId, Instant, PortRange, SocketError, SocketOptions, UdpId, UdpOptions};
+use slipstack_channel::{SocketError, Transport};
+use slipstack_stack::{ConnId, Instant, PortRange, SocketOptions, UdpId, UdpOptions};
 
-use crate::authority::Transport;
 use crate::client::Bound;
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::streams::ANY;
-use crate::translate;
 
 /// Ports that are asked for one by one.
 const SINGLE_MAX: usize = 64;
@@ -27,7 +25,7 @@ impl Engine {
         is_v6_only: bool,
         reuse: bool,
         range: PortRange,
-    ) -> Result<u16, Refusal> {
+    ) -> Result<u16, SocketError> {
         let mut result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
         if addr.port() == 0 {
             for round in 0..self.rounds(range) {
@@ -37,7 +35,7 @@ impl Engine {
                 result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
             }
         }
-        result.map_err(translate::refusal)
+        result
     }
 
     /// Connects from `local`, or from a port that is picked.
@@ -47,7 +45,7 @@ impl Engine {
         owner: Owner,
         (local, remote): (Option<SocketAddr>, SocketAddr),
         options: &SocketOptions,
-    ) -> Result<ConnId, Refusal> {
+    ) -> Result<ConnId, SocketError> {
         let is_picked = local.is_none_or(|addr| addr.port() == 0);
         let mut rounds = 0;
         loop {
@@ -55,7 +53,7 @@ impl Engine {
             let outcome = self.stack.tcp_connect(now, local, remote, options, &mut fx);
             match outcome {
                 Err(SocketError::AddrNotAvailable) if is_picked => {}
-                outcome => return outcome.map_err(translate::refusal),
+                outcome => return outcome,
             }
             if rounds == self.rounds(options.port_range) || !self.next_ports(rounds) {
                 break;
@@ -77,7 +75,7 @@ impl Engine {
         owner: Owner,
         (from, remote): (IpAddr, SocketAddr),
         options: &SocketOptions,
-    ) -> Result<ConnId, Refusal> {
+    ) -> Result<ConnId, SocketError> {
         for port in self.single_ports(options.port_range) {
             let addr = SocketAddr::new(from, port);
             let Ok(is_announced) = self.announce(Transport::Tcp, addr, true, false) else {
@@ -104,10 +102,10 @@ impl Engine {
             }
             match outcome {
                 Err(SocketError::FlowExists) => {}
-                outcome => return outcome.map_err(translate::refusal),
+                outcome => return outcome,
             }
         }
-        Err(Refusal::AddrNotAvailable)
+        Err(SocketError::AddrNotAvailable)
     }
 
     /// Binds a UDP socket and asks for its frames. Returns whether that took a claim.
@@ -115,11 +113,11 @@ impl Engine {
         &mut self,
         addr: SocketAddr,
         options: &UdpOptions,
-    ) -> Result<(UdpId, bool), Refusal> {
+    ) -> Result<(UdpId, bool), SocketError> {
         let outcome = self.udp_pick(addr, options);
         match outcome {
-            Err(Refusal::AddrNotAvailable) if addr.port() == 0 => {
-                let ports = self.single_ports(options.port_range);
+            Err(SocketError::AddrNotAvailable) if addr.port() == 0 => {
+                let ports = self.single_ports(options.socket.port_range);
                 // Who asks for no certain port shares none.
                 let alone = UdpOptions {
                     is_shared: false,
@@ -128,7 +126,7 @@ impl Engine {
                 ports
                     .into_iter()
                     .map(|port| self.udp_claim(SocketAddr::new(addr.ip(), port), &alone))
-                    .find(|outcome| *outcome != Err(Refusal::AddrInUse))
+                    .find(|outcome| *outcome != Err(SocketError::AddrInUse))
                     .unwrap_or(outcome)
             }
             outcome => outcome,
@@ -139,9 +137,9 @@ impl Engine {
         &mut self,
         addr: SocketAddr,
         options: &UdpOptions,
-    ) -> Result<(UdpId, bool), Refusal> {
+    ) -> Result<(UdpId, bool), SocketError> {
         let bound = self.stack.udp_bind(addr, options.clone());
-        let id = bound.map_err(translate::refusal)?;
+        let id = bound?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
         match self.announce(Transport::Udp, local, options.is_shared, false) {
             Ok(is_announced) => Ok((id, is_announced)),
@@ -157,7 +155,7 @@ impl Engine {
         &mut self,
         addr: SocketAddr,
         options: &UdpOptions,
-    ) -> Result<(UdpId, bool), Refusal> {
+    ) -> Result<(UdpId, bool), SocketError> {
         if addr.port() != 0 {
             return self.udp_claim(addr, options);
         }
@@ -172,15 +170,16 @@ impl Engine {
                     }
                     elsewhere.push(id);
                     if elsewhere.len() == ELSEWHERE_MAX {
-                        break Err(Refusal::AddrNotAvailable);
+                        break Err(SocketError::AddrNotAvailable);
                     }
                 }
                 Err(SocketError::AddrNotAvailable)
-                    if rounds < self.rounds(options.port_range) && self.next_ports(rounds) =>
+                    if rounds < self.rounds(options.socket.port_range)
+                        && self.next_ports(rounds) =>
                 {
                     rounds += 1;
                 }
-                Err(error) => break Err(translate::refusal(error)),
+                Err(error) => break Err(error),
             }
         };
         for id in elsewhere {

@@ -2,16 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use slipstack_channel::{CloseMode, Limits, Refusal, Reply, State};
+use slipstack_channel::{CloseMode, Limits, Reply, SocketError, State, Transport};
 use slipstack_stack::{ConnId, Instant, ListenOptions, PortRange};
 
-use crate::authority::Transport;
 use crate::client::{Bound, Role, Socket, step_for};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
-use crate::translate;
 
 pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -24,9 +22,9 @@ impl Engine {
         reuse_addr: bool,
         reuse_port: bool,
     ) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.bound.is_some() || socket.role != Role::None {
-            return Err(Refusal::InvalidArgument);
+            return Err(SocketError::InvalidArgument);
         }
         let range = self.port_range(owner);
         let port = self.reserve_port(addr, is_v6_only, reuse_addr || reuse_port, range)?;
@@ -62,21 +60,19 @@ impl Engine {
         addr: SocketAddr,
         is_shared: bool,
         is_listening: bool,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, SocketError> {
         let Some(ports) = &self.ports else {
             return Ok(false);
         };
         if !is_listening && self.is_leased(addr.port()) {
             return Ok(false);
         }
-        ports
-            .listen_on(addr.ip(), addr.port(), transport, is_shared)
-            .map_err(translate::port_refusal)?;
+        ports.listen_on(addr.ip(), addr.port(), transport, is_shared)?;
         Ok(true)
     }
 
     /// A port of our choice, for an unbound socket that listens.
-    fn bind_anywhere(&mut self, range: PortRange) -> Result<Bound, Refusal> {
+    fn bind_anywhere(&mut self, range: PortRange) -> Result<Bound, SocketError> {
         let port = self.reserve_port(ANY, false, false, range)?;
         Ok(Bound {
             addr: SocketAddr::new(ANY.ip(), port),
@@ -89,15 +85,15 @@ impl Engine {
     }
 
     pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         let backlog = backlog.min(self.stack.config().tcp.backlog_max);
         match socket.role {
             Role::Listener(id) => {
                 let set = self.stack.tcp_set_backlog(id, backlog);
-                return set.map(|()| Reply::Done).map_err(translate::refusal);
+                return set.map(|()| Reply::Done);
             }
             Role::None if !socket.state.contains(State::CLOSED) => {}
-            _ => return Err(Refusal::InvalidArgument),
+            _ => return Err(SocketError::InvalidArgument),
         }
         let options = ListenOptions {
             backlog,
@@ -128,7 +124,7 @@ impl Engine {
                 );
                 bound.is_reserved = reserved.is_ok();
                 self.note_bound(owner, bound);
-                return Err(translate::refusal(error));
+                return Err(error);
             }
         };
         match self.announce(Transport::Tcp, bound.addr, shared, true) {
@@ -154,9 +150,9 @@ impl Engine {
     }
 
     pub(crate) fn on_unlisten(&mut self, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         let Role::Listener(id) = socket.role else {
-            return Err(Refusal::InvalidState);
+            return Err(SocketError::InvalidState);
         };
         let bound = socket.bound;
         socket.role = Role::None;
@@ -197,16 +193,16 @@ impl Engine {
             && let Some(ports) = &self.ports
         {
             let addr = bound.addr;
-            ports.listen_off(addr.ip(), addr.port(), translate::transport(kind));
+            ports.listen_off(addr.ip(), addr.port(), kind);
         }
     }
 
     pub(crate) fn on_connect(&mut self, now: Instant, owner: Owner, remote: SocketAddr) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         match socket.role {
             Role::None if !socket.state.intersects(State::CONNECTED | State::LISTENING) => {}
-            Role::None | Role::Listener(_) => return Err(Refusal::InvalidState),
-            Role::Stream(_) | Role::Datagram(_) => return Err(Refusal::AlreadyConnected),
+            Role::None | Role::Listener(_) => return Err(SocketError::InvalidState),
+            Role::Stream(_) | Role::Datagram(_) => return Err(SocketError::AlreadyConnected),
         }
         let options = socket.options.as_deref().cloned().unwrap_or_default();
         let mut bound = socket.bound;
@@ -229,7 +225,7 @@ impl Engine {
         let local = bound.map(|bound| bound.addr);
         let is_in_use = |local: SocketAddr| self.world.local.is_anothers(local, remote);
         if local.is_some_and(is_in_use) {
-            return Err(Refusal::AddrNotAvailable);
+            return Err(SocketError::AddrNotAvailable);
         }
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
         self.world.conns.set(conn.index, conn.generation, owner);
@@ -284,7 +280,6 @@ impl Engine {
             self.push_before_reset(now, conn);
         }
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        let mode = translate::close_mode(mode);
         self.stack.tcp_close(now, conn, mode, unread, &mut fx);
         self.run_deferred(now);
     }
@@ -349,7 +344,7 @@ impl Engine {
         let bound = socket.bound.map(|bound| bound.addr);
         crate::stats::SocketView {
             client,
-            is_udp: socket.kind == slipstack_channel::Kind::Udp,
+            is_udp: socket.kind == slipstack_channel::Transport::Udp,
             is_listening: matches!(socket.role, Role::Listener(_)),
             state: socket.state,
             local: endpoints.map(|(local, _)| local).or(bound),

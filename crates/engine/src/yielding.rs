@@ -4,10 +4,9 @@
 //! Their connections go to another listener of the address, of this engine or of another one, as
 //! they would on the kernel, where one queue serves all. Without another one they stay and wait.
 
-use slipstack_channel::{Refusal, Reply};
+use slipstack_channel::{Reply, SocketError, Transport};
 use slipstack_stack::{Instant, ListenerId};
 
-use crate::authority::Transport;
 use crate::client::{Bound, Client, ClientId, Role, Yields};
 use crate::commands::Answer;
 use crate::engine::Engine;
@@ -115,9 +114,9 @@ impl Engine {
 
     /// Somebody waits for connections again.
     pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
         let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound) else {
-            return Err(Refusal::InvalidState);
+            return Err(SocketError::InvalidState);
         };
         if socket.yields == Yields::No {
             return Ok(Reply::Done);

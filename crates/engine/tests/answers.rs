@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use pair::{Gathering, World, host_with};
-use slipstack_channel::{Command, Kind, SockId};
+use slipstack_channel::{Command, SockId, Transport};
 use slipstack_device::loopback;
 use slipstack_engine::Instant;
 
@@ -71,7 +71,7 @@ fn it_leaves_with_the_next_turn() {
 #[test]
 fn what_the_program_is_not_told_of_is_answered_at_once() {
     let (mut world, _listener) = world();
-    let client = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+    let client = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
     let remote = (world.hosts[1].addr, 8080).into();
     let connect = Command::Connect {
         sock: client,

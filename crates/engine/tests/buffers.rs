@@ -5,7 +5,7 @@ mod pair;
 use std::io::{IoSlice, IoSliceMut};
 
 use pair::World;
-use slipstack_channel::{Command, Kind, SockId, SocketOption};
+use slipstack_channel::{Command, SockId, SocketOption, Transport};
 
 /// Send and receive buffer.
 fn limits(world: &World, host: usize, sock: SockId) -> (usize, usize) {
@@ -71,6 +71,6 @@ fn buffers_that_are_set_stay_as_they_are_and_accepted_connections_have_their_lis
 #[test]
 fn a_socket_that_the_engine_has_not_seen_has_no_size_yet() {
     let world = World::new();
-    let sock = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+    let sock = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
     assert_eq!(world.hosts[0].program.rx_limit(sock), 0);
 }

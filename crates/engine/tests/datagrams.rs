@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::{World, bind, sent_to};
-use slipstack_channel::{CloseMode, Command, Envelope, Kind, Reply, SockId, SocketOption};
+use slipstack_channel::{CloseMode, Command, Envelope, Reply, SockId, SocketOption, Transport};
 use slipstack_engine::Instant;
 
 #[test]
@@ -14,7 +14,7 @@ fn datagrams_keep_their_bounds_and_addresses() {
     let mut world = World::new();
     let server = bind(&mut world, 1, 53);
     let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
-    let client = left.open_socket(Kind::Udp).unwrap();
+    let client = left.open_socket(Transport::Udp).unwrap();
     let to: SocketAddr = "10.9.0.2:53".parse().unwrap();
     for len in [0, 1, 100, 1400] {
         let bytes = vec![len as u8; len];
@@ -52,7 +52,7 @@ fn a_connected_socket_needs_no_destination() {
     let mut world = World::new();
     let server = bind(&mut world, 1, 53);
     let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
-    let client = left.open_socket(Kind::Udp).unwrap();
+    let client = left.open_socket(Transport::Udp).unwrap();
     let remote = Some("10.9.0.2:53".parse().unwrap());
     let connect = Command::UdpConnect {
         sock: client,
@@ -75,7 +75,7 @@ fn a_reader_that_does_not_read_loses_datagrams_but_nothing_else() {
     let mut world = World::new();
     let server = bind(&mut world, 1, 53);
     let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
-    let client = left.open_socket(Kind::Udp).unwrap();
+    let client = left.open_socket(Transport::Udp).unwrap();
     let to: SocketAddr = "10.9.0.2:53".parse().unwrap();
     let bytes = [5; 1000];
     for _ in 0..500 {

@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::World;
-use slipstack_channel::{Command, Kind, SockId, SocketOption, State};
+use slipstack_channel::{Command, SockId, SocketOption, State, Transport};
 
 fn set(world: &mut World, host: usize, sock: SockId, option: SocketOption) {
     assert!(
@@ -18,7 +18,7 @@ fn set(world: &mut World, host: usize, sock: SockId, option: SocketOption) {
 
 /// A listener that takes data with the SYN.
 fn listen(world: &mut World) -> SockId {
-    let sock = world.hosts[1].program.open_socket(Kind::Tcp).unwrap();
+    let sock = world.hosts[1].program.open_socket(Transport::Tcp).unwrap();
     set(world, 1, sock, SocketOption::FastOpen(5));
     let bind = Command::Bind {
         sock,
@@ -34,7 +34,7 @@ fn listen(world: &mut World) -> SockId {
 }
 
 fn connect(world: &mut World) -> SockId {
-    let sock = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+    let sock = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
     set(world, 0, sock, SocketOption::FastOpenConnect(true));
     let remote = SocketAddr::new(world.hosts[1].addr.into(), 80);
     assert!(world.request(0, Command::Connect { sock, remote }).is_ok());

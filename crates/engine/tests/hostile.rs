@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use pair::World;
 use slipstack_channel::{
-    CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, SocketOption,
+    CloseMode, Command, EngineEnd, EventKind, ProgramEnd, SockId, SocketOption, Transport,
 };
 use slipstack_engine::Ending;
 use slipstack_engine::Instant;
@@ -71,9 +71,9 @@ fn command(random: &mut Random) -> Command {
         .parse()
         .unwrap();
     let kind = if random.below(2) == 0 {
-        Kind::Tcp
+        Transport::Tcp
     } else {
-        Kind::Udp
+        Transport::Udp
     };
     match random.below(12) {
         0 | 1 => Command::Open { sock, kind },
@@ -137,7 +137,7 @@ fn random_words_cost_the_liar_its_attachment_and_nobody_else() {
         let region = end.region().clone();
         let liar = ProgramEnd::open(region.clone()).unwrap();
         let id = world.hosts[0].engine.attach_client(end, None);
-        let sock = liar.open_socket(Kind::Tcp).unwrap();
+        let sock = liar.open_socket(Transport::Tcp).unwrap();
         let remote = "10.9.0.2:80".parse().unwrap();
         liar.push(Command::Connect { sock, remote });
         for _ in 0..20 {

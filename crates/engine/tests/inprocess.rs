@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::control::TimeWaitTold;
-use slipstack_channel::{CloseMode, Command, Driver, Exit, Kind};
+use slipstack_channel::{CloseMode, Command, Driver, Exit, Transport};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::supervisor::Supervisor;
@@ -74,7 +74,7 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
     let driver = InProcess::new(engine, bell, Arc::new(Silent)).unwrap();
     // Nothing is due, so that the ticker sleeps without end.
     std::thread::sleep(Duration::from_millis(50));
-    let sock = program.open_socket(Kind::Tcp).unwrap();
+    let sock = program.open_socket(Transport::Tcp).unwrap();
     let remote = "10.9.0.2:80".parse().unwrap();
     program.request(Command::Connect { sock, remote });
     driver.commands();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use pair::{Host, host_with};
-use slipstack_channel::{Command, Kind};
+use slipstack_channel::{Command, Transport};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::{Instant, NeighbourTable};
 
@@ -37,7 +37,7 @@ const ARP: [u8; 2] = [8, 6];
 const IPV4: [u8; 2] = [8, 0];
 
 fn connect(host: &mut Host) {
-    let sock = host.program.open_socket(Kind::Tcp).unwrap();
+    let sock = host.program.open_socket(Transport::Tcp).unwrap();
     let remote = format!("{PEER}:80").parse().unwrap();
     host.program.request(Command::Connect { sock, remote });
     host.engine.commands(NOW);

@@ -5,7 +5,7 @@ mod pair;
 use std::io::{IoSlice, IoSliceMut};
 
 use pair::World;
-use slipstack_channel::{Command, EngineEnd, Kind, ProgramEnd, Refusal, Reply, SockId};
+use slipstack_channel::{Command, EngineEnd, ProgramEnd, Reply, SockId, SocketError, Transport};
 
 const KEY: u128 = 1 << 100 | 7;
 
@@ -25,7 +25,7 @@ fn two() -> Two {
     let end = EngineEnd::create().unwrap();
     let second = ProgramEnd::open(end.region().clone()).unwrap();
     world.hosts[0].engine.attach_client(end, None);
-    let sock = second.open_socket(Kind::Tcp).unwrap();
+    let sock = second.open_socket(Transport::Tcp).unwrap();
     Two {
         world,
         server,
@@ -35,7 +35,7 @@ fn two() -> Two {
 }
 
 impl Two {
-    fn ask(&mut self, program: &ProgramEnd, command: Command) -> Result<Reply, Refusal> {
+    fn ask(&mut self, program: &ProgramEnd, command: Command) -> Result<Reply, SocketError> {
         let ticket = program.request(command);
         for _ in 0..20 {
             self.world.step();
@@ -46,12 +46,12 @@ impl Two {
         panic!("no answer");
     }
 
-    fn offer(&mut self) -> Result<Reply, Refusal> {
+    fn offer(&mut self) -> Result<Reply, SocketError> {
         let (program, sock) = (self.from.0.clone(), self.from.1);
         self.ask(&program, Command::Offer { sock, key: KEY })
     }
 
-    fn claim(&mut self, key: u128) -> Result<Reply, Refusal> {
+    fn claim(&mut self, key: u128) -> Result<Reply, SocketError> {
         let (program, sock) = (self.to.0.clone(), self.to.1);
         self.ask(&program, Command::Claim { sock, key })
     }
@@ -102,11 +102,11 @@ fn who_does_not_know_the_key_gets_nothing_and_nobody_gets_it_twice() {
     let mut two = two();
     let from = two.from.clone();
     assert_eq!(two.offer(), Ok(Reply::Done));
-    assert_eq!(two.offer(), Err(Refusal::LimitReached));
-    assert_eq!(two.claim(KEY + 1), Err(Refusal::NotPermitted));
+    assert_eq!(two.offer(), Err(SocketError::LimitReached));
+    assert_eq!(two.claim(KEY + 1), Err(SocketError::NotPermitted));
     two.exchange(&from);
     assert_eq!(two.claim(KEY), Ok(Reply::Done));
-    assert_eq!(two.claim(KEY), Err(Refusal::NotPermitted));
+    assert_eq!(two.claim(KEY), Err(SocketError::NotPermitted));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn one_with_unacknowledged_bytes_stays() {
     let ticket = program.request(Command::Claim { sock, key: KEY });
     let now = slipstack_engine::Instant(two.world.now);
     two.world.hosts[0].engine.commands(now);
-    assert_eq!(program.reply(ticket), Some(Err(Refusal::InvalidState)));
+    assert_eq!(program.reply(ticket), Some(Err(SocketError::InvalidState)));
     let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
     two.receive(&peer, server, b"on its way");
 }

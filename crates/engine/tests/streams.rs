@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::World;
-use slipstack_channel::{CloseMode, Command, EventKind, Kind, Reason, SockId, State};
+use slipstack_channel::{CloseMode, Command, EventKind, Reason, SockId, State, Transport};
 
 fn pattern(seed: u64, offset: usize, out: &mut [u8]) {
     for (at, byte) in out.iter_mut().enumerate() {
@@ -192,7 +192,7 @@ fn end_of_stream_follows_the_last_byte_and_half_closed_directions_work() {
 fn a_closed_port_refuses_and_an_aborted_connection_resets() {
     let mut world = World::new();
     let program = world.hosts[0].program.clone();
-    let sock = program.open_socket(Kind::Tcp).unwrap();
+    let sock = program.open_socket(Transport::Tcp).unwrap();
     let remote: SocketAddr = "10.9.0.2:9".parse().unwrap();
     assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
     world.settle(10_000_000);
@@ -215,7 +215,7 @@ fn a_closed_port_refuses_and_an_aborted_connection_resets() {
 fn a_listener_that_closes_resets_what_was_not_accepted() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
-    let client = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+    let client = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
     let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
     let connect = Command::Connect {
         sock: client,
@@ -238,7 +238,7 @@ fn a_connection_to_our_own_address_works() {
     let mut world = World::new();
     let listener = world.listen(0, 80);
     let program = world.hosts[0].program.clone();
-    let client = program.open_socket(Kind::Tcp).unwrap();
+    let client = program.open_socket(Transport::Tcp).unwrap();
     let remote: SocketAddr = "10.9.0.1:80".parse().unwrap();
     let connect = Command::Connect {
         sock: client,
@@ -346,7 +346,7 @@ fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
     let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
     let clients: Vec<SockId> = (0..12)
         .map(|_| {
-            let sock = program.open_socket(Kind::Tcp).unwrap();
+            let sock = program.open_socket(Transport::Tcp).unwrap();
             assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
             sock
         })
@@ -392,7 +392,7 @@ fn what_a_listener_does_not_accept_goes_to_its_sibling_until_it_waits_again() {
     let server = world.hosts[1].program.clone();
     let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
     let call = |world: &mut World| {
-        let sock = program.open_socket(Kind::Tcp).unwrap();
+        let sock = program.open_socket(Transport::Tcp).unwrap();
         assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
         world.settle(1_000_000);
     };
@@ -427,7 +427,7 @@ fn what_a_closing_listener_did_not_accept_goes_only_to_one_that_takes_its_addres
     ] {
         let mut world = World::new();
         let closing = world.listen_at(1, "0.0.0.0:80".parse().unwrap(), true, false);
-        let client = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+        let client = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
         let connect = Command::Connect {
             sock: client,
             remote: "10.9.0.2:80".parse().unwrap(),

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_device::{DeviceError, Flow, Port, Proto, Steering, TRANSIT_GROUP};
+use slipstack_device::{DeviceError, Flow, Port, Steering, TRANSIT_GROUP, Transport};
 
-use crate::leases::{Leases, Protocol, Route};
+use crate::leases::{Leases, Route};
 
 /// A flow and the slot of its engine.
 pub type OwnedFlow = (Flow, u16);
@@ -17,8 +17,8 @@ pub type OwnedFlow = (Flow, u16);
 /// Listener groups and exceptions that are in force.
 #[derive(Debug, Default)]
 pub struct Steer {
-    groups: HashMap<(Protocol, u16), u8>,
-    exceptions: HashMap<(Proto, SocketAddr, SocketAddr), u16>,
+    groups: HashMap<(Transport, u16), u8>,
+    exceptions: HashMap<(Transport, SocketAddr, SocketAddr), u16>,
     /// The slots that pass packets for others on; `None`: a former keeper's, which are not known.
     transit: Option<Vec<u16>>,
 }
@@ -32,13 +32,13 @@ pub fn order((flow, _): &OwnedFlow) -> (bool, u16) {
     order_of(flow.proto, flow.local.port())
 }
 
-fn order_of(proto: Proto, port: u16) -> (bool, u16) {
-    (proto == Proto::Udp, port)
+fn order_of(proto: Transport, port: u16) -> (bool, u16) {
+    (proto == Transport::Udp, port)
 }
 
 impl Steer {
     /// Goes on with the groups of a former keeper.
-    pub fn with_groups(groups: &[(Protocol, u16, u8)]) -> Steer {
+    pub fn with_groups(groups: &[(Transport, u16, u8)]) -> Steer {
         Steer {
             groups: groups
                 .iter()
@@ -62,7 +62,7 @@ impl Steer {
         Ok(())
     }
 
-    pub fn groups(&self) -> Vec<(Protocol, u16, u8)> {
+    pub fn groups(&self) -> Vec<(Transport, u16, u8)> {
         let mut groups: Vec<_> = self
             .groups
             .iter()
@@ -78,12 +78,11 @@ impl Steer {
         &mut self,
         steering: &Steering,
         leases: &Leases,
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         flows: &[OwnedFlow],
     ) -> Result<(), DeviceError> {
-        let proto = proto(protocol);
-        let wanted = order_of(proto, port);
+        let wanted = order_of(protocol, port);
         let from = flows.partition_point(|flow| order(flow) < wanted);
         let concerned = &flows[from..];
         let concerned = &concerned[..concerned.partition_point(|flow| order(flow) == wanted)];
@@ -99,7 +98,7 @@ impl Steer {
     fn set_port(
         &mut self,
         steering: &Steering,
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         to: Port,
         slot: u16,
@@ -111,7 +110,7 @@ impl Steer {
             .copied()
             .collect();
         self.except(steering, &others)?;
-        steering.set_port(proto(protocol), port, to)?;
+        steering.set_port(protocol, port, to)?;
         if let Some(group) = self.groups.remove(&(protocol, port)) {
             steering.set_group(group, &[])?;
         }
@@ -121,7 +120,7 @@ impl Steer {
     fn share_port(
         &mut self,
         steering: &Steering,
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         slots: &[u16],
         flows: &[OwnedFlow],
@@ -139,7 +138,7 @@ impl Steer {
                 self.groups.insert((protocol, port), group);
                 let all: Vec<OwnedFlow> = flows.to_vec();
                 self.except(steering, &all)?;
-                return steering.set_port(proto(protocol), port, Port::Group(group));
+                return steering.set_port(protocol, port, Port::Group(group));
             }
         };
         let moves = steering.group_moves(group, slots)?;
@@ -153,7 +152,7 @@ impl Steer {
             .collect();
         self.except(steering, &moved)?;
         steering.set_group(group, slots)?;
-        steering.set_port(proto(protocol), port, Port::Group(group))
+        steering.set_port(protocol, port, Port::Group(group))
     }
 
     fn free_group(&self) -> Option<u8> {
@@ -212,12 +211,5 @@ impl Steer {
 
     pub fn has_exceptions(&self) -> bool {
         !self.exceptions.is_empty()
-    }
-}
-
-pub fn proto(protocol: Protocol) -> Proto {
-    match protocol {
-        Protocol::Tcp => Proto::Tcp,
-        Protocol::Udp => Proto::Udp,
     }
 }

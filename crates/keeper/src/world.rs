@@ -11,7 +11,9 @@ use slipstack_channel::control::net::{
     Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
-use slipstack_device::{Backend, Description, LinkId, Slots, choose, find, iface, open_slot};
+use slipstack_device::{
+    Backend, Description, LinkId, Slots, Transport, choose, find, iface, open_slot,
+};
 use slipstack_engine::config_of;
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
@@ -21,7 +23,7 @@ use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::interfaces::{self, InterfaceChoice};
 use crate::journal::Journal;
-use crate::leases::{KEEPER_SLOT, Leases, PortBlocks, Protocol};
+use crate::leases::{KEEPER_SLOT, Leases, PortBlocks};
 use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans;
@@ -207,7 +209,7 @@ impl Network {
 pub struct State {
     pub leases: Leases,
     /// Listener groups in the steering tables.
-    pub groups: Vec<(Protocol, u16, u8)>,
+    pub groups: Vec<(Transport, u16, u8)>,
     /// The secret of clients that may use the device.
     pub capability: u64,
     /// Key of initial sequence numbers and timestamp offsets, for all engines: a later connection

@@ -33,5 +33,5 @@ pub use network::{
 pub use share::{KernelShare, Listed, ShareAction};
 pub use sockets::{
     Comparison, EngineTold, Expression, Figures, Filter, FilterCountRow, FilterStateRow, Inquiry,
-    ProgramTold, Side, SocketRow, SocketState, SyntaxError, Transport, parse_filter,
+    ProgramTold, Side, SocketRow, SocketState, SyntaxError, parse_filter,
 };

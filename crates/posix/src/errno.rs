@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 
-use slipstack_channel::{Reason, Refusal};
+use slipstack_channel::{Reason, SocketError};
 
 /// A Linux error number (`errno`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,24 +126,27 @@ impl From<Reason> for Errno {
     }
 }
 
-impl From<Refusal> for Errno {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::UnknownSocket => Errno::EBADF,
-            Refusal::AddrInUse => Errno::EADDRINUSE,
-            Refusal::AddrNotAvailable => Errno::EADDRNOTAVAIL,
-            Refusal::FamilyNotSupported => Errno::EAFNOSUPPORT,
-            Refusal::InvalidArgument | Refusal::InvalidState => Errno::EINVAL,
-            Refusal::DestinationRequired => Errno::EDESTADDRREQ,
-            Refusal::AlreadyConnected => Errno::EISCONN,
-            Refusal::NotConnected => Errno::ENOTCONN,
-            Refusal::MessageTooLong => Errno::EMSGSIZE,
-            Refusal::NetUnreachable => Errno::ENETUNREACH,
-            Refusal::HostUnreachable => Errno::EHOSTUNREACH,
-            Refusal::LimitReached => Errno::ENOBUFS,
-            Refusal::NotPermitted => Errno::EACCES,
-            Refusal::NetDown => Errno::ENETDOWN,
-            Refusal::NotSupported => Errno::EOPNOTSUPP,
+impl From<SocketError> for Errno {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::UnknownId => Errno::EBADF,
+            SocketError::AddrInUse => Errno::EADDRINUSE,
+            // __inet_check_established(): a connect from a port of the program's choice.
+            SocketError::AddrNotAvailable | SocketError::FlowExists => Errno::EADDRNOTAVAIL,
+            SocketError::FamilyNotSupported => Errno::EAFNOSUPPORT,
+            SocketError::InvalidArgument | SocketError::InvalidState | SocketError::BadImage => {
+                Errno::EINVAL
+            }
+            SocketError::DestinationRequired => Errno::EDESTADDRREQ,
+            SocketError::AlreadyConnected => Errno::EISCONN,
+            SocketError::NotConnected => Errno::ENOTCONN,
+            SocketError::MessageTooLong => Errno::EMSGSIZE,
+            SocketError::NetUnreachable => Errno::ENETUNREACH,
+            SocketError::HostUnreachable => Errno::EHOSTUNREACH,
+            SocketError::LimitReached => Errno::ENOBUFS,
+            SocketError::NotPermitted => Errno::EACCES,
+            SocketError::NetDown => Errno::ENETDOWN,
+            SocketError::NotSupported => Errno::EOPNOTSUPP,
         }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, CloseMode, Command, Driver, Envelope, Exit, Info, Kind, Placement, ProgramEnd,
-    Refusal, Reply, SockId, SocketOption, State, Unsent,
+    Attachment, CloseMode, Command, Driver, Envelope, Exit, Info, Placement, ProgramEnd, Reply,
+    SockId, SocketError, SocketOption, State, Transport, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -175,7 +175,7 @@ impl Link {
 
     // Requests.
 
-    pub(crate) fn open(&self, kind: Kind) -> Result<SockId, Errno> {
+    pub(crate) fn open(&self, kind: Transport) -> Result<SockId, Errno> {
         self.program.open_socket(kind).map_err(|_| Errno::ENOBUFS)
     }
 
@@ -206,9 +206,9 @@ impl Link {
     }
 
     /// A thread that asks while another one ends the process gets no answer: it ends with it.
-    fn refused(&self, refusal: Refusal) -> Errno {
+    fn refused(&self, refusal: SocketError) -> Errno {
         let is_ending = self.is_left() && !self.is_lost.load(Ordering::Relaxed);
-        if is_ending && refusal == Refusal::NetDown {
+        if is_ending && refusal == SocketError::NetDown {
             std::thread::sleep(END);
         }
         Errno::from(refusal)

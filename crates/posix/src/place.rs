@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::{Kind as ChannelKind, Placement};
+use slipstack_channel::{Placement, Transport};
 use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
@@ -256,7 +256,7 @@ impl Process {
         }
         let link = attached?;
         let remote = *dgram.remote.lock();
-        let sock = link.open(ChannelKind::Udp)?;
+        let sock = link.open(Transport::Udp)?;
         link.name(sock, socket);
         let (bound, options, memberships) = {
             let cold = socket.cold.lock();
@@ -367,7 +367,7 @@ fn listen_on_stack(
     socket: &Arc<Description>,
     listener: &Listener,
 ) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
-    let sock = link.open(ChannelKind::Tcp)?;
+    let sock = link.open(Transport::Tcp)?;
     link.name(sock, socket);
     // What the SYN-ACK says depends on them: MSS, window, TTL.
     let options = socket.cold.lock().options.clone();

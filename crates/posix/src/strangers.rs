@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use slipstack_channel::{CloseMode, Kind as ChannelKind, Stays};
+use slipstack_channel::{CloseMode, Stays, Transport};
 
 use crate::description::{Decided, Description};
 use crate::epoll::Set;
@@ -105,7 +105,7 @@ impl Process {
         if is_in_use || socket.lent.is_lent() || !stream.may_move() {
             return Err(Stays::ForGood);
         }
-        let new = home.open(ChannelKind::Tcp).map_err(|_| Stays::ForGood)?;
+        let new = home.open(Transport::Tcp).map_err(|_| Stays::ForGood)?;
         home.name(new, socket);
         if let Err(stays) = from.driver.carry_to(old, &*home.driver, new) {
             home.close(new, CloseMode::Abort);

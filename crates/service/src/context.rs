@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{
-    CloseMode, Command, Envelope, Kind, ProgramEnd, SockId, SocketOption, State, Ticket,
+    CloseMode, Command, Envelope, ProgramEnd, SockId, SocketOption, State, Ticket, Transport,
 };
 
 use crate::connections::{ConnectionId, DatagramSocketId, Entries, ListenerId, Phase};
@@ -88,7 +88,7 @@ impl<R> Context<'_, R> {
     /// # Errors
     /// No socket is left.
     pub fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<ListenerId, Full> {
-        let sock = self.open(Kind::Tcp)?;
+        let sock = self.open(Transport::Tcp)?;
         self.bind_socket(sock, addr, Asked::BindListener { sock, backlog });
         self.core.listeners.borrow_mut().push(sock);
         Ok(ListenerId(sock))
@@ -99,7 +99,7 @@ impl<R> Context<'_, R> {
     /// # Errors
     /// No socket is left.
     pub fn bind(&self, addr: SocketAddr) -> Result<DatagramSocketId, Full> {
-        let sock = self.open(Kind::Udp)?;
+        let sock = self.open(Transport::Udp)?;
         self.bind_socket(sock, addr, Asked::BindDatagrams { sock });
         self.core.datagram_sockets.borrow_mut().push(sock);
         Ok(DatagramSocketId(sock))
@@ -123,7 +123,7 @@ impl<R> Context<'_, R> {
         if self.core.entries.borrow().live >= self.core.limits.connections_max {
             return Err(Full);
         }
-        let sock = self.open(Kind::Tcp)?;
+        let sock = self.open(Transport::Tcp)?;
         self.core
             .entries
             .borrow_mut()
@@ -132,9 +132,9 @@ impl<R> Context<'_, R> {
         Ok(ConnectionId(sock))
     }
 
-    fn open(&self, kind: Kind) -> Result<SockId, Full> {
+    fn open(&self, kind: Transport) -> Result<SockId, Full> {
         let sock = self.core.program.open_socket(kind).map_err(|_| Full)?;
-        if kind == Kind::Tcp {
+        if kind == Transport::Tcp {
             // Nagle's delay serves programs that write in small pieces; here a turn's writes
             // leave together.
             let option = SocketOption::NoDelay(true);

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use slipstack_channel::{
-    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, Reason, Refusal,
-    SockId, State, Ticket,
+    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, Reason, SockId,
+    SocketError, State, Ticket,
 };
 use slipstack_mem::Doorbell;
 
@@ -399,7 +399,7 @@ impl<S: Service> Host<S> {
         }
     }
 
-    fn on_refused(&mut self, now: u64, what: Asked, refusal: Refusal) {
+    fn on_refused(&mut self, now: u64, what: Asked, refusal: SocketError) {
         let refused = match what {
             Asked::BindListener { sock, .. } | Asked::Listen { sock } => {
                 self.core

@@ -50,6 +50,6 @@ pub use limits::Limits;
 pub use panics::{guarded, is_in_handler};
 pub use received::{Datagram, Received};
 pub use service::{Closed, Refused, Service, Via};
-pub use slipstack_channel::{Reason, Refusal};
+pub use slipstack_channel::{Reason, SocketError};
 pub use slipstack_mem::Doorbell;
 pub use workers::{Busy, Pool};

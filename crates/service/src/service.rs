@@ -1,6 +1,6 @@
 //! The interface: what a service implements.
 
-use slipstack_channel::{Reason, Refusal};
+use slipstack_channel::{Reason, SocketError};
 
 use crate::connections::{ConnectionId, DatagramSocketId, ListenerId};
 use crate::context::Context;
@@ -31,11 +31,11 @@ pub enum Closed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// [`Context::listen`].
-    Listen(ListenerId, Refusal),
+    Listen(ListenerId, SocketError),
     /// [`Context::bind`].
-    Bind(DatagramSocketId, Refusal),
+    Bind(DatagramSocketId, SocketError),
     /// [`Context::connect`] with this tag.
-    Connect(u64, Refusal),
+    Connect(u64, SocketError),
 }
 
 /// A server (or client) that its engine calls.

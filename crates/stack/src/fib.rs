@@ -13,6 +13,7 @@ mod rules;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::options::SocketOptions;
 use index::Index;
 use rules::Step;
 
@@ -278,6 +279,15 @@ pub struct Choice {
 }
 
 impl Choice {
+    #[inline]
+    pub(crate) const fn of(options: &SocketOptions) -> Choice {
+        Choice {
+            mark: options.mark,
+            table: options.table,
+            link: options.link,
+        }
+    }
+
     /// Nothing has been chosen.
     pub const NONE: Choice = Choice {
         mark: 0,

@@ -81,8 +81,8 @@ pub use ip::{IpMeta, PathCause, PathError, Told};
 pub use learnt::{Learnt, LearntAddress, Redirected};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
-    Chosen, CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, PortRange,
-    SocketOptions, TcpOption, UdpOption, UdpOptions,
+    CloseMode, Congestion, GroupChange, KeepAlive, ListenOptions, MtuDiscovery, MulticastOption,
+    PortRange, SocketOption, SocketOptions, UdpOptions,
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;
@@ -91,4 +91,3 @@ pub use stray::{datagram_frames, stray_frame};
 pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo, TimeWaitImage};
 pub use time::Instant;
 pub use tunable::{Effect, Tunable};
-pub use udp::{GroupChange, MulticastOption};

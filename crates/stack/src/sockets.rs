@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
-use crate::options::{CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
+use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
 use crate::stack::{Stack, cx};
 use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo, TimeWaitImage};
 use crate::time::Instant;
@@ -144,7 +144,7 @@ impl Stack {
         &mut self,
         now: Instant,
         conn: ConnId,
-        option: TcpOption,
+        option: SocketOption,
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
         self.tcp.set_option(now, conn, option, &mut cx!(self), fx)

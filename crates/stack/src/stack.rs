@@ -27,13 +27,13 @@ use crate::ipv6;
 use crate::learnt::Learnt;
 use crate::link::Link;
 use crate::neighbour::{Confidence, GivenUp, Querier};
-use crate::options::{DEFAULT_TTL, PortRange, UdpOption, UdpOptions};
+use crate::options::{DEFAULT_TTL, PortRange, SocketOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
 use crate::scatter::Scatter;
 use crate::tcp::Tcp;
 use crate::time::Instant;
-use crate::udp::{GroupChange, MulticastOption, Udp, UdpOutcome};
+use crate::udp::{Udp, UdpOutcome};
 
 /// One protocol stack: one interface, its neighbours, routes and sockets.
 #[derive(Debug)]
@@ -411,8 +411,9 @@ impl Stack {
         self.udp.connect(id, remote, &cx!(self))
     }
 
-    pub fn udp_set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
-        self.udp.set_option(id, option)
+    /// Routers are told of a change of groups when timers are looked at next, which is at once.
+    pub fn udp_set_option(&mut self, id: UdpId, option: SocketOption) -> Result<(), SocketError> {
+        self.udp.set_option(id, option, &mut cx!(self))
     }
 
     /// The largest IP packet to the connected peer, as far as is known.
@@ -446,24 +447,6 @@ impl Stack {
 
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {
         self.udp.close(id, &mut cx!(self))
-    }
-
-    pub fn udp_set_multicast(
-        &mut self,
-        id: UdpId,
-        option: MulticastOption,
-    ) -> Result<(), SocketError> {
-        self.udp.set_multicast(id, option)
-    }
-
-    /// Joins and leaves groups. Routers are told when timers are looked at next, which is at once.
-    pub fn udp_change_group(
-        &mut self,
-        id: UdpId,
-        group: IpAddr,
-        change: GroupChange,
-    ) -> Result<(), SocketError> {
-        self.udp.change_group(id, group, change, &mut cx!(self))
     }
 
     /// Sets the filter of a group that the engine on another slot of our device hears.

@@ -1,28 +1,16 @@
+use slipstack_terms::{GroupChange, KeepAlive, MulticastOption};
+
 use super::*;
 
-fn options() -> [SocketOption; 15] {
-    let ms = Duration::from_millis;
+fn options() -> [SocketOption; 3] {
+    let group = MulticastOption::Group {
+        group: "ff0e::7".parse().unwrap(),
+        change: GroupChange::Include("fd00::9".parse().unwrap()),
+    };
     [
         SocketOption::NoDelay(true),
-        SocketOption::KeepAlive {
-            enabled: true,
-            idle: ms(7000),
-            interval: ms(3),
-            probes: 9,
-        },
-        SocketOption::UserTimeout(None),
-        SocketOption::Linger2(Some(ms(0))),
-        SocketOption::Congestion(Congestion::NewReno),
-        SocketOption::Congestion(Congestion::Bbr),
-        SocketOption::Ttl(255),
-        SocketOption::TtlV6(9),
-        SocketOption::DeferAccept(3),
-        SocketOption::SynCount(1),
-        SocketOption::Mark(u32::MAX),
-        SocketOption::Table(10),
-        SocketOption::Link(11),
-        SocketOption::WindowClamp(70_000),
-        SocketOption::PortRange(40_000, 0),
+        SocketOption::KeepAlive(KeepAlive::default()),
+        SocketOption::Multicast(group),
     ]
 }
 
@@ -35,7 +23,7 @@ fn commands() -> Vec<Command> {
     let mut all = vec![
         Command::Open {
             sock,
-            kind: Kind::Udp,
+            kind: Transport::Udp,
         },
         Command::Bind {
             sock,
@@ -102,6 +90,20 @@ fn every_command_survives_its_encoding() {
         let decoded = Command::decode(&command.encode(ticket));
         assert_eq!(decoded, Some((command, ticket)));
     }
+}
+
+#[test]
+fn an_option_that_does_not_exist_is_no_command() {
+    let sock = SockId {
+        index: 1,
+        generation: 1,
+    };
+    let option = SocketOption::NoDelay(true);
+    let mut payload = Command::SetOption { sock, option }.encode(Ticket::NONE);
+    payload[2] = 2;
+    assert_eq!(Command::decode(&payload), None, "no value of the option");
+    payload[0] |= 0xff00;
+    assert_eq!(Command::decode(&payload), None, "no option");
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceTold, MESSAGE_MAX, Protocol};
+use slipstack_terms::Transport;
+
+use super::{DeviceTold, MESSAGE_MAX};
 
 /// One keeper with everything attached to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -134,7 +136,7 @@ pub struct InstanceReport {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PortReport {
-    pub protocol: Protocol,
+    pub protocol: Transport,
     pub port: u16,
     pub address: IpAddr,
     pub pids: Vec<u32>,

@@ -21,12 +21,18 @@ use std::sync::Arc;
 use slipstack_mem::{Arena, CommandRing, EventReader, Lines, Lock, PAYLOAD_WORDS, Region};
 
 use crate::cell::Cell;
-use crate::command::{CloseMode, Command, Ticket};
+use slipstack_terms::CloseMode;
+
+use crate::command::{Command, Ticket};
 use crate::event::{ChannelEvent, EventKind, RawEvent};
-use crate::ids::{Kind, SockId};
+use slipstack_terms::Transport;
+
+use crate::ids::SockId;
 use crate::layout;
 use crate::layout::header;
-use crate::state::{Reason, State, StateWord};
+use slipstack_terms::Reason;
+
+use crate::state::{State, StateWord};
 
 use requests::Tickets;
 use sockets::Sockets;
@@ -324,7 +330,7 @@ impl ProgramEnd {
     // Sockets.
 
     /// A new socket. The engine learns of it with the next commands.
-    pub fn open_socket(&self, kind: Kind) -> Result<SockId, Full> {
+    pub fn open_socket(&self, kind: Transport) -> Result<SockId, Full> {
         let sock = self.inner.sockets.open(kind).ok_or(Full)?;
         self.cell(sock.index).ok_or(Full)?.reset_program();
         self.push(Command::Open { sock, kind });

@@ -2,7 +2,9 @@
 
 use crate::command::{Command, Ticket};
 use crate::layout::{REPLIES, REPLY_LINES};
-use crate::reply::{self, Refusal, Reply};
+use slipstack_terms::SocketError;
+
+use crate::reply::{self, Reply};
 
 use super::ProgramEnd;
 
@@ -45,10 +47,10 @@ impl ProgramEnd {
     }
 
     /// The reply to a request, once: `None` = not yet. When too many requests are under way the
-    /// answer is [`Refusal::LimitReached`], when the engine is gone [`Refusal::NetDown`].
-    pub fn reply(&self, ticket: Ticket) -> Option<Result<Reply, Refusal>> {
+    /// answer is [`SocketError::LimitReached`], when the engine is gone [`SocketError::NetDown`].
+    pub fn reply(&self, ticket: Ticket) -> Option<Result<Reply, SocketError>> {
         if ticket == Ticket::NONE {
-            return Some(Err(Refusal::LimitReached));
+            return Some(Err(SocketError::LimitReached));
         }
         let place = usize::from(ticket.slot) * REPLY_LINES;
         let slot = self.inner.replies.find::<REPLY_LINES>(place)?;
@@ -59,7 +61,7 @@ impl ProgramEnd {
             }
             None if self.is_engine_gone() => {
                 self.inner.tickets.lock().free.push(ticket.slot);
-                Some(Err(Refusal::NetDown))
+                Some(Err(SocketError::NetDown))
             }
             None => None,
         }

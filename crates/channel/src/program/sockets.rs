@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 
 use slipstack_mem::{ByteRing, Lock};
 
-use crate::ids::{Kind, SockId, next_generation};
+use slipstack_terms::Transport;
+
+use crate::ids::{SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
 use crate::shrink::Lap;
 use crate::state::StateWord;
@@ -72,7 +74,7 @@ impl SockLocal {
         word.error_count == self.errors_taken.load(Ordering::Acquire)
     }
 
-    fn begin(&self, generation: u32, kind: Kind) {
+    fn begin(&self, generation: u32, kind: Transport) {
         *self.tx.lock() = TxSide::default();
         *self.rx.lock() = RxSide::default();
         self.accepted.lock().clear();
@@ -81,7 +83,7 @@ impl SockLocal {
         self.is_closing.store(false, Ordering::Relaxed);
         self.is_urgent_inline.store(false, Ordering::Relaxed);
         self.signalled.store(NO_OWNER, Ordering::Relaxed);
-        self.is_udp.store(kind == Kind::Udp, Ordering::Relaxed);
+        self.is_udp.store(kind == Transport::Udp, Ordering::Relaxed);
         self.last_generation.store(generation, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Release);
     }
@@ -126,7 +128,7 @@ impl Sockets {
     }
 
     /// A fresh use of an index of the program's half.
-    pub(super) fn open(&self, kind: Kind) -> Option<SockId> {
+    pub(super) fn open(&self, kind: Transport) -> Option<SockId> {
         let index = {
             let mut indices = self.indices.lock();
             match indices.free.pop() {
@@ -152,7 +154,7 @@ impl Sockets {
         let Some(local) = self.slot(sock.index) else {
             return false;
         };
-        local.begin(sock.generation, Kind::Tcp);
+        local.begin(sock.generation, Transport::Tcp);
         true
     }
 

@@ -91,9 +91,9 @@ mod tests {
     use super::*;
     use crate::datagram::Envelope;
     use crate::engine_end::EngineEnd;
-    use crate::ids::Kind;
     use crate::program::Unsent;
     use slipstack_mem::RING_LOG2_MAX;
+    use slipstack_terms::Transport;
 
     /// A program whose send arena is taken, and what has taken it.
     fn full() -> (EngineEnd, ProgramEnd, Vec<ByteRing>) {
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn who_finds_no_memory_hears_when_there_is_some() {
         let (_engine, program, mut taken) = full();
-        let sock = program.open_socket(Kind::Tcp).unwrap();
-        let other = program.open_socket(Kind::Tcp).unwrap();
+        let sock = program.open_socket(Transport::Tcp).unwrap();
+        let other = program.open_socket(Transport::Tcp).unwrap();
         assert!(!program.relieve());
         for _ in 0..2 {
             assert_eq!((send(&program, sock), send(&program, other)), (0, 0));
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_gone_is_not_told() {
         let (_engine, program, mut taken) = full();
-        let sock = program.open_socket(Kind::Tcp).unwrap();
+        let sock = program.open_socket(Transport::Tcp).unwrap();
         assert_eq!(send(&program, sock), 0);
         program.inner.sockets.release(sock);
         let ring = taken.pop().unwrap();
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_datagram_is_refused_where_a_full_buffer_would_have_it_wait() {
         let (_engine, program, _taken) = full();
-        let sock = program.open_socket(Kind::Udp).unwrap();
+        let sock = program.open_socket(Transport::Udp).unwrap();
         let sent = program.udp_send(sock, &Envelope::default(), &[IoSlice::new(b"abc")]);
         assert_eq!(sent, Err(Unsent::NoMemory));
     }

@@ -11,8 +11,8 @@ use clap::ArgMatches;
 use slipstack_attach::{HangUps, Place, Serving, Signals, Watch};
 use slipstack_config::Settings;
 use slipstack_service::{
-    Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refusal, Refused, Service,
-    Shape, Tally, doorbell, run_on_kernel,
+    Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refused, Service, Shape,
+    SocketError, Tally, doorbell, run_on_kernel,
 };
 
 use super::dispatch;
@@ -322,11 +322,11 @@ impl Watch for Watched {
             Refused::Connect(..) => return None,
         };
         Some(match refusal {
-            Refusal::AddrInUse => format!(
+            SocketError::AddrInUse => format!(
                 "{what} port {port} is in use by another program here; \
                  choose one with --port"
             ),
-            Refusal::NotPermitted => {
+            SocketError::NotPermitted => {
                 format!("{what} port {port} is not for this user; choose one with --port")
             }
             other => format!("{what} port {port} cannot be listened on: {other:?}"),

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
-use slipstack_channel::control::net::{Filter, Inquiry, SocketState, Transport, parse_filter};
+use slipstack_channel::Transport;
+use slipstack_channel::control::net::{Filter, Inquiry, SocketState, parse_filter};
 use slipstack_config::Settings;
 
 use super::details::{extended, internal, memory};

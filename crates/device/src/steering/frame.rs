@@ -8,7 +8,9 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::protocol;
 
-use super::{Proto, Steering};
+use slipstack_terms::Transport;
+
+use super::Steering;
 
 impl Steering {
     /// The slot of a frame, by the same rules as the steering's programs.
@@ -23,8 +25,8 @@ impl Steering {
             return 0;
         }
         let proto = match parsed.protocol {
-            protocol::TCP => Proto::Tcp,
-            _ => Proto::Udp,
+            protocol::TCP => Transport::Tcp,
+            _ => Transport::Udp,
         };
         self.find_slot(proto, parsed.dst, parsed.src)
     }

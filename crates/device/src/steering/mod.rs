@@ -28,6 +28,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use slipstack_terms::Transport;
 
 use crate::bpf::sys;
 use crate::error::DeviceError;
@@ -43,26 +44,11 @@ pub const EXCEPTIONS_MAX: u32 = 65_536;
 /// Marks a port entry that names a slot, so that slot 0 can be told from no entry.
 const SLOT_BIT: u16 = 0x4000;
 
-/// Transport protocols that are steered by port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Proto {
-    Tcp,
-    Udp,
-}
-
-impl Proto {
-    fn number(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-        }
-    }
-
-    fn ports(self) -> usize {
-        match self {
-            Self::Tcp => layout::TCP_PORTS,
-            Self::Udp => layout::UDP_PORTS,
-        }
+/// Where the entries of a protocol's ports begin.
+fn ports_at(proto: Transport) -> usize {
+    match proto {
+        Transport::Tcp => layout::TCP_PORTS,
+        Transport::Udp => layout::UDP_PORTS,
     }
 }
 
@@ -80,7 +66,7 @@ pub enum Port {
 /// A connection or a pair of UDP endpoints, seen from the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
-    pub proto: Proto,
+    pub proto: Transport,
     pub local: SocketAddr,
     pub remote: SocketAddr,
 }
@@ -217,7 +203,7 @@ impl Steering {
     /// exception do not follow it.
     pub fn set_kernel_port(
         &self,
-        proto: Proto,
+        proto: Transport,
         port: u16,
         is_kernels: bool,
     ) -> Result<(), DeviceError> {
@@ -235,20 +221,20 @@ impl Steering {
     }
 
     /// Whether the kernel has the same addresses, and the port is its.
-    pub fn is_kernel_port(&self, proto: Proto, port: u16) -> bool {
+    pub fn is_kernel_port(&self, proto: Transport, port: u16) -> bool {
         let table = self.tables.read();
         let (at, bit) = kernel_bit(proto, port);
         table.load_u32(layout::FLAGS) & layout::FLAG_SHARE != 0 && table.load_u8(at) & bit != 0
     }
 
     /// One store: frames that arrive from now on follow it.
-    pub fn set_port(&self, proto: Proto, port: u16, to: Port) -> Result<(), DeviceError> {
+    pub fn set_port(&self, proto: Transport, port: u16, to: Port) -> Result<(), DeviceError> {
         self.set_ports(proto, port..=port, to)
     }
 
     pub fn set_ports(
         &self,
-        proto: Proto,
+        proto: Transport,
         ports: RangeInclusive<u16>,
         to: Port,
     ) -> Result<(), DeviceError> {
@@ -260,7 +246,7 @@ impl Steering {
         };
         table.u64(layout::CHANGED, slipstack_mem::now_ns());
         for port in ports {
-            table.u16(proto.ports() + 2 * usize::from(port), entry);
+            table.u16(ports_at(proto) + 2 * usize::from(port), entry);
         }
         Ok(())
     }
@@ -271,11 +257,11 @@ impl Steering {
     }
 
     /// Returns the present receiver of a port.
-    pub fn port(&self, proto: Proto, port: u16) -> Port {
+    pub fn port(&self, proto: Transport, port: u16) -> Port {
         match self
             .tables
             .read()
-            .load_u16(proto.ports() + 2 * usize::from(port))
+            .load_u16(ports_at(proto) + 2 * usize::from(port))
         {
             0 => Port::Keeper,
             entry if entry & layout::GROUP_BIT != 0 => Port::Group(entry as u8),
@@ -398,7 +384,7 @@ impl Steering {
 
     /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
     /// arrive at the device.
-    pub fn find_slot(&self, proto: Proto, local: SocketAddr, remote: SocketAddr) -> u16 {
+    pub fn find_slot(&self, proto: Transport, local: SocketAddr, remote: SocketAddr) -> u16 {
         if self.exceptions() != 0 {
             let flow = Flow {
                 proto,
@@ -418,7 +404,7 @@ impl Steering {
     }
 
     /// The slots of all engines that serve a port, as bits: each gets what is sent to a group.
-    pub fn find_slots(&self, proto: Proto, port: u16) -> u64 {
+    pub fn find_slots(&self, proto: Transport, port: u16) -> u64 {
         match self.port(proto, port) {
             Port::Keeper | Port::Slot(0) => 0,
             Port::Slot(slot) => 1 << slot,
@@ -450,10 +436,10 @@ impl Steering {
 }
 
 /// The place of a port among the kernel's, and its bit there.
-fn kernel_bit(proto: Proto, port: u16) -> (usize, u8) {
+fn kernel_bit(proto: Transport, port: u16) -> (usize, u8) {
     let of_proto = match proto {
-        Proto::Tcp => layout::KERNEL_TCP,
-        Proto::Udp => layout::KERNEL_UDP,
+        Transport::Tcp => layout::KERNEL_TCP,
+        Transport::Udp => layout::KERNEL_UDP,
     };
     (of_proto + usize::from(port / 8), 1 << (port % 8))
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, Gso, Port, Proto, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface,
+    Device, Gso, Port, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, Transport, TxOffload,
+    iface,
 };
 use slipstack_mem::{RawSpace, Region, now_ns};
 
@@ -45,7 +46,7 @@ fn xdp(tag: &str, kind: &str) -> Bench {
     pair.announce(slots.link().mac);
     let steering = slots.steering();
     steering.set_own(&[(STACK.into(), 24)]).unwrap();
-    for proto in [Proto::Tcp, Proto::Udp] {
+    for proto in [Transport::Tcp, Transport::Udp] {
         steering
             .set_ports(proto, 0..=u16::MAX, Port::Slot(1))
             .unwrap();

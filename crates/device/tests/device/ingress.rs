@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use crate::net::{self, PEER, Pair, STACK};
-use slipstack_device::{DropKind, Flow, Proto, Slots};
+use slipstack_device::{DropKind, Flow, Slots, Transport};
 
 /// IPv4 packets that the namespace of the calling thread has received.
 fn received_by_kernel() -> u64 {
@@ -83,15 +83,17 @@ fn on_a_shared_address_the_kernels_ports_and_flows_are_not_dropped() {
     let (pair, mut slots) = open("share");
     let steering = slots.steering();
     steering.set_share(true).unwrap();
-    steering.set_kernel_port(Proto::Udp, 54, true).unwrap();
-    assert!(steering.is_kernel_port(Proto::Udp, 54) && !steering.is_kernel_port(Proto::Tcp, 54));
+    steering.set_kernel_port(Transport::Udp, 54, true).unwrap();
+    assert!(
+        steering.is_kernel_port(Transport::Udp, 54) && !steering.is_kernel_port(Transport::Tcp, 54)
+    );
     slots.install_ingress_drop().unwrap();
     assert_eq!(leaks(&pair, 53), 0);
     assert_eq!(leaks(&pair, 54), 10);
 
     // A flow of ours to a port of the kernel's, and one of the kernel's to a port of ours.
     let flow = |port: u16| Flow {
-        proto: Proto::Udp,
+        proto: Transport::Udp,
         local: (STACK, port).into(),
         remote: (PEER, 4000).into(),
     };
@@ -111,7 +113,7 @@ fn on_a_shared_address_the_kernels_ports_and_flows_are_not_dropped() {
     assert_eq!((leaks(&pair, 54), leaks(&pair, 53)), (10, 0));
     steering.remove_exception(&flow(53)).unwrap();
     assert_eq!(leaks_of_flow(53), 0);
-    steering.set_kernel_port(Proto::Udp, 54, false).unwrap();
+    steering.set_kernel_port(Transport::Udp, 54, false).unwrap();
     assert_eq!(leaks(&pair, 54), 0);
 }
 

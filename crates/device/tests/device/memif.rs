@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use slipstack_device::{Device, Port, Proto, RingPosition, RxMeta, Slots, TxOffload};
+use slipstack_device::{Device, Port, RingPosition, RxMeta, Slots, Transport, TxOffload};
 
 use crate::net::{self, PEER, STACK};
 
@@ -96,8 +96,8 @@ fn frames_reach_the_slot_that_steering_names_whoever_takes_them_out() {
     let (server, client) = (socket.open("server", 3), socket.open("client", 2));
     let tables = server.steering();
     tables.set_own(&[(STACK.into(), 24)]).unwrap();
-    tables.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
-    tables.set_port(Proto::Udp, 8, Port::Slot(2)).unwrap();
+    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
+    tables.set_port(Transport::Udp, 8, Port::Slot(2)).unwrap();
     let (mut keeper, mut sender) = (adopt(&server, 0), adopt(&client, 0));
     connect(&mut keeper, &mut sender);
     let (mut first, mut second) = (adopt(&server, 1), adopt(&server, 2));
@@ -141,7 +141,7 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
     let client = socket.open("client", 2);
     let tables = client.steering();
     tables.set_own(&[(STACK.into(), 24)]).unwrap();
-    tables.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
+    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
     let (mut keeper, mut engine) = (adopt(&client, 0), adopt(&client, 1));
     let mac = client.link().mac;
     for round in 0..3u8 {

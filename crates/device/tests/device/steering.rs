@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, DeviceError, Flow, Port, Proto, RingPosition, Slots, Steering, iface,
+    Device, DeviceError, Flow, Port, RingPosition, Slots, Steering, Transport, iface,
 };
 
 const SLOTS: u16 = 4;
@@ -92,7 +92,7 @@ impl Bench {
         assert_eq!(arrivals.len(), usize::from(count), "to port {port}");
         let mut load = [0; SLOTS as usize];
         for ((remote, local), slot) in arrivals {
-            let expected = self.steering().find_slot(Proto::Udp, local, remote);
+            let expected = self.steering().find_slot(Transport::Udp, local, remote);
             assert_eq!(slot, expected, "{remote} to {local}");
             load[usize::from(slot)] += 1;
         }
@@ -113,13 +113,16 @@ fn ports_groups_and_dead_slots_decide_and_the_library_agrees() {
         assert_eq!(bench.check(10, 999), [10, 0, 0, 0]);
         bench
             .steering()
-            .set_port(Proto::Udp, 1000, Port::Slot(2))
+            .set_port(Transport::Udp, 1000, Port::Slot(2))
             .unwrap();
         assert_eq!(bench.check(10, 1000), [0, 0, 10, 0]);
         assert_eq!(bench.check(10, 1001), [10, 0, 0, 0]);
 
         let group = Port::Group(7);
-        bench.steering().set_port(Proto::Udp, 2000, group).unwrap();
+        bench
+            .steering()
+            .set_port(Transport::Udp, 2000, group)
+            .unwrap();
         bench.steering().set_group(7, &[1, 2, 3]).unwrap();
         let load = bench.check(200, 2000);
         assert_eq!(load[0], 0);
@@ -132,7 +135,7 @@ fn ports_groups_and_dead_slots_decide_and_the_library_agrees() {
 
         bench
             .steering()
-            .set_port(Proto::Udp, 2000, Port::Keeper)
+            .set_port(Transport::Udp, 2000, Port::Keeper)
             .unwrap();
         assert_eq!(bench.check(10, 2000), [10, 0, 0, 0]);
     });
@@ -143,9 +146,12 @@ fn flows_stay_with_the_heirs_of_a_dead_slot_when_the_group_is_rebuilt() {
     for_each_back_end("heirs", |bench| {
         let steering = bench.steering();
         steering.set_group(1, &[1, 2, 3]).unwrap();
-        steering.set_port(Proto::Tcp, 80, Port::Group(1)).unwrap();
+        steering
+            .set_port(Transport::Tcp, 80, Port::Group(1))
+            .unwrap();
         let local = SocketAddr::from((STACK, 80));
-        let slot_of = |port| steering.find_slot(Proto::Tcp, local, SocketAddr::from((PEER, port)));
+        let slot_of =
+            |port| steering.find_slot(Transport::Tcp, local, SocketAddr::from((PEER, port)));
         steering.set_alive(3, false).unwrap();
         let before: Vec<u16> = (1024..5000).map(slot_of).collect();
         steering.set_group(1, &[1, 2]).unwrap();
@@ -166,10 +172,10 @@ fn exceptions_override_the_port_until_they_are_removed() {
         let local = SocketAddr::from((STACK, 1000));
         bench
             .steering()
-            .set_port(Proto::Udp, 1000, Port::Slot(1))
+            .set_port(Transport::Udp, 1000, Port::Slot(1))
             .unwrap();
         let flow = Flow {
-            proto: Proto::Udp,
+            proto: Transport::Udp,
             local,
             remote,
         };
@@ -178,7 +184,7 @@ fn exceptions_override_the_port_until_they_are_removed() {
             let slot = bench.arrivals().get(&(remote, local)).copied();
             assert_eq!(
                 slot,
-                Some(bench.steering().find_slot(Proto::Udp, local, remote))
+                Some(bench.steering().find_slot(Transport::Udp, local, remote))
             );
             slot.unwrap()
         };
@@ -210,10 +216,10 @@ fn what_has_no_port_goes_to_the_keeper() {
     for_each_back_end("rest", |bench| {
         let steering = bench.steering();
         steering
-            .set_ports(Proto::Udp, 0..=u16::MAX, Port::Slot(3))
+            .set_ports(Transport::Udp, 0..=u16::MAX, Port::Slot(3))
             .unwrap();
         steering
-            .set_ports(Proto::Tcp, 0..=u16::MAX, Port::Slot(3))
+            .set_ports(Transport::Tcp, 0..=u16::MAX, Port::Slot(3))
             .unwrap();
         bench.peer.run(|| ping(STACK));
         bench.peer.run(|| ping(Ipv4Addr::new(10, 99, 0, 77)));
@@ -241,7 +247,7 @@ fn a_syn_and_the_rest_of_its_connection_reach_the_same_slot() {
         bench.steering().set_group(0, &[1, 2, 3]).unwrap();
         bench
             .steering()
-            .set_port(Proto::Tcp, 80, Port::Group(0))
+            .set_port(Transport::Tcp, 80, Port::Group(0))
             .unwrap();
         bench.steering().set_alive(1, false).unwrap();
         let client = bench.peer.spawn(|| {
@@ -254,7 +260,10 @@ fn a_syn_and_the_rest_of_its_connection_reach_the_same_slot() {
         let arrivals = bench.arrivals();
         assert_eq!(arrivals.len(), 20);
         for ((remote, local), slot) in arrivals {
-            assert_eq!(slot, bench.steering().find_slot(Proto::Tcp, local, remote));
+            assert_eq!(
+                slot,
+                bench.steering().find_slot(Transport::Tcp, local, remote)
+            );
             assert!(slot == 2 || slot == 3);
         }
     });
@@ -265,21 +274,21 @@ fn an_engine_reads_the_tables_and_cannot_write_them() {
     for_each_back_end("ro", |bench| {
         let writer = bench.steering();
         let reader = Steering::from_fds(writer.read_only_fds().unwrap()).unwrap();
-        writer.set_port(Proto::Tcp, 80, Port::Group(9)).unwrap();
-        assert_eq!(reader.port(Proto::Tcp, 80), Port::Group(9));
+        writer.set_port(Transport::Tcp, 80, Port::Group(9)).unwrap();
+        assert_eq!(reader.port(Transport::Tcp, 80), Port::Group(9));
         let local = SocketAddr::from((STACK, 80));
         let remote = SocketAddr::from((PEER, 5555));
         writer.set_group(9, &[1, 3]).unwrap();
-        let slot = writer.find_slot(Proto::Tcp, local, remote);
-        assert_eq!(reader.find_slot(Proto::Tcp, local, remote), slot);
+        let slot = writer.find_slot(Transport::Tcp, local, remote);
+        assert_eq!(reader.find_slot(Transport::Tcp, local, remote), slot);
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local,
             remote,
         };
         writer.add_exceptions(&[(flow, 2)]).unwrap();
-        assert_eq!(reader.find_slot(Proto::Tcp, local, remote), 2);
-        let refused = reader.set_port(Proto::Tcp, 80, Port::Keeper);
+        assert_eq!(reader.find_slot(Transport::Tcp, local, remote), 2);
+        let refused = reader.set_port(Transport::Tcp, 80, Port::Keeper);
         assert!(matches!(refused, Err(DeviceError::ReadOnly)));
         assert!(reader.fds().is_none());
         // Not even by claiming to be the keeper.
@@ -304,7 +313,7 @@ fn slots_keep_their_numbers_when_the_link_flaps() {
             let port = 3000 + slot;
             bench
                 .steering()
-                .set_port(Proto::Udp, port, Port::Slot(slot))
+                .set_port(Transport::Udp, port, Port::Slot(slot))
                 .unwrap();
         }
         for _ in 0..3 {

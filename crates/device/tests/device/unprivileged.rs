@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::handover::{inheritable, parts};
 use crate::net::{self, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, Port, Proto, RingPosition, SlotParams, Slots, Steering, TxOffload, iface, open_slot,
+    Device, Port, RingPosition, SlotParams, Slots, Steering, Transport, TxOffload, iface, open_slot,
 };
 
 const ENVIRONMENT: &str = "SLIPSTACK_TEST_UNPRIVILEGED";
@@ -38,9 +38,9 @@ fn engine_without_privileges() {
 
     let steering = Steering::from_fds([mirror, exceptions]).unwrap();
     let (local, remote) = (SocketAddr::from((STACK, 7)), SocketAddr::from((PEER, 7)));
-    assert_eq!(steering.find_slot(Proto::Udp, local, remote), 1);
+    assert_eq!(steering.find_slot(Transport::Udp, local, remote), 1);
     let other = SocketAddr::from((PEER, 8));
-    assert_eq!(steering.find_slot(Proto::Udp, local, other), 0);
+    assert_eq!(steering.find_slot(Transport::Udp, local, other), 0);
 
     let mut device = open_slot(parts(params, slot), RingPosition::private()).unwrap();
     let mut frame = vec![0u8; 60];
@@ -73,11 +73,11 @@ fn check(slots: &Slots, peer: &Namespace) {
     steering.set_own(&[(STACK.into(), 24)]).unwrap();
     let local = SocketAddr::from((STACK, 7));
     let flow = slipstack_device::Flow {
-        proto: Proto::Udp,
+        proto: Transport::Udp,
         local,
         remote: SocketAddr::from((PEER, 8)),
     };
-    steering.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
+    steering.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
     steering.add_exceptions(&[(flow, 0)]).unwrap();
     let [mirror, exceptions] = steering.read_only_fds().unwrap().map(inheritable);
     let slot = inheritable(slots.slot_fds(1).next().unwrap());

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::net::{self, PEER, Pair, STACK};
-use slipstack_device::{Device, DeviceError, Port, Proto, RingPosition, RxMeta, Slots};
+use slipstack_device::{Device, DeviceError, Port, RingPosition, RxMeta, Slots, Transport};
 use slipstack_mem::Region;
 
 const OURS: u16 = 7;
@@ -17,7 +17,9 @@ fn open(pair: &Pair, kind: &str) -> Slots {
     pair.announce(slots.link().mac);
     let steering = slots.steering();
     steering.set_own(&[(STACK.into(), 24)]).unwrap();
-    steering.set_port(Proto::Udp, OURS, Port::Slot(1)).unwrap();
+    steering
+        .set_port(Transport::Udp, OURS, Port::Slot(1))
+        .unwrap();
     slots
 }
 
@@ -54,7 +56,7 @@ fn a_slot_with_a_queue_receives_past_the_kernel_and_others_by_packet_sockets() {
         let mut first = slots.adopt(1, RingPosition::private()).unwrap();
         let mut second = slots.adopt(2, RingPosition::private()).unwrap();
         let steering = slots.steering();
-        steering.set_port(Proto::Udp, 8, Port::Slot(2)).unwrap();
+        steering.set_port(Transport::Udp, 8, Port::Slot(2)).unwrap();
         send(&pair, OURS, 3000);
         let expected: Vec<u32> = (0..2048).collect();
         // One that the receiver did not keep up with is lost.
@@ -182,7 +184,7 @@ fn each_queue_serves_its_slot_and_what_came_by_another_is_not_lost() {
     assert_eq!(slots.slot_fds(2).count(), 3);
     slots
         .steering()
-        .set_port(Proto::Udp, 8, Port::Slot(2))
+        .set_port(Transport::Udp, 8, Port::Slot(2))
         .unwrap();
     let mut devices = [1, 2].map(|slot| slots.adopt(slot, RingPosition::private()).unwrap());
     pair.peer.run(|| {

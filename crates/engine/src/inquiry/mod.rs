@@ -8,9 +8,9 @@ mod rows;
 
 use slipstack_channel::control::add_line;
 use slipstack_channel::control::net::{
-    Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow, SocketState, Transport,
+    Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow, SocketState,
 };
-use slipstack_channel::{Kind, SockId};
+use slipstack_channel::{SockId, Transport};
 use slipstack_stack::{Instant, Stack, Tunable};
 
 use crate::client::{ClientId, Role};
@@ -180,7 +180,7 @@ impl Engine {
                     ..plain
                 }
             }
-            Role::None if socket.kind == Kind::Tcp => plain,
+            Role::None if socket.kind == Transport::Tcp => plain,
             Role::None | Role::Stream(_) => return None,
         })
     }

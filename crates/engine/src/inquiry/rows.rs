@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::control::net::{Figures, SocketRow, SocketState, Transport};
+use slipstack_channel::Transport;
+use slipstack_channel::control::net::{Figures, SocketRow, SocketState};
 use slipstack_stack::ConnId;
 use slipstack_stack::{Effects, Instant, Stack, TcpInfo};
 

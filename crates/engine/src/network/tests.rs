@@ -6,7 +6,9 @@ use slipstack_device::{Device, loopback};
 use slipstack_stack::StackConfig;
 
 use super::*;
-use crate::authority::{PortAuthority, PortRefused, Transport};
+use slipstack_channel::{SocketError, Transport};
+
+use crate::authority::PortAuthority;
 use crate::engine::Setup;
 
 /// The network that it tells, whether its filter is to be had, and how often it was asked for.
@@ -24,7 +26,7 @@ impl PortAuthority for Told {
         None
     }
 
-    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), PortRefused> {
+    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), SocketError> {
         Ok(())
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipstack_channel::{
-    ChannelEvent, Command, EngineEnd, Envelope, EventKind, Kind, ProgramEnd, Refusal, Reply,
-    SockId, State,
+    ChannelEvent, Command, EngineEnd, Envelope, EventKind, ProgramEnd, Reply, SockId, SocketError,
+    State, Transport,
 };
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
@@ -122,7 +122,7 @@ impl World {
         panic!("the world does not come to rest");
     }
 
-    pub fn request(&mut self, host: usize, command: Command) -> Result<Reply, Refusal> {
+    pub fn request(&mut self, host: usize, command: Command) -> Result<Reply, SocketError> {
         let ticket = self.hosts[host].program.request(command);
         self.hosts[host].engine.commands(Instant(self.now));
         self.hosts[host]
@@ -147,7 +147,10 @@ impl World {
         reuse_port: bool,
         v6_only: bool,
     ) -> SockId {
-        let sock = self.hosts[host].program.open_socket(Kind::Tcp).unwrap();
+        let sock = self.hosts[host]
+            .program
+            .open_socket(Transport::Tcp)
+            .unwrap();
         let bind = Command::Bind {
             sock,
             addr,
@@ -163,7 +166,7 @@ impl World {
 
     /// A connection from host 0 to a listener of host 1.
     pub fn connect(&mut self, listener: SockId, port: u16) -> (SockId, SockId) {
-        let client = self.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+        let client = self.hosts[0].program.open_socket(Transport::Tcp).unwrap();
         let remote = SocketAddr::new(self.hosts[1].addr.into(), port);
         let connect = Command::Connect {
             sock: client,
@@ -198,7 +201,10 @@ pub fn sent_to(peer: SocketAddr) -> Envelope {
 }
 
 pub fn bind(world: &mut World, host: usize, port: u16) -> SockId {
-    let sock = world.hosts[host].program.open_socket(Kind::Udp).unwrap();
+    let sock = world.hosts[host]
+        .program
+        .open_socket(Transport::Udp)
+        .unwrap();
     let addr = SocketAddr::new(world.hosts[host].addr.into(), port);
     let bind = Command::Bind {
         sock,

@@ -6,17 +6,12 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_device::Transport;
 
 use super::clients::{ClientId, Family};
 
 /// Most listening entries of one keeper.
 pub const LISTENERS_MAX: usize = 4096;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-}
 
 /// One client's claim on a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +19,7 @@ pub struct Listener {
     pub client: ClientId,
     pub family: Family,
     pub uid: u32,
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// Unspecified: every address.
     pub address: IpAddr,
     pub port: u16,
@@ -86,7 +81,7 @@ impl Listeners {
     }
 
     /// Takes one claim back. Unknown claims are ignored.
-    pub fn release(&mut self, client: ClientId, protocol: Protocol, address: IpAddr, port: u16) {
+    pub fn release(&mut self, client: ClientId, protocol: Transport, address: IpAddr, port: u16) {
         let position = self.table.iter().position(|l| {
             l.client == client && l.protocol == protocol && l.address == address && l.port == port
         });
@@ -100,8 +95,8 @@ impl Listeners {
     }
 
     /// Takes back everything of a client and returns the ports that it held.
-    pub fn release_all(&mut self, client: ClientId) -> Vec<(Protocol, u16)> {
-        let mut ports: Vec<(Protocol, u16)> = self
+    pub fn release_all(&mut self, client: ClientId) -> Vec<(Transport, u16)> {
+        let mut ports: Vec<(Transport, u16)> = self
             .table
             .iter()
             .filter(|l| l.client == client)
@@ -114,7 +109,7 @@ impl Listeners {
     }
 
     /// The slots that serve a port, ascending, each once.
-    pub fn slots(&self, protocol: Protocol, port: u16) -> Vec<u16> {
+    pub fn slots(&self, protocol: Transport, port: u16) -> Vec<u16> {
         let serving = || self.on(protocol, port).filter(|l| l.slot.is_some());
         let is_keen = |l: &Listener| !l.is_yielding && !self.is_stalled(l);
         let has_keen = serving().any(is_keen);
@@ -132,7 +127,7 @@ impl Listeners {
     }
 
     /// The engine of a slot does not run, or runs again. Returns the ports that it serves.
-    pub fn set_stalled(&mut self, slot: u16, is_on: bool) -> Vec<(Protocol, u16)> {
+    pub fn set_stalled(&mut self, slot: u16, is_on: bool) -> Vec<(Transport, u16)> {
         self.stalled.retain(|it| *it != slot);
         if is_on {
             self.stalled.push(slot);
@@ -145,12 +140,12 @@ impl Listeners {
     }
 
     /// Whether any port has several engines.
-    pub fn has_shared(&self, protocol: Protocol) -> bool {
+    pub fn has_shared(&self, protocol: Transport) -> bool {
         self.table.len() > 1 && !self.sharing(protocol).is_empty()
     }
 
     /// The slots that serve ports which others serve too, each once.
-    pub fn sharing(&self, protocol: Protocol) -> Vec<u16> {
+    pub fn sharing(&self, protocol: Transport) -> Vec<u16> {
         let mut serving: Vec<(u16, u16)> = self
             .table
             .iter()
@@ -173,7 +168,7 @@ impl Listeners {
     pub fn set_yielding(
         &mut self,
         client: ClientId,
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         is_on: bool,
     ) -> bool {
@@ -193,7 +188,7 @@ impl Listeners {
     /// is not connected to goes to others on the port, if there are any.
     pub fn set_connected(&mut self, client: ClientId, port: u16, is_on: bool) {
         let is_it = |l: &Listener| {
-            (l.client, l.protocol, l.port) == (client, Protocol::Udp, port) && l.count == 1
+            (l.client, l.protocol, l.port) == (client, Transport::Udp, port) && l.count == 1
         };
         for listener in self.table.iter_mut().filter(|l| is_it(l)) {
             listener.is_yielding = is_on;
@@ -201,7 +196,7 @@ impl Listeners {
     }
 
     /// Everyone on a port.
-    pub fn on(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Listener> + '_ {
+    pub fn on(&self, protocol: Transport, port: u16) -> impl Iterator<Item = &Listener> + '_ {
         self.table
             .iter()
             .filter(move |l| l.protocol == protocol && l.port == port)
@@ -216,7 +211,7 @@ impl Listeners {
     }
 
     /// Sets the serving slot of all claims of a client, after it got an engine.
-    pub fn serve(&mut self, client: ClientId, slot: Option<u16>) -> Vec<(Protocol, u16)> {
+    pub fn serve(&mut self, client: ClientId, slot: Option<u16>) -> Vec<(Transport, u16)> {
         let mut ports = Vec::new();
         for listener in self.table.iter_mut().filter(|l| l.client == client) {
             listener.slot = slot;
@@ -249,7 +244,7 @@ mod tests {
             client: ClientId(client),
             family: Family(family),
             uid: 0,
-            protocol: Protocol::Tcp,
+            protocol: Transport::Tcp,
             address: Ipv4Addr::UNSPECIFIED.into(),
             port,
             reuse_port: false,
@@ -282,7 +277,7 @@ mod tests {
         assert_eq!(listeners.claim(one), Ok(()));
         assert_eq!(listeners.claim(other), Ok(()), "two addresses");
         let datagrams = Listener {
-            protocol: Protocol::Udp,
+            protocol: Transport::Udp,
             ..listener(2, 2, 80)
         };
         assert_eq!(listeners.claim(datagrams), Ok(()));
@@ -299,9 +294,9 @@ mod tests {
         assert_eq!(listeners.claim(master), Ok(()));
         assert_eq!(listeners.claim(listener(2, 5, 80)), Ok(()));
         assert_eq!(listeners.claim(listener(3, 5, 80)), Ok(()));
-        assert_eq!(listeners.slots(Protocol::Tcp, 80), [2, 3]);
-        assert_eq!(listeners.release_all(ClientId(2)), [(Protocol::Tcp, 80)]);
-        assert_eq!(listeners.slots(Protocol::Tcp, 80), [3]);
+        assert_eq!(listeners.slots(Transport::Tcp, 80), [2, 3]);
+        assert_eq!(listeners.release_all(ClientId(2)), [(Transport::Tcp, 80)]);
+        assert_eq!(listeners.slots(Transport::Tcp, 80), [3]);
     }
 
     #[test]
@@ -331,35 +326,35 @@ mod tests {
             assert_eq!(listeners.claim(listener(client, 5, 80)), Ok(()));
         }
         let mut set = |client, is_on| {
-            let done = listeners.set_yielding(ClientId(client), Protocol::Tcp, 80, is_on);
-            (done, listeners.slots(Protocol::Tcp, 80))
+            let done = listeners.set_yielding(ClientId(client), Transport::Tcp, 80, is_on);
+            (done, listeners.slots(Transport::Tcp, 80))
         };
         assert_eq!(set(1, true), (true, vec![2]));
         assert_eq!(set(2, true), (false, vec![2]), "the last one stays");
         assert_eq!(set(1, false), (true, vec![1, 2]));
         assert_eq!(set(2, true), (true, vec![1]));
         listeners.release_all(ClientId(1));
-        assert_eq!(listeners.slots(Protocol::Tcp, 80), [2]);
+        assert_eq!(listeners.slots(Transport::Tcp, 80), [2]);
     }
 
     #[test]
     fn a_connected_datagram_socket_serves_only_who_is_alone() {
         let datagrams = |client| Listener {
-            protocol: Protocol::Udp,
+            protocol: Transport::Udp,
             ..listener(client, 5, 80)
         };
         let mut listeners = Listeners::default();
         assert_eq!(listeners.claim(datagrams(1)), Ok(()));
         listeners.set_connected(ClientId(1), 80, true);
-        assert_eq!(listeners.slots(Protocol::Udp, 80), [1]);
+        assert_eq!(listeners.slots(Transport::Udp, 80), [1]);
         assert_eq!(listeners.claim(datagrams(2)), Ok(()));
-        assert_eq!(listeners.slots(Protocol::Udp, 80), [2]);
+        assert_eq!(listeners.slots(Transport::Udp, 80), [2]);
         listeners.set_connected(ClientId(1), 80, false);
-        assert_eq!(listeners.slots(Protocol::Udp, 80), [1, 2]);
+        assert_eq!(listeners.slots(Transport::Udp, 80), [1, 2]);
         // Of two sockets one may be open to all.
         assert_eq!(listeners.claim(datagrams(1)), Ok(()));
         listeners.set_connected(ClientId(1), 80, true);
-        assert_eq!(listeners.slots(Protocol::Udp, 80), [1, 2]);
+        assert_eq!(listeners.slots(Transport::Udp, 80), [1, 2]);
     }
 
     #[test]
@@ -369,12 +364,17 @@ mod tests {
             assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
         }
         let release = |listeners: &mut Listeners| {
-            listeners.release(ClientId(1), Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80);
+            listeners.release(
+                ClientId(1),
+                Transport::Tcp,
+                Ipv4Addr::UNSPECIFIED.into(),
+                80,
+            );
         };
         release(&mut listeners);
-        assert_eq!(listeners.slots(Protocol::Tcp, 80), [1]);
+        assert_eq!(listeners.slots(Transport::Tcp, 80), [1]);
         release(&mut listeners);
-        assert!(listeners.slots(Protocol::Tcp, 80).is_empty());
+        assert!(listeners.slots(Transport::Tcp, 80).is_empty());
         release(&mut listeners);
         assert_eq!(listeners.claim(listener(2, 2, 80)), Ok(()));
     }

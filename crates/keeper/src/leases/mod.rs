@@ -11,9 +11,10 @@ mod ports;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_device::Transport;
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
-pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners, Protocol};
+pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners};
 pub use ports::{PortBlocks, ports_beside, system_ports};
 
 /// The keeper's own slot.
@@ -59,7 +60,7 @@ pub enum LeaseError {
 pub struct Left {
     pub client: Client,
     /// Local ports whose route may have changed, in inclusive ranges.
-    pub ports: Vec<(Protocol, u16, u16)>,
+    pub ports: Vec<(Transport, u16, u16)>,
 }
 
 /// All leases of one keeper.
@@ -158,7 +159,7 @@ impl Leases {
     pub fn listen(
         &mut self,
         id: ClientId,
-        protocol: Protocol,
+        protocol: Transport,
         address: IpAddr,
         port: u16,
         reuse_port: bool,
@@ -183,7 +184,7 @@ impl Leases {
     /// [`Leases::free_slot`].
     pub fn leave(&mut self, id: ClientId) -> Option<Left> {
         let client = self.clients.remove(id)?;
-        let mut ports: Vec<(Protocol, u16, u16)> = self
+        let mut ports: Vec<(Transport, u16, u16)> = self
             .listeners
             .release_all(id)
             .into_iter()
@@ -215,7 +216,7 @@ impl Leases {
     }
 
     /// Where frames for a local port go.
-    pub fn route(&self, protocol: Protocol, port: u16) -> Route {
+    pub fn route(&self, protocol: Transport, port: u16) -> Route {
         let slots = self.listeners.slots(protocol, port);
         match slots.as_slice() {
             [] => self
@@ -242,9 +243,9 @@ impl Leases {
 }
 
 /// Each of the ports as a range, of TCP and of UDP.
-pub fn both_protocols(ports: &[u16]) -> impl Iterator<Item = (Protocol, u16, u16)> + '_ {
+pub fn both_protocols(ports: &[u16]) -> impl Iterator<Item = (Transport, u16, u16)> + '_ {
     let of = |protocol| ports.iter().map(move |port| (protocol, *port, *port));
-    of(Protocol::Tcp).chain(of(Protocol::Udp))
+    of(Transport::Tcp).chain(of(Transport::Udp))
 }
 
 #[cfg(test)]

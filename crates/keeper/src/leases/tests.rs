@@ -47,19 +47,19 @@ fn a_client_that_leaves_frees_all_its_ports() {
     let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
     leases
-        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, false)
+        .listen(a, Transport::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, false)
         .expect("listen");
     let places = leases.lease_ports(a, 17, 1).expect("ports");
     let ports = leases.blocks().ports(places);
     let (first, last) = (ports[0], ports[255]);
-    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Slot(1));
-    assert_eq!(leases.route(Protocol::Udp, first), Route::Slot(1));
+    assert_eq!(leases.route(Transport::Tcp, 80), Route::Slot(1));
+    assert_eq!(leases.route(Transport::Udp, first), Route::Slot(1));
     let left = leases.leave(a).expect("was there");
     assert_eq!(left.client.program, "program1");
-    assert!(left.ports.contains(&(Protocol::Tcp, 80, 80)));
-    assert!(left.ports.contains(&(Protocol::Udp, first, first)));
-    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
-    assert_eq!(leases.route(Protocol::Tcp, last), Route::Keeper);
+    assert!(left.ports.contains(&(Transport::Tcp, 80, 80)));
+    assert!(left.ports.contains(&(Transport::Udp, first, first)));
+    assert_eq!(leases.route(Transport::Tcp, 80), Route::Keeper);
+    assert_eq!(leases.route(Transport::Tcp, last), Route::Keeper);
 }
 
 #[test]
@@ -69,31 +69,31 @@ fn workers_share_and_strangers_are_refused() {
     leases
         .listen(
             master,
-            Protocol::Tcp,
+            Transport::Tcp,
             Ipv4Addr::UNSPECIFIED.into(),
             80,
             false,
         )
         .expect("claim");
-    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
+    assert_eq!(leases.route(Transport::Tcp, 80), Route::Keeper);
     for pid in [2, 3] {
         let worker = engine(&mut leases, pid, 9);
         leases
             .listen(
                 worker,
-                Protocol::Tcp,
+                Transport::Tcp,
                 Ipv4Addr::UNSPECIFIED.into(),
                 80,
                 false,
             )
             .expect("worker");
     }
-    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Shared(vec![1, 2]));
+    assert_eq!(leases.route(Transport::Tcp, 80), Route::Shared(vec![1, 2]));
     let stranger = engine(&mut leases, 4, 4);
     assert_eq!(
         leases.listen(
             stranger,
-            Protocol::Tcp,
+            Transport::Tcp,
             Ipv4Addr::UNSPECIFIED.into(),
             80,
             false
@@ -107,11 +107,11 @@ fn claims_made_before_the_engine_are_served_by_it() {
     let mut leases = Leases::new(2, blocks());
     let a = leases.enter(program(1, 1)).expect("room");
     leases
-        .listen(a, Protocol::Udp, Ipv4Addr::UNSPECIFIED.into(), 53, false)
+        .listen(a, Transport::Udp, Ipv4Addr::UNSPECIFIED.into(), 53, false)
         .expect("claim");
-    assert_eq!(leases.route(Protocol::Udp, 53), Route::Keeper);
+    assert_eq!(leases.route(Transport::Udp, 53), Route::Keeper);
     leases.lease_slot(a).expect("slot");
-    assert_eq!(leases.route(Protocol::Udp, 53), Route::Slot(1));
+    assert_eq!(leases.route(Transport::Udp, 53), Route::Slot(1));
 }
 
 #[test]
@@ -121,13 +121,13 @@ fn a_port_among_the_outgoing_ones_of_another_program_may_be_claimed() {
     let places = leases.lease_ports(a, 0, 1).expect("ports");
     let first = leases.blocks().ports(places)[0];
     let b = engine(&mut leases, 2, 2);
-    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(1));
+    assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(1));
     let any = Ipv4Addr::UNSPECIFIED.into();
-    assert_eq!(leases.listen(b, Protocol::Tcp, any, first, false), Ok(()));
-    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(2));
-    assert_eq!(leases.route(Protocol::Udp, first), Route::Slot(1));
-    leases.listeners.release(b, Protocol::Tcp, any, first);
-    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(1));
+    assert_eq!(leases.listen(b, Transport::Tcp, any, first, false), Ok(()));
+    assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(2));
+    assert_eq!(leases.route(Transport::Udp, first), Route::Slot(1));
+    leases.listeners.release(b, Transport::Tcp, any, first);
+    assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(1));
 }
 
 #[test]
@@ -136,13 +136,13 @@ fn leases_survive_being_written_and_read() {
     let a = engine(&mut leases, 1, 1);
     leases.lease_ports(a, 3, 1).expect("ports");
     leases
-        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, true)
+        .listen(a, Transport::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, true)
         .expect("listen");
     let text = serde_json::to_vec(&leases).expect("write");
     let mut again: Leases = serde_json::from_slice(&text).expect("read");
     assert!(again.is_sound(4));
     assert!(!again.is_sound(3));
-    assert_eq!(again.route(Protocol::Tcp, 80), Route::Slot(1));
+    assert_eq!(again.route(Transport::Tcp, 80), Route::Slot(1));
     let b = engine(&mut again, 2, 2);
     assert_ne!(a, b);
     assert_eq!(again.clients.find(b).expect("b").slot, Some(2));

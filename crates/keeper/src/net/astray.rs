@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
-use slipstack_device::{Flow, Port, Proto, Steering};
+use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
@@ -180,7 +180,7 @@ impl World {
             return false;
         };
         let flow = Flow {
-            proto: Proto::Udp,
+            proto: Transport::Udp,
             local: datagram.to,
             remote: datagram.from,
         };
@@ -308,7 +308,7 @@ fn find_flow(ip: &IpMeta, segment: &[u8]) -> Option<Flow> {
         Some(u16::from_be_bytes(bytes.try_into().ok()?))
     };
     Some(Flow {
-        proto: Proto::Tcp,
+        proto: Transport::Tcp,
         local: SocketAddr::new(ip.dst, port(2)?),
         remote: SocketAddr::new(ip.src, port(0)?),
     })

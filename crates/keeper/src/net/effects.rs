@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use slipstack_channel::InboxMessage;
-use slipstack_device::{Device, Flow, Proto, Steering};
+use slipstack_device::{Device, Flow, Steering, Transport};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
@@ -79,8 +79,8 @@ impl World {
             inboxes,
             strays: Strays::default(),
             parked: Parked::default(),
-            intents: Intents::new(Proto::Tcp),
-            dgram_intents: Intents::new(Proto::Udp),
+            intents: Intents::new(Transport::Tcp),
+            dgram_intents: Intents::new(Transport::Udp),
             unread: Unread::default(),
             trails: Trails::default(),
             lost_copies: 0,
@@ -162,7 +162,7 @@ impl World {
         let Some(flow) = parsed else {
             return false;
         };
-        let slots = steering.find_slots(Proto::Udp, flow.dst.port());
+        let slots = steering.find_slots(Transport::Udp, flow.dst.port());
         self.lost_copies += push_all(&self.inboxes, slots, (frame, meta.vlan));
         slots != 0
     }
@@ -195,8 +195,8 @@ impl World {
             }
             FrameFragment::First(id, number, src, dst) => {
                 let slots = match proto_of(number) {
-                    Proto::Udp if is_group_frame(frame) => {
-                        steering.find_slots(Proto::Udp, dst.port())
+                    Transport::Udp if is_group_frame(frame) => {
+                        steering.find_slots(Transport::Udp, dst.port())
                     }
                     proto => 1 << steering.find_slot(proto, dst, src) & !1,
                 };

@@ -21,7 +21,7 @@ pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipstack_device::Proto;
+    use slipstack_device::Transport;
     use slipstack_wire::protocol;
 
     /// Ethernet, IPv4, ICMP port unreachable, quoted UDP packet from 10.0.0.2:40000 to 10.0.0.1:53.
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_quoted_flow_is_the_senders() {
         let flow = quoted_flow(&unreachable()).unwrap();
-        assert_eq!(flow.proto, Proto::Udp);
+        assert_eq!(flow.proto, Transport::Udp);
         assert_eq!(flow.local, "10.0.0.2:40000".parse().unwrap());
         assert_eq!(flow.remote, "10.0.0.1:53".parse().unwrap());
     }

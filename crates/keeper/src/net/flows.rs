@@ -1,6 +1,6 @@
 //! The flow of a frame.
 
-use slipstack_device::{Flow, Proto};
+use slipstack_device::{Flow, Transport};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
 
@@ -25,9 +25,9 @@ pub(super) fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     }
 }
 
-pub(super) fn proto_of(number: u8) -> Proto {
+pub(super) fn proto_of(number: u8) -> Transport {
     match number {
-        protocol::TCP => Proto::Tcp,
-        _ => Proto::Udp,
+        protocol::TCP => Transport::Tcp,
+        _ => Transport::Udp,
     }
 }

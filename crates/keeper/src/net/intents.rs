@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use slipstack_device::Proto;
+use slipstack_device::Transport;
 use slipstack_device::netlink::{self, Request};
 
 /// How long the kernel's yes is believed.
@@ -59,13 +59,13 @@ type Ports = HashMap<u16, Vec<Intent>>;
 /// The kernel's last answer about such sockets of one protocol.
 #[derive(Debug)]
 pub(super) struct Intents {
-    proto: Proto,
+    proto: Transport,
     ports: Ports,
     asked_ns: Option<u64>,
 }
 
 impl Intents {
-    pub(super) fn new(proto: Proto) -> Intents {
+    pub(super) fn new(proto: Transport) -> Intents {
         Intents {
             proto,
             ports: Ports::new(),
@@ -109,10 +109,10 @@ impl Intents {
     }
 }
 
-fn request(proto: Proto, family: u8) -> Request {
+fn request(proto: Transport, family: u8) -> Request {
     let (number, states) = match proto {
-        Proto::Tcp => (libc::IPPROTO_TCP, STATE_LISTEN),
-        Proto::Udp => (libc::IPPROTO_UDP, STATE_CLOSE),
+        Transport::Tcp => (libc::IPPROTO_TCP, STATE_LISTEN),
+        Transport::Udp => (libc::IPPROTO_UDP, STATE_CLOSE),
     };
     let mut fixed = [0; REQUEST];
     fixed[0] = family;
@@ -122,7 +122,7 @@ fn request(proto: Proto, family: u8) -> Request {
     Request::about_sockets(&fixed)
 }
 
-fn ask(proto: Proto, family: u8, ports: &mut Ports) -> io::Result<()> {
+fn ask(proto: Transport, family: u8, ports: &mut Ports) -> io::Result<()> {
     netlink::dump(request(proto, family), &mut |body| {
         if let Some((port, intent)) = read_intent(body)
             && ports.len() < SOCKETS_MAX
@@ -166,16 +166,16 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
     use std::net::SocketAddrV4;
 
-    fn socket(proto: Proto, is_free: bool) -> (std::os::fd::OwnedFd, u16) {
+    fn socket(proto: Transport, is_free: bool) -> (std::os::fd::OwnedFd, u16) {
         let kind = match proto {
-            Proto::Tcp => SocketType::STREAM,
-            Proto::Udp => SocketType::DGRAM,
+            Transport::Tcp => SocketType::STREAM,
+            Transport::Udp => SocketType::DGRAM,
         };
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
         sockopt::set_ip_freebind(&socket, is_free).unwrap();
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-        if proto == Proto::Tcp {
+        if proto == Transport::Tcp {
             listen(&socket, 1).unwrap();
         }
         let name = rustix::net::getsockname(&socket).unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn sockets_with_freebind_are_found_and_others_are_not() {
-        for proto in [Proto::Tcp, Proto::Udp] {
+        for proto in [Transport::Tcp, Transport::Udp] {
             let (_free, free_port) = socket(proto, true);
             let (_plain, plain_port) = socket(proto, false);
             let mut ports = Ports::new();

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGroup};
-use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
+use slipstack_device::{Device, Flow, RxMeta, Steering, Transport};
 use slipstack_engine::HeldFilter;
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
@@ -389,7 +389,7 @@ impl Net {
     /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
     /// another engine's by now, which may have the same slot.
     pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
-        if flows::find_flow(frame).is_some_and(|flow| flow.proto == Proto::Tcp) {
+        if flows::find_flow(frame).is_some_and(|flow| flow.proto == Transport::Tcp) {
             self.take(frame, meta, Coming::to_the_gone(now));
         }
     }

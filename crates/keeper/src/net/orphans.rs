@@ -6,7 +6,7 @@
 
 use slipstack_channel::HandoverImage;
 use slipstack_channel::control::TimeWaitTold;
-use slipstack_device::{Flow, Proto};
+use slipstack_device::{Flow, Transport};
 use slipstack_engine::time_wait_of;
 use slipstack_mem::Region;
 use slipstack_stack::{CloseMode, ConnectionImage, Instant, SocketError};
@@ -37,7 +37,7 @@ impl Net {
     /// It is not sound, there is no room, or its two ends have been used again since.
     pub fn adopt_time_wait(&mut self, told: &TimeWaitTold, now: u64) -> Result<(), SocketError> {
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local: told.local,
             remote: told.remote,
         };
@@ -79,7 +79,7 @@ impl Net {
             return None;
         };
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local,
             remote,
         };

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use slipstack_channel::{InboxMessage, Passed, PassingHead};
-use slipstack_device::{Flow, Proto};
+use slipstack_device::{Flow, Transport};
 use slipstack_stack::ConnectionImage;
 
 /// Connections that wait at most, and their messages; a further one is refused.
@@ -30,7 +30,7 @@ impl Parked {
     pub(super) fn add(&mut self, head: &PassingHead, passed: Passed<'_>) -> Option<Flow> {
         let message = InboxMessage::Passing(*head, passed).to_vec();
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local: head.local,
             remote: head.remote,
         };

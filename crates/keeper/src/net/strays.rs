@@ -213,13 +213,13 @@ impl Strays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipstack_device::Proto;
+    use slipstack_device::Transport;
 
     fn flow(port: u16) -> Flow {
         let address =
             |port| std::net::SocketAddr::new(std::net::Ipv4Addr::new(10, 0, 0, 5).into(), port);
         Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local: address(80),
             remote: address(port),
         }

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{DeviceTold, TimeWaitTold};
 use slipstack_device::loopback::{self, Loopback};
-use slipstack_device::{Device, Flow, Proto, RxMeta};
+use slipstack_device::{Device, Flow, RxMeta, Transport};
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::{self, EthernetHeader};
@@ -97,7 +97,7 @@ const FORMER: TimeWaitTold = TimeWaitTold {
     left_ms: 30_000,
 };
 const FLOW: Flow = Flow {
-    proto: Proto::Tcp,
+    proto: Transport::Tcp,
     local: FORMER.local,
     remote: FORMER.remote,
 };

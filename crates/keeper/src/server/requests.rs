@@ -4,17 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
-use slipstack_channel::control::{
-    self, Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitTold,
-};
-use slipstack_device::{Flow, Proto};
+use slipstack_channel::control::{Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitTold};
+use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
 use slipstack_stack::SocketError;
 
 use crate::claims;
 use crate::directory;
-use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route, both_protocols};
+use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
 use crate::log::say;
 use crate::steer::{self, OwnedFlow};
 use crate::world::random_u64;
@@ -81,7 +79,7 @@ impl Server {
                 address,
                 port,
                 is_reuse_port,
-            } => self.on_listen(client, plain(protocol), address, port, is_reuse_port),
+            } => self.on_listen(client, protocol, address, port, is_reuse_port),
             Request::ListenOff {
                 protocol,
                 address,
@@ -91,20 +89,20 @@ impl Server {
                     .state
                     .leases
                     .listeners
-                    .release(client, plain(protocol), address, port);
-                if plain(protocol) == Protocol::Tcp {
+                    .release(client, protocol, address, port);
+                if protocol == Transport::Tcp {
                     self.net.note_moving(port, now);
                 }
                 // A flow that has left its engine goes where the new listeners are.
                 self.sweep_exceptions();
-                self.steer_ports(&[(plain(protocol), port, port)]);
+                self.steer_ports(&[(protocol, port, port)]);
                 self.done()
             }
             Request::ListenYield {
                 protocol,
                 port,
                 is_on,
-            } => self.on_listen_yield(client, plain(protocol), port, is_on, now),
+            } => self.on_listen_yield(client, protocol, port, is_on, now),
             Request::SteerFlow {
                 local,
                 remote,
@@ -172,7 +170,7 @@ impl Server {
         self.world.save();
     }
 
-    fn claimed(&self, client: ClientId) -> Vec<(Protocol, u16, u16)> {
+    fn claimed(&self, client: ClientId) -> Vec<(Transport, u16, u16)> {
         let listeners = self.world.state.leases.listeners.of(client);
         listeners
             .map(|listener| (listener.protocol, listener.port, listener.port))
@@ -272,7 +270,7 @@ impl Server {
     fn on_listen(
         &mut self,
         client: ClientId,
-        protocol: Protocol,
+        protocol: Transport,
         address: IpAddr,
         port: u16,
         is_reuse_port: bool,
@@ -298,7 +296,7 @@ impl Server {
     fn has_flow_of_others(
         &self,
         client: ClientId,
-        protocol: Protocol,
+        protocol: Transport,
         (address, port): (IpAddr, u16),
     ) -> bool {
         let clients = &self.world.state.leases.clients;
@@ -307,9 +305,9 @@ impl Server {
             let owner = clients.find_by_slot(slot);
             owner.is_some_and(|(_, owner)| Some(owner.family) != family)
         };
-        protocol == Protocol::Tcp
+        protocol == Transport::Tcp
             && self.living_flows().iter().any(|(flow, slot)| {
-                flow.proto == Proto::Tcp
+                flow.proto == Transport::Tcp
                     && flow.local.port() == port
                     && (address.is_unspecified() || flow.local.ip() == address)
                     && is_stranger(*slot)
@@ -320,7 +318,7 @@ impl Server {
     fn on_listen_yield(
         &mut self,
         client: ClientId,
-        protocol: Protocol,
+        protocol: Transport,
         port: u16,
         is_on: bool,
         now: u64,
@@ -329,7 +327,7 @@ impl Server {
         if !listeners.set_yielding(client, protocol, port, is_on) {
             return refuse(Refusal::Unknown, "nobody else listens on the port");
         }
-        if is_on && protocol == Protocol::Tcp {
+        if is_on && protocol == Transport::Tcp {
             self.net.note_moving(port, now);
         }
         self.steer_ports(&[(protocol, port, port)]);
@@ -342,7 +340,7 @@ impl Server {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         };
         let flow = Flow {
-            proto: Proto::Tcp,
+            proto: Transport::Tcp,
             local,
             remote,
         };
@@ -373,7 +371,7 @@ impl Server {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         };
         let flow = Flow {
-            proto: Proto::Udp,
+            proto: Transport::Udp,
             local,
             remote,
         };
@@ -385,10 +383,10 @@ impl Server {
             return refuse(Refusal::BadRequest, "the directory does not name the flow");
         }
         let listeners = &mut self.world.state.leases.listeners;
-        let before = listeners.slots(Protocol::Udp, port);
+        let before = listeners.slots(Transport::Udp, port);
         listeners.set_connected(client, port, is_on);
-        let is_moved = before != listeners.slots(Protocol::Udp, port);
-        if is_on && self.world.state.leases.route(Protocol::Udp, port) != Route::Slot(slot) {
+        let is_moved = before != listeners.slots(Transport::Udp, port);
+        if is_on && self.world.state.leases.route(Transport::Udp, port) != Route::Slot(slot) {
             let steering = self.world.slots.steering();
             if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
                 say(format_args!(
@@ -397,7 +395,7 @@ impl Server {
             }
         }
         if is_moved {
-            self.steer_ports(&[(Protocol::Udp, port, port)]);
+            self.steer_ports(&[(Transport::Udp, port, port)]);
         }
         self.done()
     }
@@ -507,7 +505,7 @@ impl Server {
     }
 
     /// Brings the steering tables in line with the leases for inclusive ranges of ports.
-    pub(super) fn steer_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
+    pub(super) fn steer_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
         self.share_ports(ranges);
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
@@ -521,8 +519,8 @@ impl Server {
                     say(format_args!("port {port} cannot be steered: {error}"));
                 }
                 match protocol {
-                    Protocol::Tcp => self.net.on_new_route(port),
-                    Protocol::Udp => self
+                    Transport::Tcp => self.net.on_new_route(port),
+                    Transport::Udp => self
                         .net
                         .on_new_datagram_route(port, slipstack_mem::now_ns()),
                 }
@@ -589,12 +587,5 @@ impl Server {
                 format!("{interface} has as many listening ports as it can take"),
             ),
         }
-    }
-}
-
-fn plain(protocol: control::Protocol) -> Protocol {
-    match protocol {
-        control::Protocol::Tcp => Protocol::Tcp,
-        control::Protocol::Udp => Protocol::Udp,
     }
 }

@@ -10,25 +10,25 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use slipstack_channel::control::net::{Listed, ShareAction};
-use slipstack_device::{DeviceError, Flow, Proto};
+use slipstack_device::{DeviceError, Flow, Transport};
 
 use super::Server;
 use crate::kernel_flows;
-use crate::leases::{Protocol, Route, system_ports};
+use crate::leases::{Route, system_ports};
 use crate::log::say;
-use crate::steer::{self, OwnedFlow};
+use crate::steer::OwnedFlow;
 
 /// How often connections that were left to the kernel are compared with those that it has.
 const SWEEP_NS: u64 = 5_000_000_000;
 
 /// All ports of both protocols.
-pub(super) const ALL: [(Protocol, u16, u16); 2] =
-    [(Protocol::Tcp, 1, u16::MAX), (Protocol::Udp, 1, u16::MAX)];
+pub(super) const ALL: [(Transport, u16, u16); 2] =
+    [(Transport::Tcp, 1, u16::MAX), (Transport::Udp, 1, u16::MAX)];
 
 impl Server {
     /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and
     /// with the leases.
-    pub(super) fn share_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
+    pub(super) fn share_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
         if self.world.network.state.share.is_none() {
             return;
         }
@@ -44,7 +44,7 @@ impl Server {
     }
 
     /// Ports that have to go to the kernel, and those that have to come from it.
-    fn moved_ports(&self, ranges: &[(Protocol, u16, u16)]) -> (PortSet, PortSet) {
+    fn moved_ports(&self, ranges: &[(Transport, u16, u16)]) -> (PortSet, PortSet) {
         let (mut to_kernel, mut to_stack) = (PortSet::new(), PortSet::new());
         let steering = self.world.slots.steering();
         let Some(share) = &self.world.network.state.share else {
@@ -55,17 +55,16 @@ impl Server {
         let is_plain = (share.listed, share.action) == (Listed::Kernel, ShareAction::Default);
         let is_spared = |port| is_plain && (first..=last).contains(&port);
         for &(protocol, first, last) in ranges {
-            let proto = steer::proto(protocol);
             for port in first..=last {
-                let is_asked = share.is_kernels(proto == Proto::Udp, port);
+                let is_asked = share.is_kernels(protocol == Transport::Udp, port);
                 let leases = &self.world.state.leases;
                 let is_kernels_own =
                     is_spared(port) && leases.route(protocol, port) == Route::Keeper;
                 let is_leased = || leases.blocks().find_owner(port).is_some();
                 let wanted = (is_asked && !is_leased()) || is_kernels_own;
-                match (steering.is_kernel_port(proto, port), wanted) {
-                    (false, true) => _ = to_kernel.insert((proto, port)),
-                    (true, false) => _ = to_stack.insert((proto, port)),
+                match (steering.is_kernel_port(protocol, port), wanted) {
+                    (false, true) => _ = to_kernel.insert((protocol, port)),
+                    (true, false) => _ = to_stack.insert((protocol, port)),
                     _ => {}
                 }
             }
@@ -93,7 +92,7 @@ impl Server {
         if ports.is_empty() {
             return Ok(());
         }
-        let is_moved = |local: &SocketAddr| ports.contains(&(Proto::Tcp, local.port()));
+        let is_moved = |local: &SocketAddr| ports.contains(&(Transport::Tcp, local.port()));
         self.leave_to_kernel(is_moved)?;
         let steering = self.world.slots.steering();
         for &(proto, port) in ports {
@@ -110,7 +109,7 @@ impl Server {
         self.share_ports(&ALL);
         let steering = self.world.slots.steering();
         let kernels: HashSet<u16> = (1..=u16::MAX)
-            .filter(|port| steering.is_kernel_port(Proto::Tcp, *port))
+            .filter(|port| steering.is_kernel_port(Transport::Tcp, *port))
             .collect();
         if let Err(error) = self.leave_to_kernel(|local| !kernels.contains(&local.port())) {
             say(format_args!(
@@ -154,11 +153,11 @@ impl Server {
     }
 }
 
-type PortSet = HashSet<(Proto, u16)>;
+type PortSet = HashSet<(Transport, u16)>;
 
 fn flow_of((local, remote): &(SocketAddr, SocketAddr)) -> Flow {
     Flow {
-        proto: Proto::Tcp,
+        proto: Transport::Tcp,
         local: *local,
         remote: *remote,
     }

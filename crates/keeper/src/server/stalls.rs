@@ -9,9 +9,8 @@ use std::collections::HashMap;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::InboxMessage;
-use slipstack_device::{RxMeta, peek_slot};
+use slipstack_device::{RxMeta, Transport, peek_slot};
 
-use crate::leases::Protocol;
 use crate::log::say;
 
 use super::Server;
@@ -100,7 +99,7 @@ impl Server {
     /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
     /// are none.
     pub(super) fn stalls_due(&self) -> Option<u64> {
-        let has_shared = self.world.state.leases.listeners.has_shared(Protocol::Tcp)
+        let has_shared = self.world.state.leases.listeners.has_shared(Transport::Tcp)
             || self.world.network.state.is_forwarding;
         (has_shared || !self.stalls.engines.is_empty()).then(|| self.stalls.next_look())
     }
@@ -111,7 +110,7 @@ impl Server {
         }
         let sharing = match self.world.network.state.is_forwarding {
             true => self.engines(),
-            false => self.world.state.leases.listeners.sharing(Protocol::Tcp),
+            false => self.world.state.leases.listeners.sharing(Transport::Tcp),
         };
         let looks: Vec<Look> = sharing
             .into_iter()
@@ -144,7 +143,7 @@ impl Server {
         let ports = listeners.set_stalled(slot, is_stalled);
         self.tally.stalls += u64::from(is_stalled);
         for (protocol, port) in &ports {
-            if *protocol == Protocol::Tcp {
+            if *protocol == Transport::Tcp {
                 self.net.note_moving(*port, now);
             }
         }

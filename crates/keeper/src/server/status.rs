@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::Interface;
 use slipstack_channel::control::{
-    self, DeviceReport, EngineReport, InterfaceReport, PortReport, ProgramReport, Refusal, Reply,
+    DeviceReport, EngineReport, InterfaceReport, PortReport, ProgramReport, Refusal, Reply,
     SocketReport, StatusReport, WhyReport,
 };
 
 use crate::directory;
-use crate::leases::{Client, ClientId, ProcessKey, Protocol};
+use crate::leases::{Client, ClientId, ProcessKey};
 
 use super::clients::{Answer, refuse};
 use super::{Server, mechanisms};
@@ -123,10 +123,7 @@ impl Server {
             .map(|listener| SocketReport {
                 fd: None,
                 place: "stack".to_owned(),
-                kind: match listener.protocol {
-                    Protocol::Tcp => "tcp".to_owned(),
-                    Protocol::Udp => "udp".to_owned(),
-                },
+                kind: listener.protocol.name().to_owned(),
                 local: Some((listener.address, listener.port).into()),
                 remote: None,
                 why: "listens".to_owned(),
@@ -167,10 +164,7 @@ impl Server {
         let leases = &self.world.state.leases;
         let mut ports: Vec<PortReport> = Vec::new();
         for listener in leases.listeners.iter() {
-            let protocol = match listener.protocol {
-                Protocol::Tcp => control::Protocol::Tcp,
-                Protocol::Udp => control::Protocol::Udp,
-            };
+            let protocol = listener.protocol;
             let pid = leases
                 .clients
                 .find(listener.client)

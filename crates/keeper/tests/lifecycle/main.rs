@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use slipstack_channel::control::{
-    CONTROL_VERSION, ControlSocket, Hello, Protocol, Refusal, Reply, Request, SlotLease,
-    StatusReport, TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome, connect,
+    CONTROL_VERSION, ControlSocket, Hello, Refusal, Reply, Request, SlotLease, StatusReport,
+    TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome, connect,
 };
 use slipstack_keeper::{DeviceChoice, Options, run};
 
@@ -338,7 +338,7 @@ fn lease(socket: &ControlSocket) -> (SlotLease, Vec<OwnedFd>) {
 
 fn listen_on(port: u16) -> Request {
     Request::ListenOn {
-        protocol: Protocol::Tcp,
+        protocol: slipstack_channel::Transport::Tcp,
         address: Ipv4Addr::UNSPECIFIED.into(),
         port,
         is_reuse_port: false,

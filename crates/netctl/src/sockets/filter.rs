@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{SocketRow, SocketState, Transport};
+use slipstack_terms::Transport;
+
+use super::{SocketRow, SocketState};
 use crate::network::contains;
 
 /// Which end of a socket.

@@ -8,6 +8,7 @@ mod tests;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::Transport;
 
 pub use filter::{Comparison, Expression, Filter, Side};
 pub use parse::{SyntaxError, parse_filter};
@@ -81,23 +82,6 @@ pub struct ProgramTold {
     pub pid: u32,
     pub program: String,
     pub instance: Option<String>,
-}
-
-/// Transport protocol of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    Tcp,
-    Udp,
-}
-
-impl Transport {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::Udp => "udp",
-        }
-    }
 }
 
 /// States with Linux's numbers.

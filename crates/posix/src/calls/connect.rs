@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
+use slipstack_channel::{CloseMode, SockId, SocketOption, Transport};
 
 use crate::addr::{Family, Given, is_link_local, is_short_of_v6, parse, parse_peer, scope_of};
 use crate::calls::name::for_kernel;
@@ -190,7 +190,7 @@ impl Process {
 
     /// A channel socket with the program's options and, if it chose one, its local address.
     fn open_for_connect(&self, socket: &Description, link: &Link) -> Result<SockId, Errno> {
-        let sock = link.open(ChannelKind::Tcp)?;
+        let sock = link.open(Transport::Tcp)?;
         let (bound, options) = {
             let cold = socket.cold.lock();
             (cold.bound, cold.options.clone())

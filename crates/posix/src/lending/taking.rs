@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::{CloseMode, Kind as ChannelKind, Placement, SockId};
+use slipstack_channel::{CloseMode, Placement, SockId, Transport};
 use slipstack_mem::Descriptor;
 
 use super::Borrowed;
@@ -36,7 +36,7 @@ impl Process {
         if link.driver.placement() == Placement::InProcess && !link.has_ticker() {
             return it.turns.never_ask();
         }
-        let Ok(sock) = link.open(ChannelKind::Tcp) else {
+        let Ok(sock) = link.open(Transport::Tcp) else {
             return;
         };
         link.name(sock, socket);

@@ -67,8 +67,8 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags, poll};
     use slipstack_channel::{
-        Attachment, Driver, EngineEnd, Exit, Kind, Limits, Placement, ProgramEnd, SockId, State,
-        TurnOutcome, WaitOn,
+        Attachment, Driver, EngineEnd, Exit, Limits, Placement, ProgramEnd, SockId, State,
+        Transport, TurnOutcome, WaitOn,
     };
     use slipstack_mem::Descriptor;
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn connection(end: &mut EngineEnd, link: &Arc<Link>, id: u64) -> (SockId, Arc<Description>) {
-        let sock = link.open(Kind::Tcp).unwrap();
+        let sock = link.open(Transport::Tcp).unwrap();
         while end.next_command().is_some() {}
         let limits = Limits {
             send: 65_536,

@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use slipstack_channel::{Congestion, SocketOption};
+use slipstack_channel::{Congestion, KeepAlive, MtuDiscovery, PortRange, SocketOption};
 
 use crate::options::record::{Options, Set, int_of};
 use crate::options::{limit, multicast, way};
-
-/// IP_PMTUDISC_WANT, the default, and IP_PMTUDISC_DO (linux/in.h).
-const MTU_DISCOVER_WANT: u8 = 1;
-const MTU_DISCOVER_DO: u8 = 2;
 
 /// Not in libc (linux/in.h).
 const IP_LOCAL_PORT_RANGE: i32 = 51;
@@ -27,17 +23,20 @@ impl Options {
                 SocketOption::UserTimeout((ms != 0).then(|| Duration::from_millis(ms)))
             }
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                SocketOption::MaxSeg(u16::try_from(int()?).ok()?)
+                let bytes = u16::try_from(int()?).ok()?;
+                SocketOption::MaxSeg((bytes > 0).then_some(bytes))
             }
             (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
                 let seconds = u64::try_from(int()?).ok();
                 SocketOption::Linger2(seconds.map(Duration::from_secs))
             }
             (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-                SocketOption::SynCount(u8::try_from(int()?).ok()?)
+                let tries = u8::try_from(int()?).ok()?;
+                SocketOption::SynCount((tries > 0).then_some(tries))
             }
             (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
-                SocketOption::WindowClamp(u32::try_from(int()?).ok()?)
+                let bytes = u32::try_from(int()?).ok()?;
+                SocketOption::WindowClamp((bytes > 0).then_some(bytes))
             }
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
                 SocketOption::FastOpen(u32::try_from(int()?).ok()?)
@@ -82,10 +81,12 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
-            (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
             (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE) => {
                 let bounds = int()?.cast_unsigned();
-                SocketOption::PortRange(bounds as u16, (bounds >> 16) as u16)
+                SocketOption::PortRange(PortRange {
+                    first: bounds as u16,
+                    last: (bounds >> 16) as u16,
+                })
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => SocketOption::Tos(self.byte(level, name)?),
             // -1: the default again.
@@ -120,18 +121,18 @@ impl Options {
         }
     }
 
-    /// Linux's number of what becomes of large datagrams.
-    pub(crate) fn mtu_discovery(&self, is_v6: bool) -> u8 {
+    /// Returns what becomes of large datagrams.
+    pub(crate) fn mtu_discovery(&self, is_v6: bool) -> MtuDiscovery {
         let set = if is_v6 {
             if self.is_on(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) {
-                return MTU_DISCOVER_DO;
+                return MtuDiscovery::Do;
             }
             self.int(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
         } else {
             self.int(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
         };
         let set = set.and_then(|set| u8::try_from(set).ok());
-        set.unwrap_or(MTU_DISCOVER_WANT)
+        set.and_then(MtuDiscovery::from_code).unwrap_or_default()
     }
 
     /// Options that a byte may carry as well as an int.
@@ -147,12 +148,12 @@ impl Options {
             let set = self.int(libc::IPPROTO_TCP, name);
             set.and_then(|s| u64::try_from(s).ok()).unwrap_or(default)
         };
-        SocketOption::KeepAlive {
+        SocketOption::KeepAlive(KeepAlive {
             enabled: self.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
             idle: Duration::from_secs(seconds(libc::TCP_KEEPIDLE, 7200)),
             interval: Duration::from_secs(seconds(libc::TCP_KEEPINTVL, 75)),
             probes: seconds(libc::TCP_KEEPCNT, 9).min(127) as u8,
-        }
+        })
     }
 }
 
@@ -246,12 +247,11 @@ mod tests {
         options.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
         assert_eq!(
             options.for_stack(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-            Some(SocketOption::KeepAlive {
+            Some(SocketOption::KeepAlive(KeepAlive {
                 enabled: true,
                 idle: Duration::from_secs(10),
-                interval: Duration::from_secs(75),
-                probes: 9
-            })
+                ..KeepAlive::default()
+            }))
         );
     }
 

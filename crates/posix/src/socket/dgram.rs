@@ -7,7 +7,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
 };
 
-use slipstack_channel::{Envelope, Returned, SockId};
+use slipstack_channel::{Envelope, MtuDiscovery, Returned, SockId};
 use slipstack_mem::Lock;
 
 use crate::ancillary::Wishes;
@@ -30,11 +30,6 @@ pub(crate) enum Side {
     /// Connected to one of the kernel's.
     Kernel,
 }
-
-/// Mode in which large datagrams are cut (linux/in.h: IP_PMTUDISC_*).
-const MTU_DISCOVER_DONT: u8 = 0;
-const MTU_DISCOVER_WANT: u8 = 1;
-const MTU_DISCOVER_OMIT: u8 = 5;
 
 /// Linux's `net.core.wmem_default`.
 const SNDBUF_DEFAULT: u32 = 212_992;
@@ -112,8 +107,8 @@ impl Dgram {
             segment: AtomicU16::new(0),
             sndbuf: AtomicU32::new(SNDBUF_DEFAULT),
             mtu_discovery: [
-                AtomicU8::new(MTU_DISCOVER_WANT),
-                AtomicU8::new(MTU_DISCOVER_WANT),
+                AtomicU8::new(MtuDiscovery::Want.code()),
+                AtomicU8::new(MtuDiscovery::Want.code()),
             ],
             wants_returned: AtomicBool::new(false),
             is_peeked: AtomicBool::new(false),
@@ -147,7 +142,7 @@ impl Dgram {
             || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
         self.wants_returned.store(wants_returned, Ordering::Relaxed);
         for (place, is_v6) in self.mtu_discovery.iter().zip([false, true]) {
-            place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
+            place.store(options.mtu_discovery(is_v6).code(), Ordering::Relaxed);
         }
     }
 
@@ -167,10 +162,7 @@ impl Dgram {
             SocketAddr::V6(_) => (48, 1),
         };
         let discovery = self.mtu_discovery[is_v6].load(Ordering::Relaxed);
-        if matches!(
-            discovery,
-            MTU_DISCOVER_WANT | MTU_DISCOVER_DONT | MTU_DISCOVER_OMIT
-        ) {
+        if MtuDiscovery::from_code(discovery).is_some_and(MtuDiscovery::may_fragment) {
             return payload_longest(to);
         }
         usize::from(mtu).saturating_sub(headers)

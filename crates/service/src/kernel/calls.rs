@@ -7,7 +7,9 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt,
 };
-use slipstack_channel::{Ends, Envelope, Kind, Limits, Reason, Refusal, Reply, SockId, State};
+use slipstack_channel::{
+    Ends, Envelope, Limits, Reason, Reply, SockId, SocketError, State, Transport,
+};
 
 use super::Kernel;
 use super::socket::Socket;
@@ -21,18 +23,18 @@ const LIMITS: Limits = Limits {
 const STEP: u64 = 64 * 1024;
 const DATAGRAMS_AT_ONCE: usize = 256;
 
-type Answer = Result<Reply, Refusal>;
+type Answer = Result<Reply, SocketError>;
 
-fn refusal(errno: Errno) -> Refusal {
+fn refusal(errno: Errno) -> SocketError {
     match errno {
-        Errno::ADDRINUSE => Refusal::AddrInUse,
-        Errno::ADDRNOTAVAIL => Refusal::AddrNotAvailable,
-        Errno::ACCESS | Errno::PERM => Refusal::NotPermitted,
-        Errno::NETUNREACH => Refusal::NetUnreachable,
-        Errno::HOSTUNREACH => Refusal::HostUnreachable,
-        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Refusal::LimitReached,
-        Errno::AFNOSUPPORT => Refusal::FamilyNotSupported,
-        _ => Refusal::InvalidArgument,
+        Errno::ADDRINUSE => SocketError::AddrInUse,
+        Errno::ADDRNOTAVAIL => SocketError::AddrNotAvailable,
+        Errno::ACCESS | Errno::PERM => SocketError::NotPermitted,
+        Errno::NETUNREACH => SocketError::NetUnreachable,
+        Errno::HOSTUNREACH => SocketError::HostUnreachable,
+        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => SocketError::LimitReached,
+        Errno::AFNOSUPPORT => SocketError::FamilyNotSupported,
+        _ => SocketError::InvalidArgument,
     }
 }
 
@@ -55,22 +57,22 @@ fn family(addr: SocketAddr) -> AddressFamily {
 }
 
 impl Kernel {
-    pub(super) fn open(&mut self, sock: SockId, kind: Kind) {
+    pub(super) fn open(&mut self, sock: SockId, kind: Transport) {
         if self.end.begin(sock, LIMITS) {
             self.sockets.put(sock, Socket::new(sock.generation, kind));
         }
     }
 
     /// Makes the descriptor of a socket whose address family is known now.
-    fn make(&mut self, sock: SockId, addr: SocketAddr) -> Result<(), Refusal> {
-        let socket = self.sockets.find(sock).ok_or(Refusal::UnknownSocket)?;
+    fn make(&mut self, sock: SockId, addr: SocketAddr) -> Result<(), SocketError> {
+        let socket = self.sockets.find(sock).ok_or(SocketError::UnknownId)?;
         let kind = match socket.kind {
-            Kind::Tcp => SocketType::STREAM,
-            Kind::Udp => SocketType::DGRAM,
+            Transport::Tcp => SocketType::STREAM,
+            Transport::Udp => SocketType::DGRAM,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(family(addr), kind, flags, None).map_err(refusal)?;
-        if socket.kind == Kind::Tcp {
+        if socket.kind == Transport::Tcp {
             let _ = sockopt::set_tcp_nodelay(&fd, true);
         }
         socket.fd = Some(fd);
@@ -79,9 +81,9 @@ impl Kernel {
 
     pub(super) fn bind(&mut self, sock: SockId, addr: SocketAddr, is_shared: bool) -> Answer {
         self.make(sock, addr)?;
-        let socket = self.sockets.find(sock).ok_or(Refusal::UnknownSocket)?;
-        let fd = socket.fd.as_ref().ok_or(Refusal::UnknownSocket)?;
-        let is_tcp = socket.kind == Kind::Tcp;
+        let socket = self.sockets.find(sock).ok_or(SocketError::UnknownId)?;
+        let fd = socket.fd.as_ref().ok_or(SocketError::UnknownId)?;
+        let is_tcp = socket.kind == Transport::Tcp;
         let _ = sockopt::set_socket_reuseaddr(fd, is_tcp);
         let _ = sockopt::set_socket_reuseport(fd, is_shared);
         if addr.is_ipv6() {
@@ -95,8 +97,8 @@ impl Kernel {
     }
 
     pub(super) fn listen(&mut self, sock: SockId, backlog: u32) -> Answer {
-        let socket = self.sockets.find(sock).ok_or(Refusal::UnknownSocket)?;
-        let fd = socket.fd.as_ref().ok_or(Refusal::UnknownSocket)?;
+        let socket = self.sockets.find(sock).ok_or(SocketError::UnknownId)?;
+        let fd = socket.fd.as_ref().ok_or(SocketError::UnknownId)?;
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         rustix::net::listen(fd, backlog).map_err(refusal)?;
         socket.is_listening = true;
@@ -107,8 +109,8 @@ impl Kernel {
 
     pub(super) fn connect(&mut self, sock: SockId, remote: SocketAddr) -> Answer {
         self.make(sock, remote)?;
-        let socket = self.sockets.find(sock).ok_or(Refusal::UnknownSocket)?;
-        let fd = socket.fd.as_ref().ok_or(Refusal::UnknownSocket)?;
+        let socket = self.sockets.find(sock).ok_or(SocketError::UnknownId)?;
+        let fd = socket.fd.as_ref().ok_or(SocketError::UnknownId)?;
         match rustix::net::connect(fd, &remote) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(refusal(errno)),
@@ -153,7 +155,7 @@ impl Kernel {
             let Some(sock) = self.end.accepted(listener, &ends, LIMITS) else {
                 continue;
             };
-            let mut socket = Socket::new(sock.generation, Kind::Tcp);
+            let mut socket = Socket::new(sock.generation, Transport::Tcp);
             socket.fd = Some(accepted);
             socket.state = State::CONNECTED | State::BOUND;
             self.sockets.put(sock, socket);
@@ -167,7 +169,7 @@ impl Kernel {
             return;
         };
         socket.send.look(&mut self.end, sock);
-        if socket.kind == Kind::Udp {
+        if socket.kind == Transport::Udp {
             return self.send_datagrams(sock);
         }
         let Some(fd) = &socket.fd else { return };
@@ -218,7 +220,7 @@ impl Kernel {
         let Some(socket) = self.sockets.find(sock) else {
             return;
         };
-        if socket.kind == Kind::Udp {
+        if socket.kind == Transport::Udp {
             return self.receive_datagrams(sock);
         }
         let Some(fd) = &socket.fd else { return };

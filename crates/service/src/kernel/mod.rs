@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{Timespec, eventfd};
-use slipstack_channel::{CloseMode, Command, EngineEnd, Inside, Kind, Owner, SockId, State};
+use slipstack_channel::{CloseMode, Command, EngineEnd, Inside, Owner, SockId, State, Transport};
 use slipstack_mem::{Doorbell, now_ns};
 
 use crate::control::Control;
@@ -162,7 +162,7 @@ impl Kernel {
             return;
         };
         if mode == CloseMode::Orderly
-            && socket.kind == Kind::Tcp
+            && socket.kind == Transport::Tcp
             && socket.unsent() > 0
             && !socket.state.contains(State::CLOSED)
         {

@@ -2,12 +2,12 @@
 
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::{Kind, Reason, ReceiveRing, SOCKETS, SendSide, SockId, State};
+use slipstack_channel::{Reason, ReceiveRing, SOCKETS, SendSide, SockId, State, Transport};
 
 /// One socket.
 pub(super) struct Socket {
     pub(super) generation: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: Transport,
     /// Made when its address family is known.
     pub(super) fd: Option<OwnedFd>,
     pub(super) state: State,
@@ -31,7 +31,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(generation: u32, kind: Kind) -> Socket {
+    pub(super) fn new(generation: u32, kind: Transport) -> Socket {
         Socket {
             generation,
             kind,

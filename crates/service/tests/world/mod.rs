@@ -8,7 +8,9 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use slipstack_channel::{CloseMode, Command, EngineEnd, Envelope, Kind, ProgramEnd, SockId, State};
+use slipstack_channel::{
+    CloseMode, Command, EngineEnd, Envelope, ProgramEnd, SockId, State, Transport,
+};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull};
 use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::RawSlice;
@@ -219,7 +221,7 @@ impl World {
     }
 
     fn attempt(&mut self, port: u16) -> SockId {
-        let sock = self.program.open_socket(Kind::Tcp).unwrap();
+        let sock = self.program.open_socket(Transport::Tcp).unwrap();
         let remote = SocketAddr::new(SERVER.into(), port);
         let ticket = self.program.request(Command::Connect { sock, remote });
         assert!(self.until(|world| world.program.reply(ticket).is_some()));
@@ -335,7 +337,7 @@ impl World {
     }
 
     pub fn ask_by_datagram(&mut self, port: u16, bytes: &[u8]) -> Vec<u8> {
-        let sock = self.program.open_socket(Kind::Udp).unwrap();
+        let sock = self.program.open_socket(Transport::Udp).unwrap();
         let envelope = Envelope {
             peer: Some(SocketAddr::new(SERVER.into(), port)),
             ..Envelope::default()
@@ -360,7 +362,7 @@ impl World {
 
     /// Sends datagrams from one socket and waits for no answer.
     pub fn tell_by_datagram(&mut self, port: u16, all: &[Vec<u8>]) -> SockId {
-        let sock = self.program.open_socket(Kind::Udp).unwrap();
+        let sock = self.program.open_socket(Transport::Udp).unwrap();
         let envelope = Envelope {
             peer: Some(SocketAddr::new(SERVER.into(), port)),
             ..Envelope::default()

@@ -12,13 +12,11 @@ use super::connection::{AckState, Connection};
 use super::fast_open::client;
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
-use super::output::{self, ack_policy, control, data, window};
+use super::options::{self, Preset};
+use super::output::{self, control, window};
 use super::phase::Phase;
-use super::preset;
-use super::preset::Preset;
-use super::sizes;
 use super::verdict::Verdict;
-use super::{Tcp, keepalive, seq, urgent, user_timeout};
+use super::{Tcp, keepalive, seq, urgent};
 use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
@@ -26,13 +24,11 @@ use crate::error::SocketError;
 use crate::fib::{Choice, Query};
 use crate::ids::{ConnId, ListenerId};
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::{Chosen, CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
+use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
 use crate::time::{Instant, nanos};
 
 /// A program may be ahead of the acknowledged stream by at most this much.
 const WRITTEN_MAX: u64 = 1 << 30;
-/// Smallest receive buffer (Linux: SOCK_MIN_RCVBUF).
-const RCVBUF_MIN: u32 = 2304;
 
 impl Tcp {
     /// Port 0 picks one. Several listeners on one address need `reuse_port` on all of them.
@@ -49,7 +45,7 @@ impl Tcp {
         let range = options.socket.port_range;
         let port = self.reserve_port(local, is_v6_only, options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
-        let choice = cx.link.choices.note(options.socket.choice);
+        let choice = cx.link.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
         let Some(id) = self.listeners.add(local, options, preset) else {
             self.ports.release(Bound::new(local.ip(), is_v6_only), port);
@@ -76,7 +72,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
         let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
-        let choice = cx.link.choices.note(options.choice);
+        let choice = cx.link.choices.note(Choice::of(&options));
         listener.preset = Preset::of(&options, &cx.config.tcp, choice);
         listener.options.socket = options;
         Ok(())
@@ -156,13 +152,11 @@ impl Tcp {
         if self.conns.is_full() {
             return Err(SocketError::LimitReached);
         }
-        let source = source_of(local, remote.ip(), options.choice, cx)?;
+        let choice = Choice::of(options);
+        let source = source_of(local, remote.ip(), choice, cx)?;
         let path = cx
             .link
-            .find_path_by(
-                now,
-                &Query::between(Some(source), remote.ip()).by(options.choice),
-            )
+            .find_path_by(now, &Query::between(Some(source), remote.ip()).by(choice))
             .ok_or_else(|| cx.link.refusal(Some(source), remote.ip()))?;
         let port = local.map_or(0, |l| l.port());
         let (key, iss) =
@@ -170,7 +164,7 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
-        let choice = cx.link.choices.note(options.choice);
+        let choice = cx.link.choices.note(choice);
         let mut preset = Preset::of(options, &cx.config.tcp, choice);
         (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
         preset.opts.ttl = cx.link.ttl(!key.is_v4(), preset.opts.ttl);
@@ -184,7 +178,7 @@ impl Tcp {
                         iss,
                         ts_offset,
                         path,
-                        mss: preset::our_mss(&key, &preset, cx.link),
+                        mss: options::our_mss(&key, &preset, cx.link),
                         preset: &preset,
                     },
                     now,
@@ -376,7 +370,7 @@ impl Tcp {
         }
         conn.is_orphan = true;
         self.orphans += 1;
-        let mut is_abort = mode == CloseMode::Abort || unread;
+        let mut is_abort = mode != CloseMode::Orderly || unread;
         if !is_abort && self.orphans > cx.config.tcp.orphans_max {
             cx.counters.bump(Counter::TcpOrphansReset);
             is_abort = true;
@@ -399,7 +393,7 @@ impl Tcp {
         &mut self,
         now: Instant,
         id: ConnId,
-        option: TcpOption,
+        option: SocketOption,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
@@ -407,60 +401,7 @@ impl Tcp {
             .conns
             .find_mut(id.index, id.generation)
             .ok_or(SocketError::UnknownId)?;
-        let ms = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
-        match option {
-            TcpOption::NoDelay(on) => {
-                conn.opts.no_delay = on;
-                if on {
-                    data::push_held(conn, now, cx, fx);
-                }
-            }
-            TcpOption::Cork(on) => conn.opts.manner.set_corked(on),
-            TcpOption::QuickAck(on) => {
-                conn.rcv.is_interactive = !on;
-                conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };
-                if on && conn.rcv.ack.is_waiting() {
-                    conn.owe_ack();
-                }
-            }
-            TcpOption::KeepAlive(keep) => {
-                conn.opts.keep_alive = keep.enabled;
-                conn.opts.keep_probes = keep.probes;
-                conn.opts.keep_idle_ms = ms(keep.idle);
-                conn.opts.keep_interval_ms = ms(keep.interval);
-                keepalive::arm(conn, now, cx);
-            }
-            TcpOption::UserTimeout(timeout) => user_timeout::set(conn, timeout.map_or(0, ms), cx),
-            TcpOption::RcvBuf(bytes) => {
-                conn.rcv.buffer = bytes.max(RCVBUF_MIN);
-                conn.rcv.is_buffer_fixed = true;
-            }
-            TcpOption::SndBuf(bytes) => {
-                conn.snd.limit = bytes;
-                conn.opts.fixed.set_limit(true);
-                fx.event(Event::SendLimit { conn: id, bytes });
-            }
-            TcpOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
-            // The default again, of a connection that has begun: nothing changes.
-            TcpOption::MaxSeg(0) => {}
-            TcpOption::MaxSeg(mss) => {
-                conn.opts.mss_max = conn.opts.mss_max.min(mss.max(sizes::MSS_MIN));
-                conn.set_mss();
-            }
-            TcpOption::SynCount(tries) => conn.opts.fixed.set_syn_retries(tries),
-            TcpOption::WindowClamp(bytes) => {
-                conn.rcv.buffer = bytes.clamp(sizes::WINDOW_CLAMP_MIN, cx.config.tcp.rcvbuf_max);
-                conn.rcv.is_buffer_fixed = true;
-            }
-            TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
-            TcpOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,
-            TcpOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(false, ttl),
-            TcpOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
-            TcpOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(true, ttl),
-            TcpOption::Choose(chosen) => choose(conn, chosen, cx),
-            // Of the other family.
-            TcpOption::Tos(_) | TcpOption::Ttl(_) | TcpOption::TosV6(_) | TcpOption::TtlV6(_) => {}
-        }
+        options::change(conn, option, now, cx, fx)?;
         conn.is_dirty = true;
         self.settle(now, id.index, Verdict::Alive, cx, fx);
         Ok(())
@@ -545,14 +486,6 @@ impl Tcp {
         cx.counters.bump(Counter::TxTcp);
         cx.output(now, &packet, &mut None, segment, fx);
     }
-}
-
-/// Its packets go another way from now on.
-fn choose(conn: &mut Connection, chosen: Chosen, cx: &mut Cx<'_>) {
-    let mut choice = cx.link.choices.find(conn.choice);
-    chosen.put(&mut choice);
-    conn.choice = cx.link.choices.note(choice);
-    conn.hop = None;
 }
 
 enum Vacancy {

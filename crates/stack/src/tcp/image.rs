@@ -17,9 +17,8 @@ use super::connection::Connection;
 use super::figures::Segments;
 use super::flow::{FlowKey, Place, pack};
 use super::numbers::{Reader, Writer};
+use super::options::{self, Preset};
 use super::phase::Phase;
-use super::preset;
-use super::preset::Preset;
 use super::rtt::Rtt;
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::{keepalive, resend_timer, seq, urgent, user_timeout};
@@ -442,7 +441,9 @@ impl Fields {
             mss: Some(self.mss_max),
             tos: self.tos,
             ttl: self.ttl.max(1),
-            choice: self.choice(),
+            mark: self.choice_mark,
+            table: self.choice_table,
+            link: self.choice_link,
             ..SocketOptions::default()
         }
     }
@@ -513,7 +514,7 @@ impl Tcp {
                     iss: fields.iss,
                     ts_offset: fields.ts_offset,
                     path,
-                    mss: preset::our_mss(&key, &preset, cx.link),
+                    mss: options::our_mss(&key, &preset, cx.link),
                     preset: &preset,
                 };
                 restore(connect::build(&seed, now, cx), &fields, now, cx)

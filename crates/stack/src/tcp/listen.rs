@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 use super::fast_open::FastOpens;
 use super::flow::{FlowHasher, FlowKey};
-use super::preset::Preset;
+use super::options::Preset;
 use super::slab::Slab;
 use crate::bound::Bound;
 use crate::ids::ListenerId;

@@ -15,10 +15,9 @@ use slipstack_wire::user_timeout::UserTimeout;
 
 use super::fast_open::OwnCookie;
 use super::flow::FlowKey;
+use super::options::{self, Preset};
 use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::output::{control, window};
-use super::preset;
-use super::preset::Preset;
 use super::segment::Segment;
 use super::sizes::{self, MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::slab::Slab;
@@ -37,7 +36,7 @@ const RIVALS_MAX: usize = 256;
 
 /// The bit of [`SynEntry::deferrals`] that says that the peer has acknowledged and sent nothing.
 const ACKED: u8 = 0x80;
-const _: () = assert!(preset::DEFERRALS_MAX < ACKED);
+const _: () = assert!(options::DEFERRALS_MAX < ACKED);
 
 /// One half-open connection.
 #[derive(Clone, Debug)]
@@ -276,7 +275,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: preset::our_mss(&key, preset, link),
+        our_mss: options::our_mss(&key, preset, link),
         window: window::first(preset.rcvbuf),
         peer_shift: u8::MAX,
         our_shift: preset.shift,

@@ -51,9 +51,9 @@ impl Udp {
             judge_v6(told.kind, told.code)
         };
         let is_asked_for = if is_v4 {
-            socket.options.returns_v4
+            socket.options.socket.returns_v4
         } else {
-            socket.options.returns_v6
+            socket.options.socket.returns_v6
         };
         if is_asked_for {
             fx.returned(udp, error.remote, reason, told);

@@ -21,17 +21,16 @@ use hashbrown::hash_map::Entry;
 
 use crate::bound::Bound;
 use crate::error::SocketError;
-use crate::fib::Query;
+use crate::fib::{Choice, Query};
 use crate::ids::UdpId;
 use crate::link::{Cx, NextHop};
-use crate::options::{MtuDiscovery, PortRange, UdpOption, UdpOptions};
+use crate::options::{MtuDiscovery, PortRange, SocketOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
 use crate::scatter::Scatter;
 use crate::time::Instant;
 
 pub(crate) use input::UdpOutcome;
 use multicast::Multicast;
-pub use multicast::{GroupChange, MulticastOption};
 
 #[derive(Debug)]
 struct Socket {
@@ -48,8 +47,8 @@ struct Socket {
 impl Socket {
     fn mtu_discovery(&self, remote: IpAddr) -> MtuDiscovery {
         match remote {
-            IpAddr::V4(_) => self.options.mtu_discovery,
-            IpAddr::V6(_) => self.options.mtu_discovery_v6,
+            IpAddr::V4(_) => self.options.socket.mtu_discovery,
+            IpAddr::V6(_) => self.options.socket.mtu_discovery_v6,
         }
     }
 
@@ -131,7 +130,11 @@ impl Udp {
         let port = match local.port() {
             0 => {
                 let bound = Bound::new(local.ip(), options.is_v6_only);
-                self.pick_port(bound, options.port_range.within(cx.config.ports), cx.rng)?
+                self.pick_port(
+                    bound,
+                    options.socket.port_range.within(cx.config.ports),
+                    cx.rng,
+                )?
             }
             port if self.is_taken(local.ip(), port, &options) => {
                 return Err(SocketError::AddrInUse);
@@ -165,17 +168,18 @@ impl Udp {
         cx: &Cx<'_>,
     ) -> Result<(), SocketError> {
         let socket = self.find_mut(id)?;
+        let choice = Choice::of(&socket.options.socket);
         let mut local = socket.bound;
         if let Some(remote) = remote {
             let link = &cx.link;
             let to = remote.ip();
             if local.ip().is_unspecified() {
-                let source = link.find_source_by(to, socket.options.choice);
+                let source = link.find_source_by(to, choice);
                 local.set_ip(source.ok_or_else(|| link.refusal(None, to))?);
             } else if link
                 .find_path_by(
                     Instant::ZERO,
-                    &Query::between(Some(local.ip()), to).by(socket.options.choice),
+                    &Query::between(Some(local.ip()), to).by(choice),
                 )
                 .is_none()
             {
@@ -192,25 +196,18 @@ impl Udp {
         Ok(())
     }
 
-    pub fn set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
-        let socket = self.find_mut(id)?;
-        let options = &mut socket.options;
-        match option {
-            UdpOption::Broadcast(on) => options.broadcast = on,
-            UdpOption::TakesJoined(on) => options.takes_joined = on,
-            UdpOption::ReturnsV4(on) => options.returns_v4 = on,
-            UdpOption::ReturnsV6(on) => options.returns_v6 = on,
-            UdpOption::Tos(tos) => options.tos = tos,
-            UdpOption::Ttl(ttl) => options.ttl = ttl,
-            UdpOption::TosV6(tos) => options.tos_v6 = tos,
-            UdpOption::TtlV6(ttl) => options.ttl_v6 = ttl,
-            UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,
-            UdpOption::MtuDiscoveryV6(discovery) => options.mtu_discovery_v6 = discovery,
-            UdpOption::Choose(chosen) => {
-                chosen.put(&mut options.choice);
-                socket.hop.1 = None;
-            }
+    pub fn set_option(
+        &mut self,
+        id: UdpId,
+        option: SocketOption,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), SocketError> {
+        if let SocketOption::Multicast(option) = option {
+            return self.set_multicast(id, option, cx);
         }
+        let socket = self.find_mut(id)?;
+        socket.options.socket.set(option);
+        socket.hop.1 = None;
         Ok(())
     }
 

@@ -10,45 +10,10 @@ use crate::error::SocketError;
 use crate::groups::{Asker, GroupFilter};
 use crate::ids::UdpId;
 use crate::link::Cx;
+use crate::options::{GroupChange, MulticastOption};
 
 /// Groups that one socket is in at most.
 pub const MEMBERSHIPS_MAX: usize = 1024;
-
-/// A change to what a socket hears of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupChange {
-    /// All sources.
-    Join,
-    Leave,
-    /// This source; the first one is a membership.
-    Include(IpAddr),
-    /// No more; the last one ends the membership.
-    Forgo(IpAddr),
-    /// Excludes this source from a membership for all sources.
-    Block(IpAddr),
-    Unblock(IpAddr),
-}
-
-/// Options of what is sent to groups, by family: IPv4's first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MulticastOption {
-    Ttl {
-        is_v6: bool,
-        ttl: u8,
-    },
-    /// Our own sockets hear it too.
-    Loop {
-        is_v6: bool,
-        on: bool,
-    },
-    /// The socket hears groups that others have joined, if it has not joined them itself.
-    All {
-        is_v6: bool,
-        on: bool,
-    },
-    /// The address that it comes from; the unspecified one ends that.
-    Source(IpAddr),
-}
 
 /// A socket's multicast state. Made for the first setting that is not the default.
 #[derive(Debug)]
@@ -93,6 +58,8 @@ impl Multicast {
 
     fn set(&mut self, option: MulticastOption) {
         match option {
+            // Concerns the interface too: [`Udp::change_group`].
+            MulticastOption::Group { .. } => {}
             MulticastOption::Ttl { is_v6, ttl } => self.ttl[usize::from(is_v6)] = ttl,
             MulticastOption::Loop { is_v6, on } => self.loops[usize::from(is_v6)] = on,
             MulticastOption::All { is_v6, on } => self.hears_all[usize::from(is_v6)] = on,
@@ -131,14 +98,22 @@ impl Multicast {
 }
 
 impl Udp {
-    pub fn set_multicast(&mut self, id: UdpId, option: MulticastOption) -> Result<(), SocketError> {
+    pub(super) fn set_multicast(
+        &mut self,
+        id: UdpId,
+        option: MulticastOption,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), SocketError> {
+        if let MulticastOption::Group { group, change } = option {
+            return self.change_group(id, group, change, cx);
+        }
         let socket = self.find_mut(id)?;
         let multicast = socket.multicast.get_or_insert(Multicast::DEFAULT.into());
         multicast.set(option);
         Ok(())
     }
 
-    pub fn change_group(
+    fn change_group(
         &mut self,
         id: UdpId,
         group: IpAddr,

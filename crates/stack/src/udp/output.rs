@@ -65,15 +65,9 @@ fn address(
     if is_nowhere || dst.ip().is_unspecified() {
         return Err(SocketError::InvalidArgument);
     }
-    if let IpAddr::V4(ip) = dst.ip()
-        && cx.link.routes.is_broadcast(ip)
-        && !socket.options.broadcast
-    {
-        return Err(SocketError::BroadcastDenied);
-    }
     let is_v6 = dst.is_ipv6();
     let multicast = socket.multicast.as_ref();
-    let options = &socket.options;
+    let options = &socket.options.socket;
     let (tos, ttl) = match is_v6 {
         true => (options.tos_v6, options.ttl_v6),
         false => (options.tos, options.ttl),
@@ -86,9 +80,9 @@ fn address(
     let choice = match datagram.link {
         Some(link) => Choice {
             link: Choice::link_of(link),
-            ..options.choice
+            ..Choice::of(options)
         },
-        None => options.choice,
+        None => Choice::of(options),
     };
     let packet = OutPacket {
         src: find_source(socket, datagram, (dst, choice), cx)?,

@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, UdpOption, UdpOptions};
+use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, SocketOption, UdpOptions};
 use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ethernet::BROADCAST;
 
@@ -222,7 +222,7 @@ fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
     assert_eq!(table.take_frames().len(), 3);
     assert_eq!(table.count(Counter::DropNeighbourFailed), 1);
     assert_eq!(table.fx.events, [], "it may come back by itself");
-    let option = UdpOption::ReturnsV4(true);
+    let option = SocketOption::ReturnsV4(true);
     table.stack.udp_set_option(udp, option).unwrap();
     let again = DatagramOut::new(None, b"hello");
     table

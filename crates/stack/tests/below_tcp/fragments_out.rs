@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, Event, MtuDiscovery, Reason, RxMeta, SocketError, UdpId, UdpOptions,
+    Counter, DatagramOut, Event, MtuDiscovery, Reason, RxMeta, SocketError, SocketOptions, UdpId,
+    UdpOptions,
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
@@ -44,8 +45,11 @@ fn peer_at(is_v6: bool) -> SocketAddr {
 
 fn bind(table: &mut Table, discovery: MtuDiscovery) -> UdpId {
     let options = UdpOptions {
-        mtu_discovery: discovery,
-        mtu_discovery_v6: discovery,
+        socket: SocketOptions {
+            mtu_discovery: discovery,
+            mtu_discovery_v6: discovery,
+            ..SocketOptions::default()
+        },
         ..UdpOptions::default()
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 1000));

@@ -58,10 +58,9 @@ fn socket(table: &mut Table, port: u16) -> UdpId {
 }
 
 fn change(table: &mut Table, udp: UdpId, change: GroupChange) {
-    table
-        .stack
-        .udp_change_group(udp, GROUP.into(), change)
-        .unwrap();
+    let group = GROUP.into();
+    let option = MulticastOption::Group { group, change };
+    table.set_multicast(udp, option).unwrap();
 }
 
 /// Returns the IGMP messages: of version 3 kind and sources' last bytes of each record, of others
@@ -107,7 +106,7 @@ fn a_member_hears_its_group_and_others_do_not() {
         is_v6: false,
         on: false,
     };
-    table.stack.udp_set_multicast(deaf, all).unwrap();
+    table.set_multicast(deaf, all).unwrap();
     table.input(&datagram(PEER, 1000, b"hello"));
     table.input(&datagram(PEER, 1001, b"nobody"));
     let heard: Vec<_> = table.fx.datagrams.iter().map(|got| got.0).collect();
@@ -130,9 +129,11 @@ fn sources_are_chosen_for_each_socket() {
     table.input(&datagram(OTHER, 1000, b"b"));
     let heard: Vec<_> = table.fx.datagrams.iter().map(|got| got.0).collect();
     assert_eq!(heard, [picky, open]);
-    let wrong = table
-        .stack
-        .udp_change_group(picky, GROUP.into(), GroupChange::Block(OTHER.into()));
+    let block = MulticastOption::Group {
+        group: GROUP.into(),
+        change: GroupChange::Block(OTHER.into()),
+    };
+    let wrong = table.set_multicast(picky, block);
     assert_eq!(wrong, Err(SocketError::InvalidArgument));
 }
 
@@ -294,8 +295,9 @@ fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
     table.pass(20_000);
     for last in 1..=8 {
         let group = Ipv4Addr::new(239, 1, 2, last).into();
-        let joined = table.stack.udp_change_group(udp, group, GroupChange::Join);
-        joined.unwrap();
+        let change = GroupChange::Join;
+        let join = MulticastOption::Group { group, change };
+        table.set_multicast(udp, join).unwrap();
     }
     table.pass(0);
     assert_eq!(said(&mut table).len(), 8);
@@ -370,7 +372,7 @@ fn what_is_sent_to_a_group_is_looped_back_with_its_own_time_to_live() {
         (ip_of(&frames[1]).header.ttl, ip_of(&frames[1]).header.src),
         (1, IP)
     );
-    let set = |table: &mut Table, option| table.stack.udp_set_multicast(udp, option).unwrap();
+    let set = |table: &mut Table, option| table.set_multicast(udp, option).unwrap();
     let is_v6 = false;
     set(&mut table, MulticastOption::Ttl { is_v6, ttl: 9 });
     set(&mut table, MulticastOption::Loop { is_v6, on: false });

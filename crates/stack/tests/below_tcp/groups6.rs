@@ -28,7 +28,8 @@ fn table() -> (Table, UdpId) {
 
 fn change(table: &mut Table, udp: UdpId, n: usize, change: GroupChange) {
     let group = group(n).into();
-    table.stack.udp_change_group(udp, group, change).unwrap();
+    let option = MulticastOption::Group { group, change };
+    table.set_multicast(udp, option).unwrap();
 }
 
 /// Which messages of multicast listeners have left, about groups of [`group`].
@@ -132,7 +133,7 @@ fn what_is_sent_to_a_group_has_one_hop_and_is_looped_back_unless_said_otherwise(
     table.take_frames();
     assert_eq!(send(&mut table), (1, vec![true, false]));
     let is_v6 = true;
-    let set = |table: &mut Table, option| table.stack.udp_set_multicast(udp, option).unwrap();
+    let set = |table: &mut Table, option| table.set_multicast(udp, option).unwrap();
     set(&mut table, MulticastOption::Ttl { is_v6, ttl: 9 });
     set(&mut table, MulticastOption::Loop { is_v6, on: false });
     assert_eq!(send(&mut table), (9, vec![false]));

@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
-use slipstack_stack::{Counter, Reason, UdpOptions};
+use slipstack_stack::{Counter, Reason, SocketOptions, UdpOptions};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage, code};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv4::Ipv4Packet;
@@ -136,7 +136,10 @@ fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
 fn that_a_rest_did_not_come_reaches_who_has_asked_for_errors() {
     let mut table = Table::with(|config| config.network.addrs.push((OWN.into(), 64)));
     let options = UdpOptions {
-        returns_v6: true,
+        socket: SocketOptions {
+            returns_v6: true,
+            ..SocketOptions::default()
+        },
         ..UdpOptions::default()
     };
     let local = SocketAddr::new(OWN.into(), 1000);

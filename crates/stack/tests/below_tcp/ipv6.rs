@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, Event, Role, SocketError, StackConfig, UdpOption, UdpOptions,
+    Counter, DatagramOut, Event, Role, SocketError, SocketOption, StackConfig, UdpOptions,
 };
 use slipstack_wire::ethernet;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
@@ -251,7 +251,7 @@ fn a_neighbour_that_does_not_answer_is_an_error_of_the_socket() {
     let mut table = table();
     let udp = table.bind("[::]:1000");
     table.stack.udp_connect(udp, Some(at6(PEER6, 7))).unwrap();
-    let option = UdpOption::ReturnsV6(true);
+    let option = SocketOption::ReturnsV6(true);
     table.stack.udp_set_option(udp, option).unwrap();
     table
         .stack

@@ -173,11 +173,11 @@ fn a_group_is_reported_by_every_port_and_spoken_to_by_that_of_the_source() {
     let mut table = table(|_| {});
     let socket = table.bind("0.0.0.0:4000");
     let group = Ipv4Addr::new(239, 1, 2, 3);
-    let join = GroupChange::Join;
-    table
-        .stack
-        .udp_change_group(socket, group.into(), join)
-        .unwrap();
+    let join = MulticastOption::Group {
+        group: group.into(),
+        change: GroupChange::Join,
+    };
+    table.set_multicast(socket, join).unwrap();
     table.pass(10);
     let reports = taken(&mut table);
     let told: Vec<(LinkId, Vec<u8>)> = reports
@@ -189,7 +189,7 @@ fn a_group_is_reported_by_every_port_and_spoken_to_by_that_of_the_source() {
     }
     for (source, link) in [(IP, LinkId::new(0, 0)), (OTHER, PORT)] {
         let option = MulticastOption::Source(source.into());
-        table.stack.udp_set_multicast(socket, option).unwrap();
+        table.set_multicast(socket, option).unwrap();
         let datagram = DatagramOut::new(Some((group, 7).into()), b"x");
         let Table { stack, now, fx } = &mut table;
         stack.udp_send(*now, socket, &datagram, fx).unwrap();

@@ -138,6 +138,11 @@ impl Table {
         self.take_frames();
     }
 
+    pub fn set_multicast(&mut self, id: UdpId, option: MulticastOption) -> Result<(), SocketError> {
+        self.stack
+            .udp_set_option(id, SocketOption::Multicast(option))
+    }
+
     pub fn bind(&mut self, addr: &str) -> UdpId {
         self.stack
             .udp_bind(addr.parse().unwrap(), UdpOptions::default())

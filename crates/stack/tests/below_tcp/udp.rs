@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, Reason, RxChecksum, RxMeta, SocketError, UdpId, UdpOption, UdpOptions,
+    Counter, DatagramOut, Reason, RxChecksum, RxMeta, SocketError, SocketOption, UdpId, UdpOptions,
 };
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
 use slipstack_wire::udp::UdpDatagram;
@@ -306,15 +306,10 @@ fn sending_refuses_what_cannot_be_sent() {
             &mut table.fx,
         )
     };
-    let broadcast = Ipv4Addr::new(10, 0, 0, 255);
     assert_eq!(send(None, b""), Err(SocketError::DestinationRequired));
     assert_eq!(
         send(Some(at(PEER, 0)), b""),
         Err(SocketError::InvalidArgument)
-    );
-    assert_eq!(
-        send(Some(at(broadcast, 7)), b""),
-        Err(SocketError::BroadcastDenied)
     );
     assert_eq!(
         send(Some(at(PEER, 7)), &[0; 65_508]),
@@ -367,7 +362,7 @@ fn joined_datagrams_come_apart_unless_the_socket_takes_them_so() {
     assert_eq!(table.count(Counter::RxUdp), 3);
 
     table.fx.datagrams.clear();
-    let option = UdpOption::TakesJoined(true);
+    let option = SocketOption::TakesJoined(true);
     table.stack.udp_set_option(udp, option).unwrap();
     input_joined(&mut table, &frame, 10);
     assert_eq!(bytes(&table), [&payload[..]]);
@@ -469,7 +464,7 @@ fn what_comes_back_reaches_a_socket_that_has_asked_and_is_not_connected() {
     };
     tell(&mut table);
     assert_eq!((table.fx.events.len(), table.fx.returned.len()), (0, 0));
-    let option = UdpOption::ReturnsV4(true);
+    let option = SocketOption::ReturnsV4(true);
     table.stack.udp_set_option(udp, option).unwrap();
     tell(&mut table);
     let told = errors.map(|(code, reason)| {

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Limits, Placement, Reason,
-    ReceiveRing, Refusal, Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Limits, Placement, Reason, ReceiveRing,
+    Reply, SendSide, SockId, SocketError, State, Ticket, Transport, TurnOutcome, WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits {
 const STEP: u64 = 1024;
 
 struct Sock {
-    kind: Kind,
+    kind: Transport,
     local: SocketAddr,
     remote: Option<SocketAddr>,
     state: State,
@@ -36,7 +36,7 @@ struct Sock {
 }
 
 impl Sock {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: Transport) -> Self {
         Sock {
             kind,
             local: SocketAddr::from((OWN, 0)),
@@ -229,9 +229,9 @@ impl Inner {
         let all: Vec<SockId> = self.socks.keys().copied().collect();
         for sock in all {
             match self.socks.get(&sock).map(|sock| sock.kind) {
-                Some(Kind::Tcp) => self.move_bytes(sock),
-                Some(Kind::Udp) if !self.holds_datagrams => self.move_datagrams(sock),
-                Some(Kind::Udp) | None => {}
+                Some(Transport::Tcp) => self.move_bytes(sock),
+                Some(Transport::Udp) if !self.holds_datagrams => self.move_datagrams(sock),
+                Some(Transport::Udp) | None => {}
             }
         }
     }
@@ -273,7 +273,7 @@ impl Inner {
                         snd_mss: 1460,
                         ..Info::default()
                     })),
-                    false => Err(Refusal::UnknownSocket),
+                    false => Err(SocketError::UnknownId),
                 };
                 self.end.reply(ticket, result);
             }
@@ -286,7 +286,7 @@ impl Inner {
             | Command::TellSent { .. }
             | Command::Goodbye => {}
             Command::Offer { .. } | Command::Claim { .. } => {
-                self.end.reply(ticket, Err(Refusal::NotPermitted));
+                self.end.reply(ticket, Err(SocketError::NotPermitted));
             }
         }
     }
@@ -296,7 +296,7 @@ impl Inner {
             return run();
         }
         if self.is_full {
-            return self.end.reply(ticket, Err(Refusal::AddrInUse));
+            return self.end.reply(ticket, Err(SocketError::AddrInUse));
         }
         let local = self.named(addr);
         self.socks.get_mut(&sock).unwrap().local = local;
@@ -374,7 +374,7 @@ impl Inner {
     fn accept(&mut self, listener: SockId, local: SocketAddr, remote: SocketAddr) -> SockId {
         let ends = Ends::of(local, remote);
         let accepted = self.end.accepted(listener, &ends, LIMITS).unwrap();
-        let mut sock = Sock::new(Kind::Tcp);
+        let mut sock = Sock::new(Transport::Tcp);
         sock.state = State::CONNECTED | State::BOUND;
         sock.local = local;
         sock.remote = Some(remote);
@@ -453,7 +453,7 @@ impl Inner {
             let found = self
                 .socks
                 .iter_mut()
-                .find(|(_, s)| s.kind == Kind::Udp && s.local.port() == to.port());
+                .find(|(_, s)| s.kind == Transport::Udp && s.local.port() == to.port());
             if let Some((peer, other)) = found {
                 let peer = *peer;
                 let envelope = Envelope {

@@ -4,7 +4,7 @@
 //! the same segments, but for its ticks.
 
 use super::harness::*;
-use crate::TcpOption;
+use crate::SocketOption;
 use alloc::vec::Vec;
 
 const FULL: [u8; 1000] = [0; 1000];
@@ -20,7 +20,7 @@ fn ato_ms(world: &World) -> u32 {
 
 fn set_quick_ack(world: &mut World, on: bool) {
     let (now, conn) = (world.now, world.conn.unwrap());
-    let option = TcpOption::QuickAck(on);
+    let option = SocketOption::QuickAck(on);
     world
         .stack
         .tcp_set_option(now, conn, option, &mut world.fx)

@@ -319,7 +319,7 @@ fn three_duplicates_resend_a_small_segment_too() {
     // RFC 5681 3.2 counts duplicates, whatever the size of what is outstanding.
     let mut world = accepted(1_000, false);
     let (now, conn) = (world.now, world.conn.unwrap());
-    let option = crate::TcpOption::NoDelay(true);
+    let option = crate::SocketOption::NoDelay(true);
     let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
     assert!(set.is_ok());
     for n in 1..=10 {
@@ -371,7 +371,7 @@ fn a_threshold_that_was_never_set_makes_no_window() {
     report(&mut world, 1..4);
     assert_eq!(info(&world).ca_state, 3);
     let (now, conn) = (world.now, world.conn.unwrap());
-    let option = crate::TcpOption::Congestion(crate::Congestion::Cubic);
+    let option = crate::SocketOption::Congestion(crate::Congestion::Cubic);
     let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
     assert!(set.is_ok());
     world.now.0 += 10 * MS;

@@ -152,7 +152,7 @@ fn new_data_that_would_be_held_tells_whether_the_timeout_was_spurious() {
         }
         world.take_sent();
         let (now, conn) = (world.now, world.conn.unwrap());
-        let option = crate::TcpOption::Cork(is_corked);
+        let option = crate::SocketOption::Cork(is_corked);
         let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
         assert!(set.is_ok());
         world.write(3_550);

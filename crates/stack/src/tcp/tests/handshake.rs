@@ -516,7 +516,7 @@ fn what_the_program_says_of_the_service_stands_in_every_segment() {
     let mut sent = world.take_sent();
     sent.push(syn);
     assert!(sent.len() > 2 && sent.iter().all(|it| it.tos == 0x28));
-    let (conn, option) = (world.conn.unwrap(), crate::TcpOption::Tos(0xb8));
+    let (conn, option) = (world.conn.unwrap(), crate::SocketOption::Tos(0xb8));
     let fx = &mut world.fx;
     world.stack.tcp_set_option(now, conn, option, fx).unwrap();
     world.write(200);

@@ -1,7 +1,7 @@
 //! Segments and calls in no order at all: nothing panics, and the numbers stay in theirs.
 
 use super::harness::*;
-use crate::{CloseMode, ConnId, Counter, Event, TcpOption};
+use crate::{CloseMode, ConnId, Counter, Event, SocketOption};
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -112,7 +112,7 @@ impl Play {
             Step::Cork(on) => drop(world.stack.tcp_set_option(
                 now,
                 conn,
-                TcpOption::Cork(on),
+                SocketOption::Cork(on),
                 &mut world.fx,
             )),
             Step::Shutdown => world.stack.tcp_shutdown(now, conn, &mut world.fx),

@@ -3,7 +3,7 @@
 //! RFC 1122 4.2.3.6.
 
 use super::harness::*;
-use crate::{KeepAlive, Reason, TcpOption};
+use crate::{KeepAlive, Reason, SocketOption};
 use core::time::Duration;
 
 fn watch(world: &mut World) {
@@ -18,7 +18,7 @@ fn watch(world: &mut World) {
         .tcp_set_option(
             world.now,
             world.conn.unwrap(),
-            TcpOption::KeepAlive(keep),
+            SocketOption::KeepAlive(keep),
             &mut world.fx,
         )
         .unwrap();

@@ -3,7 +3,7 @@
 //! RFC 6298 2 and 5, RFC 9293 3.8.1 and 3.8.3.
 
 use super::harness::*;
-use crate::{Counter, Reason, TcpOption};
+use crate::{Counter, Reason, SocketOption};
 use core::time::Duration;
 use slipstack_wire::tcp_options::{SackBlocks, TcpOptions, Timestamps};
 
@@ -154,7 +154,7 @@ fn a_dead_peer_is_given_up() {
 fn the_user_timeout_is_shorter() {
     // RFC 9293 3.10.8.
     let mut world = established();
-    let option = TcpOption::UserTimeout(Some(Duration::from_secs(3)));
+    let option = SocketOption::UserTimeout(Some(Duration::from_secs(3)));
     world
         .stack
         .tcp_set_option(world.now, world.conn.unwrap(), option, &mut world.fx)

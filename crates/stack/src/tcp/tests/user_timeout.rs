@@ -7,7 +7,7 @@ use slipstack_wire::user_timeout::UserTimeout;
 
 use super::harness::*;
 use crate::{
-    Event, KeepAlive, ListenOptions, Reason, SocketOptions, StackConfig, SynCookies, TcpOption,
+    Event, KeepAlive, ListenOptions, Reason, SocketOption, SocketOptions, StackConfig, SynCookies,
 };
 
 fn enabled() -> StackConfig {
@@ -37,7 +37,7 @@ fn open(config: StackConfig) -> World {
 }
 
 fn set_timeout(world: &mut World, seconds: Option<u64>) {
-    let option = TcpOption::UserTimeout(seconds.map(Duration::from_secs));
+    let option = SocketOption::UserTimeout(seconds.map(Duration::from_secs));
     let conn = world.conn.unwrap();
     let fx = &mut world.fx;
     world
@@ -255,7 +255,7 @@ fn keep_alive_waits_for_longer_than_the_user_timeout() {
         say(&mut world, option);
         let conn = world.conn.unwrap();
         let fx = &mut world.fx;
-        let option = TcpOption::KeepAlive(keep);
+        let option = SocketOption::KeepAlive(keep);
         world
             .stack
             .tcp_set_option(world.now, conn, option, fx)

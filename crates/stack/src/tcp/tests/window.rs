@@ -3,7 +3,7 @@
 //! RFC 9293 3.7.4, 3.8.6, 3.8.6.1 and 3.8.6.2.1.
 
 use super::harness::*;
-use crate::{Counter, TcpOption};
+use crate::{Counter, SocketOption};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -34,7 +34,7 @@ fn nagle_holds_the_second_small_segment() {
         .tcp_set_option(
             world.now,
             world.conn.unwrap(),
-            TcpOption::NoDelay(true),
+            SocketOption::NoDelay(true),
             &mut world.fx,
         )
         .unwrap();
@@ -56,7 +56,7 @@ fn a_cork_holds_the_tail_for_a_timeout() {
     let conn = world.conn.unwrap();
     world
         .stack
-        .tcp_set_option(world.now, conn, TcpOption::Cork(true), &mut world.fx)
+        .tcp_set_option(world.now, conn, SocketOption::Cork(true), &mut world.fx)
         .unwrap();
     world.write(1_500);
     assert_eq!(lens(&mut world), [1000]);
@@ -80,7 +80,7 @@ fn a_cork_does_not_hold_what_fills_a_small_window() {
     world.clear();
     world
         .stack
-        .tcp_set_option(world.now, conn, TcpOption::Cork(true), &mut world.fx)
+        .tcp_set_option(world.now, conn, SocketOption::Cork(true), &mut world.fx)
         .unwrap();
     world.write(799);
     world.none();
@@ -345,7 +345,7 @@ fn answered_probes(user_timeout: Option<u64>, is_in_flight: bool) -> Option<u64>
     let mut world = established();
     let conn = world.conn.unwrap();
     let timeout = user_timeout.map(core::time::Duration::from_secs);
-    let option = crate::TcpOption::UserTimeout(timeout);
+    let option = crate::SocketOption::UserTimeout(timeout);
     let set = world
         .stack
         .tcp_set_option(world.now, conn, option, &mut world.fx);

@@ -1,8 +1,8 @@
-//! Multicast options: what programs ask of their engine.
+//! Multicast.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
-use crate::addr::{ip_of, ip_words};
+use crate::words::{WORDS, Words, ip_of, ip_words, one};
 
 /// A change to what a socket hears of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,28 +10,33 @@ pub enum GroupChange {
     /// All sources.
     Join,
     Leave,
+    /// This source; the first one is a membership.
     Include(IpAddr),
+    /// No more; the last one ends the membership.
     Forgo(IpAddr),
+    /// Excludes this source from a membership for all sources.
     Block(IpAddr),
     Unblock(IpAddr),
 }
 
-/// An option that concerns groups.
+/// An option that concerns groups, by family where that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastOption {
     Ttl {
         is_v6: bool,
         ttl: u8,
     },
+    /// Our own sockets hear it too.
     Loop {
         is_v6: bool,
         on: bool,
     },
+    /// The socket hears groups that others have joined, if it has not joined them itself.
     All {
         is_v6: bool,
         on: bool,
     },
-    /// Where it comes from; unspecified: as routes say.
+    /// The address that it comes from; the unspecified one ends that.
     Source(IpAddr),
     Group {
         group: IpAddr,
@@ -39,22 +44,19 @@ pub enum MulticastOption {
     },
 }
 
-/// The first code of these options.
-const CODES: u8 = 32;
-
-impl MulticastOption {
-    pub(crate) fn encode(self) -> (u8, [u64; 4]) {
-        let flag = |code: u8, is_v6: bool, value: u64| (code, [u64::from(is_v6), value, 0, 0]);
-        let (code, args) = match self {
+impl Words for MulticastOption {
+    fn to_words(self) -> [u64; WORDS] {
+        let flag = |kind, is_v6: bool, value| [kind, is_v6.into(), value, 0, 0];
+        match self {
             Self::Ttl { is_v6, ttl } => flag(0, is_v6, ttl.into()),
             Self::Loop { is_v6, on } => flag(1, is_v6, on.into()),
             Self::All { is_v6, on } => flag(2, is_v6, on.into()),
             Self::Source(ip) => {
                 let [a, b] = ip_words(ip);
-                (3, [a, b, 0, 0])
+                [3, a, b, 0, 0]
             }
             Self::Group { group, change } => {
-                let (code, source) = match change {
+                let (kind, source) = match change {
                     GroupChange::Join => (4, None),
                     GroupChange::Leave => (5, None),
                     GroupChange::Include(source) => (6, Some(source)),
@@ -64,29 +66,32 @@ impl MulticastOption {
                 };
                 let [a, b] = ip_words(group);
                 let [c, d] = source.map_or([0; 2], ip_words);
-                (code, [a, b, c, d])
+                [kind, a, b, c, d]
             }
-        };
-        (CODES + code, args)
+        }
     }
 
-    /// `None` for what no program of this version sends.
-    pub(crate) fn decode(code: u8, [a, b, c, d]: [u64; 4]) -> Option<Self> {
-        let is_v6 = a != 0;
+    fn from_words([kind, a, b, c, d]: [u64; WORDS]) -> Option<Self> {
         let group = |change| {
-            Some(Self::Group {
-                group: ip_of([a, b]),
-                change,
-            })
+            let group = ip_of([a, b]);
+            Some(Self::Group { group, change })
         };
+        let is_v6 = || bool::from_words(one(a));
+        let on = || bool::from_words(one(b));
         let source = ip_of([c, d]);
-        match code.checked_sub(CODES)? {
+        match kind {
             0 => Some(Self::Ttl {
-                is_v6,
-                ttl: b as u8,
+                is_v6: is_v6()?,
+                ttl: u8::from_words(one(b))?,
             }),
-            1 => Some(Self::Loop { is_v6, on: b != 0 }),
-            2 => Some(Self::All { is_v6, on: b != 0 }),
+            1 => Some(Self::Loop {
+                is_v6: is_v6()?,
+                on: on()?,
+            }),
+            2 => Some(Self::All {
+                is_v6: is_v6()?,
+                on: on()?,
+            }),
             3 => Some(Self::Source(ip_of([a, b]))),
             4 => group(GroupChange::Join),
             5 => group(GroupChange::Leave),
@@ -103,12 +108,9 @@ impl MulticastOption {
 mod tests {
     use super::*;
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
     #[test]
     fn options_come_back_as_they_were() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let group = |change| MulticastOption::Group {
             group: ip("239.1.2.3"),
             change,
@@ -131,15 +133,9 @@ mod tests {
             group(GroupChange::Leave),
             group(GroupChange::Include(ip("10.0.0.9"))),
             group(GroupChange::Forgo(ip("10.0.0.9"))),
-            group(GroupChange::Block(ip("10.0.0.9"))),
-            MulticastOption::Group {
-                group: ip("ff0e::7"),
-                change: GroupChange::Unblock(ip("fd00::9")),
-            },
+            group(GroupChange::Block(ip("fd00::9"))),
         ] {
-            let (code, args) = option.encode();
-            assert_eq!(MulticastOption::decode(code, args), Some(option));
+            assert_eq!(MulticastOption::from_words(option.to_words()), Some(option));
         }
-        assert_eq!(MulticastOption::decode(CODES + 10, [0; 4]), None);
     }
 }

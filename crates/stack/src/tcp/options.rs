@@ -1,0 +1,206 @@
+//! Options of a socket in the form in which its connections keep them, and changes of them while a
+//! connection is open.
+
+use core::time::Duration;
+
+use slipstack_wire::user_timeout::UserTimeout;
+
+use super::connection::{Connection, Fixed, Manner, Options};
+use super::flow::FlowKey;
+use super::output::{ack_policy, data};
+use super::sizes::{MSS_MIN, WINDOW_CLAMP_MIN, mss_to_announce, shift_for};
+use super::{keepalive, user_timeout};
+use crate::choices::ChoiceId;
+use crate::config::TcpConfig;
+use crate::effects::{Effects, Event};
+use crate::error::SocketError;
+use crate::fib::Choice;
+use crate::link::{Cx, Link};
+use crate::options::{Congestion, KeepAlive, SocketOption, SocketOptions};
+use crate::time::Instant;
+
+/// Smallest receive buffer (Linux: SOCK_MIN_RCVBUF).
+const RCVBUF_MIN: u32 = 2304;
+
+/// The most timeouts of a SYN-ACK for which TCP_DEFER_ACCEPT waits.
+pub const DEFERRALS_MAX: u8 = 0x7f;
+
+/// `u32::MAX` is for no time at all.
+fn ms(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX - 1)
+}
+
+/// The options with which the connections of one socket begin.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// Without what the path and the peer decide.
+    pub opts: Options,
+    /// Which way packets are to go.
+    pub choice: ChoiceId,
+    pub mss: Option<u16>,
+    pub sndbuf: u32,
+    pub rcvbuf: u32,
+    pub is_rcvbuf_fixed: bool,
+    /// Shift of windows that go out, if both sides scale.
+    pub shift: u8,
+    pub congestion: Congestion,
+    /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
+    pub deferrals: u8,
+    /// The user timeout that a SYN-ACK announces.
+    pub told_timeout: Option<UserTimeout>,
+    /// Traffic class and hop limit; those of IPv4 are among the options.
+    header_v6: (u8, u8),
+}
+
+impl Preset {
+    /// `choice` is the number of the way that the socket has chosen.
+    pub fn of(options: &SocketOptions, tcp: &TcpConfig, choice: ChoiceId) -> Preset {
+        let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+        let clamp = options.window_clamp;
+        let rcvbuf = rcvbuf.min(clamp.map_or(u32::MAX, |bytes| bytes.max(WINDOW_CLAMP_MIN)));
+        let user_timeout_ms = options.user_timeout.map_or(0, ms);
+        let tells_timeout = tcp.user_timeout_option && user_timeout_ms != 0;
+        let opts = Options {
+            has_timestamps: false,
+            has_sack: false,
+            has_scaling: false,
+            ts_offset: 0,
+            no_delay: options.no_delay,
+            manner: Manner::of(options.cork, tells_timeout),
+            fixed: Fixed::of(options.sndbuf.is_some(), options.syn_retries),
+            keep_alive: options.keep_alive.enabled,
+            keep_probes: options.keep_alive.probes,
+            keep_idle_ms: ms(options.keep_alive.idle),
+            keep_interval_ms: ms(options.keep_alive.interval),
+            user_timeout_ms,
+            linger2_ms: options.linger2.map_or(u32::MAX, ms),
+            mss_max: 0,
+            tos: options.tos,
+            ttl: options.ttl,
+        };
+        Preset {
+            opts,
+            choice,
+            mss: options.mss,
+            sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
+            rcvbuf,
+            is_rcvbuf_fixed: options.rcvbuf.is_some() || clamp.is_some(),
+            shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
+            congestion: options.congestion.unwrap_or(tcp.congestion),
+            deferrals: options.defer_accept.min(DEFERRALS_MAX),
+            told_timeout: user_timeout::option_of(user_timeout_ms).filter(|_| tells_timeout),
+            header_v6: (options.tos_v6, options.ttl_v6),
+        }
+    }
+
+    /// TOS and time to live, or traffic class and hop limit.
+    #[inline]
+    pub fn header(&self, is_v4: bool) -> (u8, u8) {
+        if is_v4 {
+            (self.opts.tos, self.opts.ttl)
+        } else {
+            self.header_v6
+        }
+    }
+}
+
+/// Changes an option of an open connection.
+pub fn change(
+    conn: &mut Connection,
+    option: SocketOption,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Result<(), SocketError> {
+    match option {
+        SocketOption::NoDelay(on) => {
+            conn.opts.no_delay = on;
+            if on {
+                data::push_held(conn, now, cx, fx);
+            }
+        }
+        SocketOption::Cork(on) => conn.opts.manner.set_corked(on),
+        SocketOption::QuickAck(on) => set_quick_ack(conn, on),
+        SocketOption::KeepAlive(keep) => set_keep_alive(conn, keep, now, cx),
+        SocketOption::UserTimeout(timeout) => user_timeout::set(conn, timeout.map_or(0, ms), cx),
+        SocketOption::RcvBuf(bytes) => fix_rcvbuf(conn, bytes.max(RCVBUF_MIN)),
+        SocketOption::SndBuf(bytes) => {
+            conn.snd.limit = bytes;
+            conn.opts.fixed.set_limit(true);
+            fx.event(Event::SendLimit {
+                conn: conn.id,
+                bytes,
+            });
+        }
+        SocketOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
+        SocketOption::MaxSeg(Some(mss)) => {
+            conn.opts.mss_max = conn.opts.mss_max.min(mss.max(MSS_MIN));
+            conn.set_mss();
+        }
+        SocketOption::SynCount(tries) => conn.opts.fixed.set_syn_retries(tries.unwrap_or(0)),
+        SocketOption::WindowClamp(bytes) => {
+            let most = cx.config.tcp.rcvbuf_max;
+            fix_rcvbuf(conn, bytes.unwrap_or(0).clamp(WINDOW_CLAMP_MIN, most));
+        }
+        SocketOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
+        SocketOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,
+        SocketOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(false, ttl),
+        SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
+        SocketOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(true, ttl),
+        SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
+        SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
+        SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
+        // The default again, of a connection that has begun, and those of the other family: nothing
+        // changes.
+        SocketOption::MaxSeg(None)
+        | SocketOption::Tos(_)
+        | SocketOption::Ttl(_)
+        | SocketOption::TosV6(_)
+        | SocketOption::TtlV6(_) => {}
+        SocketOption::FastOpen(_)
+        | SocketOption::FastOpenConnect(_)
+        | SocketOption::DeferAccept(_)
+        | SocketOption::PortRange(_)
+        | SocketOption::TakesJoined(_)
+        | SocketOption::MtuDiscovery(_)
+        | SocketOption::MtuDiscoveryV6(_)
+        | SocketOption::ReturnsV4(_)
+        | SocketOption::ReturnsV6(_)
+        | SocketOption::Multicast(_) => return Err(SocketError::NotSupported),
+    }
+    Ok(())
+}
+
+fn set_quick_ack(conn: &mut Connection, on: bool) {
+    conn.rcv.is_interactive = !on;
+    conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };
+    if on && conn.rcv.ack.is_waiting() {
+        conn.owe_ack();
+    }
+}
+
+fn set_keep_alive(conn: &mut Connection, keep: KeepAlive, now: Instant, cx: &mut Cx<'_>) {
+    conn.opts.keep_alive = keep.enabled;
+    conn.opts.keep_probes = keep.probes;
+    conn.opts.keep_idle_ms = ms(keep.idle);
+    conn.opts.keep_interval_ms = ms(keep.interval);
+    keepalive::arm(conn, now, cx);
+}
+
+fn fix_rcvbuf(conn: &mut Connection, bytes: u32) {
+    conn.rcv.buffer = bytes;
+    conn.rcv.is_buffer_fixed = true;
+}
+
+/// Its packets go another way from now on.
+fn choose(conn: &mut Connection, cx: &mut Cx<'_>, set: impl FnOnce(&mut Choice)) {
+    let mut choice = cx.link.choices.find(conn.choice);
+    set(&mut choice);
+    conn.choice = cx.link.choices.note(choice);
+    conn.hop = None;
+}
+
+/// The MSS that we announce on our link.
+pub fn our_mss(key: &FlowKey, preset: &Preset, link: &Link) -> u16 {
+    mss_to_announce(key, link.mtu_of_own(key.local_ip()), preset.mss)
+}

@@ -1,0 +1,13 @@
+//! The end of a program's use of a connection.
+
+/// How a program lets go of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// Written data is delivered, then FIN.
+    Orderly,
+    /// RST at once (SO_LINGER with zero time).
+    Abort,
+    /// A connection that the program never took: another listener of the same address may have
+    /// it; without one it is reset.
+    Pass,
+}

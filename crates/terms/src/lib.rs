@@ -1,0 +1,31 @@
+//! The terms that programs, engines, stacks and the keeper share: protocols, errors, socket
+//! options, figures.
+//!
+//! Each is declared once and used from the core up to the interposed calls. What travels in shared
+//! memory goes as numbers ([`Words`]); a number that no program of this version writes is refused
+//! by its reader.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod close;
+mod coded;
+mod congestion;
+mod errors;
+mod groups;
+mod keep_alive;
+mod mtu_discovery;
+mod option;
+mod ports;
+mod transport;
+mod words;
+
+pub use close::CloseMode;
+pub use congestion::Congestion;
+pub use errors::{Reason, SocketError};
+pub use groups::{GroupChange, MulticastOption};
+pub use keep_alive::KeepAlive;
+pub use mtu_discovery::MtuDiscovery;
+pub use option::{SocketOption, SocketOptions};
+pub use ports::PortRange;
+pub use transport::Transport;
+pub use words::{WORDS, Words, ip_of, ip_words};

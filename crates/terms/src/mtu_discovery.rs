@@ -1,0 +1,54 @@
+//! Path MTU discovery of datagrams.
+
+use crate::words::{WORDS, Words};
+
+crate::coded! {
+    /// Treatment of a packet larger than its path takes, by the numbers of `IP_MTU_DISCOVER`.
+    #[derive(Default)]
+    MtuDiscovery {
+        /// It is cut here; a smaller one may be cut on its way.
+        Dont = 0,
+        /// It is cut here; a smaller one may not be cut any more, so that the path tells what it
+        /// takes.
+        #[default]
+        Want = 1,
+        /// It is refused.
+        Do = 2,
+        /// As `Do`, by the link's MTU, whatever the path has told.
+        Probe = 3,
+        /// It is refused by the link's MTU; a smaller one may be cut on its way.
+        Interface = 4,
+        /// It is cut here by the link's MTU, and may be again on its way.
+        Omit = 5,
+    }
+}
+
+impl MtuDiscovery {
+    /// Whether ICMP errors about the path count.
+    pub const fn heeds_path(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Do)
+    }
+
+    pub const fn may_fragment(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Omit)
+    }
+
+    pub const fn forbids_fragments(self) -> bool {
+        matches!(self, Self::Want | Self::Do | Self::Probe)
+    }
+
+    /// Whether ICMP errors may lower what the path is taken to take.
+    pub const fn learns(self) -> bool {
+        !matches!(self, Self::Interface | Self::Omit)
+    }
+}
+
+impl Words for MtuDiscovery {
+    fn to_words(self) -> [u64; WORDS] {
+        self.code().to_words()
+    }
+
+    fn from_words(words: [u64; WORDS]) -> Option<Self> {
+        u8::from_words(words).and_then(Self::from_code)
+    }
+}

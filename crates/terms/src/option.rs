@@ -1,0 +1,114 @@
+//! Socket options that engines act on, each declared in one row.
+
+use core::time::Duration;
+
+use crate::words::{WORDS, Words};
+use crate::{Congestion, KeepAlive, MtuDiscovery, MulticastOption, PortRange};
+
+/// Declares the options: number in shared memory, name, type, and the field that keeps the value
+/// for a connection that is to be.
+macro_rules! options {
+    ($($(#[$doc:meta])* $number:literal $name:ident($value:ty) $(=> $field:ident: $kept:ty)?;)*) => {
+        /// A change to one option of a socket.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum SocketOption { $($(#[$doc])* $name($value),)* }
+
+        impl SocketOption {
+            /// Returns the option's number and the words of its value.
+            pub fn encode(self) -> (u8, [u64; WORDS]) {
+                match self { $(Self::$name(value) => ($number, value.to_words()),)* }
+            }
+
+            /// Returns the option that was encoded; `None` if no program of this version writes
+            /// these numbers.
+            pub fn decode(number: u8, words: [u64; WORDS]) -> Option<Self> {
+                Some(match number {
+                    $($number => Self::$name(<$value>::from_words(words)?),)*
+                    _ => return None,
+                })
+            }
+        }
+
+        /// Options that can be set before a connection exists. `None` = the configuration's
+        /// default.
+        #[derive(Clone, Debug, PartialEq, Eq, Default)]
+        pub struct SocketOptions {
+            $($(
+                #[doc = concat!("[`SocketOption::", stringify!($name), "`]")]
+                pub $field: $kept,
+            )?)*
+        }
+
+        impl SocketOptions {
+            /// Keeps an option, if it is one that lasts.
+            pub fn set(&mut self, option: SocketOption) {
+                match option {
+                    $(SocketOption::$name(value) => {
+                        let _ = value;
+                        $(self.$field = value.into();)?
+                    })*
+                }
+            }
+        }
+    };
+}
+
+options! {
+    1 NoDelay(bool) => no_delay: bool;
+    2 Cork(bool) => cork: bool;
+    3 QuickAck(bool) => quick_ack: bool;
+    4 KeepAlive(KeepAlive) => keep_alive: KeepAlive;
+    /// `None` switches it off.
+    5 UserTimeout(Option<Duration>) => user_timeout: Option<Duration>;
+    /// Bytes of a fixed receive buffer (switches auto-tuning off).
+    6 RcvBuf(u32) => rcvbuf: Option<u32>;
+    /// Bytes of a fixed send buffer (switches auto-tuning off).
+    7 SndBuf(u32) => sndbuf: Option<u32>;
+    8 Congestion(Congestion) => congestion: Option<Congestion>;
+    /// Upper limit of the MSS, both announced and used.
+    9 MaxSeg(Option<u16>) => mss: Option<u16>;
+    /// How long an orphan stays in FIN-WAIT-2.
+    10 Linger2(Option<Duration>) => linger2: Option<Duration>;
+    /// Type of service of IPv4 packets.
+    11 Tos(u8) => tos: u8;
+    /// Time to live of IPv4 packets; 0 = the link's.
+    12 Ttl(u8) => ttl: u8;
+    /// Traffic class of IPv6 packets.
+    13 TosV6(u8) => tos_v6: u8;
+    /// Hop limit of IPv6 packets; 0 = the link's.
+    14 TtlV6(u8) => ttl_v6: u8;
+    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is
+    /// not done (RFC 7413 5.1).
+    15 FastOpen(u32) => fast_open_queue: u32;
+    /// An active open may put data into its SYN (RFC 7413).
+    16 FastOpenConnect(bool) => fast_open: bool;
+    /// Timeouts of a listener's SYN-ACK before an ACK that brings no data opens a connection
+    /// (TCP_DEFER_ACCEPT).
+    17 DeferAccept(u8) => defer_accept: u8;
+    /// Retransmissions of a SYN (TCP_SYNCNT).
+    18 SynCount(Option<u8>) => syn_retries: Option<u8>;
+    /// Largest window that is announced (TCP_WINDOW_CLAMP).
+    19 WindowClamp(Option<u32>) => window_clamp: Option<u32>;
+    /// Range of the local port, if the stack picks it (IP_LOCAL_PORT_RANGE).
+    20 PortRange(PortRange) => port_range: PortRange;
+    /// Joined datagrams are delivered as they come (UDP_GRO).
+    21 TakesJoined(bool) => takes_joined: bool;
+    /// Path MTU discovery of datagrams over IPv4.
+    22 MtuDiscovery(MtuDiscovery) => mtu_discovery: MtuDiscovery;
+    /// Path MTU discovery of datagrams over IPv6.
+    23 MtuDiscoveryV6(MtuDiscovery) => mtu_discovery_v6: MtuDiscovery;
+    /// Errors about datagrams over IPv4 are reported to unconnected sockets too (IP_RECVERR).
+    24 ReturnsV4(bool) => returns_v4: bool;
+    /// Errors about datagrams over IPv6 are reported to unconnected sockets too (IPV6_RECVERR).
+    25 ReturnsV6(bool) => returns_v6: bool;
+    /// The mark that rules may match (SO_MARK).
+    26 Mark(u32) => mark: u32;
+    /// The table that is asked beside that of our own addresses (SO_SETFIB); 0 = as the rules say.
+    27 Table(u16) => table: u16;
+    /// The link that packets leave and come by (SO_BINDTODEVICE): its number plus one; 0 = any.
+    28 Link(u16) => link: u16;
+    29 Multicast(MulticastOption);
+}
+
+#[cfg(test)]
+mod tests;
