@@ -40,6 +40,22 @@ def connections_that_move_between_threads_are_counted_where_they_came_from_and_w
 
 
 @test(modes=("inprocess", "instance"))
+def every_connection_that_another_thread_serves_moves(world):
+    world.stack(*world.program("engines.py"), "hands", 7000, 2)
+    world.wait_port(7000)
+    served(world, 2, at_once=2)
+    before = locality(world)[1]
+    served(world, 24, at_once=24)
+    sums = locality(world)[1]
+    # One of the two that serve may have the first engine, on which all are accepted. The first connection of
+    # the other one is answered before it has an engine.
+    moved = sums["moved_in"] - before["moved_in"]
+    assert 10 <= moved <= 24 <= sums["accepted"] - before["accepted"], (before, sums)
+    if world.mode == "inprocess":
+        assert sums["moved_out"] == sums["moved_in"], sums
+
+
+@test(modes=("inprocess", "instance"))
 def connections_of_one_thread_stay_and_take_the_places_of_earlier_ones(world):
     world.stack(*world.program("engines.py"), "own", 7000, 1)
     world.wait_port(7000)

@@ -25,6 +25,8 @@ use crate::spread::Spread;
 const GENERATIONS: usize = 8;
 /// Engines that threads may have on machines with fewer processors: the system divides those.
 const ENGINES_MIN: usize = 4;
+/// Channels to an instance that threads may have, unless somebody says how many.
+const CHANNELS: usize = 16;
 
 /// The way of this process (and of the children it forks) to an engine.
 pub fn client(settings: &Settings) -> Arc<dyn Attach> {
@@ -105,7 +107,7 @@ impl Client {
         }
         let (scout, welcome) = match self.has_instances() {
             true => {
-                let (socket, welcome) = self.reach_instance(state)?;
+                let (socket, welcome) = self.reach_instance(state, &self.identity())?;
                 (Scout::Instance(socket), welcome)
             }
             false => {
@@ -141,9 +143,22 @@ impl Client {
         }
     }
 
-    fn reach_instance(&self, state: &mut State) -> Result<(ControlSocket, Welcome), Error> {
+    /// Another identity of this program, named after the calling thread.
+    fn identity_of_thread(&self) -> Identity {
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        Identity {
+            program: format!("{}/{thread}", self.program),
+            ..self.identity()
+        }
+    }
+
+    fn reach_instance(
+        &self,
+        state: &mut State,
+        identity: &Identity,
+    ) -> Result<(ControlSocket, Welcome), Error> {
         let greet = |socket: &ControlSocket| {
-            let hello = self.identity().hello(None, None);
+            let hello = identity.hello(None, None);
             greet_with(socket, hello, state.ticket.as_ref())
         };
         let place = &self.places[state.place];
@@ -200,12 +215,7 @@ impl Client {
 
     /// An engine of our own beside the first, for the calling thread, after which it is named.
     fn attach_another_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
-        let thread = rustix::thread::gettid().as_raw_nonzero();
-        let identity = Identity {
-            program: format!("{}/{thread}", self.program),
-            ..self.identity()
-        };
-        let link = Arc::new(self.open_link(state, &identity)?);
+        let link = Arc::new(self.open_link(state, &self.identity_of_thread())?);
         let (attachment, held) = self.assemble(&link)?;
         state.links.push(link);
         state.held.extend(held);
@@ -214,7 +224,6 @@ impl Client {
 
     /// A channel to an instance's engine.
     fn attach_remote(&self, state: &mut State) -> Result<Attachment, Error> {
-        let region_len = region_bytes()?;
         let place = self.spread.choose();
         if place != state.place {
             (state.scout, state.ticket) = (None, None);
@@ -225,27 +234,32 @@ impl Client {
                 let welcome = self.welcome(state)?;
                 (socket, welcome)
             }
-            _ => self.reach_instance(state)?,
+            _ => self.reach_instance(state, &self.identity())?,
         };
         state.welcome = Some(welcome);
-        socket.send(
-            &Request::Attach {
-                program: self.program.clone(),
-                region_len,
-            },
-            &[],
-        )?;
-        let (attached, fds) = match socket.receive::<Reply>(ANSWER_MS)? {
-            (Reply::Attached(attached), fds) => (attached, fds),
-            (Reply::Refused { refusal, message }, _) => {
-                return Err(Error::Refused { refusal, message });
-            }
-            _ => return Err(Error::Confused),
-        };
         // That of a former instance, if there was one, has been given up.
         let copy = socket.as_fd().try_clone_to_owned().map(raised);
         state.instance = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok());
-        remote(attached, fds, socket)
+        self.open_channel(socket)
+    }
+
+    /// A channel beside the first, to the same instance, for a thread of its own.
+    fn attach_another_remote(&self, state: &mut State) -> Result<Attachment, Error> {
+        let (socket, _) = self.reach_instance(state, &self.identity_of_thread())?;
+        self.open_channel(socket)
+    }
+
+    fn open_channel(&self, socket: ControlSocket) -> Result<Attachment, Error> {
+        let ask = Request::Attach {
+            program: self.program.clone(),
+            region_len: region_bytes()?,
+        };
+        socket.send(&ask, &[])?;
+        match socket.receive::<Reply>(ANSWER_MS)? {
+            (Reply::Attached(attached), fds) => remote(attached, fds, socket),
+            (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
+            _ => Err(Error::Confused),
+        }
     }
 }
 
@@ -352,15 +366,18 @@ impl Attach for Client {
 
     fn attach_another(&self) -> Result<Attachment, AttachError> {
         let mut state = self.state().lock();
-        Ok(self.attach_another_in_process(&mut state)?)
+        match self.has_instances() {
+            true => self.attach_another_remote(&mut state).map_err(of_instance),
+            false => Ok(self.attach_another_in_process(&mut state)?),
+        }
     }
 
     fn engines_max(&self) -> usize {
         match (self.has_instances(), self.settings.thread_engines) {
-            (true, _) => 1,
+            (true, 0) => CHANNELS,
             (false, 0) => std::thread::available_parallelism()
                 .map_or(ENGINES_MIN, |it| it.get().max(ENGINES_MIN)),
-            (false, count) => usize::from(count),
+            (_, count) => usize::from(count),
         }
     }
 

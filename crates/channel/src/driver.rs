@@ -53,15 +53,6 @@ impl WaitOn {
     };
 }
 
-/// Why a connection does not go to another engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stays {
-    /// Another thread owns one of the two engines at this moment.
-    ForNow,
-    /// It is in use, or at its end, or there is no place for it.
-    ForGood,
-}
-
 /// An attached engine as the program's side sees it.
 pub trait Driver: Send + Sync {
     /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
@@ -113,13 +104,11 @@ pub trait Driver: Send + Sync {
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);
 
-    /// Moves a connection that has just been accepted to another engine of this process, as a
-    /// socket that was opened there.
-    ///
-    /// # Errors
-    /// It stays where it is.
-    fn carry_to(&self, _sock: SockId, _to: &dyn Driver, _as_sock: SockId) -> Result<(), Stays> {
-        Err(Stays::ForGood)
+    /// Moves a connection to another engine of this process, as a socket that was opened there.
+    /// Returns false if it stays: it is at its end, something of what was sent has not been
+    /// acknowledged, or there is no place for it.
+    fn carry_to(&self, _sock: SockId, _to: &dyn Driver, _as_sock: SockId) -> bool {
+        false
     }
 
     /// Takes a connection that nobody has used out, for an engine of another process: the bytes are

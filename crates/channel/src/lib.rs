@@ -37,7 +37,7 @@ pub use attach::{Attach, AttachError, Attachment, Policy, PolicyLink};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
-pub use driver::{Driver, Exit, Placement, Stays, TurnOutcome, WaitOn};
+pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};

@@ -175,10 +175,10 @@ options! {
         kind: Kind::Count { min: 0, max: 32 },
         default: "0",
         scope: Run, reader: Process, change: AtStart,
-        help: "In-process: engines that threads of a program which wait on sockets of their own \
-            may have together, each with a slot; further threads share them. 0 = one for each \
-            processor, 4 at least, where it pays; 1 = all threads share one; from 2 on each \
-            thread that connects has one at once",
+        help: "Engines that threads of a program which wait on sockets of their own may have \
+            together, each with a slot, or channels to their instance; further threads share them. \
+            0 = one for each processor, 4 at least, where it pays, and 16 channels; 1 = all threads \
+            share one; from 2 on each thread that connects has an engine at once",
     }
 
     slots: u16 = "slots" "COUNT" {

@@ -32,8 +32,13 @@ impl Process {
             );
         }
         for (_, entry) in self.table.all() {
-            let Entry::Socket(socket) = entry else {
-                continue;
+            let socket = match entry {
+                Entry::Socket(socket) => socket,
+                Entry::Set(set) => {
+                    set.forget_home(dead);
+                    continue;
+                }
+                Entry::Routes(_) => continue,
             };
             match socket.decided() {
                 Some(Decided::Stream(_)) => socket.on_change(),

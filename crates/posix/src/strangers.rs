@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use slipstack_channel::{CloseMode, Stays, Transport};
+use slipstack_channel::{CloseMode, Transport};
 
 use crate::description::{Decided, Description};
 use crate::epoll::Set;
@@ -47,8 +47,10 @@ impl Process {
                     self.bring_strangers(set);
                 }
             }
-            _ if is_unsettled => set.look_soon(),
             _ => {}
+        }
+        if is_unsettled {
+            set.look_soon();
         }
     }
 
@@ -72,12 +74,8 @@ impl Process {
         let Some(home) = self.home_of(set).filter(|_| self.homes.is_any()) else {
             return;
         };
-        for stranger in strangers {
-            if let Some(socket) = stranger.upgrade()
-                && self.bring(&socket, &home) == Err(Stays::ForNow)
-            {
-                set.add_stranger(stranger);
-            }
+        for socket in strangers.iter().filter_map(Weak::upgrade) {
+            self.bring(&socket, &home);
         }
     }
 
@@ -93,28 +91,30 @@ impl Process {
         }
     }
 
-    fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) -> Result<(), Stays> {
+    /// Has a connection go to the engine of whoever waits for it; it stays if that cannot be.
+    fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) {
         let Some(Decided::Stream(stream)) = socket.decided() else {
-            return Ok(());
+            return;
         };
         let (from, old) = stream.link_and_sock();
         if Arc::ptr_eq(from, home) {
-            return Ok(());
+            return;
         }
         let is_in_use = !socket.may_end() || socket.has_ended.load(Ordering::Acquire);
         if is_in_use || socket.lent.is_lent() || !stream.may_move() {
-            return Err(Stays::ForGood);
+            return;
         }
-        let new = home.open(Transport::Tcp).map_err(|_| Stays::ForGood)?;
+        let Ok(new) = home.open(Transport::Tcp) else {
+            return;
+        };
         home.name(new, socket);
-        if let Err(stays) = from.driver.carry_to(old, &*home.driver, new) {
+        if !from.carry_to(old, home, new) {
             home.close(new, CloseMode::Abort);
-            return Err(stays);
+            return;
         }
         let from = Arc::clone(from);
         stream.set_moved(Arc::clone(home), new);
         from.close(old, CloseMode::Abort);
         socket.notify(stream.readiness());
-        Ok(())
     }
 }

@@ -5,12 +5,11 @@
 //! until a socket of theirs becomes ready or the leader leaves.
 
 mod leaving;
+mod sleeping;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use slipstack_channel::WaitOn;
 use slipstack_mem::Descriptor;
 
 use crate::description::Description;
@@ -20,9 +19,10 @@ use crate::kernel::Interruptions;
 use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
-use crate::ready::{BLIND_SLEEP_NS, Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
+use crate::ready::{Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::spin::Coalescing;
 use crate::station::Station;
+use sleeping::Slept;
 
 /// While a wait spins, kernel descriptors are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -85,24 +85,6 @@ impl Look {
     pub(crate) fn is_due(self) -> bool {
         self == Look::Due
     }
-}
-
-/// The outcome of one sleep.
-struct Slept {
-    /// The waiter's own doorbell ended it.
-    rang: bool,
-    /// Which of the driver's descriptors had something.
-    driver: [bool; 2],
-    kernel: Look,
-}
-
-impl Slept {
-    const NOT_AT_ALL: Slept = Slept {
-        rang: false,
-        driver: [false; 2],
-        // Who never gets to sleep has to ask for himself.
-        kernel: Look::Due,
-    };
 }
 
 /// A kernel socket under a number, as something that ends a sleep.
@@ -200,7 +182,14 @@ impl Process {
         if self.lending.post.has_inline() {
             return self.wait_and_lend(plan, &mut check);
         }
-        self.wait_here(plan, check)
+        loop {
+            let found = self.wait_here(plan, &mut check)?;
+            let is_over = |deadline: u64| deadline <= self.now_ns();
+            // Otherwise the engine at which it was made has died.
+            if found.is_some() || plan.deadline_ns.is_some_and(is_over) {
+                return Ok(found);
+            }
+        }
     }
 
     #[inline]
@@ -231,11 +220,13 @@ impl Process {
         outcome
     }
 
-    /// The engine of a wait that may have begun before there was one.
-    fn link_at(&self, at: &At<'_>) -> Option<Arc<Link>> {
+    /// The engine of a wait that may have begun before there was one. `None`: the one at which the
+    /// wait is made has died, and there is another place for it.
+    fn link_at(&self, at: &At<'_>) -> Option<Option<Arc<Link>>> {
         match at.elsewhere {
-            Some(link) => Some(Arc::clone(link)).filter(|link| !link.is_dead()),
-            None => self.living_link(),
+            Some(link) if link.is_dead() => None,
+            Some(link) => Some(Some(Arc::clone(link))),
+            None => Some(self.living_link()),
         }
     }
 
@@ -434,7 +425,9 @@ impl Process {
             }
             // Another thread may have attached, or the engine died, since the last look.
             self.seek(at.plan.subject);
-            let link = self.link_at(at);
+            let Some(link) = self.link_at(at) else {
+                return Ok(None);
+            };
             let lead = &at.station.sleepers.lead;
             let leads = link.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
@@ -526,55 +519,6 @@ impl Process {
             link.driver.finish_wait(slept.driver);
         }
         slept
-    }
-
-    fn sleep_in_ppoll(
-        &self,
-        waiter: &Waiter,
-        plan: &Plan<'_>,
-        wait_on: Option<&WaitOn>,
-        left_ns: Option<u64>,
-    ) -> Slept {
-        const ON_STACK: usize = 16;
-        let readable = |fd: i32| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let driver = wait_on.map_or(&[][..], |wait_on| &wait_on.fds);
-        let mine = std::iter::once(waiter.doorbell()).chain(driver.iter().copied());
-        let all = mine.map(readable).chain(plan.kernel.iter().copied());
-        let count = 1 + driver.len() + plan.kernel.len();
-        let mut few = [readable(-1); ON_STACK];
-        let mut many = Vec::new();
-        let fds = if count <= ON_STACK {
-            for (place, fd) in few.iter_mut().zip(all) {
-                *place = fd;
-            }
-            &mut few[..count]
-        } else {
-            many.extend(all);
-            &mut many[..]
-        };
-        let left_ns = match waiter.has_doorbell() {
-            true => left_ns,
-            false => least(left_ns, Some(BLIND_SLEEP_NS)),
-        };
-        let timeout = left_ns.map(Duration::from_nanos);
-        let is_nap = plan.mask.is_none() && wait_on.is_some_and(|wait_on| wait_on.is_nap);
-        let outcome = match is_nap {
-            true => self.kernel.nap(fds, timeout),
-            false => self.kernel.ppoll(fds, timeout, plan.mask),
-        };
-        let kernel = &fds[1 + driver.len()..];
-        Slept {
-            rang: fds[0].revents != 0,
-            driver: [1, 2].map(|at| at <= driver.len() && fds[at].revents != 0),
-            kernel: match outcome {
-                Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,
-                _ => Look::Due,
-            },
-        }
     }
 }
 

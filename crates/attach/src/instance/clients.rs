@@ -345,7 +345,7 @@ impl ControlServer {
             .sessions
             .values()
             .filter(of_pid)
-            .max_by_key(|session| session.clients.len());
+            .max_by_key(|session| (session.report.is_some(), session.clients.len()));
         match report.and_then(|session| session.describe(&self.name, SOCKETS_OF_ONE_MAX)) {
             Some(program) => {
                 let report = WhyReport {

@@ -1,25 +1,25 @@
 //! A connection goes to another engine of the process: both are owned while it does.
 
-use slipstack_channel::{SockId, Stays};
+use slipstack_channel::SockId;
 use slipstack_mem::{Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
-use super::{LOOKS, Shared};
+use super::Shared;
 use crate::engine::Engine;
 
 impl Shared {
-    pub(super) fn carry_to(&self, sock: SockId, to: &Shared, as_sock: SockId) -> Result<(), Stays> {
-        // Neither is waited for: another thread may want the two the other way round.
-        let (Some(mut here), Some(mut there)) =
-            (try_for_long(&self.engine), try_for_long(&to.engine))
-        else {
-            return Err(Stays::ForNow);
-        };
+    /// Returns false if the connection stays here.
+    pub(super) fn carry_to(&self, sock: SockId, to: &Shared, as_sock: SockId) -> bool {
+        let (mut here, mut there) = lock_both(&self.engine, &to.engine);
         if self.is_over() || to.is_over() {
-            return Err(Stays::ForGood);
+            return false;
         }
         let now = Instant(now_ns());
-        let carried = here.carry_out(now, sock).ok_or(Stays::ForGood)?;
+        let Some(carried) = here.carry_out(now, sock) else {
+            drop((here, there));
+            [self, to].into_iter().for_each(Shared::settle);
+            return false;
+        };
         let taken = there.carry_in(now, as_sock, carried);
         let ends = match taken {
             Ok(ends) => Some(ends),
@@ -40,7 +40,7 @@ impl Shared {
             }
             shared.settle();
         }
-        ends.map(drop).ok_or(Stays::ForGood)
+        ends.is_some()
     }
 }
 
@@ -79,13 +79,17 @@ impl Shared {
     }
 }
 
-/// An engine that another thread owns is let go of within some microseconds.
-fn try_for_long(engine: &Lock<Engine>) -> Option<Guard<'_, Engine>> {
-    for _ in 0..LOOKS {
-        if let Some(engine) = engine.try_lock() {
-            return Some(engine);
-        }
-        std::hint::spin_loop();
+/// Takes two engines, each of which another thread may own for a turn. All who take two do so in
+/// the order of their addresses, so that none waits for one that has what it has taken.
+fn lock_both<'a>(
+    here: &'a Lock<Engine>,
+    there: &'a Lock<Engine>,
+) -> (Guard<'a, Engine>, Guard<'a, Engine>) {
+    if std::ptr::from_ref(here) < std::ptr::from_ref(there) {
+        let here = here.lock();
+        (here, there.lock())
+    } else {
+        let there = there.lock();
+        (here.lock(), there)
     }
-    None
 }

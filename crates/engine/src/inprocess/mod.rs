@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{Driver, Exit, Placement, SockId, Stays, TurnOutcome, WaitOn};
+use slipstack_channel::{Driver, Exit, Placement, SockId, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
@@ -318,10 +318,9 @@ impl Driver for InProcess {
         self.unpark();
     }
 
-    fn carry_to(&self, sock: SockId, to: &dyn Driver, as_sock: SockId) -> Result<(), Stays> {
+    fn carry_to(&self, sock: SockId, to: &dyn Driver, as_sock: SockId) -> bool {
         let there = to.as_any().and_then(|it| it.downcast_ref::<InProcess>());
-        let there = there.ok_or(Stays::ForGood)?;
-        self.shared.carry_to(sock, &there.shared, as_sock)
+        there.is_some_and(|there| self.shared.carry_to(sock, &there.shared, as_sock))
     }
 
     fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {

@@ -206,8 +206,23 @@ impl Set {
         home.filter(|link| !link.is_dead())
     }
 
+    /// As [`Set::engine`], also if it is dead.
+    pub(crate) fn last_engine(&self) -> Option<Arc<Link>> {
+        self.inner.lock().home.clone()
+    }
+
     pub(crate) fn set_engine(&self, link: Option<Arc<Link>>) {
         self.inner.lock().home = link;
+    }
+
+    /// If it is at home at an engine that is dead: it has no home.
+    pub(crate) fn forget_home(&self, dead: &Arc<Link>) {
+        let mut inner = self.inner.lock();
+        if inner.home.as_ref().is_some_and(|it| Arc::ptr_eq(it, dead)) {
+            inner.home = None;
+            self.home.forget();
+            self.look_soon();
+        }
     }
 
     /// A new member may give it a home.

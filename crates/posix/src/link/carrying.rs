@@ -10,6 +10,18 @@ impl Link {
         self.driver.slot()
     }
 
+    /// Moves a connection to another engine, or another channel, of this process, as a socket that
+    /// was opened there. Returns false if it stays here.
+    pub(crate) fn carry_to(&self, sock: SockId, to: &Link, as_sock: SockId) -> bool {
+        match self.driver.placement() {
+            Placement::InProcess => self.driver.carry_to(sock, &*to.driver, as_sock),
+            Placement::Instance => {
+                let offered = self.carry_out(sock);
+                offered.is_some_and(|offered| to.carry_in(as_sock, &offered))
+            }
+        }
+    }
+
     /// Takes a connection that nobody has used out, for [`Link::carry_in`] of the process that uses
     /// it.
     pub(crate) fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {

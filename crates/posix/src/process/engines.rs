@@ -52,7 +52,10 @@ impl Process {
         if self.homes.is_any()
             && let Some(link) = self.elsewhere(subject)
         {
-            return Some(link);
+            if !link.is_dead() {
+                return Some(link);
+            }
+            self.on_engine_death(&link);
         }
         self.living_link()
     }
@@ -75,17 +78,20 @@ impl Process {
         Arc::clone(elsewhere.as_ref().map_or(&self.station, |it| &it.station))
     }
 
-    /// `None`: it is the first.
+    /// `None`: it is the first. One that is elsewhere may be dead.
     fn elsewhere(&self, subject: Subject<'_>) -> Option<Arc<Link>> {
         match subject {
-            Subject::Socket(socket) => socket.link().filter(|link| !link.is_dead()),
+            Subject::Socket(socket) => socket.link(),
             Subject::Set(set) => match set.home.number() {
                 UNSETTLED | FIRST => None,
-                _ => set.engine(),
+                _ => set.last_engine(),
             },
-            Subject::Many(targets) => targets.iter().find_map(|target| match target {
-                Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
-                Target::Set(set) => self.elsewhere(Subject::Set(set)),
+            Subject::Many(targets) => targets.iter().find_map(|target| {
+                let found = match target {
+                    Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
+                    Target::Set(set) => self.elsewhere(Subject::Set(set)),
+                };
+                found.filter(|link| !link.is_dead())
             }),
         }
     }
@@ -124,10 +130,7 @@ impl Process {
 
     /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
     fn settle_on_another(&self, set: &Set, thread: usize) -> Option<()> {
-        let first = self.attached_first().ok()?;
-        if first.driver.placement() != Placement::InProcess {
-            return None;
-        }
+        self.attached_first().ok()?;
         let _turn = self.attaching.lock();
         let emptiest = self.homes.emptiest();
         let number = match emptiest {
