@@ -1,7 +1,7 @@
 //! A half-open connection as plain bytes, to be moved to another engine whose listener takes it.
 //!
-//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. Whoever adopts
-//! checks everything: the bytes may be hostile.
+//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. One that has not
+//! left yet leaves from there. Whoever adopts checks everything: the bytes may be hostile.
 
 use alloc::vec::Vec;
 
@@ -23,6 +23,8 @@ const VERSION: u32 = 3;
 const SACK: u8 = 1;
 const TIMESTAMPS: u8 = 2;
 const ECN: u8 = 4;
+/// The SYN-ACK has not been sent.
+const OWED: u8 = 8;
 
 /// A detached SYN entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +72,13 @@ fn write(entry: &SynEntry, rival: Option<u32>) -> HalfOpenImage {
     let sack = if entry.has_sack { SACK } else { 0 };
     let timestamps = if entry.has_timestamps { TIMESTAMPS } else { 0 };
     let ecn = if entry.has_ecn { ECN } else { 0 };
+    let owed = if entry.is_owed { OWED } else { 0 };
     out.put(&[
         entry.peer_shift,
         entry.our_shift,
         entry.tries,
         entry.asked,
-        sack | timestamps | ecn,
+        sack | timestamps | ecn | owed,
         entry.tos,
         entry.ttl,
     ]);
@@ -126,7 +129,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
     };
     let flags: u8 = input.number()?;
     (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
-    entry.has_ecn = flags & ECN != 0;
+    (entry.has_ecn, entry.is_owed) = (flags & ECN != 0, flags & OWED != 0);
     (entry.tos, entry.ttl) = (input.number()?, input.number()?);
     entry.peer_timeout = UserTimeout::from_field(input.number()?);
     let ahead: u32 = input.number()?;
@@ -224,9 +227,14 @@ impl Tcp {
         entry.sent_at = entry.sent_at.min(now);
         let wait = nanos(cx.config.tcp.rto_initial).saturating_mul(1 << entry.tries.min(7));
         let until = now.plus_nanos(wait.min(nanos(cx.config.tcp.rto_max)));
+        let is_owed = entry.is_owed;
         let index = self.syns.insert(entry, until);
         let index = index.ok_or(SocketError::LimitReached)?;
-        self.demux.insert(hash, Place::Syn(index));
+        let place = Place::Syn(index);
+        self.demux.insert(hash, place);
+        if is_owed {
+            self.dirty.push(place.pack());
+        }
         if let Some(iss) = rival {
             self.syns.note_rival(index, iss);
         }

@@ -340,6 +340,21 @@ fn a_moved_handshake_is_answered_again_when_the_last_ack_is_lost() {
 }
 
 #[test]
+fn a_syn_that_was_not_answered_before_it_moved_is_answered_where_it_arrives() {
+    let mut world = World::new(config());
+    let listener = world.listen();
+    world.deliver((1000, PORT), (ISS, 0), SYN, &[], &[]);
+    let images = world.stack.tcp_detach_half_open(listener);
+    world.flush();
+    world.none();
+    let mut other = other_with_listener(&world);
+    let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+    assert_eq!(adopted, Ok(()));
+    other.flush();
+    assert!(other.only().is(SYN | ACK));
+}
+
+#[test]
 fn a_handshake_finds_no_stack_without_a_listener() {
     let mut world = World::new(config());
     let (images, _) = half_open(&mut world);
