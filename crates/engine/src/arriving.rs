@@ -11,8 +11,7 @@ use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant
 
 use crate::effects::Fx;
 use crate::engine::Engine;
-use crate::partial::Partial;
-use crate::passing::BYTES_MAX;
+use crate::partial::{BYTES_MAX, Partial};
 
 /// Connections whose messages are incomplete; beyond it those of dead senders go.
 const ARRIVING_MAX: usize = 256;

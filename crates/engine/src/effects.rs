@@ -77,7 +77,7 @@ impl Effects for Fx<'_> {
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
         let now = self.world.now;
         let Some(owner) = self.world.conn_owner(conn) else {
-            return false;
+            return self.world.store_drained(conn, offset, bytes);
         };
         let Some(client) = self.world.client(owner.client) else {
             return false;
@@ -322,10 +322,9 @@ impl World {
 
     fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: &Ends) {
         self.flows.open(conn, ends);
-        if let Some((closing, drained)) = &mut self.drained
-            && *closing == listener
+        if let Some(drained) = &mut self.drained
+            && drained.take(listener, conn)
         {
-            drained.push(conn);
             return;
         }
         let listener_owner = self.listener_owner(listener);
@@ -416,8 +415,17 @@ impl World {
         }
     }
 
+    #[cold]
+    fn store_drained(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let drained = self.drained.as_mut();
+        drained.is_some_and(|it| it.store(conn, offset, bytes))
+    }
+
     fn on_fin(&mut self, conn: ConnId) {
         let Some(owner) = self.conn_owner(conn) else {
+            if let Some(drained) = &mut self.drained {
+                drained.on_fin(conn);
+            }
             return;
         };
         let is_shut = self

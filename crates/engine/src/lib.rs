@@ -14,6 +14,7 @@ mod commands;
 mod datagrams;
 mod departed;
 mod detach;
+mod drained;
 mod effects;
 mod engine;
 mod filter_log;

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use slipstack_channel::State;
 use slipstack_stack::ConnectionImage;
 
+/// Received bytes that travel with a connection at most.
+pub(crate) const BYTES_MAX: usize = 1024 * 1024;
+
 /// A connection of which messages are still to come.
 #[derive(Debug)]
 pub(crate) struct Partial {

@@ -8,14 +8,14 @@ use slipstack_channel::{Ends, InboxMessage, State};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
+use crate::drained::{Completed, Drained};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::local::syn_to;
 use crate::owners::{Deferred, Owner};
+use crate::partial::BYTES_MAX;
 use crate::yielding::Listening;
 
-/// Received bytes that travel with a connection at most.
-pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 /// Frames taken from the device at once, and how often, when a shared listener closes.
 const DRAIN_BUDGET: usize = 4096;
 const DRAIN_ROUNDS: usize = 16;
@@ -57,13 +57,12 @@ impl Engine {
 
     /// Takes what the device has while a shared listener of this port closes: handshakes are
     /// completed, and who asks for a new connection is sent on to the listener that has the flow
-    /// now. Returns the connections that came about; their bytes are left to the peer to send
-    /// again, to whoever takes them.
-    pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<ConnId> {
+    /// now. Returns the connections that came about, with what their peers have said.
+    pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<Completed> {
         if self.world.local.fabric.is_none() {
             return Vec::new();
         }
-        self.world.drained = Some((listener, Vec::new()));
+        self.world.drained = Some(Drained::new(listener));
         let now = self.world.now;
         for _ in 0..DRAIN_ROUNDS {
             if self.drain_once(now, port) == 0 {
@@ -73,7 +72,7 @@ impl Engine {
         self.world.drain_queue(&mut *self.device);
         self.run_deferred(now);
         let drained = self.world.drained.take();
-        drained.map_or_else(Vec::new, |(_, conns)| conns)
+        drained.map_or_else(Vec::new, Drained::into_conns)
     }
 
     /// One burst of [`Engine::drain`]; how many frames there were.
@@ -92,7 +91,8 @@ impl Engine {
             });
             if let Some((fabric, slot)) = taker {
                 let link = meta.vlan;
-                fabric.post(slot, &InboxMessage::Frame { link, frame });
+                let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
+                world.counters.local_lost += u64::from(!is_taken);
                 return;
             }
             let mut fx = Fx::receiving(world);
@@ -109,12 +109,21 @@ impl Engine {
         }
     }
 
-    pub(crate) fn pass_drained(&mut self, conns: Vec<ConnId>) {
-        for conn in conns {
+    pub(crate) fn pass_drained(&mut self, conns: Vec<Completed>) {
+        for Completed {
+            conn,
+            bytes,
+            has_fin,
+        } in conns
+        {
             self.world.flows.close(conn);
+            let state = match has_fin {
+                true => State::FIN | State::RDHUP,
+                false => State::NONE,
+            };
             let given = self.stack.tcp_endpoints(conn).is_some_and(|ends| {
-                self.give_here(conn, ends, State::NONE, &[])
-                    || self.give_away(conn, ends, State::NONE, &[])
+                self.give_here(conn, ends, state, &bytes)
+                    || self.give_away(conn, ends, state, &bytes)
             });
             self.world.counters.passed_out += u64::from(given);
             if !given {

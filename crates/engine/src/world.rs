@@ -9,6 +9,7 @@ use crate::authority::NeighbourTable;
 use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Socket};
 use crate::departed::Departed;
+use crate::drained::Drained;
 use crate::frames::FrameQueue;
 use crate::local::Local;
 use crate::owners::{Deferred, Flows, Owner, Owners};
@@ -30,7 +31,7 @@ pub(crate) struct World {
     pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
-    pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
+    pub(crate) drained: Option<Drained>,
     /// Some client's listeners have connections whose taking the stack has not been told, or
     /// `unsent` names somebody.
     pub(crate) has_rest: bool,

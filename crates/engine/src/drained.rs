@@ -1,0 +1,117 @@
+//! Connections that are completed while their listener is being closed. No program accepts them
+//! from it: what their peers say is kept until they go to another listener.
+
+use slipstack_stack::{ConnId, ListenerId};
+
+use crate::partial::BYTES_MAX;
+
+/// The connections of one listener.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    listener: ListenerId,
+    conns: Vec<Completed>,
+    /// Bytes that may be kept still, of all together.
+    room: usize,
+}
+
+/// One connection, and what has come on it.
+#[derive(Debug)]
+pub(crate) struct Completed {
+    pub(crate) conn: ConnId,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) has_fin: bool,
+}
+
+impl Drained {
+    pub(crate) fn new(listener: ListenerId) -> Drained {
+        Drained {
+            listener,
+            conns: Vec::new(),
+            room: BYTES_MAX,
+        }
+    }
+
+    /// Takes a connection. `false`: it is another listener's.
+    pub(crate) fn take(&mut self, listener: ListenerId, conn: ConnId) -> bool {
+        if listener != self.listener {
+            return false;
+        }
+        self.conns.push(Completed {
+            conn,
+            bytes: Vec::new(),
+            has_fin: false,
+        });
+        true
+    }
+
+    /// Keeps bytes of a connection. `false`: there is no room, or a gap before them; the peer sends
+    /// them again.
+    pub(crate) fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let room = self.room;
+        let Some(it) = self.find(conn) else {
+            return false;
+        };
+        if offset != it.bytes.len() as u64 || bytes.len() > room {
+            return false;
+        }
+        it.bytes.extend_from_slice(bytes);
+        self.room -= bytes.len();
+        true
+    }
+
+    pub(crate) fn on_fin(&mut self, conn: ConnId) {
+        if let Some(it) = self.find(conn) {
+            it.has_fin = true;
+        }
+    }
+
+    fn find(&mut self, conn: ConnId) -> Option<&mut Completed> {
+        self.conns.iter_mut().find(|it| it.conn == conn)
+    }
+
+    pub(crate) fn into_conns(self) -> Vec<Completed> {
+        self.conns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn(index: u32) -> ConnId {
+        ConnId {
+            index,
+            generation: 0,
+        }
+    }
+
+    fn listener(index: u32) -> ListenerId {
+        ListenerId {
+            index,
+            generation: 0,
+        }
+    }
+
+    #[test]
+    fn what_comes_in_order_is_kept_and_the_rest_is_sent_again() {
+        let mut drained = Drained::new(listener(1));
+        assert!(drained.take(listener(1), conn(5)) && !drained.take(listener(2), conn(6)));
+        assert!(drained.store(conn(5), 0, b"ab"));
+        assert!(!drained.store(conn(5), 4, b"ef"), "a gap");
+        assert!(drained.store(conn(5), 2, b"cd"));
+        assert!(!drained.store(conn(6), 0, b"ab"), "not one of these");
+        drained.on_fin(conn(5));
+        let kept = drained.into_conns().pop().unwrap();
+        assert_eq!((&kept.bytes[..], kept.has_fin), (&b"abcd"[..], true));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let mut drained = Drained::new(listener(1));
+        drained.take(listener(1), conn(5));
+        drained.take(listener(1), conn(6));
+        assert!(drained.store(conn(5), 0, &vec![0; BYTES_MAX - 1]));
+        assert!(!drained.store(conn(6), 0, b"ab"));
+        assert!(drained.store(conn(6), 0, b"a"));
+    }
+}
