@@ -8,6 +8,7 @@ use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
 use super::effects::World;
+use super::strays::{Asked, Next};
 use super::unread::Taken;
 
 /// Where a segment keeps its flags.
@@ -52,7 +53,8 @@ impl Coming {
 /// The decision about a segment that the keeper's own stack does not know.
 enum Verdict {
     Pass(u16),
-    Hold,
+    /// It has waited this often, and waits once more.
+    Hold(u8),
     /// It is for nobody: a reset.
     Answer,
 }
@@ -78,10 +80,10 @@ impl World {
             return false;
         };
         let verdict = self.judge(&flow, segment, coming);
-        let slot = match verdict {
+        let (slot, waits) = match verdict {
             Verdict::Answer => return false,
-            Verdict::Pass(slot) => Some(slot),
-            Verdict::Hold => None,
+            Verdict::Pass(slot) => (Some(slot), coming.waits),
+            Verdict::Hold(waits) => (None, waits),
         };
         let Some(frame) = stray_frame(ip, segment, self.mac) else {
             return false;
@@ -98,33 +100,13 @@ impl World {
             self.strays.counts.passed += 1;
             return true;
         }
-        let port = flow.local.port();
         let held = (&frame[..], super::local_by(ip.vlan));
-        self.strays
-            .hold(held, coming.origin, port, coming.waits, coming.now);
+        self.strays.hold(held, flow.local.port(), waits, coming.now);
         true
-    }
-
-    /// Returns the next listener that a new connection may be for. Steering knows ports: programs
-    /// may listen on one at different addresses.
-    fn next_listener(
-        &mut self,
-        flow: &Flow,
-        segment: &[u8],
-        (route, origin): (u16, Option<u16>),
-        now: u64,
-    ) -> Option<u16> {
-        match origin {
-            Some(_) if self.is_shared(flow) => {
-                self.strays.next_slot(*flow, segment, (route, origin), now)
-            }
-            _ => (route != 0 && Some(route) != origin).then_some(route),
-        }
     }
 
     fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Verdict {
         let Coming { now, origin, .. } = coming;
-        let port = flow.local.port();
         let is_syn = segment
             .get(FLAGS_AT)
             .is_some_and(|flags| flags & SYN_ACK_RST_FIN == SYN);
@@ -138,19 +120,10 @@ impl World {
         if is_doomed {
             return Verdict::Answer;
         }
-        let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
+        let is_moving = self.strays.is_moving(flow.local.port(), now) || self.parked.has(flow);
         let route = self.find_route(flow);
         if is_syn {
-            if let Some(next) = self.next_listener(flow, segment, (route, origin), now) {
-                return Verdict::Pass(next);
-            }
-            // On the kernel it would wait in the backlog of a socket that some process still holds.
-            let is_meant = is_moving || self.intents.find(flow.local, now).is_some();
-            return if is_meant {
-                Verdict::Hold
-            } else {
-                Verdict::Answer
-            };
+            return self.judge_request(flow, segment, (route, is_moving), coming);
         }
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;
@@ -161,10 +134,53 @@ impl World {
             Some(steering) => steering.find_slot(flow.proto, flow.local, flow.remote),
             None => 0,
         };
-        match self.strays.next_slot(*flow, segment, (first, origin), now) {
-            Some(slot) => Verdict::Pass(slot),
-            None if is_moving => Verdict::Hold,
-            None => Verdict::Answer,
+        let asked = Asked {
+            first,
+            route,
+            is_anyones: true,
+            origin,
+            waits: coming.waits,
+        };
+        match self.strays.next(*flow, segment, asked, now) {
+            Next::Slot(slot) => Verdict::Pass(slot),
+            Next::Nobody(waits) if is_moving => Verdict::Hold(waits),
+            Next::Nobody(_) => Verdict::Answer,
+        }
+    }
+
+    /// Decides about a SYN. Steering knows ports: programs may listen on one at different
+    /// addresses.
+    fn judge_request(
+        &mut self,
+        flow: &Flow,
+        segment: &[u8],
+        (route, is_moving): (u16, bool),
+        coming: Coming,
+    ) -> Verdict {
+        let is_first_look = coming.origin.is_none() && coming.waits == 0;
+        let next = if route == 0 {
+            Next::Nobody(coming.waits)
+        } else if is_first_look {
+            Next::Slot(route)
+        } else {
+            let asked = Asked {
+                first: route,
+                route,
+                is_anyones: self.is_shared(flow),
+                origin: coming.origin,
+                waits: coming.waits,
+            };
+            self.strays.next(*flow, segment, asked, coming.now)
+        };
+        match next {
+            Next::Slot(slot) => Verdict::Pass(slot),
+            // On the kernel it would wait in the backlog of a socket that some process still holds.
+            Next::Nobody(waits)
+                if is_moving || self.intents.find(flow.local, coming.now).is_some() =>
+            {
+                Verdict::Hold(waits)
+            }
+            Next::Nobody(_) => Verdict::Answer,
         }
     }
 
@@ -232,7 +248,14 @@ impl World {
         let Some(whole) = frames.first() else {
             return false;
         };
-        let Some(slot) = self.strays.next_slot(*flow, whole, (first, origin), now) else {
+        let asked = Asked {
+            first,
+            route: first,
+            is_anyones: true,
+            origin,
+            waits: 0,
+        };
+        let Next::Slot(slot) = self.strays.next(*flow, whole, asked, now) else {
             return false;
         };
         for frame in &frames {

@@ -277,7 +277,7 @@ impl Net {
         for held in self.world.strays.take_due(now) {
             let coming = Coming {
                 now,
-                origin: held.origin,
+                origin: None,
                 is_astray: true,
                 waits: held.waits,
             };

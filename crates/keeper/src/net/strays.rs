@@ -5,7 +5,8 @@
 //! long as that engine has not said no. When all have said no, the segment is for nobody and
 //! answered as for a closed port; unless the port is changing hands. Then its connection may be on
 //! its way from one engine to another, and the segment waits a moment before it is asked around
-//! once more. One that has waited in vain is dropped, which its peer answers by sending it again.
+//! once more: among those to whom connections go now, and before it is given up among all. One
+//! that has waited in vain is dropped, which its peer answers by sending it again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -26,21 +27,43 @@ const SLOTS: u16 = 64;
 const MOVING_NS: u64 = 2_000_000_000;
 /// Segments that wait at most; a further one is dropped.
 const HELD_MAX: usize = 4096;
-/// The first wait of a segment; each further one is twice as long.
+/// The first wait of a segment; each further one is four times as long.
 const WAIT_NS: u64 = 500_000;
-/// Waits of a segment: a second in all.
-const WAITS: u8 = 11;
+const WAIT_SHIFT: u8 = 2;
+/// Waits of a segment: two thirds of a second in all.
+const WAITS: u8 = 6;
 
 /// A segment that waits for its connection, as it came.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) frame: Vec<u8>,
     pub(super) meta: RxMeta,
-    /// The engine that sent it here.
-    pub(super) origin: Option<u16>,
     pub(super) port: u16,
     pub(super) waits: u8,
     due: u64,
+}
+
+/// Who may have a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The slot that the tables name for the flow.
+    pub(super) first: u16,
+    /// The slot that gets the port's new connections, and those that change engines.
+    pub(super) route: u16,
+    /// Whether the other engines may have it too.
+    pub(super) is_anyones: bool,
+    /// The engine that has just said no.
+    pub(super) origin: Option<u16>,
+    /// How often the segment has waited.
+    pub(super) waits: u8,
+}
+
+/// The next step of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Slot(u16),
+    /// Everyone has said no to a segment that has waited this often.
+    Nobody(u8),
 }
 
 #[derive(Debug, Default)]
@@ -71,8 +94,9 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Search {
     began: u64,
-    /// Slots that have refused, a bit for each.
+    /// Slots that have refused since the last wait, a bit for each.
     refused: u64,
+    waits: u8,
 }
 
 impl Strays {
@@ -91,44 +115,45 @@ impl Strays {
         self.engines.contains(&slot)
     }
 
-    /// The slot to try next for a segment; `first` is the one that the tables name, `origin` the
-    /// one that has just said no.
-    pub(super) fn next_slot(
-        &mut self,
-        flow: Flow,
-        segment: &[u8],
-        (first, origin): (u16, Option<u16>),
-        now: u64,
-    ) -> Option<u16> {
+    /// The slot to try next for a segment.
+    pub(super) fn next(&mut self, flow: Flow, segment: &[u8], asked: Asked, now: u64) -> Next {
         let key = self.hasher.hash_one(segment);
         if self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX {
             self.forget_old(now);
         }
         let is_full = self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX;
         if self.engines.is_empty() || (is_full && !self.segments.contains_key(&key)) {
-            return None;
+            return Next::Nobody(asked.waits);
         }
         self.flows.entry(flow).or_insert(now);
         let fresh = Search {
             began: now,
             refused: 0,
+            waits: asked.waits,
         };
         let search = self.segments.entry(key).or_insert(fresh);
-        if now.saturating_sub(search.began) >= SEGMENT_NS {
+        if now.saturating_sub(search.began) >= SEGMENT_NS || asked.waits > search.waits {
             *search = fresh;
         }
-        search.refused |= origin
-            .filter(|slot| *slot < SLOTS)
-            .map_or(0, |slot| 1 << slot);
-        let candidates = std::iter::once(first).chain(self.engines.iter().copied());
-        let next = candidates
-            .filter(|slot| self.engines.contains(slot))
-            .find(|slot| search.refused & 1 << slot == 0);
-        if next.is_none() {
-            // Whoever comes back with it begins anew.
-            self.segments.remove(&key);
+        let refused = asked.origin.filter(|slot| *slot < SLOTS);
+        search.refused |= refused.map_or(0, |slot| 1 << slot);
+        let is_for_all = search.waits == 0 || search.waits + 1 >= WAITS;
+        let others: &[u16] = match asked.is_anyones && is_for_all {
+            true => &self.engines,
+            false => &[],
+        };
+        let candidates = [asked.first, asked.route].into_iter();
+        let mut candidates = candidates
+            .chain(others.iter().copied())
+            .filter(|slot| self.engines.contains(slot));
+        match candidates.find(|slot| search.refused & 1 << slot == 0) {
+            Some(slot) => Next::Slot(slot),
+            None => {
+                // Whoever comes back with it begins a new round.
+                (search.began, search.refused) = (now, 0);
+                Next::Nobody(search.waits)
+            }
         }
-        next
     }
 
     /// A listener has left this port: its connections may be on their way.
@@ -142,14 +167,7 @@ impl Strays {
     }
 
     /// Lets a segment wait; `waits` is how often it has.
-    pub(super) fn hold(
-        &mut self,
-        (frame, meta): (&[u8], RxMeta),
-        origin: Option<u16>,
-        port: u16,
-        waits: u8,
-        now: u64,
-    ) {
+    pub(super) fn hold(&mut self, (frame, meta): (&[u8], RxMeta), port: u16, waits: u8, now: u64) {
         if waits >= WAITS {
             self.counts.given_up += 1;
             return;
@@ -162,10 +180,9 @@ impl Strays {
         self.held.push_back(Held {
             frame: frame.to_vec(),
             meta,
-            origin,
             port,
             waits: waits + 1,
-            due: now + (WAIT_NS << waits),
+            due: now + (WAIT_NS << (WAIT_SHIFT * waits)),
         });
     }
 
@@ -225,46 +242,62 @@ mod tests {
         }
     }
 
+    fn asked(first: u16, origin: Option<u16>) -> Asked {
+        Asked {
+            first,
+            route: first,
+            is_anyones: true,
+            origin,
+            waits: 0,
+        }
+    }
+
     #[test]
     fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
-        let mut next = |segment: &[u8], origin| strays.next_slot(flow(1), segment, (2, origin), 0);
-        assert_eq!([next(b"a", None), next(b"a", Some(2))], [Some(2), Some(1)]);
+        let mut next = |segment: &[u8], origin| strays.next(flow(1), segment, asked(2, origin), 0);
+        assert_eq!(next(b"a", None), Next::Slot(2));
+        assert_eq!(next(b"a", Some(2)), Next::Slot(1));
         assert_eq!(
             next(b"b", None),
-            Some(2),
+            Next::Slot(2),
             "another segment of the flow is searched for by itself"
         );
-        assert_eq!([next(b"a", Some(1)), next(b"a", Some(3))], [Some(3), None]);
+        assert_eq!(next(b"a", Some(1)), Next::Slot(3));
+        assert_eq!(next(b"a", Some(3)), Next::Nobody(0));
     }
 
     #[test]
     fn a_copy_goes_where_the_first_one_went() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
-        let mut next = |origin| strays.next_slot(flow(1), b"a", (2, Some(origin)), 0);
+        let mut next = |origin| strays.next(flow(1), b"a", asked(2, Some(origin)), 0);
         // Both copies came to the first engine; the second one takes what it gets.
-        assert_eq!([next(1), next(1), next(1)], [Some(2); 3]);
-        assert_eq!(next(2), None);
+        assert_eq!([next(1), next(1), next(1)], [Next::Slot(2); 3]);
+        assert_eq!(next(2), Next::Nobody(0));
     }
 
     #[test]
     fn who_has_said_no_is_not_asked() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
-        let mut next = |origin| strays.next_slot(flow(1), b"a", (2, Some(origin)), 0);
-        assert_eq!([next(2), next(1)], [Some(1), None]);
-        assert_eq!(next(1), Some(2), "a search that has ended begins anew");
+        let mut next = |origin| strays.next(flow(1), b"a", asked(2, Some(origin)), 0);
+        assert_eq!([next(2), next(1)], [Next::Slot(1), Next::Nobody(0)]);
+        assert_eq!(
+            next(1),
+            Next::Slot(2),
+            "a search that has ended begins anew"
+        );
     }
 
     #[test]
     fn a_search_is_forgotten_before_the_peer_sends_again() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
-        let mut next = |now| strays.next_slot(flow(1), b"a", (1, None), now);
-        assert_eq!(next(0), Some(1));
-        assert_eq!(next(SEGMENT_NS), Some(1));
+        let mut next = |now| strays.next(flow(1), b"a", asked(1, None), now);
+        assert_eq!(next(0), Next::Slot(1));
+        assert_eq!(next(SEGMENT_NS), Next::Slot(1));
         assert_eq!(strays.flows(0), [flow(1)]);
         assert!(strays.flows(3 * FLOW_NS).is_empty());
     }
@@ -273,8 +306,42 @@ mod tests {
     fn the_keeper_itself_is_never_asked() {
         let mut strays = Strays::default();
         strays.set_engines(vec![0, 4]);
-        let mut next = |origin| strays.next_slot(flow(1), b"a", (0, origin), 0);
-        assert_eq!([next(None), next(Some(4))], [Some(4), None]);
+        let mut next = |origin| strays.next(flow(1), b"a", asked(0, origin), 0);
+        assert_eq!(
+            [next(None), next(Some(4))],
+            [Next::Slot(4), Next::Nobody(0)]
+        );
+    }
+
+    #[test]
+    fn what_is_for_nobody_waits_no_longer_because_engines_send_it_back() {
+        let mut strays = Strays::default();
+        strays.set_engines(vec![1, 2, 3]);
+        let (mut now, mut origin, mut waits, mut passes) = (0, None, 0, 0);
+        loop {
+            let ask = Asked {
+                waits,
+                ..asked(2, origin)
+            };
+            match strays.next(flow(1), b"a", ask, now) {
+                Next::Slot(slot) => {
+                    (origin, waits) = (Some(slot), 0);
+                    passes += 1;
+                }
+                Next::Nobody(waited) => {
+                    strays.hold((b"a", RxMeta::LOCAL), 80, waited, now);
+                    let Some(due) = strays.next_due() else {
+                        break;
+                    };
+                    now = due;
+                    let held = strays.take_due(now).pop().unwrap();
+                    (origin, waits) = (None, held.waits);
+                }
+            }
+        }
+        assert_eq!(strays.counts.given_up, 1);
+        // Everyone is asked at first and at last, and between them whoever takes connections in.
+        assert_eq!(passes, 3 * 3 + u64::from(WAITS) - 2);
     }
 
     #[test]
@@ -287,28 +354,28 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_due_later_and_later_and_given_up_after_a_second() {
+    fn what_waits_is_due_later_and_later_and_given_up_in_the_end() {
         let mut strays = Strays::default();
         let mut now = 0;
-        strays.hold((b"frame", RxMeta::LOCAL), Some(3), 80, 0, now);
+        strays.hold((b"frame", RxMeta::LOCAL), 80, 0, now);
         let mut rounds = 0;
         while let Some(due) = strays.next_due() {
             assert!(strays.take_due(due - 1).is_empty());
             now = due;
             let held = strays.take_due(now).pop().unwrap();
-            assert_eq!((held.origin, held.port), (Some(3), 80));
-            strays.hold((&held.frame, held.meta), held.origin, 80, held.waits, now);
+            assert_eq!(held.port, 80);
+            strays.hold((&held.frame, held.meta), 80, held.waits, now);
             rounds += 1;
         }
         assert_eq!((rounds, strays.counts.given_up), (u64::from(WAITS), 1));
-        assert!((900_000_000..1_100_000_000).contains(&now), "{now}");
+        assert!((600_000_000..700_000_000).contains(&now), "{now}");
     }
 
     #[test]
     fn a_new_listener_ends_the_waiting() {
         let mut strays = Strays::default();
-        strays.hold((b"a", RxMeta::LOCAL), None, 80, 9, 1);
-        strays.hold((b"b", RxMeta::LOCAL), None, 81, 9, 1);
+        strays.hold((b"a", RxMeta::LOCAL), 80, 4, 1);
+        strays.hold((b"b", RxMeta::LOCAL), 81, 4, 1);
         strays.hurry(80);
         let due: Vec<u16> = strays.take_due(1).iter().map(|held| held.port).collect();
         assert_eq!(due, [80]);
