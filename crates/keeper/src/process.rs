@@ -84,15 +84,30 @@ fn leave_limit(resource: Resource) {
     }
 }
 
+/// Whether a thread of a process waits for a processor or has one.
+pub fn is_ready(pid: u32) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let state = |task: &fs::DirEntry| fs::read(task.path().join("stat")).ok();
+    let mut stats = tasks.flatten().filter_map(|task| state(&task));
+    stats.any(|stat| fields(&stat).is_some_and(|mut fields| fields.next() == Some("R")))
+}
+
+/// The fields of `/proc/PID/stat` from the third one on, which is the state. The name before it, in
+/// parentheses, may contain anything, bytes that are no text too: the kernel cuts it where its room
+/// ends.
+fn fields(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
+    Some(fields.split_ascii_whitespace())
+}
+
 /// A process that lives now.
 pub fn find_process(pid: u32) -> Option<ProcessKey> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything, bytes that are no text too: the kernel cuts it
-    // where its room ends. Fields are counted behind the last one. Start time is field 22, the
-    // state behind the name is field 3.
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
+    // Start time is field 22.
+    let mut fields = fields(&stat)?;
     if fields.next()? == "Z" {
         return None;
     }
@@ -123,6 +138,23 @@ mod tests {
             .is_none()
         );
         assert!(find_process(u32::MAX / 2).is_none());
+    }
+
+    #[test]
+    fn who_runs_is_ready_and_who_sleeps_or_is_gone_is_not() {
+        assert!(is_ready(std::process::id()));
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let is_asleep = || !is_ready(sleeper.id());
+        assert!((0..1000).any(|_| {
+            std::thread::yield_now();
+            is_asleep()
+        }));
+        sleeper.kill().expect("it runs");
+        sleeper.wait().expect("it has ended");
+        assert!(!is_ready(u32::MAX / 2));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! On the kernel one queue serves all who listen on a port, and a process that does not run holds
 //! up its own connections alone. Here its engine has a share of the port's flows. While frames wait
 //! for an engine that does not begin a turn, others get what is new, and the requests for
-//! connections that wait for it already.
+//! connections that wait for it already. One that would run and has no processor is waited for
+//! longer: where there are too few, the others have none either.
 
 use std::collections::HashMap;
 
@@ -12,12 +13,15 @@ use slipstack_channel::InboxMessage;
 use slipstack_device::{RxMeta, Transport, peek_slot};
 
 use crate::log::say;
+use crate::process::is_ready;
 
 use super::Server;
 
 /// How long frames may wait for an engine that begins no turn. Even a program that computes has one
 /// every 8 ms.
 const STALL_NS: u64 = 30_000_000;
+/// The same for one whose process is ready to run.
+const READY_STALL_NS: u64 = 500_000_000;
 /// How often it is looked while frames wait for somebody, and otherwise.
 const SUSPECT_NS: u64 = 10_000_000;
 const LOOK_NS: u64 = 50_000_000;
@@ -43,6 +47,8 @@ struct Look {
     slot: u16,
     beats: u64,
     has_frames: bool,
+    /// Its process is ready to run; asked only of one that is under suspicion.
+    is_ready: bool,
 }
 
 impl Stalls {
@@ -77,7 +83,11 @@ impl Stalls {
             seen.beats = look.beats;
             let since = seen.waits_since.filter(|_| !has_run);
             seen.waits_since = look.has_frames.then(|| since.unwrap_or(now));
-            let is_late = |since: u64| now.saturating_sub(since) >= STALL_NS;
+            let patience = match look.is_ready {
+                true => READY_STALL_NS,
+                false => STALL_NS,
+            };
+            let is_late = |since: u64| now.saturating_sub(since) >= patience;
             let is_stalled = match seen.is_stalled {
                 true => !has_run,
                 false => seen.waits_since.is_some_and(is_late),
@@ -88,6 +98,12 @@ impl Stalls {
             }
         }
         changes
+    }
+
+    /// Whether frames have waited for an engine since the last look, in which no turn has begun.
+    fn is_suspect(&self, slot: u16, beats: u64) -> bool {
+        let seen = self.engines.get(&slot);
+        seen.is_some_and(|it| it.waits_since.is_some() && it.beats == beats && !it.is_stalled)
     }
 
     pub(super) fn is_stalled(&self, slot: u16) -> bool {
@@ -129,10 +145,15 @@ impl Server {
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        let beats = inbox.beats();
+        let mut clients = self.world.state.leases.clients.iter();
+        let is_ready = self.stalls.is_suspect(slot, beats)
+            && clients.any(|(_, it)| it.slot == Some(slot) && is_ready(it.process.pid));
         Some(Look {
             slot,
-            beats: inbox.beats(),
+            beats,
             has_frames: waits || inbox.has_frames(),
+            is_ready,
         })
     }
 
@@ -193,7 +214,21 @@ mod tests {
             slot: 3,
             beats,
             has_frames,
+            is_ready: false,
         }]
+    }
+
+    #[test]
+    fn an_engine_that_has_no_processor_is_waited_for_longer() {
+        let mut stalls = Stalls::default();
+        let [ready] = look(7, true).map(|look| Look {
+            is_ready: true,
+            ..look
+        });
+        stalls.learn(&look(7, true), 0);
+        assert!(stalls.is_suspect(3, 7) && !stalls.is_suspect(3, 8));
+        assert_eq!(stalls.learn(&[ready], READY_STALL_NS - 1), []);
+        assert_eq!(stalls.learn(&[ready], READY_STALL_NS), [(3, true)]);
     }
 
     #[test]
