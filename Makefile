@@ -73,8 +73,9 @@ served: build ## servers of the command against nginx and Knot on the kernel, on
 held: setup ## 200,000 real connections in a server inside one engine: memory of each
 	@scripts/held
 
-soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; then as long of simulated worlds
+soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; as long of reloads beside the kernel, and of simulated worlds
 	@scripts/soak --minutes $(SOAK_MINUTES)
+	@scripts/reloads --reloads 1000 --upgrades 50 --minutes $(SOAK_MINUTES)
 	@cargo run -q --release -p slipstack-sim --bin worlds -- --minutes $(SOAK_MINUTES) --start $$(date +%s)
 
 models: setup ## the rings and the ownership word in every order of threads that the memory model allows (loom)

@@ -1,4 +1,4 @@
-"""Restarts and reloads of servers, each while a client asks: no request fails."""
+"""Restarts and reloads of servers, each while clients ask: no request fails, and none waits."""
 
 import os
 import signal
@@ -7,7 +7,9 @@ import time
 
 from harness import Skip, test
 from harness.http import get
+from harness.nginx import Nginx
 from harness.process import children, until
+from harness.visitors import Visitors
 
 PORT = 7480
 
@@ -56,6 +58,26 @@ def reloads(world, reload, workers):
             until(lambda: workers() and before.isdisjoint(workers()), 15, "the old workers are gone")
         asking.wait_for(10)
     assert not asking.failures, (asking.done, asking.failures[:3])
+
+
+@test
+def nginx_reloads_leave_nobody_waiting(world):
+    nginx = Nginx(world, workers=4, listen=str(PORT))
+    reloads_of_nginx(world, nginx)
+
+
+@test
+def reuseport_listeners_of_nginx_leave_nobody_waiting(world):
+    nginx = Nginx(world, workers=4, listen=f"{PORT} reuseport")
+    reloads_of_nginx(world, nginx)
+
+
+def reloads_of_nginx(world, nginx):
+    with Visitors(world, PORT) as visitors:
+        for _ in range(6):
+            nginx.reload()
+            time.sleep(0.05)
+    visitors.assert_untroubled()
 
 
 APP = """
