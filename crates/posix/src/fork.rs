@@ -382,6 +382,13 @@ impl Process {
         Some(())
     }
 
+    /// Whether there is an engine to be left in order. One that another thread is about to have
+    /// counts.
+    #[must_use]
+    pub fn has_engine(&self) -> bool {
+        self.homes.is_any() || self.link.try_lock().is_none_or(|place| place.is_some())
+    }
+
     /// Hands the connections over. Calls after this see a stack that is gone.
     pub fn exit(&self, how: Exit) {
         let _ = how;

@@ -63,7 +63,7 @@ pub use calls::Splice;
 pub use errno::Errno;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
-pub use lending::{Gift, Passing, is_passed};
+pub use lending::{Gift, Leaving, Passing, is_passed};
 pub use options::SO_SETFIB;
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings};

@@ -55,7 +55,8 @@ impl Process {
         let sorted = self.sort(fds);
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
-        if sorted.ours.iter().all(|(_, target)| is_lent(target)) && self.link.lock().is_none() {
+        let are_lent = || sorted.ours.iter().all(|(_, target)| is_lent(target));
+        if self.waits_in_kernel() || are_lent() && self.link.lock().is_none() {
             return Err(Divert::Kernel);
         }
         for target in &sorted.targets {

@@ -315,6 +315,7 @@ impl Process {
                     let mut place = self.link.lock();
                     *place = Some(Arc::clone(&link));
                     self.absence.end();
+                    self.lending.is_confined.store(false, Ordering::Relaxed);
                 }
                 if let Some(table) = self.report.table() {
                     self.attach.report(table.fd());

@@ -39,6 +39,9 @@ impl Process {
         if set.queue.get().is_some() {
             return Err(Errno::EINVAL.into());
         }
+        if self.waits_in_kernel() {
+            return Err(Divert::Kernel);
+        }
         self.settle_home(&set);
         self.bring_strangers(&set);
         self.realize_set(&set);

@@ -27,7 +27,7 @@ pub(super) enum Reach {
 }
 
 /// SO_RCVTIMEO and SO_SNDTIMEO as they are; from then on they are set where the connection is used.
-fn limit_times(end: &OwnedFd, socket: &Description) -> Result<(), Errno> {
+pub(super) fn limit_times(end: &OwnedFd, socket: &Description) -> Result<(), Errno> {
     let limits = [
         (Timeout::Recv, &socket.recv_timeout_ns),
         (Timeout::Send, &socket.send_timeout_ns),

@@ -99,6 +99,7 @@ impl Process {
     /// In the child: what it needs to borrow. The stewards are the parent's.
     pub(crate) fn begin_borrowing(&self) -> Inheritance {
         self.lending.keeps_out.store(false, Ordering::Relaxed);
+        self.lending.is_confined.store(false, Ordering::Relaxed);
         self.lending.post.forget();
         let numbers = std::mem::take(&mut *self.lending.numbers.lock());
         for number in numbers {

@@ -24,6 +24,7 @@ impl Process {
     /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not
     /// for a process with other threads, which would go on too.
     pub fn outlast_borrowers(&'static self) {
+        self.lending.post.await_steward();
         let Some(until) = self.lending.post.begin_to_end() else {
             return;
         };

@@ -17,6 +17,7 @@ mod borrowed;
 mod datagrams;
 mod fork;
 mod forking;
+mod helper;
 mod lender;
 mod lent;
 mod lingering;
@@ -36,6 +37,7 @@ mod words;
 
 pub(crate) use borrowed::Borrowed;
 pub(crate) use fork::Inheritance;
+pub use helper::Leaving;
 pub(crate) use lent::Lent;
 pub use passing::{Passing, is_passed};
 pub use starting::Gift;

@@ -65,7 +65,8 @@ impl Process {
 
     /// Whether this process has a connection of another one: it is the session of a server, which
     /// starts no workers.
-    pub(crate) fn is_session(&self) -> bool {
+    #[must_use]
+    pub fn is_session(&self) -> bool {
         self.table.all().iter().any(|(_, entry)| match entry {
             Entry::Socket(socket) => socket.is_from_elsewhere(),
             _ => false,

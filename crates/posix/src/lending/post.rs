@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use slipstack_mem::Lock;
 use slipstack_mem::thread::Quiet;
@@ -11,6 +12,10 @@ use super::lender::Lender;
 use super::pump::Pump;
 use crate::description::Description;
 use crate::ready::Waiter;
+
+/// How often, and how many times, it is looked whether a steward's thread has begun.
+const BEGIN_LOOK: Duration = Duration::from_micros(100);
+const BEGIN_LOOKS: u32 = 20_000;
 
 /// A thing for the steward to look after. The socket that it names counts as lent already.
 #[derive(Debug)]
@@ -152,6 +157,26 @@ impl Post {
             (None, Some(mut inline)) => Some(Until::Here(inline.take()?)),
             (None, None) => None,
         }
+    }
+
+    /// Waits until a steward's thread that has just been started has its descriptors, from which
+    /// those of the program can be told only then.
+    pub(super) fn await_steward(&self) {
+        for _ in 0..BEGIN_LOOKS {
+            let is_ready = self
+                .inner
+                .try_lock()
+                .is_none_or(|inner| inner.thread.is_none() || inner.waiter.is_some());
+            if is_ready {
+                return;
+            }
+            std::thread::sleep(BEGIN_LOOK);
+        }
+    }
+
+    /// Whether there is no steward, because it has nothing to do.
+    pub(super) fn is_retired(&self) -> bool {
+        self.inner.lock().thread.is_none() && !self.has_inline.load(Ordering::Acquire)
     }
 
     /// No thread may be started: has `make` make a steward that runs when the program waits, if

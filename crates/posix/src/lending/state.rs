@@ -22,6 +22,8 @@ pub(crate) struct Lending {
     pub(crate) post: post::Post,
     /// Connections of others stay there: this process may not drive an engine.
     pub(super) keeps_out: AtomicBool,
+    /// This process has left its connections to a helper and made no others.
+    pub(crate) is_confined: AtomicBool,
     pub(super) nameplates: nameplate::Nameplates,
 }
 

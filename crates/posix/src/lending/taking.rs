@@ -8,9 +8,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use slipstack_channel::{CloseMode, Placement, SockId, Transport};
 use slipstack_mem::Descriptor;
+use slipstack_mem::thread::own as own_threads;
 
 use super::Borrowed;
 use super::steward::{Given, Steward};
@@ -21,6 +23,9 @@ use crate::link::Link;
 use crate::place::replace;
 use crate::process::Process;
 use crate::socket::Stream;
+
+/// How long a thread of ours may take until it is known as such.
+const THREAD_START: Duration = Duration::from_millis(1);
 
 impl Process {
     /// Takes a connection over that has proved long, if it is to be had.
@@ -110,19 +115,28 @@ impl Process {
     fn is_kept_out(&self) -> bool {
         self.lending.keeps_out.load(Ordering::Relaxed)
             || self.has_kqueues.load(Ordering::Relaxed)
-            || has_other_threads()
+            || has_other_threads(1)
     }
 }
 
-/// Threads beside the program's first and ours.
-fn has_other_threads() -> bool {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return true;
+/// Whether the program has threads beside the calling one. A thread of ours that has been started
+/// a moment ago may not be known as such yet: it is looked `looks` times.
+pub(super) fn has_other_threads(looks: u32) -> bool {
+    let are_there = || {
+        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+            return true;
+        };
+        let ids = tasks
+            .flatten()
+            .filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
+        ids.filter(|id| own_threads().all(|own| own != *id)).count() > 1
     };
-    let is_ours = |name: String| name.starts_with("slipstack");
-    let names = tasks.flatten().map(|task| task.path().join("comm"));
-    let others = names.filter(|path| !std::fs::read_to_string(path).is_ok_and(is_ours));
-    others.count() > 1
+    (0..looks).all(|look| {
+        if look > 0 {
+            std::thread::sleep(THREAD_START);
+        }
+        are_there()
+    })
 }
 
 /// Whether the steward has passed on what the program has not read.

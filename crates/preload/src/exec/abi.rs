@@ -12,6 +12,7 @@ use super::spawn::Outfit;
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
 use crate::life;
+use crate::privileges::abi::before_exec;
 use crate::raw::fail;
 use crate::symbols::next;
 use crate::thread::{self, InCall};
@@ -62,6 +63,9 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
         return start(theirs);
     }
     let replaces_us = matches!(how, Start::Replace(_));
+    if replaces_us {
+        before_exec();
+    }
     // SAFETY: the program's array.
     let (additions, list) = unsafe { complete(theirs, how) };
     // The guard is closed here: the new program must not find signals blocked.

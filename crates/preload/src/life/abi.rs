@@ -5,7 +5,7 @@ use core::ffi::c_int;
 
 use libc::pid_t;
 
-use super::{end_in_order, fork_child, fork_parent, fork_prepare};
+use super::{end_in_order, forked};
 use crate::symbols::{exported, next};
 
 /// A child that shared our memory would change the parent's sockets: it runs as `fork`,
@@ -19,18 +19,6 @@ pub unsafe fn vfork() -> pid_t {
 pub unsafe fn plain_fork() -> pid_t {
     // SAFETY: the program's own call.
     forked(|| unsafe { (next::_Fork.get())() })
-}
-
-/// A fork of which libc tells nobody.
-pub fn forked(fork: impl FnOnce() -> pid_t) -> pid_t {
-    fork_prepare();
-    let pid = fork();
-    if pid == 0 {
-        fork_child();
-    } else {
-        fork_parent();
-    }
-    pid
 }
 
 /// libc's own would end the parent where we cannot see it.

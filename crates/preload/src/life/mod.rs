@@ -229,6 +229,18 @@ fn fork_over(go_on: impl FnOnce(&Process)) {
     InCall::end_long();
 }
 
+/// A fork of which libc tells nobody.
+pub fn forked(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
+    fork_prepare();
+    let pid = fork();
+    if pid == 0 {
+        fork_child();
+    } else {
+        fork_parent();
+    }
+    pid
+}
+
 /// The process ends in order: its connections go to the keeper, once nobody else uses them.
 pub extern "C" fn end_in_order() {
     if let Some(process) = process()
@@ -241,6 +253,12 @@ pub extern "C" fn end_in_order() {
     end(Exit::Orderly);
 }
 
+/// The end of a process that has moved the bytes of another one, once nobody uses them.
+pub fn end_helper() -> ! {
+    end_in_order();
+    sys::exit_at_once()
+}
+
 /// The process ends by the default action of `signal`.
 pub fn end_by_signal(signal: i32) {
     end(Exit::Signal(signal));
@@ -249,6 +267,10 @@ pub fn end_by_signal(signal: i32) {
 fn end(how: Exit) {
     let Some(process) = process() else { return };
     if IS_ENDED.swap(true, Relaxed) {
+        return;
+    }
+    // A program that has confined itself may end, and not much else.
+    if !process.has_engine() {
         return;
     }
     let _in_call = InCall::enter();

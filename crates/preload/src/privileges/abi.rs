@@ -3,11 +3,14 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use super::raw::have_done;
+use slipstack_posix::{Leaving, Process};
+
+use super::raw::{become_helper, fork_away, have_done};
 use super::{is_first_thread, is_of_thread};
 use crate::life;
-use crate::raw::{libc_result, syscall6, thread_id};
+use crate::raw::{self, libc_result, swap_mask, syscall6, thread_id};
 use crate::symbols::next;
+use crate::thread::InCall;
 
 /// A limit of descriptors below this is one of a program that confines itself.
 const FEW_DESCRIPTORS: u64 = 16;
@@ -39,7 +42,7 @@ pub unsafe fn capset(header: *mut CapabilityHeader, data: *const c_void) -> c_in
 }
 
 pub unsafe fn prctl(operation: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    if operation == libc::PR_SET_SECCOMP {
+    if operation == libc::PR_SET_SECCOMP && confines(a, b) {
         before_confinement();
     }
     // SAFETY: the program's own call.
@@ -73,24 +76,32 @@ pub unsafe fn prlimit(
     unsafe { (next::prlimit.get())(pid, resource, new, old) }
 }
 
-/// A program that may have no further descriptor takes what other processes lend it while it may.
+/// A program that may have no further descriptor, or no further process, takes what other processes
+/// lend it while it may, and gives its engine up.
 unsafe fn before_limit(resource: c_uint, new: *const libc::rlimit) {
     // SAFETY: the caller's pointer, or null.
     let Some(new) = (unsafe { new.as_ref() }) else {
         return;
     };
-    if resource == libc::RLIMIT_NOFILE
-        && new.rlim_cur < FEW_DESCRIPTORS
-        && let Some(process) = life::process()
-    {
-        process.before_few_descriptors();
+    match resource {
+        libc::RLIMIT_NOFILE if new.rlim_cur < FEW_DESCRIPTORS => before_hard_limit(false),
+        libc::RLIMIT_NPROC if new.rlim_cur == 0 => before_hard_limit(true),
+        _ => {}
     }
 }
 
-/// Called before `prctl(PR_SET_SECCOMP)` and `seccomp(2)`.
-pub fn before_confinement() {
-    if let Some(process) = life::process() {
-        process.before_confinement();
+/// Whether a call with a mode (or operation) and its filter confines: with a null pointer programs
+/// only ask whether the kernel has filters.
+fn confines(mode: usize, filter: usize) -> bool {
+    mode == libc::SECCOMP_MODE_STRICT as usize || filter != 0
+}
+
+/// Called before `seccomp(2)`.
+pub fn before_seccomp(operation: usize, filter: usize) {
+    let is_strict = operation == libc::SECCOMP_SET_MODE_STRICT as usize;
+    let is_filter = operation == libc::SECCOMP_SET_MODE_FILTER as usize;
+    if is_strict || is_filter && filter != 0 {
+        before_confinement();
     }
 }
 
@@ -103,4 +114,57 @@ pub unsafe fn change_user(number: c_long, args: [usize; 6]) -> c_long {
         unsafe { have_done(number, args) };
     }
     result as c_long
+}
+
+/// Called before `prctl(PR_SET_SECCOMP)` and `seccomp(2)` install a filter.
+fn before_confinement() {
+    let Some(process) = life::process() else {
+        return;
+    };
+    leave(process, Process::prepare_confinement);
+    let _in_call = InCall::enter();
+    process.before_confinement();
+}
+
+/// Called before a limit of a program that confines itself, which often comes first: `is_last` if
+/// no process can be made after it.
+fn before_hard_limit(is_last: bool) {
+    let Some(process) = life::process() else {
+        return;
+    };
+    if process.is_session() {
+        leave(process, Process::prepare_confinement);
+    }
+    if !is_last {
+        let _in_call = InCall::enter();
+        process.before_few_descriptors();
+    }
+}
+
+/// Called before the program is replaced: connections that the new one is to have go on without it.
+pub fn before_exec() {
+    if let Some(process) = life::process() {
+        leave(process, Process::prepare_exec);
+    }
+}
+
+/// Leaves connections of the program to a helper, which handlers of the program's never run in.
+fn leave(process: &'static Process, prepare: fn(&Process) -> Option<Leaving>) {
+    let prepared = {
+        let _in_call = InCall::enter();
+        prepare(process)
+    };
+    let Some(leaving) = prepared else { return };
+    let mask = swap_mask(raw::BLOCK_ALL);
+    let pid = life::forked(fork_away);
+    if pid == 0 {
+        let _in_call = InCall::enter();
+        become_helper();
+        process.keep_for_program(leaving);
+        life::end_helper();
+    }
+    let in_call = InCall::enter();
+    process.leave_to_helper(leaving, pid > 0);
+    drop(in_call);
+    swap_mask(mask);
 }

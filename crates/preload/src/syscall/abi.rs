@@ -6,7 +6,7 @@ use slipstack_posix::Errno;
 
 use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
-use crate::privileges::abi::{before_confinement, change_user};
+use crate::privileges::abi::{before_seccomp, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
 use crate::symbols::exported as hooked;
@@ -99,7 +99,7 @@ fn is_fork(number: c_long, args: [usize; 6]) -> bool {
 /// As libc's `_Fork`, with the flags of the call.
 unsafe fn fork(number: c_long, args: [usize; 6]) -> c_int {
     // SAFETY: the program's own call; the child goes on from here on a copy of this stack.
-    life::abi::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
+    life::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
 }
 
 /// A child that shared our memory would change the parent's sockets.
@@ -136,7 +136,7 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // SAFETY: the program's own call.
         libc::SYS_prctl => unsafe { hooked::prctl(a as c_int, b, c, d, e) },
         libc::SYS_seccomp => {
-            before_confinement();
+            before_seccomp(a, c);
             return None;
         }
         // SAFETY: the program's own call.

@@ -1,0 +1,67 @@
+"""Programs that confine themselves (seccomp, limits) while they have a connection."""
+
+import subprocess
+
+from harness import test
+from harness.process import until
+from harness.world import PROGRAMS
+
+FIRST, MUCH = 20, 1 << 20
+
+
+def built(world):
+    program = world.folder / "confines_late"
+    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "confines_late.c"], check=True)
+    return program
+
+
+def connected(world, port):
+    """To a server that has begun to listen and may not have got to accept."""
+    made = []
+
+    def has_connected():
+        try:
+            made.append(world.connect(port, 5))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    until(has_connected, 5, f"port {port} accepts")
+    return made[0]
+
+
+def use(sock, last):
+    """More than a child answers before a connection goes to it, and before it confines itself."""
+    with sock, sock.makefile("rb") as back:
+        for number in range(2 * FIRST):
+            line = b"question %d\n" % number
+            sock.sendall(line)
+            assert back.readline() == line
+        sock.sendall(bytes(range(67, 256)) * 300)
+        assert back.read(189 * 300) == bytes(range(67, 256)) * 300
+        if last:
+            sock.sendall(b"B")
+            assert back.read() == b"m" * MUCH
+
+
+@test
+def a_child_confines_itself_after_its_connection_has_come_to_it(world):
+    program = built(world)
+    for port, how in enumerate(("prctl", "tsync", "epoll", "limit"), 7110):
+        server = world.stack(program, port, how)
+        world.wait_port(port, process=server)
+        for last in (False, True):
+            use(world.connect(port), last)
+        until(lambda: server.output().count("status 0") >= 3, 5, f"{how}: the children end well\n{server.tail()}")
+        assert "signal" not in server.output() and "another" not in server.output(), server.output()
+
+
+@test
+def a_program_confines_itself_with_a_connection_of_its_own(world):
+    program = built(world)
+    for port, last in ((7120, False), (7121, True)):
+        server = world.stack(program, port, "alone")
+        until(lambda: "listening" in server.output(), 5, "it listens")
+        until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 5, "the stack is up")
+        use(connected(world, port), last)
+        server.finish(5)
