@@ -252,11 +252,15 @@ def sockets_see_and_choose_the_interface(world):
         assert does("receive") == f"ask {name} {own}"
         assert peer.hears() == ("back", own)
         peer.asks(Peer.GROUP, 7001)
-        assert does("receive").split()[::2] == ["ask", Peer.GROUP]
+        assert does("receive") == f"ask {name} {Peer.GROUP}"
         assert peer.hears() == ("back", own)
     # What is bound to an interface hears that alone.
     first.asks(world.STACK, 7002)
     second.asks(world.STACK_B, 7002)
+    assert does("bound") == "ask"
+    assert second.hears() == ("bound back", world.STACK_B)
+    first.asks(Peer.GROUP, 7002)
+    second.asks(Peer.GROUP, 7002)
     assert does("bound") == "ask"
     assert second.hears() == ("bound back", world.STACK_B)
     with world.peer_b_ns.inside():
@@ -267,9 +271,18 @@ def sockets_see_and_choose_the_interface(world):
     for peer, other, name, own in ((first, second, "eth1", world.STACK), (second, first, "eth2", world.STACK_B)):
         assert does("say", own) == "said"
         assert peer.hears() == ("said", own)
-        assert does("shout", name) == "shouted"
-        assert peer.hears() == ("shouted", own)
+        assert does("say-by-number", name) == "said"
+        assert peer.hears() == ("said", own)
+        for word in ("shout", "shout-by-number"):
+            assert does(word, name) == "shouted"
+            assert peer.hears() == ("shouted", own)
         assert other.hears(0.3) is None
+    # A group that is left on one interface is heard by the other.
+    assert does("leave") == "left"
+    second.asks(Peer.GROUP, 7001)
+    first.asks(Peer.GROUP, 7001)
+    assert does("receive") == f"ask eth1 {Peer.GROUP}"
+    assert first.hears() == ("back", world.STACK)
     program.child.stdin.close()
 
 

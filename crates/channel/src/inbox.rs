@@ -56,6 +56,8 @@ pub enum InboxMessage<'a> {
 pub struct SlotGroup {
     pub slot: u16,
     pub group: IpAddr,
+    /// The link on which it is a member.
+    pub link: u16,
     /// All sources but the listed ones; else only these.
     pub is_exclude: bool,
     pub sources: Vec<IpAddr>,
@@ -161,9 +163,11 @@ fn header(kind: u8, slot: u16, len: usize) -> [u8; INBOX_HEADER_LEN] {
 }
 
 impl SlotGroup {
-    /// Mode (u8: 1 excludes), then the group and the sources: 16 bytes each, IPv4 mapped.
+    /// Mode (u8: 1 excludes) and link (u16), then the group and the sources: 16 bytes each, IPv4
+    /// mapped.
     fn write(&self) -> Vec<u8> {
         let mut out = vec![u8::from(self.is_exclude)];
+        out.extend_from_slice(&self.link.to_le_bytes());
         for ip in std::iter::once(&self.group).chain(&self.sources) {
             let mapped = match ip {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -175,7 +179,7 @@ impl SlotGroup {
     }
 
     fn read(slot: u16, body: &[u8]) -> Option<SlotGroup> {
-        let (&mode, addresses) = body.split_first()?;
+        let (&[mode, l0, l1], addresses) = body.split_first_chunk()?;
         let (addresses, rest) = addresses.as_chunks::<16>();
         let mut ips = addresses
             .iter()
@@ -190,6 +194,7 @@ impl SlotGroup {
         Some(SlotGroup {
             slot,
             group,
+            link: u16::from_le_bytes([l0, l1]),
             is_exclude: mode == 1,
             sources,
         })
@@ -213,6 +218,7 @@ mod tests {
         SlotGroup {
             slot: 5,
             group: group.parse().unwrap(),
+            link: 0x1002,
             is_exclude: true,
             sources: vec![source.parse().unwrap()],
         }

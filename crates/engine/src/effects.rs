@@ -201,7 +201,7 @@ impl Effects for Fx<'_> {
         }
     }
 
-    fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
+    fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
         self.world.tell_group(group, filter);
     }
 

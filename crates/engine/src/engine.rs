@@ -440,8 +440,8 @@ impl Engine {
             if self.world.local.is_empty() {
                 break;
             }
-            while let Some(frame) = self.world.local.pop() {
-                self.on_local(now, 0, &frame);
+            while let Some((link, frame)) = self.world.local.pop() {
+                self.on_local(now, link, &frame);
                 self.world.counters.local_received += 1;
                 self.world.local.recycle(frame);
             }

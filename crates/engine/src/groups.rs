@@ -11,13 +11,14 @@ use crate::world::World;
 impl World {
     /// The keeper answers routers for all engines of the device. What is lost is told again.
     #[cold]
-    pub(crate) fn tell_group(&mut self, group: IpAddr, filter: &GroupFilter) {
+    pub(crate) fn tell_group(&mut self, (group, link): (IpAddr, u16), filter: &GroupFilter) {
         let Some(fabric) = &self.local.fabric else {
             return;
         };
         let message = InboxMessage::Group(SlotGroup {
             slot: fabric.own_slot(),
             group,
+            link,
             is_exclude: filter.is_exclude,
             sources: filter.sources.clone(),
         });

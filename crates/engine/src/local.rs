@@ -215,7 +215,8 @@ pub(crate) struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) fabric: Option<Fabric>,
-    waiting: VecDeque<Vec<u8>>,
+    /// Each with the link that it comes by.
+    waiting: VecDeque<(u16, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// The last packet in fragments, and the slots that its first one went to. The others, which
     /// have no ports, come right after it.
@@ -287,7 +288,7 @@ impl Local {
 
     /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had
     /// no room.
-    fn post(&self, slots: u64, frame: &[u8]) -> (u64, u64) {
+    fn post(&self, slots: u64, (link, frame): (u16, &[u8])) -> (u64, u64) {
         let Some(fabric) = &self.fabric else {
             return (0, 0);
         };
@@ -295,7 +296,7 @@ impl Local {
         let (mut taken, mut lost) = (0, 0);
         while left != 0 {
             let slot = left.trailing_zeros() as usize;
-            let is_taken = fabric.post(slot, &InboxMessage::Frame { link: 0, frame });
+            let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
             left &= left - 1;
             taken += u64::from(is_taken);
             lost += u64::from(!is_taken);
@@ -322,7 +323,7 @@ impl Local {
     }
 
     /// The next frame to ourselves; give the buffer back with [`Local::recycle`].
-    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn pop(&mut self) -> Option<(u16, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
@@ -331,18 +332,18 @@ impl Local {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Puts a frame for our own address where it belongs: into the inboxes of other engines, into
-    /// our own queue, or both.
-    pub(crate) fn take(&mut self, frame: Vec<u8>) -> Taken {
+    /// Puts a frame for our own address, or of ours to a group that left by `link`, where it
+    /// belongs: into the inboxes of other engines, into our own queue, or both.
+    pub(crate) fn take(&mut self, link: u16, frame: Vec<u8>) -> Taken {
         let slots = self.find_slots(&frame);
-        let (posted, mut lost) = self.post(slots, &frame);
+        let (posted, mut lost) = self.post(slots, (link, &frame));
         if !self.is_ours(slots) {
             self.recycle(frame);
         } else if self.waiting.len() >= LOCAL_LEN_MAX {
             lost += 1;
             self.recycle(frame);
         } else {
-            self.waiting.push_back(frame);
+            self.waiting.push_back((link, frame));
         }
         Taken { posted, lost }
     }

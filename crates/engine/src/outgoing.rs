@@ -61,7 +61,7 @@ impl World {
             self.local.recycle(bytes);
             return;
         }
-        let taken = self.local.take(bytes);
+        let taken = self.local.take(frame.offload.vlan, bytes);
         self.counters.local_posted += taken.posted;
         self.counters.local_lost += taken.lost;
     }

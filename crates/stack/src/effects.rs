@@ -46,8 +46,8 @@ pub trait Effects {
 
     fn event(&mut self, event: Event);
 
-    /// Reports the filter of a group that an engine hears; its keeper tells the link.
-    fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
+    /// Reports the filter of a group on a link that an engine hears; its keeper tells the link.
+    fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
         let _ = (group, filter);
     }
 

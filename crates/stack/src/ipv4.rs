@@ -51,7 +51,7 @@ pub(crate) fn accept<'a>(
             return Err(Counter::DropIpv4LinkGroup);
         }
         false
-    } else if routes.is_broadcast(dst) || (dst.is_multicast() && link.hears_v4(dst)) {
+    } else if routes.is_broadcast(dst) || (dst.is_multicast() && link.hears_v4(meta.vlan, dst)) {
         true
     } else {
         return Err(Counter::DropIpv4NotOurs);

@@ -8,6 +8,7 @@ use slipstack_wire::ipv6_extensions::{self as extensions, Upper};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
+use crate::effects::RxMeta;
 use crate::ip::{IpMeta, PathCause, PathError, QUOTED_LEN};
 use crate::link::Link;
 
@@ -16,7 +17,7 @@ use crate::link::Link;
 pub(crate) fn accept(
     packet: &Ipv6Packet<'_>,
     link_group: bool,
-    is_looped: bool,
+    meta: RxMeta,
     link: &Link,
 ) -> Result<IpMeta, Counter> {
     let routes = &link.routes6;
@@ -27,10 +28,10 @@ pub(crate) fn accept(
         return Err(Counter::DropIpv6Martian);
     }
     // RFC 4291 2.7: scope 0 is of no packet, and what is of one interface stays in its host.
-    if dst.is_multicast() && dst.octets()[1] & 0x0f <= u8::from(!is_looped) {
+    if dst.is_multicast() && dst.octets()[1] & 0x0f <= u8::from(!meta.local) {
         return Err(Counter::DropIpv6Martian);
     }
-    if !is_looped && routes.is_own(src) {
+    if !meta.local && routes.is_own(src) {
         return Err(Counter::DropIpv6Spoofed);
     }
     let group = if routes.is_own(dst) {
@@ -38,7 +39,7 @@ pub(crate) fn accept(
             return Err(Counter::DropIpv6LinkGroup);
         }
         false
-    } else if dst.is_multicast() && (routes.is_joined(dst) || link.hears(dst.into())) {
+    } else if dst.is_multicast() && (routes.is_joined(dst) || link.hears(meta.vlan, dst.into())) {
         true
     } else {
         return Err(Counter::DropIpv6NotOurs);
@@ -49,8 +50,8 @@ pub(crate) fn accept(
         tos: packet.header.traffic_class,
         ttl: packet.header.hop_limit,
         group,
-        local: is_looped,
-        vlan: 0,
+        local: meta.local,
+        vlan: meta.vlan,
     })
 }
 

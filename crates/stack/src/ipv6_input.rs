@@ -29,11 +29,8 @@ impl Stack {
             self.counters.bump(Counter::DropIpv6Malformed);
             return;
         };
-        let ip = match accept(&packet, link_group, meta.local, &self.link) {
-            Ok(ip) => IpMeta {
-                vlan: meta.vlan,
-                ..ip
-            },
+        let ip = match accept(&packet, link_group, meta, &self.link) {
+            Ok(ip) => ip,
             Err(Counter::DropIpv6NotOurs) if self.config.network.forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);
             }

@@ -140,12 +140,6 @@ impl Link {
         self.renew_mtu_max();
     }
 
-    /// The numbers of all links, the device's own first.
-    pub(crate) fn numbers(&self) -> Vec<u16> {
-        let others = self.vlan_mtus.iter().map(|(link, _)| *link);
-        [0].into_iter().chain(others).collect()
-    }
-
     /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be
     /// used.
     #[inline]
@@ -186,19 +180,20 @@ impl Link {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
     }
 
-    /// Whether datagrams to this IPv4 group are for us. Queries are, of whoever answers them.
-    pub(crate) fn hears_v4(&self, group: Ipv4Addr) -> bool {
-        group == igmp::ALL_SYSTEMS || self.hears(group.into())
+    /// Whether datagrams to this IPv4 group that come by a link are for us. Queries are, of whoever
+    /// answers them.
+    pub(crate) fn hears_v4(&self, link: u16, group: Ipv4Addr) -> bool {
+        group == igmp::ALL_SYSTEMS || self.hears(link, group.into())
     }
 
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         matches!(ip, IpAddr::V4(ip) if self.routes.is_broadcast(ip))
     }
 
-    /// Whether somebody has joined the group.
-    pub(crate) fn hears(&self, group: IpAddr) -> bool {
+    /// Whether somebody has joined the group on this link.
+    pub(crate) fn hears(&self, link: u16, group: IpAddr) -> bool {
         let groups = self.groups.as_ref();
-        groups.is_some_and(|groups| groups.hears(group))
+        groups.is_some_and(|groups| groups.hears(link, group))
     }
 
     /// Timers are to be looked at no later than this.
@@ -416,9 +411,9 @@ fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
         return None;
     }
     let mut groups: Option<Box<Groups>> = None;
-    for group in routes.reported_groups() {
+    for (group, link) in routes.reported_groups() {
         let groups = groups.get_or_insert_default();
-        groups.want(Asker::Address, group.into(), GroupFilter::ALL);
+        groups.want(Asker::Address, (group.into(), link), GroupFilter::ALL);
     }
     if let Some(groups) = &mut groups {
         groups.keep_quiet();

@@ -36,8 +36,8 @@ pub struct Routes6 {
     /// Whose addresses are neighbours.
     networks: Vec<(Ipv6Addr, u8)>,
     pub(crate) fib: Fib,
-    /// RFC 4291 2.8: the groups that a host hears.
-    groups: BTreeSet<Ipv6Addr>,
+    /// RFC 4291 2.8: the groups that a host hears, with the links on which it does.
+    groups: BTreeSet<(Ipv6Addr, u16)>,
     /// Networks of VLANs, each with its VLAN.
     vlans: Vec<(Ipv6Addr, u8, u16)>,
     /// Our addresses in order: looked at for every packet.
@@ -77,7 +77,7 @@ impl Routes6 {
         };
         routes.sort_own();
         let configured: Vec<Ipv6Addr> = routes.addrs.iter().map(|own| own.ip).collect();
-        routes.hear(configured.into_iter());
+        routes.hear(configured.into_iter().map(|ip| (ip, 0)));
         routes
     }
 
@@ -110,7 +110,7 @@ impl Routes6 {
             };
             self.add_way(Prefix::host(told.destination.into()), target, 0);
         }
-        self.hear(learnt.addresses.iter().map(|known| known.ip));
+        self.hear(learnt.addresses.iter().map(|known| (known.ip, 0)));
         self.fib.build_index();
     }
 
@@ -131,7 +131,7 @@ impl Routes6 {
             new.push(own);
         }
         self.sort_own();
-        self.hear(new.into_iter());
+        self.hear(new.into_iter().map(|ip| (ip, vlan)));
     }
 
     fn sort_own(&mut self) {
@@ -165,10 +165,10 @@ impl Routes6 {
     }
 
     /// The groups of addresses that are, or may become, ours.
-    pub(crate) fn hear(&mut self, addrs: impl Iterator<Item = Ipv6Addr>) {
-        for ip in addrs {
+    pub(crate) fn hear(&mut self, addrs: impl Iterator<Item = (Ipv6Addr, u16)>) {
+        for (ip, link) in addrs {
             for group in [ALL_NODES, ALL_NODES_HOST, solicited_node(ip)] {
-                self.groups.insert(group);
+                self.groups.insert((group, link));
             }
         }
     }
@@ -189,12 +189,14 @@ impl Routes6 {
 
     /// Whether we hear this group.
     pub fn is_joined(&self, group: Ipv6Addr) -> bool {
-        self.groups.contains(&group)
+        let on_any = (group, 0)..=(group, u16::MAX);
+        self.groups.range(on_any).next().is_some()
     }
 
-    /// The groups that routers and switches are told of (RFC 3810 6: not the all-nodes group).
-    pub fn reported_groups(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
-        let is_reported = |group: &&Ipv6Addr| !matches!(**group, ALL_NODES | ALL_NODES_HOST);
+    /// The groups that routers and switches are told of (RFC 3810 6: not the all-nodes group), each
+    /// with its link.
+    pub fn reported_groups(&self) -> impl Iterator<Item = (Ipv6Addr, u16)> + '_ {
+        let is_reported = |it: &&(Ipv6Addr, u16)| !matches!(it.0, ALL_NODES | ALL_NODES_HOST);
         self.groups.iter().filter(is_reported).copied()
     }
 
@@ -389,8 +391,8 @@ mod tests {
     #[test]
     fn addresses_that_end_alike_share_a_group() {
         // RFC 4291 2.8, RFC 3810 6.
-        let groups: Vec<Ipv6Addr> = routes().reported_groups().collect();
-        assert_eq!(groups, [ip("ff02::1:ff00:5")]);
+        let groups: Vec<_> = routes().reported_groups().collect();
+        assert_eq!(groups, [(ip("ff02::1:ff00:5"), 0)]);
         assert!(routes().is_joined(ALL_NODES) && routes().is_joined(ip("ff02::1:ff00:5")));
         assert!(!routes().is_joined(ip("ff02::1:ff00:6")));
     }

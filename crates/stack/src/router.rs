@@ -214,7 +214,7 @@ impl Cx<'_> {
         let routers = self.link.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
         if let Some(slaac) = &self.link.slaac {
-            routes.hear(slaac.heard());
+            routes.hear(slaac.heard().map(|ip| (ip, 0)));
         }
         routes
     }
@@ -234,11 +234,12 @@ impl Cx<'_> {
             self.link.routes6.reported_groups().collect(),
             new.reported_groups().collect(),
         );
+        let on = |&(group, link): &(Ipv6Addr, u16)| (group.into(), link);
         for group in old.iter().filter(|group| !new.contains(group)) {
-            self.want_group(Asker::Address, (*group).into(), GroupFilter::NOTHING);
+            self.want_group(Asker::Address, on(group), GroupFilter::NOTHING);
         }
         for group in new.iter().filter(|group| !old.contains(group)) {
-            self.want_group(Asker::Address, (*group).into(), GroupFilter::ALL);
+            self.want_group(Asker::Address, on(group), GroupFilter::ALL);
         }
     }
 

@@ -450,7 +450,7 @@ impl Stack {
     }
 
     /// Sets the filter of a group that the engine on another slot of our device hears.
-    pub fn set_slot_group(&mut self, slot: u16, group: IpAddr, filter: GroupFilter) {
+    pub fn set_slot_group(&mut self, slot: u16, group: (IpAddr, u16), filter: GroupFilter) {
         cx!(self).want_group(Asker::Slot(slot), group, filter);
     }
 

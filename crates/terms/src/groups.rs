@@ -38,11 +38,22 @@ pub enum MulticastOption {
     },
     /// The address that it comes from; the unspecified one ends that.
     Source(IpAddr),
+    /// The link by which datagrams to groups leave, or all others.
+    Leaves {
+        is_v6: bool,
+        is_to_group: bool,
+        link: Option<u16>,
+    },
+    /// A membership on one link.
     Group {
         group: IpAddr,
+        link: u16,
         change: GroupChange,
     },
 }
+
+/// Where the link of a membership stands in the first word.
+const LINK_SHIFT: u32 = 8;
 
 impl Words for MulticastOption {
     fn to_words(self) -> [u64; WORDS] {
@@ -55,7 +66,19 @@ impl Words for MulticastOption {
                 let [a, b] = ip_words(ip);
                 [3, a, b, 0, 0]
             }
-            Self::Group { group, change } => {
+            Self::Leaves {
+                is_v6,
+                is_to_group,
+                link,
+            } => {
+                let link = link.map_or(0, |link| u64::from(link) + 1);
+                [10, is_v6.into(), is_to_group.into(), link, 0]
+            }
+            Self::Group {
+                group,
+                link,
+                change,
+            } => {
                 let (kind, source) = match change {
                     GroupChange::Join => (4, None),
                     GroupChange::Leave => (5, None),
@@ -66,15 +89,22 @@ impl Words for MulticastOption {
                 };
                 let [a, b] = ip_words(group);
                 let [c, d] = source.map_or([0; 2], ip_words);
-                [kind, a, b, c, d]
+                // The other words are full.
+                [kind | u64::from(link) << LINK_SHIFT, a, b, c, d]
             }
         }
     }
 
-    fn from_words([kind, a, b, c, d]: [u64; WORDS]) -> Option<Self> {
+    fn from_words([first, a, b, c, d]: [u64; WORDS]) -> Option<Self> {
+        let kind = first & ((1 << LINK_SHIFT) - 1);
+        let link = u16::try_from(first >> LINK_SHIFT).ok()?;
         let group = |change| {
             let group = ip_of([a, b]);
-            Some(Self::Group { group, change })
+            Some(Self::Group {
+                group,
+                link,
+                change,
+            })
         };
         let is_v6 = || bool::from_words(one(a));
         let on = || bool::from_words(one(b));
@@ -99,6 +129,14 @@ impl Words for MulticastOption {
             7 => group(GroupChange::Forgo(source)),
             8 => group(GroupChange::Block(source)),
             9 => group(GroupChange::Unblock(source)),
+            10 => Some(Self::Leaves {
+                is_v6: is_v6()?,
+                is_to_group: on()?,
+                link: match c {
+                    0 => None,
+                    link => Some(u16::try_from(link - 1).ok()?),
+                },
+            }),
             _ => None,
         }
     }
@@ -113,6 +151,7 @@ mod tests {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
         let group = |change| MulticastOption::Group {
             group: ip("239.1.2.3"),
+            link: 0x7001,
             change,
         };
         for option in [
@@ -129,6 +168,16 @@ mod tests {
                 on: false,
             },
             MulticastOption::Source(ip("10.0.0.2")),
+            MulticastOption::Leaves {
+                is_v6: true,
+                is_to_group: false,
+                link: Some(0),
+            },
+            MulticastOption::Leaves {
+                is_v6: false,
+                is_to_group: true,
+                link: None,
+            },
             group(GroupChange::Join),
             group(GroupChange::Leave),
             group(GroupChange::Include(ip("10.0.0.9"))),

@@ -1,13 +1,15 @@
 """A stack on two interfaces, seen by a program: which of them datagrams come by and leave by, what is bound to one of
 them, and groups. Each line that is read says what to do, each line that is written what came of it."""
 
+import errno
+import select
 import socket
 import struct
 import sys
 
 FIRST, SECOND = sys.argv[1:3]
 GROUP, PORT = "239.7.7.7", 7001
-IP_PKTINFO, IP_UNICAST_IF = 8, 50
+IP_PKTINFO, IP_MULTICAST_ALL, IP_UNICAST_IF = 8, 49, 50
 
 
 def pktinfo(index, source="0.0.0.0"):
@@ -16,16 +18,27 @@ def pktinfo(index, source="0.0.0.0"):
 
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
-# The first socket hears what the second one asks for too (IP_MULTICAST_ALL).
-second = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for member, own in ((datagrams, sys.argv[3]), (second, sys.argv[4])):
-    member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + socket.inet_aton(own))
+
+def member(own):
+    return socket.inet_aton(GROUP) + socket.inet_aton(own)
+
+
+# One membership by address, one by number; another socket's is on the second interface alone.
+datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member(sys.argv[3]))
+by_number = member("0.0.0.0") + struct.pack("=I", socket.if_nametoindex(SECOND))
+datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, by_number)
+try:
+    datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member(sys.argv[4]))
+    sys.exit("a second membership on one interface")
+except OSError as error:
+    assert error.errno == errno.EADDRINUSE, error
 datagrams.bind(("", PORT))
 datagrams.settimeout(10)
 
 bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 bound.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, SECOND.encode())
 bound.bind(("", PORT + 1))
+bound.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member(sys.argv[4]))
 bound.settimeout(10)
 
 listener = socket.socket()
@@ -62,6 +75,29 @@ for line in sys.stdin:
         speaker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(rest[0]))
         speaker.sendto(b"said", (GROUP, PORT))
         print("said")
+    elif word == "say-by-number":
+        speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        number = socket.if_nametoindex(rest[0])
+        speaker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4sI", b"", b"", number))
+        speaker.sendto(b"said", (GROUP, PORT))
+        print("said")
+    elif word == "shout-by-number":
+        # IP_UNICAST_IF, in network order.
+        speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        speaker.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        number = struct.pack(">I", socket.if_nametoindex(rest[0]))
+        speaker.setsockopt(socket.IPPROTO_IP, IP_UNICAST_IF, number)
+        assert speaker.getsockopt(socket.IPPROTO_IP, IP_UNICAST_IF, 4) == number
+        speaker.sendto(b"shouted", ("255.255.255.255", PORT))
+        print("shouted")
+    elif word == "leave":
+        # On the second interface another socket stays a member.
+        datagrams.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+        datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, member(sys.argv[4]))
+        # What this program has said to the group, and to all, it has heard too.
+        while select.select([datagrams], [], [], 0.2)[0]:
+            datagrams.recv(100)
+        print("left")
     elif word == "shout":
         # To all by the interface of this number.
         speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

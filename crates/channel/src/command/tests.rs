@@ -5,6 +5,7 @@ use super::*;
 fn options() -> [SocketOption; 3] {
     let group = MulticastOption::Group {
         group: "ff0e::7".parse().unwrap(),
+        link: 0x7001,
         change: GroupChange::Include("fd00::9".parse().unwrap()),
     };
     [

@@ -248,7 +248,8 @@ impl Net {
                 is_exclude: told.is_exclude,
                 sources: told.sources,
             };
-            self.stack.set_slot_group(told.slot, told.group, filter);
+            let group = (told.group, told.link);
+            self.stack.set_slot_group(told.slot, group, filter);
         }
     }
 

@@ -62,6 +62,7 @@ impl Process {
             }
             cold.options.clone()
         };
+        self.note_leaving(&socket, level, name, value);
         note_beside(&socket, (level, name), value, &options)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
@@ -283,10 +284,8 @@ impl Process {
         {
             return Ok(put(value, &mtu.to_ne_bytes()));
         }
-        if (level, name) == (libc::IPPROTO_IP, libc::IP_MULTICAST_IF)
-            && let Some(own) = self.stacks_interface(&socket)
-        {
-            return Ok(put(value, &own.octets()));
+        if let Some(word) = self.leaving_by(&socket, level, name) {
+            return Ok(put(value, &word));
         }
         if let Some(len) = self.own_to_socket(fd, &socket, (level, name), value)? {
             return Ok(len);

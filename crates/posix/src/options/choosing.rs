@@ -63,7 +63,7 @@ impl Process {
         Ok(())
     }
 
-    fn note_way(&self, socket: &Description, name: i32, value: &[u8]) {
+    pub(super) fn note_way(&self, socket: &Description, name: i32, value: &[u8]) {
         let options = {
             let mut cold = socket.cold.lock();
             cold.options.set(libc::SOL_SOCKET, name, value);

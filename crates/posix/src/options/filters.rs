@@ -26,7 +26,7 @@ impl Process {
         if socket.kind != Kind::Dgram || value.len() < shape.sources_at {
             return Ok(None);
         }
-        let Some(group) = self.group_on_stack(name, value) else {
+        let Some((group, link)) = self.group_on_stack(name, value) else {
             return Ok(None);
         };
         if !group.is_multicast() {
@@ -34,7 +34,7 @@ impl Process {
         }
         let cold = socket.cold.lock();
         let mut memberships = cold.memberships.iter();
-        let found = memberships.find(|one| one.group == group);
+        let found = memberships.find(|one| one.group == group && one.link == link);
         let membership = found.ok_or(Errno::EADDRNOTAVAIL)?;
         let asked = word_at(value, shape.count_at).unwrap_or(0) as usize;
         let room = (value.len() - shape.sources_at) / shape.each;

@@ -8,8 +8,9 @@ use slipstack_channel::{MulticastOption, SocketOption};
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::options::Options;
-use crate::options::multicast::{Interface, change, interface, interface_of, parse};
+use crate::options::multicast::{Interface, change, interface, interface_of, link_of_any, parse};
 use crate::options::structures::{IP_MSFILTER, group_of, v4_at, word_at};
+use crate::options::way::leaving;
 use crate::process::Process;
 
 impl Process {
@@ -30,19 +31,27 @@ impl Process {
         if !self.is_stacks(request.interface, request.group) {
             return Ok(false);
         }
-        let changes = {
+        let (link, changes) = {
             let mut cold = socket.cold.lock();
-            change(&mut cold.memberships, &request)?
+            let link = match self.link_named(request.interface) {
+                Some(link) => link,
+                None => link_of_any(&cold.memberships, &request),
+            };
+            (link, change(&mut cold.memberships, &request, link)?)
         };
         if let Some(Decided::Dgram(dgram)) = socket.decided()
-            && let Some((link, sock)) = dgram.part()
+            && let Some((engine, sock)) = dgram.part()
         {
             for change in changes {
                 let group = request.group;
-                let option = MulticastOption::Group { group, change };
-                link.set_option(sock, SocketOption::Multicast(option));
+                let option = MulticastOption::Group {
+                    group,
+                    link,
+                    change,
+                };
+                engine.set_option(sock, SocketOption::Multicast(option));
             }
-            link.commands();
+            engine.commands();
         }
         Ok(true)
     }
@@ -56,8 +65,52 @@ impl Process {
         }
     }
 
+    /// The link of the stack that a call names; `None`: it names none.
+    fn link_named(&self, interface: Interface) -> Option<u16> {
+        let policy = self.policy()?;
+        let found = match interface {
+            Interface::Any => None,
+            Interface::Address(own) => {
+                let own = IpAddr::V4(own);
+                policy.links.iter().find(|it| it.addrs.contains(&own))
+            }
+            Interface::Index(index) => policy.links.iter().find(|it| it.index == index),
+        };
+        found.map(|it| it.vlan)
+    }
+
+    /// Has datagrams leave by the interface that IP_MULTICAST_IF, IP_UNICAST_IF or one of their
+    /// counterparts of IPv6 names.
+    pub(super) fn note_leaving(&self, socket: &Description, level: i32, name: i32, value: &[u8]) {
+        let Some(recorded) = leaving(level, name) else {
+            return;
+        };
+        let interface = interface_of(level, name, value);
+        let link = interface.and_then(|interface| self.link_named(interface));
+        let place = link.map_or(0, |link| i32::from(link) + 1);
+        self.note_way(socket, recorded, &place.to_ne_bytes());
+    }
+
+    /// The value of one of these options that names an interface of the stack's: the kernel's part
+    /// has not been told.
+    pub(super) fn leaving_by(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+    ) -> Option<[u8; 4]> {
+        leaving(level, name)?;
+        if (level, name) == (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) {
+            return Some(self.stacks_interface(socket)?.octets());
+        }
+        let cold = socket.cold.lock();
+        let value = cold.options.bytes(level, name)?;
+        let is_stacks = self.is_stacks_interface(level, name, value);
+        value.first_chunk().copied().filter(|_| is_stacks)
+    }
+
     /// The address that IP_MULTICAST_IF has named, if it is the stack's.
-    pub(super) fn stacks_interface(&self, socket: &Description) -> Option<Ipv4Addr> {
+    fn stacks_interface(&self, socket: &Description) -> Option<Ipv4Addr> {
         let (level, name) = (libc::IPPROTO_IP, libc::IP_MULTICAST_IF);
         let cold = socket.cold.lock();
         let chosen = interface_of(level, name, cold.options.bytes(level, name)?)?;
@@ -67,15 +120,16 @@ impl Process {
         }
     }
 
-    /// The group that a filter's structure names, if it is on the stack's interface.
-    pub(super) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<IpAddr> {
+    /// The group that a filter's structure names with its link, if it is one of the stack's.
+    pub(super) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<(IpAddr, u16)> {
         let group = group_of(name, value)?;
         let interface = if name == IP_MSFILTER {
             interface(0, v4_at(value, 4)?)
         } else {
             interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED)
         };
-        self.is_stacks(interface, group).then_some(group)
+        let link = self.link_named(interface).unwrap_or(0);
+        self.is_stacks(interface, group).then_some((group, link))
     }
 
     fn is_stacks(&self, interface: Interface, group: IpAddr) -> bool {

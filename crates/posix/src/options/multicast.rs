@@ -25,10 +25,11 @@ const SOURCES_MAX_V6: usize = 64;
 /// Memberships of IPv6, of which Linux has as many as memory for options.
 const MEMBERSHIPS_MAX_V6: usize = 256;
 
-/// One group of one socket on the stack's interface.
+/// One group of one socket on one of the stack's links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(super) group: IpAddr,
+    pub(super) link: u16,
     pub(super) is_exclude: bool,
     pub(super) sources: Vec<IpAddr>,
 }
@@ -102,30 +103,40 @@ pub(super) fn for_stack(options: &Options, level: i32, name: i32) -> Option<Sock
 pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
     let nothing = Membership {
         group: Ipv4Addr::UNSPECIFIED.into(),
+        link: 0,
         is_exclude: false,
         sources: Vec::new(),
     };
     let of = |membership: &Membership| {
-        let group = membership.group;
+        let (group, link) = (membership.group, membership.link);
         let changes = steps(&nothing, membership).into_iter();
-        changes.map(move |change| SocketOption::Multicast(MulticastOption::Group { group, change }))
+        changes.map(move |change| {
+            SocketOption::Multicast(MulticastOption::Group {
+                group,
+                link,
+                change,
+            })
+        })
     };
     memberships.iter().flat_map(of).collect()
 }
 
-/// Carries a request out on the list; what the engine has to be told.
+/// Carries a request about a link out on the list; what the engine has to be told.
 pub(super) fn change(
     all: &mut Vec<Membership>,
     request: &Request,
+    link: u16,
 ) -> Result<Vec<GroupChange>, Errno> {
     let Request { group, wish, .. } = request;
     if !group.is_multicast() {
         return Err(Errno::EINVAL);
     }
-    let found = all.iter().position(|one| one.group == *group);
+    let is_it = |one: &Membership| one.group == *group && one.link == link;
+    let found = all.iter().position(is_it);
     let before = found.map(|at| all[at].clone());
     let empty = |is_exclude| Membership {
         group: *group,
+        link,
         is_exclude,
         sources: Vec::new(),
     };
@@ -218,6 +229,15 @@ fn without_source(of: Membership, source: IpAddr, is_exclude: bool) -> Result<Me
     Ok(of)
 }
 
+/// The link of a request that names no interface: leaving ends the newest membership, wherever it
+/// is (ip_mc_leave_group(), ipv6_sock_mc_drop()).
+pub(super) fn link_of_any(all: &[Membership], request: &Request) -> u16 {
+    let is_left = matches!(request.wish, Wish::Leave);
+    let mut newest = all.iter().rev().filter(|_| is_left);
+    let found = newest.find(|one| one.group == request.group);
+    found.map_or(0, |one| one.link)
+}
+
 /// From one filter to the other in the engine's words.
 fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
     let was_member = before.is_exclude || !before.sources.is_empty();
@@ -270,6 +290,11 @@ pub(super) fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interf
         }),
         (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => {
             Some(interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED))
+        }
+        // In network order.
+        (libc::IPPROTO_IP, libc::IP_UNICAST_IF) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_IF) => {
+            let index = u32::from_be(word_at(value, 0)?);
+            Some(interface(index, Ipv4Addr::UNSPECIFIED))
         }
         _ => None,
     }
@@ -390,13 +415,32 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
 mod tests {
     use super::*;
 
-    fn ask(all: &mut Vec<Membership>, wish: Wish) -> Result<Vec<GroupChange>, Errno> {
-        let request = Request {
+    fn request(wish: Wish) -> Request {
+        Request {
             group: [239, 1, 2, 3].into(),
             interface: Interface::Any,
             wish,
-        };
-        change(all, &request)
+        }
+    }
+
+    fn ask(all: &mut Vec<Membership>, wish: Wish) -> Result<Vec<GroupChange>, Errno> {
+        change(all, &request(wish), 0)
+    }
+
+    #[test]
+    fn each_link_has_its_membership_and_the_newest_is_left_first() {
+        let mut all = Vec::new();
+        for link in [0, 7] {
+            let joined = change(&mut all, &request(Wish::Join), link);
+            assert_eq!(joined, Ok(vec![GroupChange::Join]));
+            let again = change(&mut all, &request(Wish::Join), link);
+            assert_eq!(again, Err(Errno::EADDRINUSE));
+        }
+        for link in [7, 0] {
+            assert_eq!(link_of_any(&all, &request(Wish::Leave)), link);
+            change(&mut all, &request(Wish::Leave), link).unwrap();
+        }
+        assert!(all.is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 mod entry;
 mod filter;
+mod links;
 mod querier;
 mod query;
 mod report;
@@ -22,11 +23,18 @@ use crate::time::Instant;
 
 pub(crate) use entry::Asker;
 pub use filter::{GroupFilter, SOURCES_MAX};
-pub(crate) use table::Groups;
+pub(crate) use links::Groups;
+use report::On;
+use table::LinkGroups;
 
 impl Cx<'_> {
     /// See [`Groups::want`]; it is said with the next timers.
-    pub(crate) fn want_group(&mut self, asker: Asker, group: IpAddr, filter: GroupFilter) -> bool {
+    pub(crate) fn want_group(
+        &mut self,
+        asker: Asker,
+        group: (IpAddr, u16),
+        filter: GroupFilter,
+    ) -> bool {
         let groups = self.link.groups.get_or_insert_default();
         let is_taken = groups.want(asker, group, filter);
         self.link.look_at(Some(Instant::ZERO));
@@ -36,20 +44,33 @@ impl Cx<'_> {
     /// Says what is due: changes, and answers to queries.
     #[cold]
     pub(crate) fn on_group_timers(&mut self, now: Instant, fx: &mut impl Effects) {
-        let Some(mut groups) = self.link.groups.take() else {
+        let Some(mut all) = self.link.groups.take() else {
             return;
         };
+        for (link, groups) in all.all() {
+            self.say_of_link(now, link, groups, fx);
+        }
+        self.link.groups = Some(all);
+    }
+
+    fn say_of_link(
+        &mut self,
+        now: Instant,
+        link: u16,
+        groups: &mut LinkGroups,
+        fx: &mut impl Effects,
+    ) {
         if self.config.role == Role::Engine {
-            groups.tell(now, fx);
+            groups.tell(now, link, fx);
         } else {
             for is_v6 in [false, true] {
+                let on = On { link, is_v6, now };
                 let changes = groups.due_changes(now, is_v6, self.rng);
-                self.say_changes(now, is_v6, &mut groups, &changes, fx);
+                self.say_changes(on, groups, &changes, fx);
                 let answers = groups.due_answers(now, is_v6);
-                self.say_answers(now, is_v6, &mut groups, &answers, fx);
+                self.say_answers(on, groups, &answers, fx);
             }
         }
         groups.drop_unwanted();
-        self.link.groups = Some(groups);
     }
 }

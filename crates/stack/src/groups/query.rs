@@ -25,7 +25,7 @@ impl Cx<'_> {
             Some(igmp::IgmpMessage::Query(query)) => {
                 self.counters.bump(Counter::RxIgmpQueries);
                 self.on_query(
-                    now,
+                    (now, ip.vlan),
                     false,
                     Asked {
                         old: (query.version < 3).then_some(query.version),
@@ -36,7 +36,7 @@ impl Cx<'_> {
                     },
                 );
             }
-            Some(igmp::IgmpMessage::Report(group)) => self.on_other_member(group.into()),
+            Some(igmp::IgmpMessage::Report(group)) => self.on_other_member(ip.vlan, group.into()),
             Some(igmp::IgmpMessage::Other) => self.counters.bump(Counter::DropIgmpType),
             None => self.counters.bump(Counter::DropIgmpMalformed),
         }
@@ -52,7 +52,7 @@ impl Cx<'_> {
             Some(query) if is_local => {
                 self.counters.bump(Counter::RxMldQueries);
                 self.on_query(
-                    now,
+                    (now, ip.vlan),
                     true,
                     Asked {
                         old: query.is_v1.then_some(2),
@@ -74,26 +74,26 @@ impl Cx<'_> {
             }
             // RFC 2710 3: nobody who is not of the link speaks for us.
             Some(group) if is_of_link(ip) => {
-                self.on_other_member(Ipv6Addr::from(*group).into());
+                self.on_other_member(ip.vlan, Ipv6Addr::from(*group).into());
             }
             _ => self.counters.bump(Counter::DropMldMalformed),
         }
     }
 
     /// RFC 2236 3, RFC 2710 4: to routers of older versions one member is as good as many.
-    fn on_other_member(&mut self, group: IpAddr) {
+    fn on_other_member(&mut self, link: u16, group: IpAddr) {
         self.counters.bump(Counter::RxGroupReports);
         let groups = self.link.groups.as_mut();
-        if let Some(entry) = groups.and_then(|groups| groups.find_mut(group)) {
+        if let Some(entry) = groups.and_then(|groups| groups.on(link).find_mut(group)) {
             entry.on_other_member();
         }
     }
 
-    fn on_query(&mut self, now: Instant, is_v6: bool, asked: Asked) {
+    fn on_query(&mut self, (now, link): (Instant, u16), is_v6: bool, asked: Asked) {
         if self.link.groups.is_none() && asked.old.is_none() {
             return;
         }
-        let groups = self.link.groups.get_or_insert_default();
+        let groups = self.link.groups.get_or_insert_default().on(link);
         groups.note_querier(now, is_v6, &asked);
         groups.schedule(now, is_v6, asked, self.rng);
         let at = groups.next_deadline();

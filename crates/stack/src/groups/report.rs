@@ -14,7 +14,7 @@ use slipstack_wire::ipv4::{ALERT_HEADER_LEN, Ipv4Header};
 use slipstack_wire::{TxOffload, ipv6, ipv6_extensions, mld, protocol};
 
 use super::entry::Saying;
-use super::table::Groups;
+use super::table::LinkGroups;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::fib::Choice;
@@ -25,17 +25,24 @@ use crate::time::Instant;
 const TOS: u8 = 0xc0;
 const IPV4_HEADERS: usize = ethernet::HEADER_LEN + ALERT_HEADER_LEN + igmp::HEADER_LEN;
 
+/// Where something is said, of which family, and when.
+#[derive(Clone, Copy)]
+pub(super) struct On {
+    pub link: u16,
+    pub is_v6: bool,
+    pub now: Instant,
+}
+
 impl Cx<'_> {
     pub(super) fn say_changes(
         &mut self,
-        now: Instant,
-        is_v6: bool,
-        groups: &mut Groups,
+        on: On,
+        groups: &mut LinkGroups,
         said: &[Saying],
         fx: &mut impl Effects,
     ) {
-        let Some(version) = groups.querier(is_v6).version(now) else {
-            return self.report(now, is_v6, said, fx);
+        let Some(version) = groups.querier(on.is_v6).version(on.now) else {
+            return self.report(on, said, fx);
         };
         let mut last = None;
         for saying in said {
@@ -51,38 +58,38 @@ impl Cx<'_> {
             // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows
             // none.
             if !is_leave || (was_reporter && version == 2) {
-                self.say_old(now, version, saying.group, is_leave, fx);
+                self.say_old(on, version, (saying.group, is_leave), fx);
             }
         }
     }
 
     pub(super) fn say_answers(
         &mut self,
-        now: Instant,
-        is_v6: bool,
-        groups: &mut Groups,
+        on: On,
+        groups: &mut LinkGroups,
         said: &[Saying],
         fx: &mut impl Effects,
     ) {
-        let Some(version) = groups.querier(is_v6).version(now) else {
-            return self.report(now, is_v6, said, fx);
+        let Some(version) = groups.querier(on.is_v6).version(on.now) else {
+            return self.report(on, said, fx);
         };
         for saying in said {
             if let Some(entry) = groups.find_mut(saying.group) {
                 entry.set_reporter(true);
             }
-            self.say_old(now, version, saying.group, false, fx);
+            self.say_old(on, version, (saying.group, false), fx);
         }
     }
 
     /// Reports of IGMPv3 or MLDv2, as many as the records need.
-    fn report(&mut self, now: Instant, is_v6: bool, said: &[Saying], fx: &mut impl Effects) {
+    fn report(&mut self, on: On, said: &[Saying], fx: &mut impl Effects) {
+        let is_v6 = on.is_v6;
         let headers = if is_v6 {
             ipv6::HEADER_LEN + 8 + icmpv6::HEADER_LEN
         } else {
             ALERT_HEADER_LEN + igmp::HEADER_LEN
         };
-        let room = usize::from(self.link.mtu()).saturating_sub(headers);
+        let room = usize::from(self.link.mtu_of_link(on.link)).saturating_sub(headers);
         let mut body = Vec::new();
         let mut count = 0;
         for saying in said {
@@ -98,7 +105,7 @@ impl Cx<'_> {
                 record.sources = &record.sources[..sources_max];
             }
             if body.len() + record.wire_len() > room {
-                self.send_report(now, is_v6, count, &body, fx);
+                self.send_report(on, count, &body, fx);
                 body.clear();
                 count = 0;
             }
@@ -108,37 +115,29 @@ impl Cx<'_> {
             count += 1;
         }
         if count > 0 {
-            self.send_report(now, is_v6, count, &body, fx);
+            self.send_report(on, count, &body, fx);
         }
     }
 
-    fn send_report(
-        &mut self,
-        now: Instant,
-        is_v6: bool,
-        count: u16,
-        records: &[u8],
-        fx: &mut impl Effects,
-    ) {
-        if !is_v6 {
+    fn send_report(&mut self, on: On, count: u16, records: &[u8], fx: &mut impl Effects) {
+        if !on.is_v6 {
             let message = [&igmp::v3_report(count, records)[..], records].concat();
-            return self.send_igmp(igmp::V3_ROUTERS, &message, fx);
+            return self.send_igmp(on.link, igmp::V3_ROUTERS, &message, fx);
         }
         let [high, low] = count.to_be_bytes();
         let message = Icmpv6Message {
             kind: Icmpv6Kind::MldReport([0, 0, high, low]),
             body: records,
         };
-        self.send_mld(now, mld::ROUTERS, &message, fx);
+        self.send_mld(on, mld::ROUTERS, &message, fx);
     }
 
     /// A message of an older version: to the group itself, or to all routers.
     fn say_old(
         &mut self,
-        now: Instant,
+        on: On,
         version: u8,
-        group: IpAddr,
-        is_leave: bool,
+        (group, is_leave): (IpAddr, bool),
         fx: &mut impl Effects,
     ) {
         match group {
@@ -148,7 +147,7 @@ impl Cx<'_> {
                     (false, 1) => (igmp::Saying::V1Member, group),
                     (false, _) => (igmp::Saying::V2Member, group),
                 };
-                self.send_igmp(dst, &saying.message(group), fx);
+                self.send_igmp(on.link, dst, &saying.message(group), fx);
             }
             IpAddr::V6(group) => {
                 let (kind, dst) = if is_leave {
@@ -160,30 +159,15 @@ impl Cx<'_> {
                     kind: Icmpv6Kind::Other { kind, code: 0 },
                     body: &group.octets(),
                 };
-                self.send_mld(now, dst, &message, fx);
+                self.send_mld(on, dst, &message, fx);
             }
         }
     }
 
-    /// A socket hears a group by whichever link it comes: it is asked for on all of them.
-    fn send_igmp(&mut self, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
-        for link in self.link.numbers() {
-            let src = self.link.routes.first_of(link);
-            // A link without an address is told too where it is the only one.
-            if src.is_some() || link == 0 {
-                let src = src.unwrap_or(Ipv4Addr::UNSPECIFIED);
-                self.send_igmp_on(link, (src, dst), message, fx);
-            }
-        }
-    }
-
-    fn send_igmp_on(
-        &mut self,
-        link: u16,
-        (src, dst): (Ipv4Addr, Ipv4Addr),
-        message: &[u8],
-        fx: &mut impl Effects,
-    ) {
+    /// A link without an address of ours is told by nobody (RFC 3376 4.2.13).
+    fn send_igmp(&mut self, link: u16, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
+        let src = self.link.routes.first_of(link);
+        let src = src.unwrap_or(Ipv4Addr::UNSPECIFIED);
         let mut header = vec![0; IPV4_HEADERS - igmp::HEADER_LEN];
         EthernetHeader {
             dst: ethernet::multicast_v4(dst),
@@ -214,24 +198,12 @@ impl Cx<'_> {
 
     fn send_mld(
         &mut self,
-        now: Instant,
+        on: On,
         dst: Ipv6Addr,
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,
     ) {
-        for link in self.link.numbers() {
-            self.send_mld_on(link, now, dst, message, fx);
-        }
-    }
-
-    fn send_mld_on(
-        &mut self,
-        link: u16,
-        now: Instant,
-        dst: Ipv6Addr,
-        message: &Icmpv6Message<'_>,
-        fx: &mut impl Effects,
-    ) {
+        let On { link, now, .. } = on;
         // RFC 3810 5.2.13: from a link-local address, or from none.
         let src = self
             .link

@@ -1,4 +1,4 @@
-//! All groups of an interface, and its queriers.
+//! All groups of a link, and its queriers.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -19,9 +19,9 @@ const UNSOLICITED_OLD_MS: u32 = 10_000;
 /// How often an engine repeats what it wants: its keeper may have been replaced.
 const REMIND_NS: u64 = 30_000_000_000;
 
-/// All groups of an interface. Made for the first.
+/// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub(super) struct LinkGroups {
     entries: Vec<Entry>,
     v4: Querier,
     v6: Querier,
@@ -29,7 +29,7 @@ pub(crate) struct Groups {
     remind_at: Option<Instant>,
 }
 
-impl Groups {
+impl LinkGroups {
     /// Whether anybody wants datagrams to this group.
     pub fn hears(&self, group: IpAddr) -> bool {
         let mut entries = self.entries.iter();
@@ -60,7 +60,7 @@ impl Groups {
         }
     }
 
-    /// Nothing is said before [`Groups::announce`], but in answer.
+    /// Nothing is said before [`LinkGroups::announce`], but in answer.
     pub fn keep_quiet(&mut self) {
         self.entries.iter_mut().for_each(Entry::keep_quiet);
     }
@@ -103,11 +103,11 @@ impl Groups {
     }
 
     /// An engine's part: what has changed goes to the keeper, and everything now and then.
-    pub(super) fn tell(&mut self, now: Instant, fx: &mut impl Effects) {
+    pub(super) fn tell(&mut self, now: Instant, link: u16, fx: &mut impl Effects) {
         let is_time = self.remind_at.is_some_and(|at| at <= now);
         for entry in &mut self.entries {
             if is_time || entry.take_change() {
-                fx.group(entry.group(), entry.state());
+                fx.group((entry.group(), link), entry.state());
             }
         }
         let is_needed = self.entries.iter().any(|entry| !entry.state().is_nothing());

@@ -83,6 +83,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) {
         let (packet, _) = way;
+        let found = self.link.find_route(&packet.query());
         let mac = match packet.dst {
             dst if dst.is_multicast() => super::group_mac(dst),
             _ => ethernet::BROADCAST,
@@ -91,7 +92,8 @@ impl Cx<'_> {
             mac,
             local: true,
             mtu: self.link.mtu_max,
-            vlan: 0,
+            // Heard as if it came by the link that it leaves by.
+            vlan: found.map_or(0, |found| found.vlan),
             epoch: self.link.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
         };

@@ -41,7 +41,7 @@ impl Link {
     }
 
     /// The largest packet that a link takes; routers may ask for less on the device's own.
-    fn mtu_of_link(&self, link: u16) -> u16 {
+    pub(crate) fn mtu_of_link(&self, link: u16) -> u16 {
         let others = &self.vlan_mtus;
         let at = others.binary_search_by_key(&link, |(link, _)| *link);
         at.map_or(self.mtu, |at| others[at].1)

@@ -84,7 +84,8 @@ impl Udp {
         let (group, source) = (datagram.to.ip(), datagram.from.ip());
         let socket = self.find(id);
         let multicast = socket.and_then(|socket| socket.multicast.as_ref());
-        !group.is_multicast() || multicast.is_none_or(|multicast| multicast.hears(group, source))
+        !group.is_multicast()
+            || multicast.is_none_or(|multicast| multicast.hears((group, datagram.link), source))
     }
 
     fn deliver(

@@ -52,6 +52,20 @@ impl Socket {
         }
     }
 
+    /// The choice for a datagram to this address that makes none itself. A socket that is bound to
+    /// a link has chosen that (udp_sendmsg()).
+    fn choice_towards(&self, dst: IpAddr) -> Choice {
+        let choice = Choice::of(&self.options.socket);
+        let link = self.multicast.as_ref().and_then(|it| it.link_towards(dst));
+        match link {
+            Some(link) if choice.chosen_link().is_none() => Choice {
+                link: Choice::link_of(link),
+                ..choice
+            },
+            _ => choice,
+        }
+    }
+
     fn takes(&self) -> Bound {
         Bound::new(self.local.ip(), self.options.is_v6_only)
     }
@@ -168,7 +182,7 @@ impl Udp {
         cx: &Cx<'_>,
     ) -> Result<(), SocketError> {
         let socket = self.find_mut(id)?;
-        let choice = Choice::of(&socket.options.socket);
+        let choice = remote.map_or(Choice::NONE, |to| socket.choice_towards(to.ip()));
         let mut local = socket.bound;
         if let Some(remote) = remote {
             let link = &cx.link;

@@ -22,7 +22,10 @@ pub(super) struct Multicast {
     loops: [bool; 2],
     hears_all: [bool; 2],
     source: Option<IpAddr>,
-    memberships: Vec<(IpAddr, GroupFilter)>,
+    /// By family, of datagrams to others and to groups.
+    links: [[Option<u16>; 2]; 2],
+    /// The last one first, as on Linux.
+    memberships: Vec<((IpAddr, u16), GroupFilter)>,
 }
 
 impl Multicast {
@@ -31,6 +34,7 @@ impl Multicast {
         loops: [true; 2],
         hears_all: [true; 2],
         source: None,
+        links: [[None; 2]; 2],
         memberships: Vec::new(),
     };
 
@@ -47,10 +51,16 @@ impl Multicast {
         self.source.filter(|source| source.is_ipv6() == is_v6)
     }
 
-    /// ip_mc_sf_allow(), inet6_mc_check().
-    pub fn hears(&self, group: IpAddr, source: IpAddr) -> bool {
+    /// Returns the link by which a datagram to this address leaves, if one is chosen.
+    pub fn link_towards(&self, dst: IpAddr) -> Option<u16> {
+        self.links[usize::from(dst.is_ipv6())][usize::from(dst.is_multicast())]
+    }
+
+    /// ip_mc_sf_allow(), and inet6_mc_check(), which does not look at the link.
+    pub fn hears(&self, (group, link): (IpAddr, u16), source: IpAddr) -> bool {
         let mut memberships = self.memberships.iter();
-        match memberships.find(|(of, _)| *of == group) {
+        let is_it = |of: &(IpAddr, u16)| of.0 == group && (group.is_ipv6() || of.1 == link);
+        match memberships.find(|(of, _)| is_it(of)) {
             Some((_, filter)) => filter.allows(source),
             None => self.hears_all[usize::from(group.is_ipv6())],
         }
@@ -64,11 +74,20 @@ impl Multicast {
             MulticastOption::Loop { is_v6, on } => self.loops[usize::from(is_v6)] = on,
             MulticastOption::All { is_v6, on } => self.hears_all[usize::from(is_v6)] = on,
             MulticastOption::Source(ip) => self.source = (!ip.is_unspecified()).then_some(ip),
+            MulticastOption::Leaves {
+                is_v6,
+                is_to_group,
+                link,
+            } => self.links[usize::from(is_v6)][usize::from(is_to_group)] = link,
         }
     }
 
     /// Applies a change and returns the group's filter from now on.
-    fn change(&mut self, group: IpAddr, change: GroupChange) -> Result<GroupFilter, SocketError> {
+    fn change(
+        &mut self,
+        group: (IpAddr, u16),
+        change: GroupChange,
+    ) -> Result<GroupFilter, SocketError> {
         let at = self.memberships.iter().position(|(of, _)| *of == group);
         let is_room = self.memberships.len() < MEMBERSHIPS_MAX;
         let mut filter = match (at, change) {
@@ -91,7 +110,7 @@ impl Multicast {
         }
         self.memberships.retain(|(of, _)| *of != group);
         if !filter.is_nothing() {
-            self.memberships.push((group, filter.clone()));
+            self.memberships.insert(0, (group, filter.clone()));
         }
         Ok(filter)
     }
@@ -104,23 +123,30 @@ impl Udp {
         option: MulticastOption,
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
-        if let MulticastOption::Group { group, change } = option {
-            return self.change_group(id, group, change, cx);
+        if let MulticastOption::Group {
+            group,
+            link,
+            change,
+        } = option
+        {
+            return self.change_group(id, (group, link), change, cx);
         }
         let socket = self.find_mut(id)?;
         let multicast = socket.multicast.get_or_insert(Multicast::DEFAULT.into());
         multicast.set(option);
+        // The way may be another one from now on.
+        socket.hop.1 = None;
         Ok(())
     }
 
     fn change_group(
         &mut self,
         id: UdpId,
-        group: IpAddr,
+        group: (IpAddr, u16),
         change: GroupChange,
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
-        if !group.is_multicast() {
+        if !group.0.is_multicast() {
             return Err(SocketError::InvalidArgument);
         }
         let socket = self.find_mut(id)?;

@@ -82,7 +82,7 @@ fn address(
             link: Choice::link_of(link),
             ..Choice::of(options)
         },
-        None => Choice::of(options),
+        None => socket.choice_towards(dst.ip()),
     };
     let packet = OutPacket {
         src: find_source(socket, datagram, (dst, choice), cx)?,

@@ -58,8 +58,11 @@ fn socket(table: &mut Table, port: u16) -> UdpId {
 }
 
 fn change(table: &mut Table, udp: UdpId, change: GroupChange) {
-    let group = GROUP.into();
-    let option = MulticastOption::Group { group, change };
+    let option = MulticastOption::Group {
+        group: GROUP.into(),
+        link: 0,
+        change,
+    };
     table.set_multicast(udp, option).unwrap();
 }
 
@@ -131,6 +134,7 @@ fn sources_are_chosen_for_each_socket() {
     assert_eq!(heard, [picky, open]);
     let block = MulticastOption::Group {
         group: GROUP.into(),
+        link: 0,
         change: GroupChange::Block(OTHER.into()),
     };
     let wrong = table.set_multicast(picky, block);
@@ -295,8 +299,11 @@ fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
     table.pass(20_000);
     for last in 1..=8 {
         let group = Ipv4Addr::new(239, 1, 2, last).into();
-        let change = GroupChange::Join;
-        let join = MulticastOption::Group { group, change };
+        let join = MulticastOption::Group {
+            group,
+            link: 0,
+            change: GroupChange::Join,
+        };
         table.set_multicast(udp, join).unwrap();
     }
     table.pass(0);
@@ -336,7 +343,7 @@ fn engines_leave_reports_to_their_keeper_which_merges_them() {
     change(&mut engine, udp, GroupChange::Join);
     engine.pass(59_000);
     assert!(engine.take_frames().is_empty());
-    let group = IpAddr::from(GROUP);
+    let group = (IpAddr::from(GROUP), 0);
     // Told at once, and again in case the keeper is a new one.
     assert_eq!(engine.fx.groups, vec![(group, GroupFilter::ALL); 2]);
     let mut keeper = Table::with(|config| config.role = Role::Keeper);

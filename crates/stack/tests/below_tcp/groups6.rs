@@ -27,8 +27,11 @@ fn table() -> (Table, UdpId) {
 }
 
 fn change(table: &mut Table, udp: UdpId, n: usize, change: GroupChange) {
-    let group = group(n).into();
-    let option = MulticastOption::Group { group, change };
+    let option = MulticastOption::Group {
+        group: group(n).into(),
+        link: 0,
+        change,
+    };
     table.set_multicast(udp, option).unwrap();
 }
 

@@ -6,7 +6,7 @@ use crate::support::*;
 use slipstack_stack::*;
 use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ipv4::Ipv4Header;
-use slipstack_wire::{LinkId, protocol};
+use slipstack_wire::{LinkId, ethernet, protocol};
 
 const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 5];
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 5);
@@ -168,25 +168,59 @@ fn joined_segments_leave_joined_if_each_fits() {
     assert_eq!(table.count(Counter::DropForwardJoined), 1);
 }
 
+/// The links by which reports have left, with the link-layer addresses that they came from.
+fn reports(table: &mut Table) -> Vec<(LinkId, Vec<u8>)> {
+    let sent = taken(table).into_iter();
+    sent.map(|(link, frame)| (link, frame[6..12].to_vec()))
+        .collect()
+}
+
 #[test]
-fn a_group_is_reported_by_every_port_and_spoken_to_by_that_of_the_source() {
+fn a_group_is_reported_by_the_port_that_it_is_joined_on_and_heard_there_alone() {
     let mut table = table(|_| {});
     let socket = table.bind("0.0.0.0:4000");
     let group = Ipv4Addr::new(239, 1, 2, 3);
-    let join = MulticastOption::Group {
-        group: group.into(),
-        change: GroupChange::Join,
-    };
-    table.set_multicast(socket, join).unwrap();
-    table.pass(10);
-    let reports = taken(&mut table);
-    let told: Vec<(LinkId, Vec<u8>)> = reports
-        .into_iter()
-        .map(|(link, frame)| (link, frame[6..12].to_vec()))
-        .collect();
-    for (link, mac) in [(LinkId::new(0, 0), MAC), (PORT, OTHER_MAC)] {
-        assert!(told.contains(&(link, mac.to_vec())), "{told:?}");
+    let first = LinkId::new(0, 0);
+    let mut heard = Vec::new();
+    for (link, mac) in [(PORT, OTHER_MAC), (first, MAC)] {
+        let join = MulticastOption::Group {
+            group: group.into(),
+            link: link.0,
+            change: GroupChange::Join,
+        };
+        table.set_multicast(socket, join).unwrap();
+        table.pass(1);
+        assert_eq!(reports(&mut table), [(link, mac.to_vec())]);
+        heard.push(link);
+        for by in [first, PORT] {
+            let mut frame = udp_frame((FAR, 7), (group, 4000), b"x");
+            frame[..6].copy_from_slice(&ethernet::multicast_v4(group));
+            let before = table.fx.datagrams.len();
+            input(&mut table, by, &frame);
+            let count = usize::from(heard.contains(&by));
+            assert_eq!(table.fx.datagrams.len() - before, count, "{by:?}");
+        }
     }
+    table.pass(3000);
+    taken(&mut table);
+    // A query is answered by the link that it came by.
+    let query = [0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0];
+    let sum = slipstack_wire::checksum::of(&query);
+    let mut query = query.to_vec();
+    query[2..4].copy_from_slice(&sum.to_be_bytes());
+    let frame = ip_frame(protocol::IGMP, FAR, Ipv4Addr::new(224, 0, 0, 1), &query);
+    let mut frame = patch_ip(frame, |header| header[8] = 1);
+    frame[..6].copy_from_slice(&ethernet::multicast_v4(Ipv4Addr::new(224, 0, 0, 1)));
+    input(&mut table, PORT, &frame);
+    table.pass(1500);
+    assert_eq!(reports(&mut table), [(PORT, OTHER_MAC.to_vec())]);
+}
+
+#[test]
+fn a_group_is_spoken_to_by_the_port_of_the_source_or_the_one_that_is_chosen() {
+    let mut table = table(|_| {});
+    let socket = table.bind("0.0.0.0:4000");
+    let group = Ipv4Addr::new(239, 1, 2, 3);
     for (source, link) in [(IP, LinkId::new(0, 0)), (OTHER, PORT)] {
         let option = MulticastOption::Source(source.into());
         table.set_multicast(socket, option).unwrap();
@@ -198,6 +232,23 @@ fn a_group_is_reported_by_every_port_and_spoken_to_by_that_of_the_source() {
             sent.iter()
                 .any(|(by, frame)| *by == link && frame.ends_with(b"x"))
         );
+    }
+    let option = MulticastOption::Source(Ipv4Addr::UNSPECIFIED.into());
+    table.set_multicast(socket, option).unwrap();
+    for (chosen, source) in [(LinkId::new(0, 0), IP), (PORT, OTHER)] {
+        let option = MulticastOption::Leaves {
+            is_v6: false,
+            is_to_group: true,
+            link: Some(chosen.0),
+        };
+        table.set_multicast(socket, option).unwrap();
+        let datagram = DatagramOut::new(Some((group, 7).into()), b"z");
+        let Table { stack, now, fx } = &mut table;
+        stack.udp_send(*now, socket, &datagram, fx).unwrap();
+        let sent = taken(&mut table);
+        let out = sent.iter().find(|(_, frame)| frame.ends_with(b"z"));
+        assert!(sent.iter().all(|(by, _)| *by == chosen), "{chosen:?}");
+        assert_eq!(ip_of(&out.unwrap().1).header.src, source);
     }
     // One datagram may choose for itself.
     let datagram = DatagramOut {

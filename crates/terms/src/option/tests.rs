@@ -14,6 +14,7 @@ fn options_come_back_as_they_were() {
     };
     let group = MulticastOption::Group {
         group: "ff0e::7".parse().unwrap(),
+        link: 0x7001,
         change: GroupChange::Unblock("fd00::9".parse().unwrap()),
     };
     for option in [
@@ -45,7 +46,7 @@ fn numbers_that_nobody_writes_are_refused() {
     assert_eq!(one(5, (1 << 32) | 1), None, "no time");
     assert_eq!(one(8, Congestion::ALL.len() as u64), None);
     assert_eq!(one(22, MtuDiscovery::ALL.len() as u64), None);
-    assert_eq!(one(29, 10), None, "no change of a group");
+    assert_eq!(one(29, 11), None, "no change of a group");
 }
 
 #[test]
