@@ -24,6 +24,9 @@ mod supervisor;
 mod ticket;
 mod ways;
 
+#[cfg(test)]
+mod tests;
+
 pub use client::{client, client_with};
 pub use error::Error;
 pub use inherited::inherited_sockets;

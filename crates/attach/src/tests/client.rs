@@ -1,0 +1,248 @@
+//! Programs towards instances and keepers: what is asked, when, and what an answer leads to.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use slipstack_channel::EngineEnd;
+use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::{Attached, Descriptor, Refusal, Reply, Request};
+use slipstack_channel::report::Why;
+use slipstack_config::Settings;
+use slipstack_mem::Doorbell;
+
+use super::{Folder, Script, Step, on_eth1, settings, welcome, with_connection};
+use crate::client::client;
+
+/// A program of instance `t`, which is reached by an inherited connection or not at all.
+fn of_instance(folder: &Folder, control: &OwnedFd) -> Settings {
+    let named = Settings {
+        run_dir: Some(folder.0.clone()),
+        ..settings(&[("INSTANCE", "t")])
+    };
+    with_connection(named, control)
+}
+
+/// The channel of a length and its doorbells, in the order of `roles`.
+fn attached(region_len: usize, roles: &[Descriptor]) -> Step {
+    let end = EngineEnd::create_of(region_len).expect("channel");
+    let bell = || {
+        Doorbell::new()
+            .expect("doorbell")
+            .try_clone_fd()
+            .expect("fd")
+    };
+    let fds = roles.iter().map(|role| match role {
+        Descriptor::Channel => end.region().try_clone_fd().expect("region"),
+        _ => bell(),
+    });
+    let attached = Attached {
+        instance: "t".to_owned(),
+        instance_pid: 4711,
+        descriptors: roles.to_vec(),
+    };
+    Step::SayWith(Reply::Attached(attached), fds.collect())
+}
+
+const ALL: [Descriptor; 3] = [
+    Descriptor::Channel,
+    Descriptor::EngineDoorbell,
+    Descriptor::ProgramDoorbell,
+];
+
+/// An instance that welcomes everybody, and reacts so to a wish for a channel.
+fn instance(on_attach: impl Fn(usize) -> Step + Send + Sync + 'static) -> Script {
+    Script::new(move |request| match request {
+        Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+        Request::Attach { region_len, .. } => on_attach(*region_len),
+        _ => Step::Say(Reply::Done),
+    })
+}
+
+#[test]
+fn nobody_is_asked_before_the_first_need_and_everybody_once() {
+    let (folder, keeper) = (Folder::new("once"), Script::willing());
+    let control = keeper.inherited();
+    let program = client(&with_connection(on_eth1(&folder), &control));
+    assert!(keeper.asked().is_empty());
+    let policy = program.policy().unwrap();
+    assert_eq!(policy.addrs, [([10, 0, 0, 5].into(), 24)]);
+    program.policy().unwrap();
+    assert_eq!(keeper.asked().len(), 1);
+    let hello = &keeper.hellos()[0];
+    assert_eq!((hello.family, hello.resume), (program.family(), None));
+}
+
+#[test]
+fn the_policy_by_now_is_asked_for_each_time() {
+    let folder = Folder::new("by-now");
+    let keeper = Script::new(|request| match request {
+        Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+        _ => Step::Say(Reply::Network(Box::new(NetworkState {
+            revision: 5,
+            ..welcome().network
+        }))),
+    });
+    let control = keeper.inherited();
+    let program = client(&with_connection(on_eth1(&folder), &control));
+    assert_eq!(program.policy().unwrap().revision, 0);
+    assert_eq!(program.policy_by_now().unwrap().revision, 5);
+    assert_eq!(program.policy().unwrap().revision, 5, "it is kept");
+    assert_eq!(keeper.hellos().len(), 1);
+}
+
+#[test]
+fn a_program_of_an_instance_has_its_channel_and_the_instances_engine() {
+    let folder = Folder::new("channel");
+    let script = instance(|region_len| attached(region_len, &ALL));
+    let control = script.inherited();
+    let program = client(&of_instance(&folder, &control));
+    assert!(!program.is_spread() && !program.is_engine_each());
+    let attachment = program.attach().unwrap();
+    assert_eq!(attachment.describe, "instance t (pid 4711)");
+    assert_eq!(script.hellos().len(), 1);
+}
+
+#[test]
+fn descriptors_that_are_missing_or_for_something_else_are_no_channel() {
+    let folder = Folder::new("missing");
+    for roles in [&ALL[..2], &ALL[1..], &[], &[Descriptor::Claim]] {
+        let script = instance(move |region_len| attached(region_len, roles));
+        let control = script.inherited();
+        let refused = client(&of_instance(&folder, &control)).attach();
+        let error = refused.expect_err("no channel");
+        assert_eq!(error.why, Why::NoStack, "{}", error.sentence);
+    }
+}
+
+/// An instance that says no means it; silence and confusion may be over soon.
+#[test]
+fn what_an_instance_says_decides_whether_it_is_asked_again() {
+    type OnAttach = fn(usize) -> Step;
+    let cases: [(OnAttach, bool); 4] = [
+        (|_| Step::refuse(Refusal::Exhausted), false),
+        (|_| Step::refuse(Refusal::NotPermitted), false),
+        (|_| Step::HangUp, true),
+        (|_| Step::Say(Reply::Done), true),
+    ];
+    let folder = Folder::new("again");
+    for (number, (on_attach, may_pass)) in cases.into_iter().enumerate() {
+        let script = instance(on_attach);
+        let control = script.inherited();
+        let refused = client(&of_instance(&folder, &control)).attach();
+        let error = refused.expect_err("no channel");
+        assert_eq!(error.may_pass, may_pass, "{number}: {}", error.sentence);
+    }
+}
+
+#[test]
+fn an_instance_that_is_away_may_be_back() {
+    let folder = Folder::new("away");
+    let gone = Script::new(|_| Step::HangUp).inherited();
+    let error = client(&of_instance(&folder, &gone)).attach();
+    let error = error.expect_err("nobody is there");
+    assert!(
+        error.may_pass && error.sentence.contains('t'),
+        "{}",
+        error.sentence
+    );
+}
+
+#[test]
+fn a_keeper_of_another_version_is_final_and_named() {
+    let (folder, keeper) = (
+        Folder::new("version"),
+        Script::new(|_| Step::refuse(Refusal::Version)),
+    );
+    let path = super::starting::control_socket(&folder);
+    keeper.listen(&path);
+    let error = client(&on_eth1(&folder)).policy().unwrap_err();
+    assert!(
+        error.sentence.contains("Version by the script"),
+        "{}",
+        error.sentence
+    );
+    assert!(!error.may_pass);
+}
+
+#[test]
+fn children_know_what_their_parent_knew_and_hold_nothing_of_its() {
+    let (folder, keeper) = (Folder::new("fork"), Script::willing());
+    let control = keeper.inherited();
+    let program = client(&with_connection(on_eth1(&folder), &control));
+    program.policy().unwrap();
+    let before = program.descriptors();
+    program.after_fork_child();
+    program.policy().unwrap();
+    assert_eq!(keeper.hellos().len(), 1, "the child knows the addresses");
+    assert!(before.len() > 1);
+    assert_eq!(
+        program.descriptors().len(),
+        1,
+        "the inherited connection alone"
+    );
+    // Its own engine is its own client.
+    program.policy_by_now().unwrap();
+    assert_eq!(keeper.hellos().len(), 2);
+}
+
+/// A fork at any moment: another thread of the parent is about to hear from the keeper, and its
+/// lock is held in the child for ever.
+#[test]
+fn a_fork_in_the_middle_of_a_question_leaves_a_child_that_can_ask() {
+    let folder = Folder::new("middle");
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let hold = std::sync::Mutex::new(Some(hold));
+    let keeper = Script::new(move |request| {
+        // The first question is answered when the test says so.
+        let first = hold.lock().expect("hold").take();
+        if let Some(first) = first {
+            tell.send(()).expect("told");
+            let _ = first.recv();
+        }
+        match request {
+            Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+            _ => Step::Say(Reply::Done),
+        }
+    });
+    let control = keeper.inherited();
+    let program = client(&with_connection(on_eth1(&folder), &control));
+    let asking = Arc::clone(&program);
+    let asking = std::thread::spawn(move || asking.policy().map(|_| ()));
+    told.recv().expect("the question is on its way");
+    program.after_fork_child();
+    assert_eq!(program.descriptors().len(), 1);
+    program.policy().expect("the child asks by itself");
+    drop(held);
+    asking
+        .join()
+        .expect("thread")
+        .expect("the parent is answered");
+    assert_eq!(keeper.hellos().len(), 2);
+}
+
+#[test]
+fn a_family_is_joined_and_told_to_the_keeper() {
+    let (folder, keeper) = (Folder::new("family"), Script::willing());
+    let control = keeper.inherited();
+    let program = client(&with_connection(on_eth1(&folder), &control));
+    program.join(77);
+    program.policy().unwrap();
+    assert_eq!((program.family(), keeper.hellos()[0].family), (77, 77));
+}
+
+#[test]
+fn as_many_engines_as_options_say() {
+    let folder = Folder::new("engines");
+    let of = |variables: &[(&str, &str)]| {
+        let mut all = vec![("IF", "eth1"), ("IP", "10.0.0.5/24")];
+        all.extend(variables);
+        let settings = Settings {
+            run_dir: Some(folder.0.clone()),
+            ..settings(&all)
+        };
+        client(&settings).engines_max()
+    };
+    assert_eq!(of(&[("THREAD_ENGINES", "3")]), 3);
+    assert!(of(&[]) >= 4);
+}

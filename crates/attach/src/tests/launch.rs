@@ -1,0 +1,107 @@
+//! A stack that runs is the one that was asked for, or the program does not start.
+
+use slipstack_channel::control::Welcome;
+use slipstack_channel::control::net::{Interface, KernelShare, Listed, RouteEntry, ShareAction};
+use slipstack_config::Settings;
+
+use super::{settings, welcome};
+use crate::error::Error;
+use crate::launch::check_network;
+
+fn asked(variables: &[(&str, &str)]) -> Settings {
+    let mut all = vec![("IF", "eth1"), ("IP", "10.0.0.5/24")];
+    all.retain(|(name, _)| !variables.iter().any(|(other, _)| other == name));
+    all.extend(variables);
+    settings(&all)
+}
+
+fn check(variables: &[(&str, &str)], welcome: &Welcome) -> Result<(), Error> {
+    check_network(&asked(variables), welcome)
+}
+
+#[test]
+fn who_names_what_there_is_gets_it() {
+    check(&[], &welcome()).unwrap();
+    check(&[("DEVICE", "packet")], &welcome()).unwrap();
+    let mut with_port = welcome();
+    with_port.network.interfaces.push(Interface {
+        name: "eth2".to_owned(),
+        vlan: slipstack_device::LinkId::new(1, 0).0,
+        addresses: vec![([10, 0, 1, 5].into(), 24)],
+        ..Interface::default()
+    });
+    check(&[], &with_port).unwrap();
+}
+
+#[test]
+fn another_address_is_refused_with_both() {
+    match check(&[("IP", "10.0.0.6/24")], &welcome()) {
+        Err(Error::OtherAddress { has, wanted, .. }) => {
+            assert_eq!(
+                (has.as_str(), wanted.as_str()),
+                ("10.0.0.5/24", "10.0.0.6/24")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    // A prefix is part of it.
+    let error = check(&[("IP", "10.0.0.5/16")], &welcome());
+    assert!(matches!(error, Err(Error::OtherAddress { .. })));
+}
+
+#[test]
+fn another_kind_of_device_is_refused_whatever_way_it_was_opened() {
+    let error = check(&[("DEVICE", "xdp")], &welcome());
+    assert!(matches!(error, Err(Error::OtherDevice { .. })));
+    let mut native = welcome();
+    native.device.kind = "xdp:native".to_owned();
+    check(&[("DEVICE", "xdp")], &native).unwrap();
+}
+
+#[test]
+fn another_vlan_is_refused_with_both() {
+    let mut tagged = welcome();
+    tagged.vlan = 5;
+    let error = check(&[], &tagged);
+    assert!(matches!(
+        error,
+        Err(Error::OtherVlan {
+            has: 5,
+            wanted: 0,
+            ..
+        })
+    ));
+}
+
+#[test]
+fn routes_have_to_be_there_already() {
+    let route = [("ROUTE", "10.9.0.0/16,via=10.0.0.1")];
+    let error = check(&route, &welcome());
+    assert!(matches!(error, Err(Error::OtherRoutes { .. })));
+    let mut routed = welcome();
+    routed.network.routes = crate::door::options(&asked(&route)).routes;
+    check(&route, &routed).unwrap();
+    // More than asked for does not matter.
+    let other = RouteEntry::default_by([10, 0, 0, 9].into());
+    routed.network.routes.push(other);
+    check(&route, &routed).unwrap();
+}
+
+#[test]
+fn sharing_with_the_kernel_is_settled_at_the_start() {
+    let kni = [("KNI", "accept")];
+    assert!(matches!(
+        check(&kni, &welcome()),
+        Err(Error::NotShared { .. })
+    ));
+    let mut shared = welcome();
+    shared.network.share = Some(KernelShare {
+        listed: Listed::Kernel,
+        tcp: Vec::new(),
+        udp: Vec::new(),
+        action: ShareAction::Default,
+    });
+    check(&kni, &shared).unwrap();
+    // Who does not ask for it takes it.
+    check(&[], &shared).unwrap();
+}

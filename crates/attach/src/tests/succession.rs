@@ -1,0 +1,125 @@
+//! A keeper dies: its successor knows who comes back, and what it had.
+
+use slipstack_channel::control::{ControlError, Refusal, Reply, Request};
+use slipstack_mem::Region;
+
+use super::starting::control_socket;
+use super::{Folder, Script, Step, on_eth1, welcome, with_connection};
+use crate::door::Identity;
+use crate::error::Error;
+use crate::link::{Link, REGION};
+
+/// A keeper that hangs up at a request for its status, and else does what it is asked.
+fn mortal() -> Script {
+    Script::new(|request| match request {
+        Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+        Request::Status => Step::HangUp,
+        _ => Step::Say(Reply::Done),
+    })
+}
+
+fn is_region(request: &Request) -> bool {
+    matches!(request, Request::RegisterRegion { id: REGION })
+}
+
+#[test]
+fn who_comes_back_names_itself_and_brings_its_region_again() {
+    let folder = Folder::new("back");
+    let (first, second) = (mortal(), Script::willing());
+    let control = first.inherited();
+    let settings = with_connection(on_eth1(&folder), &control);
+    let link = Link::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let region = Region::create("test", 4096).unwrap();
+    link.register_region(region.try_clone_fd().unwrap())
+        .unwrap();
+    second.listen(&control_socket(&folder));
+    // The first keeper dies of it; the second answers.
+    assert_eq!(link.ask(&Request::Status, &[]).unwrap().0, Reply::Done);
+    let (own, hello) = (welcome(), &second.hellos()[0]);
+    assert_eq!(hello.resume, Some(own.client));
+    assert_eq!(hello.capability, Some(own.capability));
+    assert!(is_region(&second.asked()[1]), "before anything else");
+    assert!(link.watched().is_some());
+    assert!(first.asked().iter().any(is_region));
+}
+
+#[test]
+fn without_an_engine_one_client_is_as_good_as_another() {
+    let folder = Folder::new("another");
+    let forgetful = Script::new(|request| match request {
+        Request::Hello(hello) if hello.resume.is_some() => Step::refuse(Refusal::Unknown),
+        Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
+        _ => Step::Say(Reply::Done),
+    });
+    let control = mortal().inherited();
+    let settings = with_connection(on_eth1(&folder), &control);
+    let link = Link::open(&settings, &Identity::of_this_process(), None).unwrap();
+    forgetful.listen(&control_socket(&folder));
+    assert_eq!(link.ask(&Request::Status, &[]).unwrap().0, Reply::Done);
+    let resumes: Vec<_> = forgetful
+        .hellos()
+        .iter()
+        .map(|hello| hello.resume)
+        .collect();
+    assert_eq!(resumes, [Some(welcome().client), None]);
+}
+
+#[test]
+fn with_an_engine_a_successor_that_does_not_know_it_is_the_end() {
+    let folder = Folder::new("end");
+    let forgetful = Script::new(|_| Step::refuse(Refusal::Unknown));
+    let control = mortal().inherited();
+    let settings = with_connection(on_eth1(&folder), &control);
+    let link = Link::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let region = Region::create("test", 4096).unwrap();
+    link.register_region(region.try_clone_fd().unwrap())
+        .unwrap();
+    forgetful.listen(&control_socket(&folder));
+    let error = link.ask(&Request::Status, &[]).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Refused {
+                refusal: Refusal::Unknown,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(forgetful.hellos().len(), 1);
+    assert!(link.watched().is_none());
+}
+
+#[test]
+fn where_nobody_succeeds_the_next_attempt_waits_for_its_time() {
+    let folder = Folder::new("nobody");
+    let control = mortal().inherited();
+    let settings = with_connection(on_eth1(&folder), &control);
+    let link = Link::open(&settings, &Identity::of_this_process(), None).unwrap();
+    assert!(link.ask(&Request::Status, &[]).is_err());
+    assert!(link.watched().is_none());
+    let late = Script::willing();
+    late.listen(&control_socket(&folder));
+    // The last attempt is a moment ago: none is made now.
+    link.on_time();
+    let is_back = link.watched().is_some();
+    assert!(!is_back || !late.hellos().is_empty());
+    assert!(
+        link.ask(&Request::Goodbye, &[]).is_ok(),
+        "a question cannot wait"
+    );
+    assert_eq!(late.hellos()[0].resume, Some(welcome().client));
+}
+
+#[test]
+fn an_inherited_connection_that_is_silent_is_no_reason_to_start_a_keeper() {
+    let error = Error::Control(ControlError::TimedOut);
+    let folder = Folder::new("silent");
+    let deaf = crate::keeper::or_deaf(error, &on_eth1(&folder), None);
+    assert!(
+        matches!(&deaf, Error::Deaf { interface, pid: None } if interface == "eth1"),
+        "{deaf}"
+    );
+    let closed = crate::keeper::or_deaf(ControlError::Closed.into(), &on_eth1(&folder), None);
+    assert!(matches!(closed, Error::Control(ControlError::Closed)));
+}
