@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held served soak models programs sanitize fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held served soak models programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ programs: build ## the page of programs: some eighty with their real clients, ke
 
 sanitize: setup ## unit tests of the crates that share memory under AddressSanitizer and ThreadSanitizer (needs nightly)
 	@scripts/sanitize
+
+instructions: setup ## instructions of one request, connection, burst …; fails if a stored count has grown by more than 1 %
+	@scripts/instructions
 
 fuzz: setup ## every fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)
