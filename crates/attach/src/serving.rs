@@ -1,6 +1,6 @@
 //! The body of `slipstack serve`: engines in this process, each with a service on its thread.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use slipstack_engine::instance::{Reception, Spin, run};
 use slipstack_engine::{Engine, Instant};
 use slipstack_keeper::process::raise_descriptor_limit;
 use slipstack_mem::{Doorbell, Region, now_ns, process};
+use tracing::error;
 
 use crate::assembly::{Assembled, assemble};
 use crate::door::Identity;
@@ -342,9 +343,7 @@ fn leave(engine: &mut Engine, link: &Link) {
         let images = handover.images();
         match link.hand_over(id, handover.region.fd(), images) {
             Ok(()) => engine.forget(&handover),
-            Err(error) => {
-                let _ = writeln!(io::stderr(), "{images} connections are reset: {error}");
-            }
+            Err(error) => error!(images, %error, "connections are reset"),
         }
     }
     link.tell_time_waits(&engine.time_waits(now));

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::given::settings;
 use crate::group::{self, Plan};
 use crate::output::{print, say};
-use crate::{host, notify, reload, run};
+use crate::{host, log, notify, reload, run};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (layers, mut settings) = settings(matches)?;
@@ -77,6 +77,7 @@ fn serve(mut settings: Settings, matches: &ArgMatches) -> Result<ExitCode, Failu
     settings.bin = std::env::current_exe().ok();
     host::check(&settings)?;
     run::pin(&settings)?;
+    log::start(settings.log);
     reload_at_hang_ups(matches)?;
     let on_ready = |sentence: &str| {
         // Nobody may be left to hear it.

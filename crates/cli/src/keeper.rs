@@ -6,10 +6,12 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::given::settings;
+use crate::log;
 use crate::net::bsd::ipfw;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
+    log::start(settings.log);
     let served = slipstack_attach::keeper_main(&settings, |state| {
         let wanted = ipfw::wanted(&settings, state);
         wanted

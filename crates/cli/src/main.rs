@@ -15,6 +15,7 @@ mod host;
 mod instance;
 mod keeper;
 mod load;
+mod log;
 mod names;
 mod net;
 mod notify;

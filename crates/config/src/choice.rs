@@ -34,16 +34,19 @@ macro_rules! choice {
 }
 
 choice! {
-    /// How much is written to standard error: each level includes those before it.
+    /// How much is written to standard error, and by a keeper to its log: each level includes those
+    /// before it.
     Log {
         /// Nothing but the refusal of a command.
         Off = "off",
-        /// Sockets that fail, and programs that stay on the kernel, because the stack is not there.
+        /// Sockets that fail, and programs that stay on the kernel, because the stack is not there;
+        /// connections that a keeper or an instance loses.
         Error = "error",
-        /// Differences from what the program or its user may expect.
+        /// Differences from what the program or its user may expect; what a keeper gives up.
         #[default]
         Warn = "warn",
-        /// Which stack a program uses, and what configuration files say in vain.
+        /// Which stack a program uses, and what configuration files say in vain; who comes to a
+        /// keeper or an instance, and leaves.
         Info = "info",
         /// Each socket's placement, with its reason.
         Debug = "debug",

@@ -331,7 +331,8 @@ options! {
         kind: Kind::Choice(Log::NAMES),
         default: "warn",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "What is written to standard error: off, error, warn, info or debug",
+        help: "What is written to standard error, and by the keeper to its log: off, error, warn, \
+            info or debug",
     }
 
     is_autoconfigured: bool = "slaac" "" {

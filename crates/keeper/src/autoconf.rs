@@ -12,10 +12,10 @@ use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, Identifiers, Instant, Payload, SlaacConfig,
     Stack, StackConfig, UdpId,
 };
+use tracing::warn;
 
 use crate::conflict::wait_readable;
 use crate::error::KeeperError;
-use crate::log::say;
 use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot, random_u64};
 
@@ -67,9 +67,10 @@ pub fn configure(
         });
     }
     if learnt.routers.is_empty() {
-        say(format_args!(
-            "no IPv6 router has answered on {interface}; the stack waits for one"
-        ));
+        warn!(
+            interface,
+            "no IPv6 router has answered; the stack waits for one"
+        );
     }
     Ok(stack.slaac_image())
 }

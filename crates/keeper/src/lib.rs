@@ -16,7 +16,7 @@ mod interfaces;
 mod journal;
 mod kernel_flows;
 pub mod leases;
-mod log;
+pub mod log;
 mod neighbours;
 mod net;
 mod orphans;

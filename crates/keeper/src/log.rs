@@ -1,10 +1,8 @@
-//! A keeper's messages: lines on standard error, which is its log.
+//! Events of a keeper and of what it starts, for whoever subscribes to `tracing`.
+//!
+//! An error is a state that somebody has to mend, a warning is something that was given up, and
+//! informational events tell who comes and goes. There is none for a frame or a connection.
 
-use std::io::Write as _;
-
-/// Says a line. Where the log takes none (a full file system, a limit of file sizes), it is lost:
-/// `eprintln!` would end the keeper, and its successor after it.
-pub(crate) fn say(line: impl std::fmt::Display) {
-    let line = format!("{line}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
+/// Target of what rules of the packet filter with `log` have matched: an operator has asked for
+/// these lines, so that they are written at every level but `off`.
+pub const FILTER_TARGET: &str = "ipfw";

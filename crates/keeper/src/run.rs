@@ -1,9 +1,9 @@
 //! A keeper process from start to end, and its succession.
 
 use std::time::Duration;
+use tracing::{error, info, warn};
 
 use crate::error::KeeperError;
-use crate::log::say;
 use crate::process::{descriptors, raise_descriptor_limit};
 use crate::server::{Ended, OwnSlot, Server};
 use crate::standby::{Keeper, Side, split};
@@ -33,7 +33,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
         let own = match own_slot(&world, is_successor) {
             Ok(own) => own,
             Err(error) => {
-                say(format_args!("the keeper cannot go on: {error}"));
+                error!(%error, "the keeper cannot go on");
                 world.remove();
                 return Err(error);
             }
@@ -47,13 +47,16 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
             Ok(Side::Standby(keeper)) => {
                 own.leave();
                 outlive(keeper, &mut world);
+                warn!("the keeper has ended; its standby goes on");
                 continue;
             }
             Err(error) => {
-                say(format_args!("no standby could be forked: {error}"));
+                error!(%error, "no standby could be forked");
                 None
             }
         };
+        let (pid, slots) = (std::process::id(), world.slots.count());
+        info!(pid, slots, is_successor, "the keeper serves");
         match Server::new(world, own, standby, is_successor).run() {
             (world, Ended::Finished) => {
                 world.remove();
@@ -64,6 +67,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
             (kept, Ended::Standby(keeper)) => {
                 world = kept;
                 outlive(keeper, &mut world);
+                warn!("the keeper has ended; its standby goes on");
             }
         }
     }

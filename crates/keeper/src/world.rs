@@ -18,13 +18,13 @@ use slipstack_engine::config_of;
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
+use tracing::error;
 
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::interfaces::{self, InterfaceChoice};
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, PortBlocks};
-use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans;
 use crate::pair;
@@ -361,18 +361,14 @@ impl World {
     /// Writes the state down for a successor. Called after every change, before it is answered.
     pub fn save(&self) {
         if !self.journal.write(&self.state) {
-            say(format_args!(
-                "the state does not fit into its region; a successor would miss the last change"
-            ));
+            error!("the state does not fit; a successor would miss the last change");
         }
     }
 
     /// Saves the packet filter's tables.
     pub fn save_tables(&self) {
         if !self.tables.write(&self.state.filter.tables) {
-            say(format_args!(
-                "the filter's tables do not fit into their region; a successor would miss the last change"
-            ));
+            error!("the filter's tables do not fit; a successor would miss the last change");
         }
     }
 
@@ -384,7 +380,7 @@ impl World {
                 self.state = state;
                 self.state.filter.tables = self.tables.read().unwrap_or_default();
             }
-            _ => say(format_args!("the former keeper left no usable state")),
+            _ => error!("the former keeper left no usable state"),
         }
     }
 

@@ -15,6 +15,7 @@ use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
 use slipstack_keeper::process::{find_process, watch};
 use slipstack_mem::{Doorbell, Region};
+use tracing::info;
 
 use super::reception::{ControlServer, watch_process};
 
@@ -53,6 +54,11 @@ impl Session {
             program: None,
             report: None,
         }
+    }
+
+    /// The process behind it, once it has introduced itself.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.program.as_ref().map(|program| program.pid)
     }
 
     fn describe(&self, instance: &str, sockets_max: usize) -> Option<ProgramReport> {
@@ -270,6 +276,7 @@ impl ControlServer {
         ];
         let channel = end.region().clone();
         let client = engine.attach_client(end, Some(program_bell.clone()));
+        info!(pid = program.pid, region_len, "a program has a channel");
         session.clients.push((client, channel));
         session.bells.push(program_bell);
         let attached = Attached {

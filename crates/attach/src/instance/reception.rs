@@ -1,7 +1,7 @@
 //! The server of an instance: its control socket, its signals, and the keeper's connection.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use slipstack_channel::control::{ControlError, ControlSocket, Request, Welcome};
 use slipstack_engine::instance::Reception;
 use slipstack_engine::{Ending, Engine, Instant};
 use slipstack_mem::Doorbell;
+use tracing::{error, info};
 
 use super::clients::Session;
 use crate::door::random_u64;
@@ -229,6 +230,9 @@ impl ControlServer {
         if let Some(pidfd) = &session.pidfd {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
+        if let Some(pid) = session.pid() {
+            info!(pid, channels = session.clients.len(), "a program has left");
+        }
         // A goodbye may still wait in the ring.
         engine.commands(now);
         for (client, channel) in &session.clients {
@@ -246,12 +250,7 @@ impl ControlServer {
             let images = handover.images();
             match self.link.hand_over(id, handover.region.fd(), images) {
                 Ok(()) => engine.forget(&handover),
-                Err(error) => {
-                    let _ = writeln!(
-                        io::stderr(),
-                        "{images} connections of a program are reset: {error}"
-                    );
-                }
+                Err(error) => error!(images, %error, "connections of a program are reset"),
             }
         }
         self.link.tell_time_waits(&engine.time_waits(now));

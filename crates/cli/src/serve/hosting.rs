@@ -19,6 +19,7 @@ use super::dispatch;
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::host;
+use crate::log;
 use crate::output;
 
 /// Jobs that wait for each worker at most.
@@ -68,6 +69,7 @@ impl Common {
         if !is_on_kernel {
             host::check(&settings)?;
         }
+        log::start(settings.log);
         // Before the workers' threads.
         let (signals, others) = hold().map_err(|error| Failure::new(error.to_string()))?;
         let workers = *matches.get_one::<usize>("workers").unwrap_or(&0);

@@ -13,6 +13,7 @@ use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::ipv6_extensions;
+use tracing::warn;
 
 use super::astray::Coming;
 use super::care::Care;
@@ -22,7 +23,6 @@ use super::intents::Intents;
 use super::parked::Parked;
 use super::strays::Strays;
 use super::unread::Unread;
-use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
 use crate::world::Network;
@@ -287,9 +287,8 @@ impl Effects for World {
             Event::Neighbour { ip, mac } => self.publish(ip, mac),
             Event::Conflict { ip, mac } => {
                 let [a, b, c, d, e, f] = mac;
-                say(format_args!(
-                    "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} claims {ip}, which is ours"
-                ));
+                let mac = format_args!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+                warn!(%ip, %mac, "another station claims an address of ours");
             }
             // TIME-WAIT goes on in the stack.
             Event::Released { conn } => self.care.on_released(conn),

@@ -23,8 +23,8 @@ use slipstack_device::{Device, Flow, RxMeta, Steering, Transport};
 use slipstack_engine::HeldFilter;
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
+use tracing::warn;
 
-use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans::Orphans;
 use crate::regions::Inboxes;
@@ -164,7 +164,7 @@ impl Net {
         progress |= self.loop_back(now);
         self.world.device.flush();
         if let Some(notice) = self.world.device.take_notice() {
-            say(notice);
+            warn!("{notice}");
         }
         self.world.care.drop_released();
         progress

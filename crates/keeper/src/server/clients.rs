@@ -7,6 +7,7 @@ use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
 };
+use tracing::info;
 
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
@@ -249,6 +250,7 @@ impl Server {
                 .map(|client| client.process);
             if known == Some(process) {
                 self.lost.remove(&id);
+                info!(client = id.0, pid = process.pid, "a client is back");
                 return Ok(id);
             }
             return refuse(
@@ -276,6 +278,7 @@ impl Server {
         };
         match self.world.state.leases.enter(entry) {
             Ok(id) => {
+                info!(client = id.0, pid = process.pid, "a client is here");
                 self.watches.insert(id, pidfd);
                 Ok(id)
             }

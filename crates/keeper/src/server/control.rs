@@ -11,10 +11,11 @@ use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
 
 use slipstack_device::LinkId;
 use slipstack_stack::Tunable;
+use tracing::info;
 
 use super::Server;
 use super::clients::{Answer, refuse};
-use crate::log::say;
+use crate::log::FILTER_TARGET;
 use crate::routes::check_forwarding;
 
 /// New rules of one change, as bits of their ids.
@@ -180,11 +181,9 @@ impl Server {
     /// Matches of the filter's rules that an engine has told, for the log.
     pub(super) fn log_filter(&mut self, lines: &[String]) {
         for line in lines.iter().take(LOG_LINES_MAX) {
-            say(line
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(LOG_LINE_MAX)
-                .collect::<String>());
+            let shown = line.chars().filter(|c| !c.is_control());
+            let shown: String = shown.take(LOG_LINE_MAX).collect();
+            info!(target: FILTER_TARGET, "{shown}");
         }
     }
 

@@ -3,10 +3,10 @@
 use slipstack_device::{Flow, RxMeta};
 
 use slipstack_mem::Region;
+use tracing::{info, warn};
 
 use crate::directory;
 use crate::leases::{ClientId, SlotState};
-use crate::log::say;
 use crate::standby::RegionKey;
 use crate::steer::OwnedFlow;
 use crate::world::open_any_slot;
@@ -59,15 +59,16 @@ impl Server {
         // Answers of their peers come here, not to whoever gets the ports next.
         let excepted: Vec<OwnedFlow> = doomed.iter().map(|flow| (*flow, 0)).collect();
         if let Err(error) = self.steer.except(self.world.slots.steering(), &excepted) {
-            say(format_args!(
-                "frames of a dead program cannot be steered here: {error}"
-            ));
+            warn!(%error, "frames of a dead program cannot be steered here");
         }
-        self.tally.resets += doomed.len() as u64;
+        let resets = doomed.len();
+        self.tally.resets += resets as u64;
         self.net.reset(doomed, now);
         let Some(left) = self.world.state.leases.leave(client) else {
             return;
         };
+        let (pid, slot) = (left.client.process.pid, left.client.slot);
+        info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);
         // An instance that was killed has left its socket; no other has its name before it is gone
         // here.
@@ -170,7 +171,7 @@ impl Server {
                     }
                 }
             }
-            Err(error) => say(format_args!("slot {slot} cannot be emptied: {error}")),
+            Err(error) => warn!(slot, %error, "a slot cannot be emptied"),
         }
         self.net.feed_inbox(slot, now);
         self.world.state.leases.free_slot(slot);
@@ -205,7 +206,7 @@ impl Server {
             })
             .collect();
         if let Err(error) = self.steer.except(steering, &found) {
-            say(format_args!("stray flows cannot be steered: {error}"));
+            warn!(%error, "stray flows cannot be steered");
         }
     }
 
@@ -231,9 +232,7 @@ impl Server {
         };
         let steering = self.world.slots.steering();
         if let Err(error) = self.steer.spread_transit(steering, takers) {
-            say(format_args!(
-                "packets for others cannot be steered: {error}"
-            ));
+            warn!(%error, "packets for others cannot be steered");
         }
     }
 

@@ -24,10 +24,10 @@ use slipstack_channel::report::ReportTable;
 use slipstack_device::iface::LinkWatch;
 use slipstack_device::{Device, Steering};
 use slipstack_mem::{Descriptor, now_ns};
+use tracing::{error, warn};
 
 use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
-use crate::log::say;
 use crate::net::{Net, Shared};
 use crate::orphans::Orphans;
 use crate::standby::{Keeper, Side, Standby, split};
@@ -210,9 +210,7 @@ impl Server {
             flows.extend(server.living_flows());
             let steering = server.world.slots.steering();
             if let Err(error) = server.steer.inherit(steering, &flows) {
-                say(format_args!(
-                    "not every flow of the former keeper's can be steered: {error}"
-                ));
+                warn!(%error, "not every flow of the former keeper's can be steered");
             }
         }
         server.catch_up(is_successor, now);
@@ -373,7 +371,7 @@ impl Server {
             Ok(Side::Standby(keeper)) => Some(keeper),
             Err(error) => {
                 if self.standby_due.replace(now + STANDBY_NS).is_none() {
-                    say(format_args!("no standby could be forked: {error}"));
+                    error!(%error, "no standby could be forked");
                 }
                 None
             }

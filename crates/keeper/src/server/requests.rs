@@ -9,11 +9,11 @@ use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
 use slipstack_stack::SocketError;
+use tracing::{info, warn};
 
 use crate::claims;
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
-use crate::log::say;
 use crate::steer::{self, OwnedFlow};
 use crate::world::random_u64;
 
@@ -145,15 +145,19 @@ impl Server {
             Err(error) => {
                 let (refusal, message) = self.explain(&error);
                 if !std::mem::replace(&mut self.is_full, true) {
-                    say(&message);
+                    warn!("{message}");
                 }
                 return Err((refusal, message));
             }
         };
         self.is_full = false;
         let answer = self.furnish_slot(client, slot);
-        if answer.is_err() {
-            self.take_slot_back(client, slot);
+        match &answer {
+            Ok(_) => info!(client = client.0, slot, "a slot is leased"),
+            Err((_, why)) => {
+                warn!(client = client.0, slot, "a lease is taken back: {why}");
+                self.take_slot_back(client, slot);
+            }
         }
         answer
     }
@@ -243,7 +247,7 @@ impl Server {
         // Without it the engine runs all the same: what it is for takes two deaths.
         match claims::claim(&world.dir, slot) {
             Ok(claim) => add(Descriptor::Claim, claim),
-            Err(error) => say(format_args!("slot {slot} cannot be claimed: {error}")),
+            Err(error) => warn!(slot, %error, "a slot cannot be claimed"),
         }
         Ok((roles, fds))
     }
@@ -353,7 +357,7 @@ impl Server {
         }
         let steering = self.world.slots.steering();
         if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
-            say(format_args!("a connection cannot be steered: {error}"));
+            warn!(slot, %error, "a connection cannot be steered");
         }
         self.done()
     }
@@ -389,9 +393,7 @@ impl Server {
         if is_on && self.world.state.leases.route(Transport::Udp, port) != Route::Slot(slot) {
             let steering = self.world.slots.steering();
             if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
-                say(format_args!(
-                    "a flow of port {port} cannot be steered: {error}"
-                ));
+                warn!(slot, port, %error, "a flow cannot be steered");
             }
         }
         if is_moved {
@@ -451,9 +453,7 @@ impl Server {
         self.tally.handovers += adopted.len() as u64;
         // Their frames come to this slot from now on; the ports behind them may go to others.
         if let Err(error) = self.steer.except(self.world.slots.steering(), &adopted) {
-            say(format_args!(
-                "frames of handed over connections cannot be steered here: {error}"
-            ));
+            warn!(%error, "frames of handed over connections cannot be steered here");
         }
         Ok((Reply::Done, Vec::new()))
     }
@@ -516,7 +516,7 @@ impl Server {
                     self.steer
                         .apply(steering, &self.world.state.leases, *protocol, port, &flows);
                 if let Err(error) = applied {
-                    say(format_args!("port {port} cannot be steered: {error}"));
+                    warn!(port, %error, "a port cannot be steered");
                 }
                 match protocol {
                     Transport::Tcp => self.net.on_new_route(port),

@@ -3,8 +3,7 @@
 
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_device::{DeviceError, iface};
-
-use crate::log::say;
+use tracing::warn;
 
 use super::{Server, share};
 
@@ -31,7 +30,7 @@ impl Server {
     pub(super) fn renew_network(&mut self, now: u64) {
         let state = self.world.network.state.clone();
         if let Err(error) = self.publish(state, now) {
-            say(format_args!("the network cannot be steered: {error}"));
+            warn!(%error, "the network cannot be steered");
         }
     }
 
@@ -88,9 +87,7 @@ impl Server {
     fn publish_or_say(&mut self, mut state: NetworkState, now: u64) {
         state.revision += 1;
         if let Err(error) = self.publish(state, now) {
-            say(format_args!(
-                "frames to new addresses cannot be steered: {error}"
-            ));
+            warn!(%error, "frames to new addresses cannot be steered");
         }
     }
 }

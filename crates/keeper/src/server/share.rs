@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 
 use slipstack_channel::control::net::{Listed, ShareAction};
 use slipstack_device::{DeviceError, Flow, Transport};
+use tracing::warn;
 
 use super::Server;
 use crate::kernel_flows;
 use crate::leases::{Route, system_ports};
-use crate::log::say;
 use crate::steer::OwnedFlow;
 
 /// How often connections that were left to the kernel are compared with those that it has.
@@ -37,9 +37,7 @@ impl Server {
             .move_to_kernel(&to_kernel)
             .and_then(|()| self.move_to_stack(&to_stack));
         if let Err(error) = moved {
-            say(format_args!(
-                "ports cannot be shared with the kernel: {error}"
-            ));
+            warn!(%error, "ports cannot be shared with the kernel");
         }
     }
 
@@ -112,9 +110,7 @@ impl Server {
             .filter(|port| steering.is_kernel_port(Transport::Tcp, *port))
             .collect();
         if let Err(error) = self.leave_to_kernel(|local| !kernels.contains(&local.port())) {
-            say(format_args!(
-                "connections of the kernel's cannot be left to it: {error}"
-            ));
+            warn!(%error, "connections of the kernel's cannot be left to it");
         }
     }
 

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::InboxMessage;
 use slipstack_device::{RxMeta, Transport, peek_slot};
+use tracing::warn;
 
-use crate::log::say;
 use crate::process::is_ready;
 
 use super::Server;
@@ -190,7 +190,7 @@ impl Server {
             waiting.push((frame.to_vec(), meta));
         });
         let is_taken = peeked.unwrap_or_else(|error| {
-            say(format_args!("slot {slot} cannot be looked into: {error}"));
+            warn!(slot, %error, "a slot cannot be looked into");
             false
         });
         for (frame, meta) in waiting {

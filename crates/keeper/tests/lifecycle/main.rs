@@ -5,6 +5,7 @@
 //! program that leases a slot and sleeps. Without root or `unshare` it says so and passes.
 
 mod descriptors;
+mod log;
 mod succession;
 
 use std::io::{BufRead, BufReader};
@@ -57,7 +58,7 @@ const TESTS: [(&str, Test); 16] = [
     ),
     (
         "a_log_that_takes_nothing_ends_no_keeper",
-        log_that_takes_nothing,
+        log::takes_nothing,
     ),
     (
         "a_keeper_without_descriptors_sleeps_while_somebody_knocks",
@@ -169,6 +170,7 @@ fn keeper(base: &Path) -> ExitCode {
         is_persistent: false,
         filter: Default::default(),
     };
+    log::start();
     match run(options, || {
         println!("ready");
         let null = std::fs::File::options()
@@ -491,31 +493,6 @@ fn slot_without_ports() {
     assert_eq!(ask(&other, &Request::Goodbye), Reply::Done);
     lease(&poor);
     drop((rich, other, poor));
-    running.ends_cleanly();
-}
-
-/// The kernel beside us takes our address, and says so to everybody.
-fn log_that_takes_nothing() {
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .expect("full");
-    let running = Running::logging("log", full.into());
-    let (socket, welcome) = greet(&running.control(), 1);
-    let (own, len) = welcome.network.own().addresses[0];
-    std::fs::write("/proc/sys/net/ipv4/conf/slip0/arp_notify", "1").expect("sysctl");
-    let before = status(&socket);
-    ip(&["addr", "add", &format!("{own}/{len}"), "dev", "slip0"]);
-    ip(&["link", "set", "slip0", "down"]);
-    ip(&["link", "set", "slip0", "up"]);
-    let is_heard = |report: &StatusReport| {
-        let mut counters = report.counters.iter();
-        counters.any(|(name, _)| name == "drop_arp_conflict")
-    };
-    wait_until("the claim is heard", || is_heard(&status(&socket)));
-    assert_eq!(status(&socket).keeper_pid, before.keeper_pid);
-    assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
-    drop(socket);
     running.ends_cleanly();
 }
 
