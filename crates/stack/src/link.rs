@@ -35,7 +35,6 @@ use crate::rng::{Rng, SipKey};
 use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
 use crate::slaac::Slaac;
-use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
 pub(crate) use macs::Macs;
@@ -75,8 +74,6 @@ pub struct Link {
     /// Key of flow labels.
     label_key: SipKey,
     pub(crate) neighbours: Neighbours,
-    /// Fast Open state of servers.
-    pub fast_open: FastOpenCache,
     destinations: Destinations,
     identifications: Identifications,
     /// Our addresses that others have claimed, and when they were defended last.
@@ -112,7 +109,6 @@ impl Link {
             groups: own_groups(config, &routes6),
             routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
-            fast_open: FastOpenCache::new(rng),
             choices: Choices::default(),
             destinations: Destinations::new(),
             identifications: Identifications::new(rng),

@@ -39,6 +39,7 @@ pub struct Follower<'a> {
 impl Alike {
     /// Returns the fields of a frame with a well-formed TCP segment; `None` if its headers are of
     /// an unusual length.
+    #[inline]
     pub fn of(frame: &[u8]) -> Option<Alike> {
         let header = *frame.first_chunk::<SPAN>()?;
         let kind = EtherType(u16::from_be_bytes([header[IP - 2], header[IP - 1]]));

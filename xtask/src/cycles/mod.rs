@@ -15,14 +15,23 @@ use std::path::Path;
 use modules::Crate;
 
 /// The largest number of files that may import each other in a circle.
-const CYCLE_FILES_MAX: usize = 5;
+const CYCLE_FILES_MAX: usize = 3;
 
 /// The largest number of parameters, a tuple counted as what it holds.
 const ARITY_MAX: usize = 7;
 
 /// Cycles and arities from before the limits, which may shrink and not grow: crate, files in its
 /// largest cycle, its functions above the limit of parameters.
-const BEFORE: &[(&str, usize, usize)] = &[("preload", 22, 0), ("stack", 13, 16)];
+const BEFORE: &[(&str, usize, usize)] = &[
+    ("cli", 5, 0),
+    ("config", 4, 0),
+    ("drill", 4, 0),
+    ("engine", 5, 0),
+    ("keeper", 5, 0),
+    ("preload", 22, 0),
+    ("service", 4, 0),
+    ("sim", 4, 0),
+];
 
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(root.join("crates")) else {

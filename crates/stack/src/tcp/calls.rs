@@ -162,8 +162,7 @@ impl Tcp {
         let (key, iss) =
             self.choose_flow(now, (source, port), remote, options.port_range, cx, fx)?;
         let hash = self.hasher.table(&key);
-        let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
-        let iss = iss.unwrap_or(fresh_iss);
+        let fresh = connect::numbers(&self.hasher, &key, now);
         let choice = cx.link.choices.note(choice);
         let mut preset = Preset::of(options, &cx.config.tcp, choice);
         (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
@@ -175,8 +174,8 @@ impl Tcp {
                         key,
                         hash,
                         id,
-                        iss,
-                        ts_offset,
+                        iss: iss.unwrap_or(fresh.iss),
+                        ts_offset: fresh.ts_offset,
                         path,
                         mss: options::our_mss(&key, &preset, cx.link),
                         preset: &preset,
@@ -197,7 +196,8 @@ impl Tcp {
             remote: key.remote(),
         });
         if options.fast_open {
-            let attempt = client::attempt(now, conn, cx);
+            let servers = &mut self.fast_open_servers;
+            let attempt = client::attempt(now, conn, servers, cx);
             conn.flight_mut().attempt = attempt;
         }
         client::start(conn, now, cx, fx);

@@ -9,8 +9,8 @@ use slipstack_wire::tcp_options::TcpOptions;
 use super::cc::Control;
 use super::connection::{Connection, Options, Receive, Send};
 use super::establish;
-use super::fast_open::client;
-use super::flow::FlowKey;
+use super::fast_open::{ServerCache, client};
+use super::flow::{FlowHasher, FlowKey};
 use super::options::Preset;
 use super::output::{control, window};
 use super::phase::Phase;
@@ -192,6 +192,7 @@ pub fn on_segment(
     conn: &mut Connection,
     now: Instant,
     segment: &Segment<'_>,
+    servers: &mut ServerCache,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Verdict {
@@ -249,8 +250,8 @@ pub fn on_segment(
     conn.snd.wnd = u32::from(segment.window);
     conn.snd.wnd_max = conn.snd.wnd;
     conn.snd.edge = ack + u64::from(conn.snd.wnd);
-    if let Some(attempt) = conn.flight.as_mut().and_then(|f| f.attempt.take()) {
-        client::on_answer(conn, now, &attempt, (segment, ack), cx, fx);
+    if conn.attempt().is_some() {
+        client::on_answer(conn, now, (segment, ack), servers, cx, fx);
     }
     // The handshake's last ACK carries data if there is some.
     conn.owe_ack();
@@ -303,7 +304,9 @@ pub fn on_timeout(
     figures.bare_resent += 1;
     conn.backoff.double();
     cx.counters.bump(Counter::TcpTimeouts);
-    client::on_timeout(conn);
+    if let Some(attempt) = conn.attempt_mut() {
+        attempt.on_timeout();
+    }
     control::send_syn(conn, now, cx, fx);
     let wait = conn.backoff.apply(
         nanos(cx.config.tcp.rto_initial),
@@ -315,19 +318,21 @@ pub fn on_timeout(
     Verdict::Alive
 }
 
-/// First SYN of an active open.
-pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-    control::send_syn(conn, now, cx, fx);
-    resend_timer::arm_timeout(conn, now, cx);
+/// Our numbers of a new connection.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstNumbers {
+    /// Initial sequence number.
+    pub iss: u32,
+    pub ts_offset: u32,
 }
 
-/// Initial sequence number and timestamp offset of a new connection.
-pub fn numbers(hasher: &super::flow::FlowHasher, key: &FlowKey, now: Instant) -> (u32, u32) {
+/// Chooses the numbers of a new connection.
+pub fn numbers(hasher: &FlowHasher, key: &FlowKey, now: Instant) -> FirstNumbers {
     let secret = hasher.sequence(key);
-    (
-        isn::initial_sequence(secret, now),
-        isn::timestamp_offset(secret),
-    )
+    FirstNumbers {
+        iss: isn::initial_sequence(secret, now),
+        ts_offset: isn::timestamp_offset(secret),
+    }
 }
 
 #[cfg(test)]

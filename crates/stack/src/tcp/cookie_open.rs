@@ -3,46 +3,16 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
+use super::arrival::{Arrival, HalfOpen, Handshake};
 use super::cookie::{EPOCH_NS, StampedOptions, Subject};
 use super::flow::FlowKey;
-use super::passive::HalfOpen;
 use super::segment::Segment;
-use super::syn::{self, SynEntry};
+use super::syn::{self, Numbers, SynEntry};
 use super::{Tcp, isn};
-use crate::config::SynCookies;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::time::Instant;
-
-/// The room that a SYN is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    Entry,
-    Cookie,
-    None,
-}
-
-/// Entry, cookie or nothing, by the option and by how full the tables are.
-///
-/// `is_reopened`: the flow comes out of TIME-WAIT with an initial number beyond the old
-/// connection's, which a cookie cannot have: such a SYN takes an entry as long as there are any (as
-/// on Linux).
-pub fn room_for(
-    policy: SynCookies,
-    is_share_full: bool,
-    is_table_full: bool,
-    is_reopened: bool,
-) -> Room {
-    match policy {
-        SynCookies::Never if is_share_full || is_table_full => Room::None,
-        SynCookies::Never => Room::Entry,
-        _ if is_table_full => Room::Cookie,
-        _ if is_reopened => Room::Entry,
-        SynCookies::WhenFull if !is_share_full => Room::Entry,
-        SynCookies::WhenFull | SynCookies::Always => Room::Cookie,
-    }
-}
 
 impl Tcp {
     /// Answers a SYN and keeps nothing of it.
@@ -88,11 +58,11 @@ impl Tcp {
     pub(super) fn take_cookie(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
+        let &Arrival { key, segment, .. } = arrival;
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 || !self.listeners.expects_cookies(key, now) {
             return false;
@@ -101,8 +71,11 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpBadCookies);
             return false;
         };
-        let half = (HalfOpen::Carried(&entry), entry.listener);
-        let opened = self.admit(now, (key, hash), half, segment, cx, fx);
+        let handshake = Handshake {
+            half: HalfOpen::Carried(&entry),
+            listener: entry.listener,
+        };
+        let opened = self.admit(now, arrival, handshake, cx, fx);
         if opened.is_some() {
             cx.counters.bump(Counter::RxTcpCookies);
         }
@@ -134,7 +107,13 @@ impl Tcp {
         };
         let mss = self.cookies.open(now, &subject, iss, cx.rng)?;
         let preset = &listener.preset;
-        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, cx.link), preset);
+        let numbers = Numbers {
+            iss,
+            irs,
+            ts_offset,
+        };
+        let mut entry = syn::entry_for(key, id, numbers, preset, cx.link);
+        entry.sent_at = now;
         entry.mss = mss;
         // No round trip is measured: nobody knows when the SYN-ACK left.
         entry.tries = 1;

@@ -3,6 +3,7 @@
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
+use super::arrival::{Arrival, Opening, Packet};
 use super::audit::audit_one;
 use super::connection::{AckState, Connection};
 use super::flow::{FlowKey, Place};
@@ -15,7 +16,7 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::verdict::Verdict;
-use super::{Tcp, keepalive, resend, urgent};
+use super::{Tcp, connect, keepalive, resend, urgent};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
@@ -55,64 +56,58 @@ impl Tcp {
         let key = FlowKey::new(ip.dst, dst_port, ip.src, src_port);
         let segment = Segment::new(&parsed, ip.tos, meta);
         let hash = self.hasher.table(&key);
-        match self.find_place(&key, hash) {
-            Some(Place::Connection(index)) => {
-                self.on_connection_segment(now, index, &segment, cx, fx)
-            }
-            Some(Place::Syn(index)) => {
-                self.on_half_open(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
-            }
-            Some(Place::TimeWait(index)) => {
-                self.on_former(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
-            }
-            None => self.on_unknown(now, (&key, hash), (ip, bytes), &segment, None, cx, fx),
+        let place = self.find_place(&key, hash);
+        if let Some(Place::Connection(index)) = place {
+            return self.on_connection_segment(now, index, &segment, cx, fx);
+        }
+        let arrival = Arrival {
+            key: &key,
+            hash,
+            segment: &segment,
+        };
+        let packet = Packet { ip, segment: bytes };
+        match place {
+            Some(Place::Syn(index)) => self.on_half_open(now, index, &arrival, packet, cx, fx),
+            Some(Place::TimeWait(index)) => self.on_former(now, index, &arrival, packet, cx, fx),
+            _ => self.on_unknown(now, &arrival, packet, None, cx, fx),
         }
     }
 
     /// A segment that meets a handshake. While a connection is on its way here, a copy of its SYN
     /// may have begun one: what is the connection's is not answered for the copy.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what every step of a segment takes"
-    )]
     fn on_half_open(
         &mut self,
         now: Instant,
         index: u32,
-        place: (&FlowKey, u64),
-        (ip, bytes): (&IpMeta, &[u8]),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
+        packet: Packet<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        if self.syns.is_anothers(index, segment) && fx.stray(ip, bytes) {
+        if self.syns.is_anothers(index, arrival.segment) && packet.pass_on(fx) {
             return cx
                 .counters
                 .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
         }
-        self.on_syn_entry_segment(now, index, place, segment, cx, fx);
+        self.on_syn_entry_segment(now, index, arrival, cx, fx);
     }
 
     /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with
     /// another engine: what belongs there must not end here.
     #[cold]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what every step of a segment takes"
-    )]
     fn on_former(
         &mut self,
         now: Instant,
         index: u32,
-        (key, hash): (&FlowKey, u64),
-        (ip, bytes): (&IpMeta, &[u8]),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
+        packet: Packet<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
+        let &Arrival { key, hash, segment } = arrival;
         let entry = self.time_waits.entries.at(index);
         let is_outlived = entry.is_some_and(|entry| entry.is_outlived_by(segment));
-        if is_outlived && fx.stray(ip, bytes) {
+        if is_outlived && packet.pass_on(fx) {
             return cx
                 .counters
                 .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
@@ -121,11 +116,11 @@ impl Tcp {
             // Every engine was asked: the later connection is over, and its peer does not know. The
             // old one's would not have said this.
             cx.counters.bump(Counter::RxTcpSteps);
-            return self.on_stranger(now, (key, hash), segment, (None, None), cx, fx);
+            return self.on_stranger(now, arrival, Opening::default(), cx, fx);
         }
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
         if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {
-            if fx.stray(ip, bytes) {
+            if packet.pass_on(fx) {
                 cx.counters
                     .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
@@ -139,51 +134,47 @@ impl Tcp {
             return;
         }
         // What another engine had to pass on came after what the peer sent later.
-        if ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
+        if packet.ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
             return cx
                 .counters
                 .bump_both(Counter::RxTcpSteps, Counter::DropTcpOutOfWindow);
         }
-        let reopened = self.on_time_wait_segment(now, index, (key, hash), segment, cx, fx);
+        let reopened = self.on_time_wait_segment(now, index, arrival, cx, fx);
         if let Some(iss) = reopened {
-            self.on_unknown(now, (key, hash), (ip, bytes), segment, Some(iss), cx, fx);
+            self.on_unknown(now, arrival, packet, Some(iss), cx, fx);
         }
     }
 
     /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new
     /// connection, or nobody's.
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what every step of a segment takes"
-    )]
     fn on_unknown(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
-        (ip, bytes): (&IpMeta, &[u8]),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
+        packet: Packet<'_>,
         iss: Option<u32>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
+        let segment = arrival.segment;
         cx.counters.bump(Counter::RxTcpSteps);
-        if self.take_cookie(now, (key, hash), segment, cx, fx) {
+        if self.take_cookie(now, arrival, cx, fx) {
             return;
         }
         // A segment with neither ACK nor RST is no connection's, and a listener's even without a
         // SYN.
         let listener = if !segment.flags.is_ack() && !segment.flags.is_rst() {
-            self.listeners.choose(key, &self.hasher)
+            self.listeners.choose(arrival.key, &self.hasher)
         } else {
             None
         };
         // It may belong to another engine: frames are on their way while the keeper changes who
         // serves a port.
-        if listener.is_none() && fx.stray(ip, bytes) {
+        if listener.is_none() && packet.pass_on(fx) {
             cx.counters.bump(Counter::TcpStrays);
         } else {
-            self.on_stranger(now, (key, hash), segment, (listener, iss), cx, fx);
+            self.on_stranger(now, arrival, Opening { listener, iss }, cx, fx);
         }
     }
 
@@ -227,7 +218,13 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpTaken);
             return self.end(now, index, Verdict::TimeWait, cx, fx);
         }
-        let verdict = input::on_segment(conn, now, segment, &mut self.challenges, cx, fx);
+        let verdict = match conn.phase {
+            Phase::SynSent => {
+                let servers = &mut self.fast_open_servers;
+                connect::on_segment(conn, now, segment, servers, cx, fx)
+            }
+            _ => input::on_segment(conn, now, segment, &mut self.challenges, cx, fx),
+        };
         if verdict == Verdict::Refused {
             let key = conn.key;
             control::answer_with_reset(&key, now, segment, cx, fx);

@@ -5,7 +5,7 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
-use super::output::emit;
+use super::output::emit::{self, Span};
 use super::phase::Phase;
 use super::user_timeout;
 use super::verdict::Verdict;
@@ -74,7 +74,7 @@ pub fn on_due(
     // RFC 9293 3.8.4: SEG.SEQ = SND.NXT - 1, no data.
     cx.counters.bump(Counter::TxTcpKeepAlives);
     let old = conn.snd.nxt - 1;
-    emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
+    emit::segment(conn, now, Span::empty(old), TcpFlags::NONE, cx, fx);
     conn.keep_sent = conn.keep_sent.saturating_add(1);
     conn.timers
         .set_idle(now.plus_nanos(u64::from(conn.opts.keep_interval_ms) * MS));

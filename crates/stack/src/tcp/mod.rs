@@ -23,6 +23,7 @@
 //! a segment is for.
 
 mod acknowledged;
+mod arrival;
 mod assembler;
 mod attendance;
 mod audit;
@@ -46,6 +47,7 @@ mod info;
 mod input;
 mod isn;
 mod keepalive;
+mod latest;
 mod listen;
 mod listing;
 mod mtu_search;
@@ -62,6 +64,7 @@ mod rack;
 mod recovery;
 mod resend;
 mod resend_timer;
+mod room;
 mod rto;
 mod rtt;
 mod scoreboard;
@@ -73,6 +76,7 @@ mod syn;
 mod timers;
 mod timewait;
 mod train;
+mod trains;
 mod undo;
 mod urgent;
 mod user_timeout;
@@ -86,16 +90,15 @@ use alloc::vec::Vec;
 
 use connection::Connection;
 use cookie::CookieJar;
-use fast_open::CookieKeys;
-pub(crate) use fast_open::FastOpenCache;
+use fast_open::{CookieKeys, ServerCache};
 use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
 pub use image::ConnectionImage;
 use in_flight::InFlight;
 pub use info::{TcpInfo, TcpState};
+use latest::Latest;
 use listen::Listeners;
 use ports::Ports;
-use predict::Latest;
 use slab::Slab;
 use syn::SynTable;
 pub use timewait::TimeWaitImage;
@@ -117,7 +120,10 @@ pub struct Tcp {
     time_waits: TimeWaits,
     listeners: Listeners,
     cookies: CookieJar,
+    /// Makes the cookies of our listeners.
     fast_open: CookieKeys,
+    /// Servers that have given us cookies.
+    fast_open_servers: ServerCache,
     ports: Ports,
     demux: Demux,
     hasher: FlowHasher,
@@ -154,6 +160,7 @@ impl Tcp {
             listeners: Listeners::new(tcp.listeners_max),
             cookies: CookieJar::new(rng, now),
             fast_open: CookieKeys::new(rng, now),
+            fast_open_servers: ServerCache::new(rng),
             ports: Ports::new(config.ephemeral, config.scatter, rng),
             demux: Demux::default(),
             hasher: FlowHasher::new(rng, config.sequence_key),

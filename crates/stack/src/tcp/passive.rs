@@ -5,16 +5,17 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
+use super::arrival::{Arrival, HalfOpen, Handshake, Opening};
 use super::connect::{self, Seed};
 use super::connection::Connection;
-use super::cookie_open::{self, Room};
 use super::establish;
 use super::fast_open::Offer;
 use super::flow::{FlowKey, Place};
 use super::output::{control, emit};
 use super::phase::Phase;
+use super::room::{Room, room_for};
 use super::segment::Segment;
-use super::syn::{self, SynEntry, SynTable};
+use super::syn::{self, Numbers, SynEntry};
 use super::{Tcp, ecn, keepalive, seq, timewait, user_timeout};
 use crate::choices::ChoiceId;
 use crate::counters::Counter;
@@ -23,25 +24,6 @@ use crate::ids::{ConnId, ListenerId};
 use crate::link::{Cx, NextHop};
 use crate::time::{Instant, nanos};
 
-/// Where the state of a handshake is that ends now.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum HalfOpen<'a> {
-    /// Among the entries.
-    Stored(u32),
-    /// It came with the segment, or was made for it.
-    Carried(&'a SynEntry),
-}
-
-impl<'a> HalfOpen<'a> {
-    #[inline]
-    fn entry(self, stored: &'a SynTable) -> Option<&'a SynEntry> {
-        match self {
-            HalfOpen::Stored(index) => stored.entries.at(index),
-            HalfOpen::Carried(entry) => Some(entry),
-        }
-    }
-}
-
 impl Tcp {
     /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose a segment without ACK
     /// and RST is.
@@ -49,15 +31,15 @@ impl Tcp {
     pub(super) fn on_stranger(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
-        segment: &Segment<'_>,
-        (listener, iss): (Option<ListenerId>, Option<u32>),
+        arrival: &Arrival<'_>,
+        opening: Opening,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        match listener {
+        let &Arrival { key, segment, .. } = arrival;
+        match opening.listener {
             Some(listener) if segment.flags.is_syn() && !segment.flags.is_fin() => {
-                self.open_half(now, (key, hash), listener, (segment, iss), cx, fx);
+                self.open_half(now, arrival, listener, opening.iss, cx, fx);
             }
             // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
             Some(_) => cx.counters.bump(Counter::DropTcpNoAck),
@@ -84,12 +66,13 @@ impl Tcp {
     fn open_half(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
+        arrival: &Arrival<'_>,
         id: ListenerId,
-        (segment, iss): (&Segment<'_>, Option<u32>),
+        iss: Option<u32>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
+        let &Arrival { key, segment, .. } = arrival;
         let Some(listener) = self.listeners.find_mut(id) else {
             cx.counters.bump(Counter::DropTcpPort);
             return;
@@ -106,16 +89,21 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpRoute);
             return;
         };
-        let room = cookie_open::room_for(
+        let room = room_for(
             cx.config.tcp.syn_cookies,
             listener.is_half_open_full(),
             self.syns.entries.is_full(),
             iss.is_some(),
         );
-        let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, key, now);
-        let numbers = (iss.unwrap_or(fresh_iss), ts_offset);
+        let fresh = connect::numbers(&self.hasher, key, now);
+        let numbers = Numbers {
+            iss: iss.unwrap_or(fresh.iss),
+            irs: segment.seq,
+            ts_offset: fresh.ts_offset,
+        };
         let preset = &listener.preset;
-        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, cx.link), preset);
+        let mut entry = syn::entry_for(key, id, numbers, preset, cx.link);
+        entry.sent_at = now;
         entry.hop = hop;
         entry.has_ecn = ecn::accepts(
             cx.config.tcp.ecn,
@@ -135,15 +123,30 @@ impl Tcp {
                 return;
             }
         }
+        let has_fast_open = listener.options.socket.fast_open_queue > 0;
+        self.keep_half(now, arrival, entry, has_fast_open, cx, fx);
+    }
+
+    /// A SYN that gets an entry, or a connection at once.
+    #[inline]
+    fn keep_half(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        mut entry: SynEntry,
+        has_fast_open: bool,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let &Arrival { key, hash, segment } = arrival;
         if cx.config.tcp.user_timeout_option {
             entry.peer_timeout = segment.user_timeout();
         }
-        if listener.options.socket.fast_open_queue > 0 {
-            let place = (key, hash);
-            match self.offer_of(now, key, segment, cx) {
+        if has_fast_open {
+            match self.fast_open.offer(now, key, segment, cx) {
                 Offer::Plain => {}
                 Offer::Answer => entry.fast_open = Some(self.fast_open.cookie(now, key, cx.rng)),
-                Offer::Accept if self.open_fast(now, place, &entry, segment, cx, fx) => return,
+                Offer::Accept if self.open_fast(now, arrival, &entry, cx, fx) => return,
                 Offer::Accept => {}
             }
         }
@@ -182,11 +185,11 @@ impl Tcp {
         &mut self,
         now: Instant,
         index: u32,
-        (key, hash): (&FlowKey, u64),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
+        let &Arrival { key, hash, segment } = arrival;
         cx.counters.bump(Counter::RxTcpSteps);
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 {
@@ -212,8 +215,8 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpDeferred);
             return None;
         }
-        let half = (HalfOpen::Stored(index), listener);
-        self.admit(now, (key, hash), half, segment, cx, fx)
+        let half = HalfOpen::Stored(index);
+        self.admit(now, arrival, Handshake { half, listener }, cx, fx)
     }
 
     /// Processes a segment that cannot complete a handshake: RST, SYN, no ACK.
@@ -270,16 +273,16 @@ impl Tcp {
     pub(super) fn admit(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
-        (half, id): (HalfOpen<'_>, ListenerId),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
+        mut handshake: Handshake<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let mut id = id;
+        let &Arrival { key, hash, segment } = arrival;
+        let half = handshake.half;
         // The listener may have ended meanwhile (a program reloads): another one of the group takes
         // over.
-        if self.listeners.find(id).is_none() {
+        if self.listeners.find(handshake.listener).is_none() {
             let Some(sibling) = self.listeners.choose(key, &self.hasher) else {
                 if let HalfOpen::Stored(index) = half {
                     self.drop_syn(index, hash);
@@ -288,9 +291,9 @@ impl Tcp {
                 control::answer_with_reset(key, now, segment, cx, fx);
                 return None;
             };
-            id = sibling;
+            handshake.listener = sibling;
         }
-        let index = match self.make_passive(now, (key, hash), (half, id), cx) {
+        let index = match self.make_passive(now, arrival, handshake, cx) {
             Ok(index) => index,
             Err(why) => {
                 cx.counters.bump(why);
@@ -306,7 +309,7 @@ impl Tcp {
             }
             HalfOpen::Carried(_) => self.demux.insert(hash, place),
         }
-        self.announce(now, index, id, cx, fx);
+        self.announce(now, index, handshake.listener, cx, fx);
         let conn = self.conns.at_mut(index)?;
         if !conn.rtt.has_sample() {
             establish::on_repeated(conn, now, segment);
@@ -323,10 +326,12 @@ impl Tcp {
     pub(super) fn make_passive(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
-        (half, id): (HalfOpen<'_>, ListenerId),
+        arrival: &Arrival<'_>,
+        handshake: Handshake<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<u32, Counter> {
+        let &Arrival { key, hash, .. } = arrival;
+        let (half, id) = (handshake.half, handshake.listener);
         let Tcp {
             listeners,
             conns,
@@ -406,11 +411,11 @@ impl Tcp {
         &mut self,
         now: Instant,
         index: u32,
-        (key, hash): (&FlowKey, u64),
-        segment: &Segment<'_>,
+        arrival: &Arrival<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
+        let &Arrival { key, hash, segment } = arrival;
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
         cx.counters

@@ -5,74 +5,21 @@
 //! opened. A segment that is not what the connection expects next is left untouched for the long
 //! way.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
 use slipstack_wire::checksum;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::protocol;
 
 use super::Tcp;
-use super::flow::{FlowKey, Place};
+use super::arrival::Arrival;
+use super::flow::Place;
 use super::input::fastpath;
+use super::latest::{Flow, Latest};
 use super::segment::Segment;
 use crate::effects::{Absent, Effects, RxChecksum, RxMeta};
 use crate::link::Cx;
 use crate::time::Instant;
-
-/// A flow of IPv4 as it is compared: a few words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Flow {
-    local: Ipv4Addr,
-    remote: Ipv4Addr,
-    ports: u32,
-}
-
-impl Flow {
-    #[inline(always)]
-    fn of(plain: &PlainTcp<'_>) -> Flow {
-        Flow {
-            local: plain.dst,
-            remote: plain.src,
-            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
-        }
-    }
-
-    fn key(&self) -> FlowKey {
-        let (local, remote) = (IpAddr::V4(self.local), IpAddr::V4(self.remote));
-        FlowKey::new(local, (self.ports >> 16) as u16, remote, self.ports as u16)
-    }
-}
-
-/// The connection that the last plain segment was for: segments come in trains.
-#[derive(Clone, Copy, Debug)]
-pub struct Latest {
-    flow: Flow,
-    index: u32,
-}
-
-impl Default for Latest {
-    fn default() -> Latest {
-        Latest {
-            flow: Flow {
-                local: Ipv4Addr::UNSPECIFIED,
-                remote: Ipv4Addr::UNSPECIFIED,
-                ports: 0,
-            },
-            // No connection has this index.
-            index: u32::MAX,
-        }
-    }
-}
-
-impl Latest {
-    /// The block is gone; another connection may get its place.
-    #[inline]
-    pub fn forget(&mut self, index: u32) {
-        if self.index == index {
-            *self = Latest::default();
-        }
-    }
-}
 
 impl Tcp {
     /// `false`: take the long way; nothing has been touched.
@@ -170,7 +117,13 @@ impl Tcp {
         }
         let key = flow.key();
         let hash = self.hasher.table(&key);
-        match self.find_place(&key, hash) {
+        let place = self.find_place(&key, hash);
+        let arrival = Arrival {
+            key: &key,
+            hash,
+            segment,
+        };
+        match place {
             Some(Place::Connection(index)) => {
                 self.latest = Latest { flow, index };
                 self.take_known(now, index, segment, cx, fx)
@@ -180,7 +133,7 @@ impl Tcp {
                     return false;
                 }
                 // The handshake may be done now; what follows it comes soon.
-                let opened = self.on_syn_entry_segment(now, index, (&key, hash), segment, cx, fx);
+                let opened = self.on_syn_entry_segment(now, index, &arrival, cx, fx);
                 if let Some(index) = opened {
                     self.latest = Latest { flow, index };
                 }
@@ -194,7 +147,7 @@ impl Tcp {
                     return false;
                 }
                 // Only a SYN opens it anew, and a plain segment is none.
-                let _ = self.on_time_wait_segment(now, index, (&key, hash), segment, cx, fx);
+                let _ = self.on_time_wait_segment(now, index, &arrival, cx, fx);
                 true
             }
             None => false,

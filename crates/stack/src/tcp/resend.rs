@@ -5,7 +5,8 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
-use super::output::{data, emit};
+use super::output::data;
+use super::output::emit::{self, Span};
 use super::recovery;
 use super::recovery::state::AckFacts;
 use super::scoreboard::Delivered;
@@ -160,7 +161,7 @@ fn resend_tail(
     mtu_search::on_resent(conn, range);
     let len = len as u32;
     data::note_resent(conn, len);
-    emit::segment(conn, now, (start, len), flags, cx, fx);
+    emit::segment(conn, now, Span { start, len }, flags, cx, fx);
     true
 }
 
@@ -225,10 +226,10 @@ fn on_persist(
     // RFC 9293 3.8.5: the pointer is told although the window is closed.
     if urgent::end(conn).is_some() {
         let next = conn.snd.una;
-        emit::segment(conn, now, (next, 0), TcpFlags::NONE, cx, fx);
+        emit::segment(conn, now, Span::empty(next), TcpFlags::NONE, cx, fx);
     }
     let old = conn.snd.una - 1;
-    emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
+    emit::segment(conn, now, Span::empty(old), TcpFlags::NONE, cx, fx);
     conn.backoff.double();
     let wait = resend_timer::timeout_ns(conn, cx).min(resend_timer::patience_ns(conn, now));
     conn.timers

@@ -255,27 +255,40 @@ impl SynEntry {
     }
 }
 
+/// The initial numbers of both sides, and the offset of our timestamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    pub iss: u32,
+    pub irs: u32,
+    pub ts_offset: u32,
+}
+
 /// An entry that knows our side only.
 #[inline(always)]
 pub fn entry_for(
-    (key, listener): (FlowKey, ListenerId),
-    irs: u32,
-    (iss, ts_offset): (u32, u32),
-    (now, link): (Instant, &Link),
+    key: &FlowKey,
+    listener: ListenerId,
+    numbers: Numbers,
     preset: &Preset,
+    link: &Link,
 ) -> SynEntry {
+    let Numbers {
+        iss,
+        irs,
+        ts_offset,
+    } = numbers;
     let is_v6 = !key.is_v4();
     let (tos, ttl) = preset.header(!is_v6);
     SynEntry {
-        key,
+        key: *key,
         listener,
         iss,
         irs,
         ts_recent: 0,
         ts_offset,
-        sent_at: now,
+        sent_at: Instant::ZERO,
         mss: MSS_DEFAULT,
-        our_mss: options::our_mss(&key, preset, link),
+        our_mss: options::our_mss(key, preset, link),
         window: window::first(preset.rcvbuf),
         peer_shift: u8::MAX,
         our_shift: preset.shift,

@@ -8,14 +8,10 @@
 
 use slipstack_wire::alike::Alike;
 
-use super::Tcp;
-use super::input::fastpath;
+use super::connection::Connection;
 use super::seq;
-use crate::counters::Counter;
-use crate::effects::{Effects, Event, RxChecksum, RxMeta};
+use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::ids::ConnId;
-use crate::link::Cx;
-use crate::time::Instant;
 
 /// Bytes after which a train ends, so that a program that runs beside us can begin to read.
 const LEN_MAX: u64 = 65_535;
@@ -41,21 +37,21 @@ pub struct Train {
 
 /// An open train.
 #[derive(Clone, Copy, Debug)]
-struct Cars {
+pub(super) struct Cars {
     alike: Alike,
-    conn: ConnId,
+    pub conn: ConnId,
     /// RCV.IRS, to widen sequence numbers.
     irs: u32,
     /// Sequence number of the last segment, and the next one's.
-    last: u64,
-    next: u64,
+    pub last: u64,
+    pub next: u64,
     /// Beyond which nothing is taken: the window's edge, or where the train is long enough or at
     /// its end.
     limit: u64,
     mss: usize,
     /// Joined frames, and their bytes.
-    frames: u64,
-    bytes: u64,
+    pub frames: u64,
+    pub bytes: u64,
 }
 
 impl Train {
@@ -65,22 +61,15 @@ impl Train {
         self.state = State::Promising;
         self.latest = index;
     }
-}
 
-impl Tcp {
-    /// Opens a train behind this frame, whose segment has just been taken.
-    #[inline(never)]
-    pub fn open_train(&mut self, frame: &[u8]) {
-        let train = &mut self.train;
-        train.state = State::Idle;
-        let Some(conn) = self.conns.at_mut(train.latest) else {
-            return;
-        };
+    /// Opens a train behind this frame, whose segment this connection has just taken.
+    #[inline(always)]
+    pub fn open(&mut self, frame: &[u8], conn: &Connection) {
         let Some(alike) = Alike::of(frame) else {
             return;
         };
         let next = conn.rcv.nxt;
-        train.cars = Some(Cars {
+        self.cars = Some(Cars {
             alike,
             conn: conn.id,
             irs: conn.rcv.irs,
@@ -91,13 +80,13 @@ impl Tcp {
             frames: 0,
             bytes: 0,
         });
-        train.state = State::Open;
+        self.state = State::Open;
     }
 
     /// Whether this frame continues the train. `false`: nothing has been touched.
     #[inline]
-    pub fn join_train(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
-        let Some(cars) = &mut self.train.cars else {
+    pub fn join(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
+        let Some(cars) = &mut self.cars else {
             return false;
         };
         let Some(follower) = cars.alike.follow(frame) else {
@@ -126,41 +115,15 @@ impl Tcp {
         true
     }
 
-    /// Does for all that have joined what one segment asks for.
-    #[inline(never)]
-    pub fn end_train(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        self.train.state = State::Idle;
-        let Some(cars) = self.train.cars.take() else {
-            return;
-        };
-        let index = cars.conn.index;
-        let Some(conn) = self.conns.at_mut(index) else {
-            return;
-        };
-        if conn.id != cars.conn || cars.frames == 0 {
-            return;
-        }
-        let is_v4 = cars.alike.is_v4();
-        let network = if is_v4 {
-            Counter::RxIpv4
-        } else {
-            Counter::RxIpv6
-        };
-        for what in [
-            Counter::RxFrames,
-            Counter::RxTcp,
-            Counter::RxTcpMerged,
-            network,
-        ] {
-            cx.counters.add(what, cars.frames);
-        }
-        cx.counters.add(Counter::RxBytes, cars.bytes);
-        fx.event(Event::Received {
-            conn: cars.conn,
-            upto: seq::offset(cars.next),
-        });
-        conn.segments.on_followers(cars.frames as u32);
-        fastpath::take_followers(conn, now, cars.last, cars.next, cx);
-        self.enqueue(index);
+    /// Ends the train, if one is open: what has joined is to be processed.
+    pub(super) fn take(&mut self) -> Option<Cars> {
+        self.state = State::Idle;
+        self.cars.take()
+    }
+}
+
+impl Cars {
+    pub fn is_v4(&self) -> bool {
+        self.alike.is_v4()
     }
 }

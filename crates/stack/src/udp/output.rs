@@ -27,7 +27,8 @@ impl Udp {
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
         let socket = self.find_mut(id)?;
-        let (packet, port) = address(socket, datagram, cx)?;
+        let to = address(socket, datagram, cx)?;
+        let packet = &to.packet;
         let payload = datagram.payload;
         if payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
             return Err(SocketError::MessageTooLong);
@@ -39,9 +40,9 @@ impl Udp {
         }
         let sent = match datagram.segment {
             Some(size) if payload.len() > usize::from(size.get()) => {
-                send_many(now, socket, &packet, port, (payload, size), cx, fx)
+                send_many(now, socket, &to, (payload, size), cx, fx)
             }
-            _ => send_one(now, socket, &packet, port, (payload, None), cx, fx),
+            _ => send_one(now, socket, &to, (payload, None), cx, fx),
         };
         if is_by_itself {
             socket.hop.1 = None;
@@ -51,11 +52,16 @@ impl Udp {
 }
 
 /// The network header of a datagram, and the port that it goes to.
+struct Address {
+    packet: OutPacket,
+    port: u16,
+}
+
 fn address(
     socket: &Socket,
     datagram: &DatagramOut<'_>,
     cx: &Cx<'_>,
-) -> Result<(OutPacket, u16), SocketError> {
+) -> Result<Address, SocketError> {
     let dst = datagram
         .dst
         .or(socket.remote)
@@ -93,7 +99,8 @@ fn address(
         dont_fragment: true,
         choice,
     };
-    Ok((packet, dst.port()))
+    let port = dst.port();
+    Ok(Address { packet, port })
 }
 
 /// RFC 1122 4.1.3.5: the program may name the address that a datagram comes from.
@@ -135,12 +142,12 @@ fn is_station(ip: IpAddr) -> bool {
 fn send_many(
     now: Instant,
     socket: &mut Socket,
-    packet: &OutPacket,
-    port: u16,
+    to: &Address,
     (payload, size): (&[u8], NonZeroU16),
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Result<(), SocketError> {
+    let packet = &to.packet;
     let path = cx
         .link
         .find_path_by(now, &packet.query())
@@ -158,18 +165,10 @@ fn send_many(
         return Err(SocketError::InvalidArgument);
     }
     if cx.config.has_udp_segmentation && !path.local {
-        return send_one(
-            now,
-            socket,
-            packet,
-            port,
-            (payload, Some(size.get())),
-            cx,
-            fx,
-        );
+        return send_one(now, socket, to, (payload, Some(size.get())), cx, fx);
     }
     for part in payload.chunks(usize::from(size.get())) {
-        send_one(now, socket, packet, port, (part, None), cx, fx)?;
+        send_one(now, socket, to, (part, None), cx, fx)?;
     }
     Ok(())
 }
@@ -177,14 +176,14 @@ fn send_many(
 fn send_one(
     now: Instant,
     socket: &mut Socket,
-    packet: &OutPacket,
-    port: u16,
+    to: &Address,
     (payload, gso_mss): (&[u8], Option<u16>),
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Result<(), SocketError> {
+    let packet = &to.packet;
     let segment = OutSegment {
-        header: &udp::header(socket.local.port(), port, payload.len()),
+        header: &udp::header(socket.local.port(), to.port, payload.len()),
         payload: Payload::Inline(payload),
         checksum_at: Some(udp::CHECKSUM_AT),
         gso_mss,

@@ -1,27 +1,91 @@
 //! An active open with Fast Open, as a part of the flight.
 
-use slipstack_wire::fast_open::Cookie;
+use slipstack_wire::fast_open::{Cookie, FastOpen};
+
+use super::cache::Known;
+
+/// TCP options that a SYN carries at most: what they take is not there for data.
+const OPTIONS_LEN: u32 = 40;
 
 /// An active open with Fast Open, until the SYN-ACK comes.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// `None` asks for one.
-    pub(super) cookie: Option<Cookie>,
+    cookie: Option<Cookie>,
     /// MSS that the server announced last time.
-    pub(super) mss: u16,
+    mss: u16,
     /// The SYN waits for data; the program thinks that it is connected.
-    pub is_deferred: bool,
+    is_deferred: bool,
     /// The program has been told.
-    pub is_told: bool,
+    is_told: bool,
     /// The last SYN went out plain, since one with option or data got no answer.
-    pub(super) is_plain: bool,
+    is_plain: bool,
     /// Bytes that a SYN has carried.
-    pub(super) sent: u32,
+    sent: u32,
 }
 
 impl Attempt {
+    /// An attempt with what is known of the server; its SYN waits for data if it may carry some.
+    pub fn new(known: Option<Known>, mss_default: u16, may_lack_cookie: bool) -> Attempt {
+        Attempt {
+            cookie: known.map(|server| server.cookie),
+            mss: known.map_or(mss_default, |server| server.mss),
+            is_deferred: known.is_some() || may_lack_cookie,
+            is_told: false,
+            is_plain: false,
+            sent: 0,
+        }
+    }
+
     /// Bytes that the peer may acknowledge together with the SYN.
     pub fn sent(&self) -> u32 {
         self.sent
+    }
+
+    /// Whether the SYN waits for data.
+    pub fn is_deferred(&self) -> bool {
+        self.is_deferred
+    }
+
+    /// Whether the last SYN went out without data and option.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// Whether the program knows that it may write.
+    pub fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Returns `true`, once, if the program is to be told that it may write.
+    pub fn take_word(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_told, true)
+    }
+
+    /// The SYN leaves with what fits of `written` bytes, in a segment of at most `mss`.
+    pub fn load(&mut self, written: u64, mss: u16) {
+        let room = u32::from(self.mss.min(mss)).saturating_sub(OPTIONS_LEN);
+        self.is_deferred = false;
+        self.sent = written.min(u64::from(room)) as u32;
+    }
+
+    /// RFC 7413 4.1.3.1: what got no answer is sent again without data and option.
+    pub fn on_timeout(&mut self) {
+        self.is_plain = true;
+    }
+
+    /// The bytes and the option of the next SYN.
+    pub fn on_board(&self) -> (u32, Option<FastOpen>) {
+        if self.is_plain {
+            return (0, None);
+        }
+        let option = match self.cookie {
+            Some(cookie) => Some(FastOpen::Cookie(cookie)),
+            // Data without a cookie is a matter of configuration on both sides; then nothing is
+            // asked for.
+            None if self.sent > 0 => None,
+            None => Some(FastOpen::Request),
+        };
+        (self.sent, option)
     }
 }

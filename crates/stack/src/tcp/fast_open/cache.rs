@@ -21,6 +21,13 @@ const BLACK_HOLE_NS: u64 = 3_600_000_000_000;
 /// 64 hours.
 const DOUBLINGS_MAX: u8 = 6;
 
+/// A server's cookie, and the MSS that it announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub cookie: Cookie,
+    pub mss: u16,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Server {
     addr: [u8; 16],
@@ -35,27 +42,30 @@ struct Server {
 
 /// The cache of one stack; takes no memory before the first cookie.
 #[derive(Debug)]
-pub struct FastOpenCache {
+pub struct ServerCache {
     servers: Vec<Option<Server>>,
     key: SipKey,
 }
 
-impl FastOpenCache {
-    pub fn new(rng: &mut Rng) -> FastOpenCache {
-        FastOpenCache {
+impl ServerCache {
+    pub fn new(rng: &mut Rng) -> ServerCache {
+        ServerCache {
             servers: Vec::new(),
             key: rng.sip_key(),
         }
     }
 
-    /// Cookie and MSS for a SYN with data.
-    pub fn find(&mut self, now: Instant, server: IpAddr) -> Option<(Cookie, u16)> {
+    /// Returns what a SYN with data needs, unless the path swallows such SYNs.
+    pub fn find(&mut self, now: Instant, server: IpAddr) -> Option<Known> {
         let server = self.known(server)?;
         if now < server.silent_until {
             return None;
         }
         server.used = now;
-        Some((server.cookie?, server.mss))
+        Some(Known {
+            cookie: server.cookie?,
+            mss: server.mss,
+        })
     }
 
     /// RFC 7413 4.1.3.1: not even a cookie is asked for while a path is known as a black hole.
@@ -65,10 +75,10 @@ impl FastOpenCache {
     }
 
     /// A SYN-ACK brought a cookie.
-    pub fn learn(&mut self, now: Instant, server: IpAddr, cookie: Cookie, mss: u16) {
+    pub fn learn(&mut self, now: Instant, server: IpAddr, known: Known) {
         let server = self.enter(now, server);
-        server.cookie = Some(cookie);
-        server.mss = mss;
+        server.cookie = Some(known.cookie);
+        server.mss = known.mss;
     }
 
     /// Data in a SYN was taken: the path is good.
@@ -141,30 +151,31 @@ mod tests {
     use super::*;
     use core::net::Ipv4Addr;
 
-    fn cache() -> FastOpenCache {
-        FastOpenCache::new(&mut Rng::new(&[1; 32]))
+    fn cache() -> ServerCache {
+        ServerCache::new(&mut Rng::new(&[1; 32]))
     }
 
     fn server(n: u32) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n))
     }
 
-    fn cookie(n: u32) -> Cookie {
-        Cookie::new(&n.to_be_bytes()).unwrap()
+    fn known(n: u32) -> Known {
+        let cookie = Cookie::new(&n.to_be_bytes()).unwrap();
+        Known { cookie, mss: 1460 }
     }
 
     #[test]
     fn memory_is_bounded_and_the_latest_stay() {
         let mut cache = cache();
         for n in 0..100_000 {
-            cache.learn(Instant(u64::from(n)), server(n), cookie(n), 1460);
+            cache.learn(Instant(u64::from(n)), server(n), known(n));
         }
         assert_eq!(cache.servers.len(), SETS * WAYS);
-        let found = |cache: &mut FastOpenCache, n| cache.find(Instant(1 << 40), server(n));
-        assert_eq!(found(&mut cache, 99_999), Some((cookie(99_999), 1460)));
+        let found = |cache: &mut ServerCache, n| cache.find(Instant(1 << 40), server(n));
+        assert_eq!(found(&mut cache, 99_999), Some(known(99_999)));
         assert_eq!(found(&mut cache, 0), None);
         // No server answers for another.
-        let hits = (0..100_000).filter(|&n| found(&mut cache, n).is_some_and(|c| c.0 == cookie(n)));
+        let hits = (0..100_000).filter(|&n| found(&mut cache, n) == Some(known(n)));
         assert_eq!(hits.count(), SETS * WAYS);
     }
 
@@ -172,7 +183,7 @@ mod tests {
     fn a_black_hole_is_left_alone_for_longer_each_time() {
         let mut cache = cache();
         let mut now = Instant::ZERO;
-        cache.learn(now, server(1), cookie(1), 1460);
+        cache.learn(now, server(1), known(1));
         for n in 0..9 {
             cache.on_loss(now, server(1));
             let wait = BLACK_HOLE_NS << n.min(6);

@@ -5,37 +5,32 @@ use alloc::boxed::Box;
 use slipstack_wire::fast_open::FastOpen;
 
 use super::attempt::Attempt;
-use crate::tcp::acknowledged;
-
+use super::cache::{Known, ServerCache};
 use crate::counters::Counter;
-use crate::effects::{Effects, Event, Payload};
+use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::tcp::connection::Connection;
+use crate::tcp::output::control;
 use crate::tcp::segment::Segment;
 use crate::tcp::sizes::mss_default;
-use crate::tcp::{connect, resend_timer, seq};
+use crate::tcp::{acknowledged, resend_timer, seq};
 use crate::time::Instant;
 
-/// TCP options that a SYN carries at most: what they take is not there for data.
-const OPTIONS_LEN: u32 = 40;
-
 /// Begins an attempt; `None` for an ordinary open.
-pub fn attempt(now: Instant, conn: &Connection, cx: &mut Cx<'_>) -> Option<Box<Attempt>> {
+pub fn attempt(
+    now: Instant,
+    conn: &Connection,
+    servers: &mut ServerCache,
+    cx: &Cx<'_>,
+) -> Option<Box<Attempt>> {
     let server = conn.key.remote_ip();
     let config = &cx.config.tcp.fast_open;
-    if !config.client || cx.link.fast_open.is_black_hole(now, server) {
+    if !config.client || servers.is_black_hole(now, server) {
         return None;
     }
-    let known = cx.link.fast_open.find(now, server);
-    let may_defer = known.is_some() || config.client_without_cookie;
-    Some(Box::new(Attempt {
-        cookie: known.map(|k| k.0),
-        mss: known.map_or_else(|| mss_default(&conn.key), |k| k.1),
-        is_deferred: may_defer,
-        is_told: false,
-        is_plain: false,
-        sent: 0,
-    }))
+    let known = servers.find(now, server);
+    let attempt = Attempt::new(known, mss_default(&conn.key), config.client_without_cookie);
+    Some(Box::new(attempt))
 }
 
 /// A deferred SYN leaves as soon as there is something to say.
@@ -44,49 +39,16 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     let has_something = conn.snd.has_unsent();
     let (mss, written) = (conn.snd.mss, conn.snd.written - seq::FIRST);
     let id = conn.id;
-    let Some(attempt) = conn.attempt_mut().filter(|a| a.is_deferred) else {
+    let Some(attempt) = conn.attempt_mut().filter(|a| a.is_deferred()) else {
         return;
     };
-    if !attempt.is_told {
-        attempt.is_told = true;
+    if attempt.take_word() {
         fx.event(Event::Connected { conn: id });
     }
     if has_something {
-        attempt.is_deferred = false;
-        let room = u32::from(attempt.mss.min(mss)).saturating_sub(OPTIONS_LEN);
-        attempt.sent = written.min(u64::from(room)) as u32;
+        attempt.load(written, mss);
         cx.counters.bump(Counter::TxTcpSynData);
-        connect::start(conn, now, cx, fx);
-    }
-}
-
-/// Option and payload of the next SYN.
-pub fn on_board<'a>(conn: &Connection) -> (Option<FastOpen>, Payload<'a>) {
-    let Some(attempt) = conn.attempt().filter(|a| !a.is_plain) else {
-        return (None, Payload::None);
-    };
-    let payload = match attempt.sent {
-        0 => Payload::None,
-        len => Payload::Stream {
-            conn: conn.id,
-            offset: 0,
-            len,
-        },
-    };
-    let option = match attempt.cookie {
-        Some(cookie) => Some(FastOpen::Cookie(cookie)),
-        // Data without a cookie is a matter of configuration on both sides; then nothing is asked
-        // for.
-        None if attempt.sent > 0 => None,
-        None => Some(FastOpen::Request),
-    };
-    (option, payload)
-}
-
-/// RFC 7413 4.1.3.1: what got no answer is sent again without data and option.
-pub fn on_timeout(conn: &mut Connection) {
-    if let Some(attempt) = conn.attempt_mut() {
-        attempt.is_plain = true;
+        send_first(conn, now, cx, fx);
     }
 }
 
@@ -96,24 +58,27 @@ pub fn on_timeout(conn: &mut Connection) {
 pub fn on_answer(
     conn: &mut Connection,
     now: Instant,
-    attempt: &Attempt,
     (segment, acked): (&Segment<'_>, u64),
+    servers: &mut ServerCache,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) {
+    let Some(attempt) = conn.flight.as_mut().and_then(|it| it.attempt.take()) else {
+        return;
+    };
     let server = conn.key.remote_ip();
-    let memory = &mut cx.link.fast_open;
     if let Some(FastOpen::Cookie(cookie)) = segment.fast_open() {
-        memory.learn(now, server, cookie, conn.snd.peer_mss);
+        let mss = conn.snd.peer_mss;
+        servers.learn(now, server, Known { cookie, mss });
     }
     if acked > seq::FIRST {
-        memory.on_taken(server);
+        servers.on_taken(server);
         cx.counters.bump(Counter::TcpSynDataTaken);
         conn.snd.una = acked;
         conn.snd.nxt = acked;
         acknowledged::report(conn, cx, fx);
-    } else if attempt.is_plain {
-        memory.on_loss(now, server);
+    } else if attempt.is_plain() {
+        servers.on_loss(now, server);
     }
     if conn.has_outstanding() {
         resend_timer::arm_timeout(conn, now, cx);
@@ -123,9 +88,14 @@ pub fn on_answer(
 /// First SYN of an active open, unless it waits for data. The caller knows the connection's id only
 /// afterwards: the flush tells it that it may write.
 pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-    if conn.attempt().is_some_and(|a| a.is_deferred) {
+    if conn.attempt().is_some_and(Attempt::is_deferred) {
         conn.is_dirty = true;
     } else {
-        connect::start(conn, now, cx, fx);
+        send_first(conn, now, cx, fx);
     }
+}
+
+fn send_first(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    control::send_syn(conn, now, cx, fx);
+    resend_timer::arm_timeout(conn, now, cx);
 }

@@ -8,11 +8,12 @@ pub mod attempt;
 mod cache;
 pub mod client;
 mod keys;
+mod offer;
 mod pending;
 mod server;
 
 pub use attempt::Attempt;
-pub use cache::FastOpenCache;
+pub use cache::ServerCache;
 pub use keys::{CookieKeys, OwnCookie};
+pub use offer::Offer;
 pub use pending::FastOpens;
-pub use server::Offer;

@@ -1,86 +1,34 @@
 //! The server's side (RFC 7413 4.2.2, 5.1).
 
-use slipstack_wire::fast_open::FastOpen;
-
-use super::keys::Check;
-use crate::config::FastOpenConfig;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::ids::ConnId;
 use crate::link::Cx;
 use crate::tcp::Tcp;
+use crate::tcp::arrival::{Arrival, HalfOpen, Handshake};
 use crate::tcp::flow::{FlowKey, Place};
 use crate::tcp::input::text;
 use crate::tcp::listen::Listener;
 use crate::tcp::output::control;
-use crate::tcp::passive::HalfOpen;
 use crate::tcp::phase::Phase;
 use crate::tcp::rtt::Rtt;
-use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
 use crate::tcp::verdict::Verdict;
 use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
-/// The server's decision about a SYN with respect to Fast Open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
-    /// Nothing of it.
-    Plain,
-    /// The SYN-ACK brings a cookie.
-    Answer,
-    /// Its data is taken at once.
-    Accept,
-}
-
 impl Tcp {
-    /// RFC 7413 4.2.2: data only with a valid cookie; whoever asks, or has a wrong or ageing one,
-    /// gets one.
-    pub(in crate::tcp) fn offer_of(
-        &mut self,
-        now: Instant,
-        key: &FlowKey,
-        segment: &Segment<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Offer {
-        let FastOpenConfig {
-            server,
-            server_without_cookie,
-            ..
-        } = cx.config.tcp.fast_open;
-        if !server {
-            return Offer::Plain;
-        }
-        let has_data = !segment.payload.is_empty();
-        match segment.fast_open() {
-            _ if server_without_cookie && has_data => Offer::Accept,
-            None => Offer::Plain,
-            Some(FastOpen::Request) => Offer::Answer,
-            Some(FastOpen::Cookie(cookie)) => {
-                match self.fast_open.check(now, key, &cookie, cx.rng) {
-                    Check::Good | Check::Ageing if has_data => Offer::Accept,
-                    Check::Good => Offer::Plain,
-                    Check::Ageing => Offer::Answer,
-                    Check::Bad => {
-                        cx.counters.bump(Counter::RxTcpBadFastOpen);
-                        Offer::Answer
-                    }
-                }
-            }
-        }
-    }
-
     /// A block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it. `false`:
     /// too many are pending, the ordinary handshake does.
     pub(in crate::tcp) fn open_fast(
         &mut self,
         now: Instant,
-        (key, hash): (&FlowKey, u64),
+        arrival: &Arrival<'_>,
         entry: &SynEntry,
-        segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
+        let &Arrival { hash, segment, .. } = arrival;
         let Some(listener) = self.listeners.find_mut(entry.listener) else {
             return false;
         };
@@ -90,8 +38,11 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpFastOpenFull);
             return false;
         }
-        let half = (HalfOpen::Carried(entry), entry.listener);
-        let Ok(index) = self.make_passive(now, (key, hash), half, cx) else {
+        let handshake = Handshake {
+            half: HalfOpen::Carried(entry),
+            listener: entry.listener,
+        };
+        let Ok(index) = self.make_passive(now, arrival, handshake, cx) else {
             return false;
         };
         self.demux.insert(hash, Place::Connection(index));

@@ -51,7 +51,8 @@ pub fn check(
     if segment.flags.is_rst() && rst_syn::is_at_fin(conn, start) {
         return true;
     }
-    reject(conn, now, segment, (start, end), challenges, cx, fx);
+    let span = Range { start, end };
+    reject(conn, now, segment, span, challenges, cx, fx);
     false
 }
 
@@ -61,7 +62,7 @@ fn reject(
     conn: &mut Connection,
     now: Instant,
     segment: &Segment<'_>,
-    (start, end): (u64, u64),
+    Range { start, end }: Range,
     challenges: &mut RateLimit,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,

@@ -11,7 +11,6 @@ pub mod text;
 
 use super::connection::Connection;
 use super::output::ack_policy;
-use super::phase::Phase;
 use super::segment::Segment;
 use super::verdict::Verdict;
 use super::{seq, urgent};
@@ -21,7 +20,8 @@ use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::time::Instant;
 
-/// Takes a segment. Nothing is sent here but resets and challenges; ACKs leave with the next flush.
+/// Takes a segment of a connection that is beyond SYN-SENT. Nothing is sent here but resets and
+/// challenges; ACKs leave with the next flush.
 #[inline]
 pub fn on_segment(
     conn: &mut Connection,
@@ -31,9 +31,6 @@ pub fn on_segment(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Verdict {
-    if conn.phase == Phase::SynSent {
-        return super::connect::on_segment(conn, now, segment, cx, fx);
-    }
     let start = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq);
     // First: PAWS and the sequence number.
     if !acceptable::check(conn, now, segment, start, challenges, cx, fx) {

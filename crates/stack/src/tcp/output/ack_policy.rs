@@ -10,7 +10,8 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{emit, window};
+use super::emit::{self, Span};
+use super::window;
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
@@ -232,5 +233,5 @@ pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 pub fn send_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     conn.rcv.is_unanswered = conn.rcv.ato_ms != 0;
     let nxt = conn.snd.nxt;
-    emit::segment(conn, now, (nxt, 0), TcpFlags::NONE, cx, fx);
+    emit::segment(conn, now, Span::empty(nxt), TcpFlags::NONE, cx, fx);
 }

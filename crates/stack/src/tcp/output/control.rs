@@ -8,14 +8,15 @@ use super::window;
 use crate::choices::ChoiceId;
 use crate::config::EcnMode;
 use crate::counters::Counter;
-use crate::effects::Effects;
+use crate::effects::{Effects, Payload};
 use crate::link::{Cx, NextHop};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::connection::{AckState, Connection};
+use crate::tcp::fast_open::Attempt;
 use crate::tcp::flow::FlowKey;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::{ecn, fast_open, isn, seq, user_timeout};
+use crate::tcp::{ecn, isn, seq, user_timeout};
 use crate::time::Instant;
 
 /// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
@@ -57,7 +58,15 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     }
     conn.rcv.ack = AckState::None;
     conn.snd.last_at = now;
-    let (fast_open, payload) = fast_open::client::on_board(conn);
+    let (len, fast_open) = conn.attempt().map_or((0, None), Attempt::on_board);
+    let payload = match len {
+        0 => Payload::None,
+        len => Payload::Stream {
+            conn: conn.id,
+            offset: 0,
+            len,
+        },
+    };
     if !conn.is_passive {
         conn.segments.on_sent(payload.len() as u32, u16::MAX);
     }

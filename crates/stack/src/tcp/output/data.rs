@@ -5,7 +5,8 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{ack_policy, emit, nagle};
+use super::emit::{self, Span};
+use super::{ack_policy, nagle};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
@@ -263,10 +264,14 @@ fn send_new(
     if conn.cc.is_paced {
         conn.pace(now, next - start);
     }
+    let span = Span {
+        start,
+        len: new.len,
+    };
     if conn.opts.manner.may_say_more() {
-        emit::talkative_data(conn, now, (start, new.len), flags, cx, fx);
+        emit::talkative_data(conn, now, span, flags, cx, fx);
     } else {
-        emit::new_data(conn, now, (start, new.len), flags, cx, fx);
+        emit::new_data(conn, now, span, flags, cx, fx);
     }
 }
 
@@ -514,7 +519,8 @@ pub fn resend_once(
     mtu_search::on_resent(conn, range);
     let len = data_end.saturating_sub(range.start) as u32;
     note_resent(conn, len);
-    emit::segment(conn, now, (range.start, len), flags, cx, fx);
+    let start = range.start;
+    emit::segment(conn, now, Span { start, len }, flags, cx, fx);
     if range.start == una {
         resend_timer::on_head_resent(conn, now, cx);
     }

@@ -25,13 +25,42 @@ use crate::time::Instant;
 
 const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
 
+/// A part of the send stream: where it begins, and its bytes; 0 = a segment without data.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub start: u64,
+    pub len: u32,
+}
+
+impl Span {
+    /// A segment without data at this place.
+    pub const fn empty(start: u64) -> Span {
+        Span { start, len: 0 }
+    }
+}
+
+/// The flags of a segment beside ACK and ECE, and its type of service.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    flags: TcpFlags,
+    tos: u8,
+}
+
+/// The ends of a segment over IPv4, and the next hop on its way.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    hop: NextHop,
+}
+
 /// Sends new data, which alone is ECN-capable (RFC 3168 6.1.4, 6.1.5 and 6.1.6: no ACK, no
 /// retransmission, no probe).
 #[inline]
 pub fn new_data(
     conn: &mut Connection,
     now: Instant,
-    place: (u64, u32),
+    span: Span,
     flags: TcpFlags,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
@@ -40,7 +69,7 @@ pub fn new_data(
     // RFC 3168 6.1.2: the first new data after a reduction says so.
     let flags = flags | conn.ecn.cwr;
     conn.ecn.cwr = TcpFlags::NONE;
-    build(conn, now, place, (flags, tos), cx, fx)
+    build(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
 /// Sends a segment of an established connection that is not new data.
@@ -48,16 +77,16 @@ pub fn new_data(
 pub fn segment(
     conn: &mut Connection,
     now: Instant,
-    place: (u64, u32),
+    span: Span,
     flags: TcpFlags,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
     let tos = conn.opts.tos;
     if conn.opts.manner.may_say_more() {
-        return talkative(conn, now, place, (flags, tos), cx, fx);
+        return talkative(conn, now, span, Marks { flags, tos }, cx, fx);
     }
-    build(conn, now, place, (flags, tos), cx, fx)
+    build(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
 /// Sends new data while some of it is urgent, or the peer is to be told of the user timeout.
@@ -65,14 +94,14 @@ pub fn segment(
 pub fn talkative_data(
     conn: &mut Connection,
     now: Instant,
-    place: (u64, u32),
+    span: Span,
     flags: TcpFlags,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
     let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
     let flags = flags | core::mem::take(&mut conn.ecn.cwr);
-    talkative(conn, now, place, (flags, tos), cx, fx)
+    talkative(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
 /// The segment carries the ACK, so that none is owed afterwards.
@@ -80,20 +109,20 @@ pub fn talkative_data(
 fn build(
     conn: &mut Connection,
     now: Instant,
-    (start, len): (u64, u32),
-    marks: (TcpFlags, u8),
+    span: Span,
+    marks: Marks,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
-    let is_plain = conn.rcv.assembler.is_none() || len > 0 || !conn.opts.has_sack;
+    let is_plain = conn.rcv.assembler.is_none() || span.len > 0 || !conn.opts.has_sack;
     if is_plain
         && let Some((src, dst)) = conn.key.v4()
         && let Some(hop) = conn.hop
         && cx.link.is_current(&hop, now)
     {
-        return plain(conn, now, (start, len), marks, (src, dst, hop), cx, fx);
+        return plain(conn, now, span, marks, Way { src, dst, hop }, cx, fx);
     }
-    general(conn, now, (start, len), marks, cx, fx)
+    general(conn, now, span, marks, cx, fx)
 }
 
 /// Over IPv4 to a known next hop, with timestamps or no options: the whole header in one go.
@@ -101,16 +130,17 @@ fn build(
 fn plain(
     conn: &mut Connection,
     now: Instant,
-    (start, len): (u64, u32),
-    (flags, tos): (TcpFlags, u8),
-    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
+    span: Span,
+    marks: Marks,
+    way: Way,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
+    let (Span { start, len }, Way { src, dst, hop }) = (span, way);
     let header = PlainHeader {
         link_dst: hop.mac(),
         link_src: cx.link.macs.on(hop.vlan()),
-        tos,
+        tos: marks.tos,
         ttl: conn.opts.ttl,
         src,
         dst,
@@ -119,7 +149,7 @@ fn plain(
         seq: conn.wire_seq(start),
         window: window::announce(conn),
         ack: conn.wire_ack(conn.rcv.nxt),
-        flags: flags | TcpFlags::ACK | conn.ecn.echo,
+        flags: marks.flags | TcpFlags::ACK | conn.ecn.echo,
         payload_len: len,
     };
     let mut buffer = [0u8; plain::HEADER_MAX];
@@ -173,14 +203,15 @@ fn note_acked(conn: &mut Connection) {
 fn general(
     conn: &mut Connection,
     now: Instant,
-    place: (u64, u32),
-    marks: (TcpFlags, u8),
+    span: Span,
+    marks: Marks,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
     let mut buffer = [0u8; BUFFER_LEN];
-    let options_len = put_options(conn, now, place.1 == 0, &mut buffer);
-    with_options(conn, now, place, marks, (&mut buffer, options_len), cx, fx)
+    let options_len = put_options(conn, now, span.len == 0, &mut buffer);
+    let header = &mut buffer[..HEADER_LEN + options_len];
+    with_options(conn, now, span, marks, header, cx, fx)
 }
 
 /// There is something to say that no other segment says.
@@ -189,17 +220,18 @@ fn general(
 fn talkative(
     conn: &mut Connection,
     now: Instant,
-    place: (u64, u32),
-    marks: (TcpFlags, u8),
+    span: Span,
+    marks: Marks,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
     let mut buffer = [0u8; BUFFER_LEN];
-    let len = put_options(conn, now, place.1 == 0, &mut buffer);
+    let len = put_options(conn, now, span.len == 0, &mut buffer);
     let options_len = buffer[HEADER_LEN..]
         .first_chunk_mut::<OPTIONS_MAX>()
-        .map_or(len, |room| user_timeout::append(conn, place.1, len, room));
-    with_options(conn, now, place, marks, (&mut buffer, options_len), cx, fx)
+        .map_or(len, |room| user_timeout::append(conn, span.len, len, room));
+    let header = &mut buffer[..HEADER_LEN + options_len];
+    with_options(conn, now, span, marks, header, cx, fx)
 }
 
 /// The header before options that are in their place.
@@ -207,9 +239,9 @@ fn talkative(
 fn with_options(
     conn: &mut Connection,
     now: Instant,
-    (start, len): (u64, u32),
-    (flags, tos): (TcpFlags, u8),
-    (buffer, options_len): (&mut [u8; BUFFER_LEN], usize),
+    Span { start, len }: Span,
+    marks: Marks,
+    buffer: &mut [u8],
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
@@ -220,15 +252,15 @@ fn with_options(
         dst_port: conn.key.remote_port,
         seq: conn.wire_seq(start),
         ack: conn.wire_ack(conn.rcv.nxt),
-        flags: flags | urg | TcpFlags::ACK | conn.ecn.echo,
+        flags: marks.flags | urg | TcpFlags::ACK | conn.ecn.echo,
         urgent,
     };
-    header.emit(options_len, buffer);
+    header.emit(buffer.len() - HEADER_LEN, buffer);
     let payload = payload_of(conn, start, len);
     note_acked(conn);
     let way = Envelope {
         key: &conn.key,
-        tos,
+        tos: marks.tos,
         ttl: conn.opts.ttl,
         choice: conn.choice,
     };
@@ -236,7 +268,7 @@ fn with_options(
     let mss = conn.snd.mss;
     conn.segments.on_sent(len, mss);
     let out = OutSegment {
-        header: &buffer[..HEADER_LEN + options_len],
+        header: buffer,
         payload,
         checksum_at: Some(CHECKSUM_AT),
         gso_mss: (len > u32::from(mss)).then_some(mss),
@@ -376,7 +408,7 @@ pub fn bare_ack(
     if let Some((src, dst)) = key.v4()
         && let Some(hop) = current(hop, envelope, now, cx)
     {
-        let header = plain_header(envelope, (src, dst, hop), &header, cx);
+        let header = plain_header(envelope, Way { src, dst, hop }, &header, cx);
         let mut buffer = [0u8; plain::HEADER_MAX];
         let len = match ack.timestamps {
             Some(timestamps) => header.emit(timestamps.words(), &mut buffer),
@@ -411,12 +443,8 @@ fn current(
 }
 
 #[inline]
-fn plain_header(
-    envelope: Envelope<'_>,
-    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
-    tcp: &TcpHeader,
-    cx: &Cx<'_>,
-) -> PlainHeader {
+fn plain_header(envelope: Envelope<'_>, way: Way, tcp: &TcpHeader, cx: &Cx<'_>) -> PlainHeader {
+    let Way { src, dst, hop } = way;
     PlainHeader {
         link_dst: hop.mac(),
         link_src: cx.link.macs.on(hop.vlan()),
@@ -457,7 +485,7 @@ pub fn opening(
         && syn.fast_open.is_none()
         && syn.user_timeout.is_none()
         && syn.payload.is_empty()
-        && let Some(output) = bare_plain(now, envelope, (src, dst, hop), syn, cx, fx)
+        && let Some(output) = bare_plain(now, envelope, Way { src, dst, hop }, syn, cx, fx)
     {
         return output;
     }
@@ -501,13 +529,13 @@ fn rare_opening(
 fn bare_plain(
     now: Instant,
     envelope: Envelope<'_>,
-    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
+    way: Way,
     syn: &Opening<'_>,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Option<Output> {
     let options = syn.options;
-    let header = plain_header(envelope, (src, dst, hop), syn.header, cx);
+    let header = plain_header(envelope, way, syn.header, cx);
     let mut buffer = [0u8; plain::HEADER_MAX];
     let header_len = if let Some(words) = options.syn_words() {
         header.emit(words, &mut buffer)
@@ -520,5 +548,5 @@ fn bare_plain(
         return None;
     };
     cx.counters.bump(Counter::TxTcp);
-    Some(cx.send_plain(now, &buffer[..header_len], Payload::None, None, hop, fx))
+    Some(cx.send_plain(now, &buffer[..header_len], Payload::None, None, way.hop, fx))
 }

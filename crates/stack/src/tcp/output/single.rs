@@ -5,7 +5,8 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{ack_policy, data, emit};
+use super::emit::{self, Span};
+use super::{ack_policy, data};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::Connection;
@@ -56,7 +57,8 @@ pub fn try_send(
     let stamp = flight.stamp(now, next - start, start);
     flight.board.push(start, next, now.0, stamp);
     flight.recovery.on_sent(next - start);
-    emit::new_data(conn, now, (start, len as u32), flags, cx, fx);
+    let len = len as u32;
+    emit::new_data(conn, now, Span { start, len }, flags, cx, fx);
     data::after_all(conn, now, next - start, cx);
     true
 }

@@ -1,0 +1,65 @@
+//! Segments that no connection block is there for yet, with what has been found out about them.
+
+use super::flow::FlowKey;
+use super::segment::Segment;
+use super::syn::{SynEntry, SynTable};
+use crate::effects::Effects;
+use crate::ids::ListenerId;
+use crate::ip::IpMeta;
+
+/// A segment and its flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival<'a> {
+    pub key: &'a FlowKey,
+    /// The demultiplexer's hash of the key.
+    pub hash: u64,
+    pub segment: &'a Segment<'a>,
+}
+
+/// The packet of a segment that another engine may have to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    pub ip: &'a IpMeta,
+    pub segment: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Hands it on; `false`: nobody else takes it.
+    pub fn pass_on(&self, fx: &mut impl Effects) -> bool {
+        fx.stray(self.ip, self.segment)
+    }
+}
+
+/// Who is to take a new connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Opening {
+    pub listener: Option<ListenerId>,
+    /// The initial number that a TIME-WAIT entry in its place asks for.
+    pub iss: Option<u32>,
+}
+
+/// Where the state of a handshake is that ends now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HalfOpen<'a> {
+    /// Among the entries.
+    Stored(u32),
+    /// It came with the segment, or was made for it.
+    Carried(&'a SynEntry),
+}
+
+impl<'a> HalfOpen<'a> {
+    #[inline]
+    pub fn entry(self, stored: &'a SynTable) -> Option<&'a SynEntry> {
+        match self {
+            HalfOpen::Stored(index) => stored.entries.at(index),
+            HalfOpen::Carried(entry) => Some(entry),
+        }
+    }
+}
+
+/// A handshake that ends now, and whose connection it makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handshake<'a> {
+    pub half: HalfOpen<'a>,
+    pub listener: ListenerId,
+}

@@ -1,0 +1,64 @@
+//! Trains ([`super::train`]) as the connections see them.
+
+use super::Tcp;
+use super::input::fastpath;
+use super::seq;
+use super::train::State;
+use crate::counters::Counter;
+use crate::effects::{Effects, Event, RxMeta};
+use crate::link::Cx;
+use crate::time::Instant;
+
+impl Tcp {
+    /// Opens a train behind this frame, whose segment has just been taken.
+    #[inline(never)]
+    pub fn open_train(&mut self, frame: &[u8]) {
+        self.train.state = State::Idle;
+        if let Some(conn) = self.conns.at(self.train.latest) {
+            self.train.open(frame, conn);
+        }
+    }
+
+    /// Whether this frame continues the train. `false`: nothing has been touched.
+    #[inline]
+    pub fn join_train(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
+        self.train.join(frame, meta, fx)
+    }
+
+    /// Does for all that have joined what one segment asks for.
+    #[inline(never)]
+    pub fn end_train(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let Some(cars) = self.train.take() else {
+            return;
+        };
+        let index = cars.conn.index;
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        if conn.id != cars.conn || cars.frames == 0 {
+            return;
+        }
+        let is_v4 = cars.is_v4();
+        let network = if is_v4 {
+            Counter::RxIpv4
+        } else {
+            Counter::RxIpv6
+        };
+        for what in [
+            Counter::RxFrames,
+            Counter::RxTcp,
+            Counter::RxTcpMerged,
+            network,
+        ] {
+            cx.counters.add(what, cars.frames);
+        }
+        cx.counters.add(Counter::RxBytes, cars.bytes);
+        fx.event(Event::Received {
+            conn: cars.conn,
+            upto: seq::offset(cars.next),
+        });
+        conn.segments.on_followers(cars.frames as u32);
+        fastpath::take_followers(conn, now, cars.last, cars.next, cx);
+        self.enqueue(index);
+    }
+}
