@@ -58,12 +58,28 @@ impl WorldConfig {
     }
 }
 
+/// Options of the kernel's sockets: those under the numbers that a script's sockets have.
+#[derive(Clone, Copy)]
+pub struct KernelOptions {
+    pub set: fn(fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno>,
+    pub get: fn(fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno>,
+}
+
+impl KernelOptions {
+    /// No kernel socket takes or knows any.
+    pub const NONE: KernelOptions = KernelOptions {
+        set: |_, _, _, _| Ok(()),
+        get: |_, _, _, _| Err(Errno::ENOPROTOOPT),
+    };
+}
+
 /// The engine, the wire and the clock, as process and script share them.
 struct Shared {
     engine: Mutex<Option<Engine>>,
     wire: Wire,
     sleep: Sleep,
     config: Mutex<WorldConfig>,
+    options: KernelOptions,
 }
 
 pub struct World {
@@ -73,11 +89,17 @@ pub struct World {
 
 impl World {
     pub fn new(config: WorldConfig) -> Self {
+        Self::with_options(config, KernelOptions::NONE)
+    }
+
+    /// With a kernel that is asked for what the stack does not know of a socket.
+    pub fn with_options(config: WorldConfig, options: KernelOptions) -> Self {
         let shared = Arc::new(Shared {
             engine: Mutex::new(None),
             wire: Wire::default(),
             sleep: Sleep::default(),
             config: Mutex::new(config),
+            options,
         });
         shared.sleep.set_now(BEGIN_NS);
         let settings = Settings {
@@ -113,6 +135,12 @@ impl World {
             IpAddr::V4(local) => config.local_v4 = local,
             IpAddr::V6(local) => config.local_v6 = local,
         }
+    }
+
+    /// The stack is made this way; too late once something was asked of it.
+    pub fn set_stack(&self, stack: StackConfig) {
+        let config = self.shared.config.lock();
+        config.unwrap_or_else(PoisonError::into_inner).stack = stack;
     }
 
     /// A packet arrives.
@@ -362,17 +390,18 @@ impl Kernel for VirtualKernel {
     }
 
     /// A socket's address is bound in the kernel too, which has to let it: the address is nobody's.
-    fn setsockopt(&self, fd: i32, level: i32, name: i32, _value: &[u8]) -> Result<(), Errno> {
+    fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         if let (libc::IPPROTO_IP, libc::IP_FREEBIND, Some(number)) =
             (level, name, Descriptor::new(fd))
         {
             rustix::net::sockopt::set_ip_freebind(number.as_fd(), true)?;
+            return Ok(());
         }
-        Ok(())
+        (self.0.options.set)(fd, level, name, value)
     }
 
-    fn getsockopt(&self, _: i32, _: i32, _: i32, _: &mut [u8]) -> Result<usize, Errno> {
-        Err(Errno::ENOPROTOOPT)
+    fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
+        (self.0.options.get)(fd, level, name, value)
     }
 
     fn close_range(&self, _: u32, _: u32, _: u32) -> Result<(), Errno> {

@@ -3,19 +3,22 @@
 //!
 //! The structure is packetdrill's (gtests/net/packetdrill/packetdrill.h): one pointer to our data,
 //! then one function for each call and for the device. The clock is ours: it moves when packetdrill
-//! sleeps, or waits for a packet. `--so_flags=NAME=VALUE,…` sets the stack's defaults by Linux's
-//! sysctl names.
+//! sleeps, waits for a packet, or does nothing but look at it. The sysctls that the script's first
+//! commands have set hold here too, and before them `--so_flags=NAME=VALUE,…`, by Linux's names.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
-use slipstack_drill::run::{self, RunSettings};
-use slipstack_drill::world::World;
+use slipstack_drill::run;
+use slipstack_drill::world::KernelOptions;
 use slipstack_posix::{Divert, Outcome, Process, Received};
 
 use crate::device::{gettimeofday, netdev_receive, netdev_send, usleep};
+use crate::linked;
 use crate::raw::{buffers, bytes, bytes_mut, fail, put_addr, put_received, world};
+use crate::raw::{get_on_kernel, session, set_on_kernel};
+use crate::session::Session;
 
 /// `struct packetdrill_interface`.
 #[repr(C)]
@@ -82,8 +85,12 @@ pub unsafe extern "C" fn packetdrill_interface_init(
     interface: *mut Interface,
 ) {
     // SAFETY: as the contract has it.
-    let userdata = match unsafe { settings(flags) } {
-        Ok(settings) => Box::into_raw(Box::new(World::new(settings.world))).cast(),
+    let userdata = match unsafe { begin(flags) } {
+        Ok(session) => {
+            let session = Box::into_raw(Box::new(session));
+            linked::begin(session);
+            session.cast()
+        }
         Err(reason) => {
             eprintln!("slipstack: --so_flags: {reason}; no call will be answered");
             std::ptr::null_mut()
@@ -93,6 +100,9 @@ pub unsafe extern "C" fn packetdrill_interface_init(
         userdata,
         ..FUNCTIONS
     };
+    // packetdrill pins all memory that it will have, for the sake of its timing: in virtual time
+    // there is none, and the stack's rings are long. SAFETY: it takes nothing.
+    unsafe { libc::munlockall() };
     // SAFETY: it points to packetdrill's structure by the contract; nothing in it needs to be
     // dropped.
     unsafe { interface.write(filled) };
@@ -100,16 +110,17 @@ pub unsafe extern "C" fn packetdrill_interface_init(
 
 /// # Safety
 /// `flags` is null or a C string.
-unsafe fn settings(flags: *const c_char) -> Result<RunSettings, String> {
-    let mut settings = RunSettings::default();
-    if !flags.is_null() {
-        // SAFETY: a C string by the contract.
-        let flags = unsafe { CStr::from_ptr(flags) }.to_string_lossy();
-        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
-            settings.flag(flag)?;
-        }
+unsafe fn begin(flags: *const c_char) -> Result<Session, String> {
+    let options = KernelOptions {
+        set: set_on_kernel,
+        get: get_on_kernel,
+    };
+    if flags.is_null() {
+        return Session::new("", options);
     }
-    Ok(settings)
+    // SAFETY: a C string by the contract.
+    let flags = unsafe { CStr::from_ptr(flags) }.to_string_lossy();
+    Session::new(&flags, options)
 }
 
 const FUNCTIONS: Interface = Interface {
@@ -154,11 +165,17 @@ const FUNCTIONS: Interface = Interface {
 /// As [`world`].
 unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64>) -> isize {
     // SAFETY: the contract is the same.
-    let Some(world) = (unsafe { world(userdata) }) else {
+    let Some(session) = (unsafe { session(userdata) }) else {
         return fail(libc::EINVAL);
     };
+    let world = session.world();
     world.begin_call();
-    match world.calling(|| body(world.process())) {
+    let result = world.calling(|| {
+        let result = body(world.process());
+        session.note_return();
+        result
+    });
+    match result {
         Ok(value) => value as isize,
         Err(divert) => fail(match divert {
             Divert::Errno(errno) => errno.0,
@@ -170,8 +187,9 @@ unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64
 
 unsafe extern "C" fn free(userdata: *mut c_void) {
     if !userdata.is_null() {
+        linked::end(userdata.cast());
         // SAFETY: the box that init leaked; packetdrill frees it once, after its last call.
-        drop(unsafe { Box::from_raw(userdata.cast::<World>()) });
+        drop(unsafe { Box::from_raw(userdata.cast::<Session>()) });
     }
 }
 
@@ -181,8 +199,12 @@ unsafe extern "C" fn socket(
     kind: c_int,
     protocol: c_int,
 ) -> c_int {
-    let body = |process: &Process| process.socket(domain, kind, protocol).map(i64::from);
     // SAFETY: packetdrill passes the interface's userdata.
+    if let Some(session) = unsafe { session(userdata) } {
+        session.take_sysctls();
+    }
+    let body = |process: &Process| process.socket(domain, kind, protocol).map(i64::from);
+    // SAFETY: as above.
     unsafe { call(userdata, body) as c_int }
 }
 
@@ -443,7 +465,9 @@ unsafe extern "C" fn shutdown(userdata: *mut c_void, fd: c_int, how: c_int) -> c
     unsafe { call(userdata, |process| process.shutdown(fd, how).map(|()| 0)) as c_int }
 }
 
-unsafe extern "C" fn getsockopt(
+/// # Safety
+/// `userdata` is the interface's, or null; `len` points to the room at `value`.
+pub unsafe extern "C" fn getsockopt(
     userdata: *mut c_void,
     fd: c_int,
     level: c_int,

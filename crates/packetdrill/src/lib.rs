@@ -2,4 +2,6 @@
 
 mod abi;
 mod device;
+mod linked;
 mod raw;
+mod session;

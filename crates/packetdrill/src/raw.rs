@@ -3,7 +3,9 @@
 use std::ffi::{c_int, c_void};
 
 use slipstack_drill::world::World;
-use slipstack_posix::{AddrBytes, Received};
+use slipstack_posix::{AddrBytes, Errno, Received};
+
+use crate::session::Session;
 
 /// Sets errno and gives the −1 that goes with it.
 pub fn fail(errno: c_int) -> isize {
@@ -83,12 +85,50 @@ pub unsafe fn put_addr(addr: &AddrBytes, at: *mut u8, len: *mut u32) {
     unsafe { len.write(addr.len() as u32) };
 }
 
-/// The world behind the first argument of each function; `None` where `packetdrill_interface_init`
-/// has refused its flags.
+/// The session behind the first argument of each function; `None` where
+/// `packetdrill_interface_init` has refused its flags.
 ///
 /// # Safety
 /// `userdata` is what `packetdrill_interface_init` put into the structure, and not freed yet.
+pub unsafe fn session<'a>(userdata: *mut c_void) -> Option<&'a Session> {
+    // SAFETY: null, or the box that init leaked, alive by the contract; Session is Sync.
+    unsafe { userdata.cast::<Session>().as_ref() }
+}
+
+/// The session's world, for a call that is no look at the clock.
+///
+/// # Safety
+/// As [`session`].
 pub unsafe fn world<'a>(userdata: *mut c_void) -> Option<&'a World> {
-    // SAFETY: null, or the box that init leaked, alive by the contract; World is Sync.
-    unsafe { userdata.cast::<World>().as_ref() }
+    // SAFETY: the contract is the same.
+    Some(unsafe { session(userdata) }?.world())
+}
+
+fn last_errno() -> Errno {
+    Errno(
+        std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EINVAL),
+    )
+}
+
+/// The system call setsockopt, on a socket of the kernel's.
+pub fn set_on_kernel(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let (at, len) = (value.as_ptr().cast::<c_void>(), value.len() as u32);
+    // SAFETY: `at` is valid for reading `len` bytes.
+    let result = unsafe { libc::setsockopt(fd, level, name, at, len) };
+    (result == 0).then_some(()).ok_or_else(last_errno)
+}
+
+/// The system call getsockopt, past the symbol that this library has of that name.
+pub fn get_on_kernel(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let (at, mut len) = (value.as_mut_ptr(), value.len() as u32);
+    // SAFETY: `at` is valid for writing `len` bytes, and `len` for reading and writing.
+    let result = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, at, &raw mut len) };
+    (result == 0).then_some(len as usize).ok_or_else(last_errno)
 }

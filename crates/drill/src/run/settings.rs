@@ -9,6 +9,30 @@ use super::Failure;
 use crate::script::Script;
 use crate::world::WorldConfig;
 
+/// The sysctls that scripts' commands set, below `net.ipv4.`.
+const SYSCTLS: [&str; 20] = [
+    "tcp_base_mss",
+    "tcp_challenge_ack_limit",
+    "tcp_congestion_control",
+    "tcp_ecn",
+    "tcp_fastopen",
+    "tcp_fin_timeout",
+    "tcp_keepalive_intvl",
+    "tcp_keepalive_probes",
+    "tcp_keepalive_time",
+    "tcp_max_orphans",
+    "tcp_mtu_probing",
+    "tcp_orphan_retries",
+    "tcp_probe_interval",
+    "tcp_retries2",
+    "tcp_sack",
+    "tcp_syn_retries",
+    "tcp_synack_retries",
+    "tcp_syncookies",
+    "tcp_timestamps",
+    "tcp_window_scaling",
+];
+
 /// packetdrill's own tolerance; the world's clock is exact, but scripts count on Linux's ticks.
 const TOLERANCE_US: u64 = 4_000;
 
@@ -129,6 +153,14 @@ impl RunSettings {
         Ok(())
     }
 
+    /// Takes the sysctls of a system, as `read` knows them by name. Returns a sentence about each
+    /// whose value this stack does not have.
+    pub fn take_sysctls(&mut self, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let known = SYSCTLS.iter().filter_map(|name| Some((*name, read(name)?)));
+        let taken = known.map(|(name, value)| self.sysctl(name, value.trim()));
+        taken.filter_map(Result::err).collect()
+    }
+
     fn sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
         let name = name.strip_prefix("net.ipv4.").unwrap_or(name);
         let tcp = &mut self.world.stack.tcp;
@@ -209,4 +241,30 @@ fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
     value
         .parse()
         .map_err(|_| format!("{value} is not a number that fits here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_sysctls_are_taken_and_what_is_not_known_is_said() {
+        let read = |name: &str| match name {
+            "tcp_timestamps" => Some("0\n".to_owned()),
+            "tcp_congestion_control" => Some("vegas\n".to_owned()),
+            _ => None,
+        };
+        let mut settings = RunSettings::default();
+        let said = settings.take_sysctls(read);
+        assert!(!settings.world.stack.tcp.timestamps);
+        assert_eq!(said, ["vegas is no congestion control of this stack"]);
+    }
+
+    #[test]
+    fn every_sysctl_of_the_list_is_one_of_the_settings() {
+        for name in SYSCTLS {
+            let refused = RunSettings::default().sysctl(name, "x").unwrap_err();
+            assert!(!refused.contains("no setting"), "{name}: {refused}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 
-use crate::raw::{bytes, bytes_mut, fail, world};
+use crate::raw::{bytes, bytes_mut, fail, session, world};
 
 pub unsafe extern "C" fn netdev_send(
     userdata: *mut c_void,
@@ -29,9 +29,10 @@ pub unsafe extern "C" fn netdev_receive(
     time_us: *mut c_longlong,
 ) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let Some(world) = (unsafe { world(userdata) }) else {
+    let Some(session) = (unsafe { session(userdata) }) else {
         return fail(libc::EINVAL) as c_int;
     };
+    let world = session.world_to_wait_in();
     world.settle();
     let (at_ns, sent) = loop {
         match world.sent() {
@@ -55,9 +56,10 @@ pub unsafe extern "C" fn netdev_receive(
 
 pub unsafe extern "C" fn usleep(userdata: *mut c_void, us: c_uint) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let Some(world) = (unsafe { world(userdata) }) else {
+    let Some(session) = (unsafe { session(userdata) }) else {
         return fail(libc::EINVAL) as c_int;
     };
+    let world = session.world_to_wait_in();
     world.advance(world.now_ns() + u64::from(us) * 1000);
     0
 }
@@ -68,10 +70,10 @@ pub unsafe extern "C" fn gettimeofday(
     _zone: *mut c_void,
 ) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let Some(world) = (unsafe { world(userdata) }) else {
+    let Some(session) = (unsafe { session(userdata) }) else {
         return fail(libc::EINVAL) as c_int;
     };
-    let now_ns = world.now_ns();
+    let now_ns = session.look_ns();
     let value = libc::timeval {
         tv_sec: (now_ns / 1_000_000_000) as i64,
         tv_usec: (now_ns % 1_000_000_000 / 1000) as i64,

@@ -273,8 +273,8 @@ impl Process {
                 }
                 _ => {}
             }
-            if let Some(size) = tuned_buffer(&socket, stream, level, name) {
-                return Ok(put(value, &size.to_ne_bytes()));
+            if let Some(len) = self.figures_of(fd, (&socket, stream), (level, name), value)? {
+                return Ok(len);
             }
         }
         let is_v6 = socket.family == Family::V6;
@@ -505,26 +505,6 @@ fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     Ok(i32::try_from(info.pmtu).ok())
 }
 
-/// The size of a buffer of a connection's that the program has not set: one that was set stays as
-/// it is, and the kernel's part knows it.
-fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) -> Option<i32> {
-    let (at, force) = match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => (0, libc::SO_SNDBUFFORCE),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => (1, libc::SO_RCVBUFFORCE),
-        _ => return None,
-    };
-    let sock = stream.sock();
-    if !stream.link().seen(sock).is_connected() {
-        return None;
-    }
-    let cold = socket.cold.lock();
-    let set = [name, force].map(|name| cold.options.bytes(level, name));
-    if set != [None, None] {
-        return None;
-    }
-    i32::try_from(stream.buffers(sock)[at]).ok()
-}
-
 fn apply_linger(stream: &Stream, options: &Options) {
     let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
         return;
@@ -592,7 +572,7 @@ fn is_plain(kind: Kind, level: i32, name: i32, value: &[u8]) -> bool {
         }
 }
 
-fn put(out: &mut [u8], value: &[u8]) -> usize {
+pub(super) fn put(out: &mut [u8], value: &[u8]) -> usize {
     let count = out.len().min(value.len());
     out[..count].copy_from_slice(&value[..count]);
     count

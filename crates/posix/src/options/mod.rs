@@ -11,6 +11,7 @@ mod filters;
 mod groups;
 mod limit;
 mod meaning;
+mod memory;
 mod multicast;
 mod record;
 mod refusals;
