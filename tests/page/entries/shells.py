@@ -24,7 +24,7 @@ def sshd(world, start):
     conf = folder / "sshd_config"
     conf.write_text(
         f"Port 2222\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/keys\nStrictModes no\nPidFile {folder}/pid\nUsePAM no\n"
-        "PermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        "PermitRootLogin yes\nSubsystem sftp internal-sftp\nGatewayPorts clientspecified\n"
     )
     os.makedirs("/run/sshd", exist_ok=True)
     server = start(tools.sbin("sshd"), "-D", "-e", "-f", conf)
@@ -32,7 +32,7 @@ def sshd(world, start):
     return server, options
 
 
-@entry("sshd: shell, scp, forwarding", packages="openssh-server openssh-client", timeout=120)
+@entry("sshd: shell, scp, forwarding both ways", packages="openssh-server openssh-client", timeout=120)
 def ssh_server(world):
     server, options = sshd(world, world.stack)
     world.wait_port(2222, process=server)
@@ -50,6 +50,10 @@ def ssh_server(world):
     until(lambda: world.peer("curl", "-sS", "--max-time", 3, "http://127.0.0.1:8000/").wait() == 0, 15, "the forwarded port answers")
     tools.fetch(world, "http://127.0.0.1:8000/big.bin", path)
     forward.stop()
+    backward = world.peer("ssh", *options, "-p", 2222, "-N", "-R", f"{world.address}:8001:{world.peer_address}:9000", f"root@{world.address}")
+    world.wait_port(8001, process=server)
+    tools.fetch(world, f"http://{world.address}:8001/big.bin", path)
+    backward.stop()
     return Outcome(BOTH)
 
 
