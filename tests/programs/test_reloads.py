@@ -184,6 +184,32 @@ def haproxy_hands_its_listeners_to_its_successor(world):
     assert not asking.failures, (asking.done, asking.failures[:3])
 
 
+NODE = """
+const cluster = require("cluster"), http = require("http");
+const [address, port] = process.argv.slice(2);
+if (cluster.isPrimary) {
+    cluster.fork(); cluster.fork();
+    process.on("SIGUSR2", () => {
+        for (const old of Object.values(cluster.workers)) {
+            cluster.fork().on("listening", () => old.disconnect());
+        }
+    });
+} else {
+    http.createServer((request, answer) => answer.end("ok\\n")).listen(port, address);
+}
+"""
+
+
+@test
+def the_workers_of_a_node_cluster_are_replaced_one_by_one(world):
+    script = world.folder / "cluster.js"
+    script.write_text(NODE)
+    started = world.stack(found("/usr/bin/node"), script, world.address, PORT)
+    world.wait_port(PORT, process=started)
+    until(lambda: len(children(started.pid)) == 2, 10, "both workers")
+    reloads(world, lambda: os.kill(started.pid, signal.SIGUSR2), lambda: children(started.pid))
+
+
 LAUNCHER = """
 import os, socket, sys
 server = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64)
