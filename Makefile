@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held served soak models programs sanitize instructions fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held served bytes soak models programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ served: build ## servers of the command against nginx and Knot on the kernel, on
 
 held: setup ## 200,000 real connections in a server inside one engine: memory of each
 	@scripts/held
+
+bytes: build ## copies for each byte and throughput of the C library, with copies and without
+	@scripts/bytes $(BYTES_ARGS)
 
 soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; as long of reloads beside the kernel, and of simulated worlds
 	@scripts/soak --minutes $(SOAK_MINUTES)
