@@ -42,5 +42,5 @@ pub use serving::{
 /// The network of a device, and its changes.
 pub use slipstack_channel::control::net;
 pub use slipstack_device::DeviceCounters;
-pub use slipstack_device::hooked::{FrameHook, Verdict};
+pub use slipstack_device::hooked::{FrameHook, LinkId, TakeDone, Verdict};
 pub use slipstack_mem::process::abort_at_panics;

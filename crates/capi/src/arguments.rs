@@ -20,10 +20,9 @@ impl Arguments {
         let texts: Vec<&str> = found.map(|(_, text)| text.as_str()).collect();
         let last = texts.last()?;
         let option = OPTIONS.iter().find(|option| option.env == variable);
-        Some(match option.map(|option| option.kind) {
-            Some(Kind::Addresses | Kind::Cidrs) => texts.join(","),
-            Some(Kind::Routes | Kind::Rules | Kind::Sysctls) => texts.join(";"),
-            _ => (*last).to_owned(),
+        Some(match option.and_then(|option| option.kind.separator()) {
+            Some(separator) => texts.join(separator),
+            None => (*last).to_owned(),
         })
     }
 
@@ -56,6 +55,7 @@ impl Arguments {
                 found.take(name, value, &mut words)?;
             }
         }
+        found.options = by_interface(found.options);
         Ok(found)
     }
 
@@ -106,6 +106,35 @@ impl Arguments {
     }
 }
 
+/// Gives what stands behind a second `--if`, and behind each after it, to that interface.
+fn by_interface(options: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
+    let mut all: Vec<(&'static str, String)> = Vec::new();
+    let mut further: Vec<String> = Vec::new();
+    for (variable, text) in options {
+        let is_first = !all.iter().any(|(known, _)| *known == "SLIPSTACK_IF");
+        match (variable, further.last_mut()) {
+            ("SLIPSTACK_IF", _) if !is_first => further.push(text),
+            ("SLIPSTACK_IP", Some(spec)) => append(spec, "ip", &text),
+            ("SLIPSTACK_GW", Some(spec)) => append(spec, "gw", &text),
+            // With addresses it is a link of its own, which names its interface.
+            ("SLIPSTACK_VLAN", Some(spec)) if text.contains(',') => {
+                let interface = spec.split(',').next().unwrap_or_default();
+                all.push((variable, format!("{text},if={interface}")));
+            }
+            ("SLIPSTACK_VLAN", Some(spec)) => append(spec, "vlan", &text),
+            _ => all.push((variable, text)),
+        }
+    }
+    all.extend(further.into_iter().map(|spec| ("SLIPSTACK_ALSO_IF", spec)));
+    all
+}
+
+fn append(spec: &mut String, word: &str, texts: &str) {
+    for text in texts.split(',') {
+        spec.push_str(&format!(",{word}={text}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +165,17 @@ mod tests {
         let both = parse(&["--ip", "10.0.0.1/24", "--ip=fd00::1/64"]).unwrap();
         let joined = both.option("SLIPSTACK_IP");
         assert_eq!(joined.as_deref(), Some("10.0.0.1/24,fd00::1/64"));
+        let several = "--if a --ip 10.1.0.2/24 --vlan 5 --if b --ip 10.2.0.2/24,fd00::2/64 \
+                       --gw 10.2.0.1 --vlan 7,ip=10.7.0.2/24 --if c --vlan 9";
+        let several = parse(&several.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let of = |variable| several.option(variable).unwrap();
+        assert_eq!(
+            (of("SLIPSTACK_IF"), of("SLIPSTACK_IP")),
+            ("a".into(), "10.1.0.2/24".into())
+        );
+        assert_eq!(of("SLIPSTACK_VLAN"), "5;7,ip=10.7.0.2/24,if=b");
+        let further = "b,ip=10.2.0.2/24,ip=fd00::2/64,gw=10.2.0.1;c,vlan=9";
+        assert_eq!(of("SLIPSTACK_ALSO_IF"), further);
         assert_eq!(
             parse(&["--no-such"]),
             Err("there is no option '--no-such'".to_owned())

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::RawSlice;
+pub use slipstack_wire::LinkId;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
@@ -17,6 +18,9 @@ pub enum Verdict {
     Answer,
 }
 
+/// Takes a frame that the program had kept.
+pub type TakeDone<'a> = dyn FnMut(&[u8], LinkId, Verdict) + 'a;
+
 /// The program that sees frames. Each device has its own.
 pub trait FrameHook: Send {
     /// Whether it wants to.
@@ -25,9 +29,9 @@ pub trait FrameHook: Send {
     /// Whether it may be called on this thread; frames wait otherwise.
     fn may_run_here(&self) -> bool;
 
-    /// A frame from its Ethernet header on, with its checksums filled in. The program may change
-    /// it.
-    fn on_frame(&mut self, frame: &mut Vec<u8>) -> Verdict;
+    /// A frame from its Ethernet header on, with its checksums filled in, and the link that it came
+    /// by, to which its answer goes. The program may change the frame.
+    fn on_frame(&mut self, frame: &mut Vec<u8>, link: LinkId) -> Verdict;
 
     /// All frames of a run have been shown.
     fn on_run_end(&mut self) {}
@@ -37,13 +41,14 @@ pub trait FrameHook: Send {
         false
     }
 
-    /// Gives up to `most` of these to `take`, with what becomes of each; returns how many.
-    fn take_done(&mut self, _most: usize, _take: &mut dyn FnMut(&[u8], Verdict)) -> usize {
+    /// Gives up to `most` of these to `take`, with their links and what becomes of each; returns
+    /// how many.
+    fn take_done(&mut self, _most: usize, _take: &mut TakeDone<'_>) -> usize {
         0
     }
 
-    /// The next frame that the program wants sent.
-    fn next_outgoing(&mut self) -> Option<Vec<u8>>;
+    /// The next frame that the program wants sent, and by which link.
+    fn next_outgoing(&mut self) -> Option<(LinkId, Vec<u8>)>;
 
     /// Reports the device's counters.
     fn on_counters(&mut self, counters: &DeviceCounters);
@@ -51,6 +56,8 @@ pub trait FrameHook: Send {
 
 /// Answers of one run that wait for it to end, at most; others are dropped.
 const ANSWERS_MAX: usize = 1024;
+/// Bytes of a frame that are sent as its header; the length does not matter otherwise.
+const HEADER_LEN: usize = 60;
 /// Frames that the program had kept, of one run.
 const DONE_MAX: usize = 256;
 
@@ -59,7 +66,7 @@ pub struct Hooked<D: Device> {
     device: D,
     hook: Box<dyn FrameHook>,
     scratch: Vec<u8>,
-    answers: Vec<Vec<u8>>,
+    answers: Vec<(LinkId, Vec<u8>)>,
     /// Frames that were answers, to be filled again.
     spare: Vec<Vec<u8>>,
 }
@@ -76,34 +83,46 @@ impl<D: Device> Hooked<D> {
     }
 
     fn send_own(&mut self) {
-        for answer in self.answers.drain(..) {
-            let _ = send(&mut self.device, &answer);
+        for (link, answer) in self.answers.drain(..) {
+            let _ = send(&mut self.device, &answer, link);
             self.spare.push(answer);
         }
-        while let Some(frame) = self.hook.next_outgoing() {
-            let _ = send(&mut self.device, &frame);
+        while let Some((link, frame)) = self.hook.next_outgoing() {
+            let _ = send(&mut self.device, &frame, link);
         }
     }
 
     /// Sends, or shows to the stack, what the program had kept.
     fn take_done(&mut self, sink: &mut dyn Sink) -> usize {
         let device = &mut self.device;
-        let mut take = |frame: &[u8], verdict| match verdict {
-            Verdict::Pass => sink.frame(frame, RxMeta::UNKNOWN),
-            Verdict::Answer => _ = send(device, frame),
+        let mut take = |frame: &[u8], link: LinkId, verdict| match verdict {
+            Verdict::Pass => {
+                let vlan = link.0;
+                sink.frame(
+                    frame,
+                    RxMeta {
+                        vlan,
+                        ..RxMeta::UNKNOWN
+                    },
+                );
+            }
+            Verdict::Answer => _ = send(device, frame, link),
             Verdict::Drop => {}
         };
         self.hook.take_done(DONE_MAX, &mut take)
     }
 }
 
-fn send(device: &mut impl Device, frame: &[u8]) -> Result<(), TxFull> {
-    let sent = device.tx(frame, [RawSlice::EMPTY; 2], TxOffload::NONE);
+fn send(device: &mut impl Device, frame: &[u8], link: LinkId) -> Result<(), TxFull> {
+    // Devices that put a tag in have room for it in a short header.
+    let (header, rest) = frame.split_at(frame.len().min(HEADER_LEN));
+    let payload = [RawSlice::of(rest), RawSlice::EMPTY];
+    let sent = device.tx(header, payload, TxOffload::on(link.0));
     if sent.is_ok() {
         return sent;
     }
     device.flush();
-    device.tx(frame, [RawSlice::EMPTY; 2], TxOffload::NONE)
+    device.tx(header, payload, TxOffload::on(link.0))
 }
 
 /// Shows frames on their way to the stack; large ones come as a whole.
@@ -111,7 +130,7 @@ struct Shown<'a> {
     hook: &'a mut dyn FrameHook,
     sink: &'a mut dyn Sink,
     scratch: &'a mut Vec<u8>,
-    answers: &'a mut Vec<Vec<u8>>,
+    answers: &'a mut Vec<(LinkId, Vec<u8>)>,
     spare: &'a mut Vec<Vec<u8>>,
 }
 
@@ -126,11 +145,13 @@ impl Sink for Shown<'_> {
             partial.complete(self.scratch, []);
             meta.checksum = RxChecksum::Unknown;
         }
-        match self.hook.on_frame(self.scratch) {
+        let link = LinkId(meta.vlan);
+        match self.hook.on_frame(self.scratch, link) {
             Verdict::Pass => self.sink.frame(self.scratch, meta),
             Verdict::Answer if self.answers.len() < ANSWERS_MAX => {
                 let next = self.spare.pop().unwrap_or_default();
-                self.answers.push(std::mem::replace(self.scratch, next));
+                let answer = std::mem::replace(self.scratch, next);
+                self.answers.push((link, answer));
             }
             Verdict::Answer | Verdict::Drop => {}
         }
@@ -179,6 +200,10 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx(header, payload, offload)
     }
 
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        self.device.set_vlans(vlans);
+    }
+
     fn flush(&mut self) {
         self.send_own();
         self.device.flush();
@@ -205,6 +230,10 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx_pending()
     }
 
+    fn take_notice(&mut self) -> Option<String> {
+        self.device.take_notice()
+    }
+
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
     }
@@ -217,12 +246,14 @@ mod tests {
     use super::*;
     use crate::loopback::pair;
 
+    type Frames = Vec<(LinkId, Vec<u8>)>;
+
     /// Answers frames that begin with 1, drops those with 2, keeps those with 4 and 5 for a run:
     /// the first is an answer then, the other the stack's.
     #[derive(Default)]
     struct Program {
-        outgoing: Arc<Mutex<Vec<Vec<u8>>>>,
-        kept: Vec<Vec<u8>>,
+        outgoing: Arc<Mutex<Frames>>,
+        kept: Frames,
     }
 
     impl FrameHook for Program {
@@ -234,7 +265,7 @@ mod tests {
             true
         }
 
-        fn on_frame(&mut self, frame: &mut Vec<u8>) -> Verdict {
+        fn on_frame(&mut self, frame: &mut Vec<u8>, link: LinkId) -> Verdict {
             match frame[0] {
                 1 => {
                     frame[0] = 9;
@@ -242,26 +273,27 @@ mod tests {
                 }
                 2 => Verdict::Drop,
                 4 | 5 => {
-                    self.kept.push(frame.clone());
+                    self.kept.push((link, frame.clone()));
                     Verdict::Drop
                 }
                 _ => Verdict::Pass,
             }
         }
 
-        fn take_done(&mut self, most: usize, take: &mut dyn FnMut(&[u8], Verdict)) -> usize {
-            let kept: Vec<Vec<u8>> = self.kept.drain(..).take(most).collect();
-            for frame in &kept {
+        fn take_done(&mut self, most: usize, take: &mut TakeDone<'_>) -> usize {
+            let kept: Frames = self.kept.drain(..).take(most).collect();
+            for (link, frame) in &kept {
                 let is_answer = frame[0] == 4;
                 take(
                     frame,
+                    *link,
                     [Verdict::Pass, Verdict::Answer][usize::from(is_answer)],
                 );
             }
             kept.len()
         }
 
-        fn next_outgoing(&mut self) -> Option<Vec<u8>> {
+        fn next_outgoing(&mut self) -> Option<(LinkId, Vec<u8>)> {
             self.outgoing.lock().unwrap().pop()
         }
 
@@ -275,15 +307,81 @@ mod tests {
         let outgoing = Arc::clone(&program.outgoing);
         let mut device = Hooked::new(device, Box::new(program));
         for first in [1, 2, 3, 4, 5] {
-            send(&mut peer, &[first; 60]).unwrap();
+            send(&mut peer, &[first; 60], LinkId(0)).unwrap();
         }
         peer.flush();
-        outgoing.lock().unwrap().push(vec![7; 60]);
+        outgoing.lock().unwrap().push((LinkId(0), vec![7; 60]));
         let mut passed = Vec::new();
         device.rx(16, &mut |frame: &[u8], _: RxMeta| passed.push(frame[0]));
         device.flush();
         let mut back = Vec::new();
         peer.rx(16, &mut |frame: &[u8], _: RxMeta| back.push(frame[0]));
         assert_eq!((passed, back), (vec![3, 5], vec![9, 7, 4]));
+    }
+
+    /// A device whose frames come by links in turn, and that keeps those of what it sends.
+    #[derive(Default)]
+    struct Links {
+        sent: Arc<Mutex<Vec<(u8, u16)>>>,
+        left: Vec<(u8, u16)>,
+    }
+
+    impl Device for Links {
+        fn info(&self) -> DeviceInfo {
+            pair(1500).unwrap().0.info()
+        }
+
+        fn rx(&mut self, _: usize, sink: &mut dyn Sink) -> usize {
+            for (first, vlan) in self.left.drain(..) {
+                sink.frame(
+                    &[first; 60],
+                    RxMeta {
+                        vlan,
+                        ..RxMeta::VERIFIED
+                    },
+                );
+            }
+            0
+        }
+
+        fn tx(
+            &mut self,
+            header: &[u8],
+            _: [RawSlice<'_>; 2],
+            offload: TxOffload,
+        ) -> Result<(), TxFull> {
+            self.sent.lock().unwrap().push((header[0], offload.vlan));
+            Ok(())
+        }
+
+        fn flush(&mut self) {}
+
+        fn poll_fd(&self) -> RawFd {
+            -1
+        }
+
+        fn has_rx(&self) -> bool {
+            !self.left.is_empty()
+        }
+
+        fn counters(&self) -> DeviceCounters {
+            DeviceCounters::default()
+        }
+    }
+
+    #[test]
+    fn answers_leave_by_the_link_that_the_frame_came_by() {
+        let device = Links {
+            left: vec![(1, 7), (4, 0x1005), (5, 9)],
+            ..Links::default()
+        };
+        let sent = Arc::clone(&device.sent);
+        let mut device = Hooked::new(device, Box::new(Program::default()));
+        let mut passed = Vec::new();
+        device.rx(16, &mut |frame: &[u8], meta: RxMeta| {
+            passed.push((frame[0], meta.vlan))
+        });
+        assert_eq!(passed, [(5, 9)]);
+        assert_eq!(*sent.lock().unwrap(), [(9, 7), (4, 0x1005)]);
     }
 }

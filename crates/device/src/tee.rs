@@ -188,6 +188,10 @@ impl<D: Device> Device for Tee<D> {
         self.device.tx_pending()
     }
 
+    fn take_notice(&mut self) -> Option<String> {
+        self.device.take_notice()
+    }
+
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
     }

@@ -5,6 +5,8 @@ use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use slipstack_attach::LinkId;
+
 use super::{PLAIN, WITH_CONTEXT};
 
 /// Bytes that an answer may be longer than its question.
@@ -14,12 +16,21 @@ pub type Dispatch = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16) -> c_i
 type DispatchInContext = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16, Context) -> c_int;
 type Source = unsafe extern "C" fn(u16, *mut c_void, u16, *mut c_void) -> c_int;
 
-/// `struct ff_dispatcher_context`: tags are part of the frame here.
+/// `struct ff_dispatcher_context`: the tag that the device has taken out, in network order.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Context {
     stripped: u8,
     vlan_tci: u16,
+}
+
+impl Context {
+    fn of(link: LinkId) -> Context {
+        Context {
+            stripped: u8::from(link.vlan() != 0),
+            vlan_tci: link.vlan().to_be(),
+        }
+    }
 }
 
 /// Address of the program's function that chooses source addresses; 0 = none.
@@ -35,8 +46,9 @@ pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchI
     WITH_CONTEXT.store(function.map_or(0, |it| it as usize), Ordering::Release);
 }
 
-/// Shows a frame to the program.
-pub fn call(frame: &mut [u8], len: &mut u16, queue: u16, queues: u16) -> c_int {
+/// Shows a frame to the program, with the numbers of its queue and of all, and its link.
+pub fn call(frame: &mut [u8], len: &mut u16, queues: (u16, u16), link: LinkId) -> c_int {
+    let (queue, queues) = queues;
     let data: *mut c_void = frame.as_mut_ptr().cast();
     match (
         PLAIN.load(Ordering::Acquire),
@@ -47,7 +59,7 @@ pub fn call(frame: &mut [u8], len: &mut u16, queue: u16, queues: u16) -> c_int {
             // SAFETY: the program's function of this type.
             let function = unsafe { transmute::<usize, DispatchInContext>(function) };
             // SAFETY: a frame of `len` bytes with more room behind it.
-            unsafe { function(data, len, queue, queues, Context::default()) }
+            unsafe { function(data, len, queue, queues, Context::of(link)) }
         }
         (function, _) => {
             // SAFETY: the program's function of this type.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_attach::{DeviceCounters, FrameHook, Queues, Verdict};
+use slipstack_attach::{DeviceCounters, FrameHook, LinkId, Queues, TakeDone, Verdict};
 use slipstack_mem::Doorbell;
 
 use workers::Crew;
@@ -24,7 +24,7 @@ const OUTGOING_MAX: usize = 4096;
 /// Addresses of the program's functions, the one without and the one with a context; 0 = none.
 static PLAIN: AtomicUsize = AtomicUsize::new(0);
 static WITH_CONTEXT: AtomicUsize = AtomicUsize::new(0);
-static OUTGOING: Mutex<VecDeque<Vec<u8>>> = Mutex::new(VecDeque::new());
+static OUTGOING: Mutex<VecDeque<(LinkId, Vec<u8>)>> = Mutex::new(VecDeque::new());
 static HAS_OUTGOING: AtomicUsize = AtomicUsize::new(0);
 
 /// rx packets, rx bytes, tx packets, tx bytes, rx dropped, tx dropped.
@@ -70,15 +70,15 @@ impl Program {
     }
 
     /// Hands a frame to another process or to a worker; `false`: it is lost.
-    fn hand_on(&mut self, result: i32, frame: &[u8]) -> bool {
+    fn hand_on(&mut self, result: i32, frame: &[u8], link: LinkId) -> bool {
         let processes = i32::from(self.place.queues);
         match (&mut self.crew, result) {
             (_, queue) if (0..processes).contains(&queue) => {
                 self.queues.post(self.place.family, queue as u16, frame)
             }
-            (Some(crew), NEXT_WORKER) => crew.push_next(frame),
+            (Some(crew), NEXT_WORKER) => crew.push_next(frame, link),
             (Some(crew), queue) if queue >= processes => {
-                crew.push((queue - processes) as usize, frame)
+                crew.push((queue - processes) as usize, frame, link)
             }
             // The program wants it dropped.
             _ => true,
@@ -100,7 +100,7 @@ impl FrameHook for Program {
         thread::runs_loop()
     }
 
-    fn on_frame(&mut self, frame: &mut Vec<u8>) -> Verdict {
+    fn on_frame(&mut self, frame: &mut Vec<u8>, link: LinkId) -> Verdict {
         let Ok(mut len) = u16::try_from(frame.len()) else {
             return Verdict::Pass;
         };
@@ -108,14 +108,14 @@ impl FrameHook for Program {
         frame.resize(frame.len().max(usize::from(len)) + abi::HEADROOM, 0);
         let queue = self.place.queue;
         let queues = self.place.queues + workers::count() as u16;
-        let result = abi::call(frame, &mut len, queue, queues);
+        let result = abi::call(frame, &mut len, (queue, queues), link);
         let room = frame.len();
         frame.truncate(usize::from(len).min(room));
         match result {
             RESPONSE => Verdict::Answer,
             result if result == i32::from(queue) => Verdict::Pass,
             result => {
-                if !self.hand_on(result, frame) {
+                if !self.hand_on(result, frame, link) {
                     DROPPED.fetch_add(1, Ordering::Relaxed);
                 }
                 Verdict::Drop
@@ -133,12 +133,12 @@ impl FrameHook for Program {
         self.crew.as_ref().is_some_and(Crew::has_done)
     }
 
-    fn take_done(&mut self, most: usize, take: &mut dyn FnMut(&[u8], Verdict)) -> usize {
+    fn take_done(&mut self, most: usize, take: &mut TakeDone<'_>) -> usize {
         let crew = self.crew.as_mut();
         crew.map_or(0, |crew| crew.take_done(most, take))
     }
 
-    fn next_outgoing(&mut self) -> Option<Vec<u8>> {
+    fn next_outgoing(&mut self) -> Option<(LinkId, Vec<u8>)> {
         if HAS_OUTGOING.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -163,15 +163,15 @@ impl FrameHook for Program {
     }
 }
 
-/// Has a frame leave with the next turn; `false`: too many wait.
-fn send(frame: Vec<u8>) -> bool {
+/// Has a frame leave by a link with the next turn; `false`: too many wait.
+fn send(frame: Vec<u8>, link: LinkId) -> bool {
     let Ok(mut outgoing) = OUTGOING.lock() else {
         return false;
     };
     if outgoing.len() >= OUTGOING_MAX {
         return false;
     }
-    outgoing.push_back(frame);
+    outgoing.push_back((link, frame));
     HAS_OUTGOING.store(outgoing.len(), Ordering::Release);
     true
 }

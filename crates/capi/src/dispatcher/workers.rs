@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use slipstack_attach::Verdict;
+use slipstack_attach::{LinkId, TakeDone, Verdict};
 use slipstack_mem::{Doorbell, PacketReceiver, PacketSender, Sleeper, packet_ring};
 
 use super::abi;
@@ -66,8 +66,8 @@ struct Home {
 /// The engine's end of the rings to a worker.
 #[derive(Debug)]
 struct Lane {
-    frames: PacketSender<()>,
-    done: PacketReceiver<Verdict>,
+    frames: PacketSender<LinkId>,
+    done: PacketReceiver<(LinkId, Verdict)>,
     post: Arc<Post>,
     /// Something was put in since the worker was last woken.
     is_fresh: bool,
@@ -152,11 +152,11 @@ pub fn take(bell: &Doorbell) -> Option<Crew> {
 
 impl Crew {
     /// Hands a frame to a worker; `false`: its ring is full, or there is no such worker.
-    pub fn push(&mut self, number: usize, frame: &[u8]) -> bool {
+    pub fn push(&mut self, number: usize, frame: &[u8], link: LinkId) -> bool {
         let Some(lane) = self.lanes.get_mut(number) else {
             return false;
         };
-        let is_taken = lane.frames.push((), &[frame]);
+        let is_taken = lane.frames.push(link, &[frame]);
         match is_taken {
             true => lane.is_fresh = true,
             false => add(&lane.post.counts.ring_full, 1),
@@ -165,13 +165,13 @@ impl Crew {
     }
 
     /// Hands a frame to the next worker in turn.
-    pub fn push_next(&mut self, frame: &[u8]) -> bool {
+    pub fn push_next(&mut self, frame: &[u8], link: LinkId) -> bool {
         let number = self.next;
         self.run += 1;
         if self.run >= RUN {
             self.turn_to_next();
         }
-        self.push(number, frame)
+        self.push(number, frame, link)
     }
 
     fn turn_to_next(&mut self) {
@@ -196,7 +196,7 @@ impl Crew {
     }
 
     /// Gives up to `most` frames that workers are done with to `take`; returns how many.
-    pub fn take_done(&mut self, most: usize, take: &mut dyn FnMut(&[u8], Verdict)) -> usize {
+    pub fn take_done(&mut self, most: usize, take: &mut TakeDone<'_>) -> usize {
         if !self.has_done() {
             return 0;
         }
@@ -204,8 +204,8 @@ impl Crew {
         let (mut count, mut are_left) = (0, false);
         for lane in &mut self.lanes {
             while count < most {
-                let is_taken = lane.done.take(|verdict, frame| {
-                    take(frame, verdict);
+                let is_taken = lane.done.take(|(link, verdict), frame| {
+                    take(frame, link, verdict);
                     true
                 });
                 if !is_taken {
@@ -241,8 +241,8 @@ struct Queues {
 
 /// One worker.
 struct Worker {
-    frames: PacketReceiver<()>,
-    done: PacketSender<Verdict>,
+    frames: PacketReceiver<LinkId>,
+    done: PacketSender<(LinkId, Verdict)>,
     post: Arc<Post>,
     home: Arc<Home>,
     work: usize,
@@ -267,10 +267,10 @@ impl Worker {
         let most = self.frames.waiting().min(BURST_MAX);
         let (mut frames, mut answers, mut given) = (0, 0, 0);
         while frames < most as u64 && self.has_room() {
-            let verdict = self.show();
+            let (link, verdict) = self.show();
             frames += 1;
             answers += u64::from(verdict == Verdict::Answer);
-            if verdict != Verdict::Drop && self.done.push(verdict, &[&self.scratch]) {
+            if verdict != Verdict::Drop && self.done.push((link, verdict), &[&self.scratch]) {
                 given += 1;
             }
         }
@@ -284,24 +284,25 @@ impl Worker {
     }
 
     /// Shows the next frame, which is in `scratch` then.
-    fn show(&mut self) -> Verdict {
+    fn show(&mut self) -> (LinkId, Verdict) {
         let (scratch, queues, work) = (&mut self.scratch, self.queues, self.work);
-        let mut verdict = Verdict::Drop;
-        self.frames.take(|(), frame| {
+        let mut shown = (LinkId(0), Verdict::Drop);
+        self.frames.take(|link, frame| {
             scratch.clear();
             scratch.extend_from_slice(frame);
             scratch.resize(frame.len() + abi::HEADROOM, 0);
             let mut len = frame.len().min(usize::from(u16::MAX)) as u16;
             let result = abi::call_worker(work, scratch, &mut len, (queues.own, queues.count));
             scratch.truncate(usize::from(len));
-            verdict = match result {
+            let verdict = match result {
                 super::RESPONSE => Verdict::Answer,
                 queue if (0..i32::from(queues.first)).contains(&queue) => Verdict::Pass,
                 _ => Verdict::Drop,
             };
+            shown = (link, verdict);
             true
         });
-        verdict
+        shown
     }
 
     /// Whether any frame has room on its way back.

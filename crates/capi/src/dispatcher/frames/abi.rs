@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 
 use slipstack_abi::abi;
+use slipstack_attach::LinkId;
 use slipstack_posix::Errno;
 
 use crate::call::fail;
@@ -23,7 +24,7 @@ const FRAME_MIN: usize = 14;
 pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
     data: *mut c_void,
     total: c_int,
-    _port: u16,
+    port: u16,
 ) -> c_int {
     let len = match usize::try_from(total) {
         Ok(len @ FRAME_MIN..=FRAME_MAX) => len,
@@ -32,12 +33,19 @@ pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
     let Some(process) = life::process() else {
         return fail(Errno::ENETDOWN) as c_int;
     };
+    // A stack with one interface has no other port.
+    let further = life::options().map_or(0, |options| options.further.len());
+    let link = match (further, usize::from(port)) {
+        (0, _) => LinkId(0),
+        (further, at) if at <= further => LinkId::new(port, 0),
+        _ => return fail(Errno::EINVAL) as c_int,
+    };
     // SAFETY: the program's frame.
     let frame = match unsafe { abi::bytes(data, len) } {
         Ok(frame) => frame.to_vec(),
         Err(errno) => return fail(errno) as c_int,
     };
-    if !send(frame) {
+    if !send(frame, link) {
         return fail(Errno(libc::ENOBUFS)) as c_int;
     }
     // In the loop it leaves with the turn.
