@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -99,6 +101,49 @@ def bytes_made_in_the_ring_and_in_buffers_arrive(world):
     assert server.is_running(), server.tail()
 
 
+@test(modes=ON_STACK)
+def segments_that_are_kept_stay_as_they_are_and_come_back_in_any_order(world):
+    server = start(world, compiled(world, PROGRAMS / "keeps.c"))
+    world.wait_port(9200, process=server)
+    data = os.urandom(3_000_000)
+    with world.connect(9200) as sock:
+        sock.sendall(b"r" + data)
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(100).decode() == f"{fnv(data):016x}", server.tail()
+    with world.connect(9200) as sock, world.connect(9201) as other:
+        sock.sendall(b"k")
+        sock.setblocking(False)
+        # What is kept stops the sender, and him alone.
+        until(lambda: select.select([sock], [], [], 0)[0] or not server.is_running() or advanced(sock), 20, "the program has kept all")
+        sock.setblocking(True)
+        kept = int(sock.recv(100))
+        assert 0 < kept < 64_000_000
+        other.sendall(b"x")
+        assert other.recv(1) == b"x"
+        other.close()
+        sock.shutdown(socket.SHUT_WR)
+        assert int(sock.recv(100)) >= kept, server.tail()
+    with world.connect(9200) as sock:
+        sock.sendall(b"cc")
+        assert sock.recv(1) == b"", "closed with a segment out: an end, no reset"
+    assert server.is_running(), server.tail()
+
+
+def advanced(sock):
+    """Sends what there is room for; that is never all."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sock.send(bytes(65536))
+    return False
+
+
+def fnv(data):
+    total = 0
+    for byte in data:
+        total = ((total ^ byte) * 1099511628211) & 0xFFFFFFFFFFFFFFFF
+    return total
+
+
 @test(modes=("inprocess",))
 def a_dispatcher_answers_before_the_stack(world):
     start(world, compiled(world, EXAMPLES / "dns_reply.c"))
@@ -112,6 +157,33 @@ def a_dispatcher_answers_before_the_stack(world):
         assert source == (world.address, 53) and answer[:4] == struct.pack("!HH", number, 0x8180)
         assert answer.endswith(bytes((192, 0, 2, 1)))
     sock.close()
+
+
+# Asks until there is an answer, and prints it.
+ASKS = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.settimeout(0.3)
+for _ in range(30):
+    sock.sendto(b"????", (sys.argv[1], 7))
+    try:
+        print(sock.recv(2000).hex())
+        break
+    except OSError:
+        pass
+"""
+
+
+@test(modes=("inprocess",))
+def answers_leave_by_the_interface_and_the_vlan_that_the_question_came_by(world):
+    world.use_second_pair()
+    tagged = [world.slipstack, "run", "--run-dir", world.run_dir, "--if", "eth2", "--ip", "10.79.0.1/24", "--vlan", "7", "--"]
+    for workers in (0, 2):
+        server = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), "--vlan", "7,ip=10.79.0.2/24", workers)
+        for where, before, address, tag in ((world.peer, [], world.STACK, 0), (world.peer_b, [], world.STACK_B, 0), (world.peer_b, tagged, "10.79.0.2", 7)):
+            asker = where(*before, PYTHON, "-c", ASKS, address).finish(20)
+            assert asker.strip() == (struct.pack("!HH", tag != 0, tag) + b"l" * 600).hex(), (address, server.tail())
+        assert server.stop() == 0, server.tail()
 
 
 @test(modes=("inprocess",))

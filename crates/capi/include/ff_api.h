@@ -123,7 +123,7 @@ typedef int (*dispatch_func_context_t)(void *data, uint16_t *len, uint16_t queue
 /* NULL removes it; the plain one goes before the other. */
 void ff_regist_packet_dispatcher(dispatch_func_t func);
 void ff_regist_packet_dispatcher_context(dispatch_func_context_t func);
-/* Sends a copy of a whole frame. */
+/* Sends a copy of a whole frame; of several interfaces by the one of this number, from 0. */
 int ff_dpdk_raw_packet_send(void *data, int total, uint16_t port_id);
 /* Chooses the source address of connections from unbound sockets, by writing it to `src`. */
 typedef int (*pcblddr_func_t)(uint16_t family, void *dst_addr, uint16_t dst_port, void *src_addr);

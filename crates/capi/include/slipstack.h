@@ -25,6 +25,19 @@ ssize_t slipstack_recv_look(int fd, struct iovec pieces[2]);
  * there does not count: look again. */
 int slipstack_recv_done(int fd, const struct iovec pieces[2], size_t len);
 
+/* Receiving without a copy, to be kept: takes up to `most` bytes that wait, which stay where they
+ * lie, unchanged, beyond the call and while more comes, until they are given back, in any order, or
+ * the connection is closed. Returns how many; 0 at the end of the stream; -1 and EAGAIN if nothing
+ * waits, ENOBUFS if 1024 segments of the connection are kept. Their room in the receive buffer is
+ * not used meanwhile: a connection of which all is kept stops, alone. */
+struct slipstack_segment {
+    struct iovec pieces[2]; /* two if the ring's end is between them */
+    uint64_t at;
+};
+ssize_t slipstack_recv_take(int fd, size_t most, struct slipstack_segment *segment);
+/* -1 and EINVAL: it has been given back, or was never taken. */
+int slipstack_recv_give(int fd, const struct slipstack_segment *segment);
+
 /* Gives a buffer of ff_zc_mbuf_get back that will not be sent. */
 int slipstack_zc_free(struct ff_zc_mbuf *m);
 

@@ -37,6 +37,8 @@ const RX_TAIL: usize = 2;
 const TX_MORE: usize = 3;
 const ACCEPT_TAKEN: usize = 4;
 const RETURNED_TAIL: usize = 5;
+const RX_KEPT: usize = 6;
+const RX_READ: usize = 7;
 /// Flags.
 const EVENT_PENDING: usize = 0;
 const TX_PENDING: usize = 1;
@@ -272,6 +274,26 @@ impl<'a> Cell<'a> {
     #[inline]
     pub(crate) fn set_rx_tail(&self, tail: u64) {
         self.word(2, RX_TAIL).store(tail, Ordering::Release);
+    }
+
+    /// Whether the program keeps bytes where they lie: a ring that is replaced stays.
+    pub(crate) fn rx_kept(&self) -> bool {
+        self.word(2, RX_KEPT).load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_rx_kept(&self, is_kept: bool) {
+        self.word(2, RX_KEPT)
+            .store(u64::from(is_kept), Ordering::Release);
+    }
+
+    /// How far the program has read, where it keeps bytes; 0 otherwise.
+    #[inline]
+    pub(crate) fn rx_read(&self) -> u64 {
+        self.word(2, RX_READ).load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_rx_read(&self, upto: u64) {
+        self.word(2, RX_READ).store(upto, Ordering::Relaxed);
     }
 
     #[inline]

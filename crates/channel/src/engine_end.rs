@@ -55,6 +55,8 @@ pub struct EngineEnd {
     commands: CommandReader,
     events: EventWriter,
     pub(crate) arena: Arena,
+    /// Rings in which the program keeps bytes of a socket: see [`crate::retired`].
+    pub(crate) retired: Vec<(u32, ByteRing)>,
     send_arena: Range<usize>,
     /// Indices of the engine's half: free ones with the event position that the program must
     /// have passed, and the first never used.
@@ -101,6 +103,7 @@ impl EngineEnd {
                 header::EVENT_POSITIONS * 64,
             )?,
             arena: Arena::new(layout::receive_arena(region.len())),
+            retired: Vec::new(),
             send_arena: layout::send_arena(region.len()),
             free: VecDeque::new(),
             untouched: PROGRAM_SOCKETS as u32,
@@ -398,11 +401,6 @@ impl EngineEnd {
     pub fn accept_taken(&self, listener: SockId) -> u64 {
         self.cell(listener.index)
             .map_or(0, |cell| cell.accept_taken())
-    }
-
-    /// Bytes of the receive arena in use.
-    pub fn rx_memory(&self) -> usize {
-        self.arena.in_use()
     }
 }
 

@@ -27,6 +27,7 @@ mod program;
 mod receive_ring;
 mod reply;
 pub mod report;
+mod retired;
 mod returned;
 mod shrink;
 mod state;
@@ -50,7 +51,9 @@ pub use layout::{
 };
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
-pub use program::{Datagram, DatagramEnd, DatagramInPlace, Full, ProgramEnd, Unsent};
+pub use program::{
+    Datagram, DatagramEnd, DatagramInPlace, Full, KEPT_MAX, KeepError, ProgramEnd, Segment, Unsent,
+};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Reply};
 pub use returned::{Returned, ReturnedRing};

@@ -108,6 +108,9 @@ impl ReceiveRing {
 
     #[inline(never)]
     fn grow(&mut self, end: &mut EngineEnd, sock: SockId, need: usize) -> bool {
+        if self.ring.is_some() && !end.may_replace(sock) {
+            return false;
+        }
         // A stream that outgrew a ring will outgrow the next size too: twice is enough room.
         let wish = match self.ring {
             Some(ring) => need.max(2 * ring.size()),
@@ -130,6 +133,7 @@ impl ReceiveRing {
         self.observe(end, sock);
         let live = self.stored_end.max(upto) - self.consumed;
         if let Some(needed) = self.lap.note(ring, upto, live as usize)
+            && end.may_replace(sock)
             && let Some(smaller) = end.arena.allocate(needed)
         {
             self.replace(end, sock, smaller);
@@ -145,7 +149,7 @@ impl ReceiveRing {
         self.lap = Lap::NEW;
         self.publish_ring(end, sock);
         if let Some(old) = old {
-            end.arena.free(old);
+            end.retire(sock, old);
         }
     }
 
@@ -264,6 +268,9 @@ impl ReceiveRing {
 
     /// Takes the ring back whatever is in it: the program is done with the socket.
     pub fn release(&mut self, end: &mut EngineEnd, sock: SockId) {
+        if !end.retired.is_empty() {
+            end.free_retired(sock);
+        }
         if let Some(ring) = self.ring.take() {
             self.publish_ring(end, sock);
             if ring.size() >= PUNCH_MIN {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use slipstack_channel::KeepError;
+
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
@@ -10,6 +12,11 @@ use crate::socket::StreamError;
 
 /// Two pieces, the second one empty unless a ring's end is between them.
 type Pieces = [libc::iovec; 2];
+
+const NO_BYTES: libc::iovec = libc::iovec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+};
 
 impl Process {
     /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is
@@ -88,6 +95,39 @@ impl Process {
         }
         stream.consume_in_place(len);
         Ok(())
+    }
+
+    /// Gives up to `most` bytes that wait out, to be kept where they lie until they are given back
+    /// by their position. None at the end of the stream.
+    ///
+    /// # Errors
+    /// EAGAIN: nothing waits. ENOBUFS: too many segments of the connection are kept.
+    pub fn keep_in_place(&self, fd: i32, most: usize) -> Outcome<(u64, Pieces)> {
+        let found = self.look_in_place(fd)?;
+        if found[0].iov_len == 0 || most == 0 {
+            return Ok((0, [NO_BYTES; 2]));
+        }
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        match stream.keep_in_place(most) {
+            Ok(kept) => Ok(kept),
+            Err(KeepError::Nothing) => Err(Errno::EAGAIN.into()),
+            Err(KeepError::Full) => Err(Errno::ENOBUFS.into()),
+        }
+    }
+
+    /// Takes back what was given out at a position.
+    ///
+    /// # Errors
+    /// EINVAL: nothing of this connection is out there.
+    pub fn give_back_in_place(&self, fd: i32, at: u64) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.give_back_in_place(at) => Ok(()),
+            _ => Err(Errno::EINVAL.into()),
+        }
     }
 
     fn connection(&self, fd: i32) -> Outcome<Arc<Description>> {

@@ -160,6 +160,45 @@ pub unsafe extern "C" fn slipstack_recv_look(fd: c_int, pieces: *mut iovec) -> s
     unsafe { give_pieces(pieces, |process| process.look_in_place(fd)) }
 }
 
+/// `struct slipstack_segment`.
+#[repr(C)]
+pub struct Segment {
+    pieces: [iovec; 2],
+    at: u64,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_recv_take(
+    fd: c_int,
+    most: size_t,
+    segment: *mut Segment,
+) -> ssize_t {
+    if segment.is_null() {
+        return fail(Errno::EFAULT);
+    }
+    answer_work(
+        |process| {
+            let (at, pieces) = process.keep_in_place(fd, most)?;
+            // SAFETY: the program's place for one.
+            unsafe { segment.write_unaligned(Segment { pieces, at }) };
+            Ok(length(pieces[0].iov_len + pieces[1].iov_len))
+        },
+        || fail(Errno::EBADF),
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_recv_give(fd: c_int, segment: *const Segment) -> c_int {
+    // SAFETY: null or the program's segment.
+    let Some(segment) = (unsafe { segment.as_ref() }) else {
+        return fail(Errno::EFAULT) as c_int;
+    };
+    answer_work(
+        |process| process.give_back_in_place(fd, segment.at).map(|()| 0),
+        || fail(Errno::EBADF),
+    ) as c_int
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slipstack_recv_done(
     fd: c_int,

@@ -126,7 +126,7 @@ impl ProgramEnd {
         let mut rx = local.rx.lock();
         if end.0 > rx.tail && end.0 - rx.tail <= self.waiting(sock, &cell, rx.tail) as u64 {
             rx.tail = end.0;
-            self.consumed(sock, &cell, rx.tail);
+            self.consumed(sock, &cell, &rx);
         }
     }
 }

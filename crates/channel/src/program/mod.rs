@@ -2,6 +2,7 @@
 //! socket and direction is behind a lock of its own.
 
 mod in_place;
+mod kept;
 mod recv;
 mod requests;
 mod returned;
@@ -39,6 +40,7 @@ use sockets::Sockets;
 use starved::Starved;
 
 pub use in_place::{DatagramEnd, DatagramInPlace};
+pub use kept::{KEPT_MAX, KeepError, Segment};
 pub use udp::{Datagram, Unsent};
 
 /// No socket index, or no room, is left.
@@ -353,6 +355,7 @@ impl ProgramEnd {
         for waiting in self.inner.sockets.take_accepted(local) {
             self.close_command(waiting, CloseMode::Pass, true);
         }
+        self.give_all_back(sock);
         let unread = self.rx_available(sock) > 0;
         self.push(Command::Close { sock, mode, unread });
     }

@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::ids::SockId;
 
 use super::ProgramEnd;
+use super::sockets::RxSide;
 use super::urgent::Asked;
 
 impl ProgramEnd {
@@ -22,7 +23,8 @@ impl ProgramEnd {
     pub fn rx_available(&self, sock: SockId) -> usize {
         match self.cell(sock.index) {
             Some(cell) if cell.state().generation == sock.generation => {
-                cell.rx_head().saturating_sub(cell.rx_tail()) as usize
+                cell.rx_head()
+                    .saturating_sub(cell.rx_tail().max(cell.rx_read())) as usize
             }
             _ => 0,
         }
@@ -55,7 +57,7 @@ impl ProgramEnd {
         }
         let len = len.min(self.waiting(sock, &cell, rx.tail));
         rx.tail += len as u64;
-        self.consumed(sock, &cell, rx.tail);
+        self.consumed(sock, &cell, &rx);
         len
     }
 
@@ -89,7 +91,7 @@ impl ProgramEnd {
         let len = self.copy_out(&cell, from, waiting - skip, bufs);
         if consume && len > 0 {
             rx.tail += len as u64;
-            self.consumed(sock, &cell, rx.tail);
+            self.consumed(sock, &cell, &rx);
         }
         len
     }
@@ -122,7 +124,11 @@ impl ProgramEnd {
     }
 
     /// Publishes how far the program has read, and tells the engine when it wants to know.
-    pub(super) fn consumed(&self, sock: SockId, cell: &Cell<'_>, tail: u64) {
+    pub(super) fn consumed(&self, sock: SockId, cell: &Cell<'_>, rx: &RxSide) {
+        let tail = rx.released();
+        if !rx.kept.is_empty() {
+            cell.set_rx_read(rx.tail);
+        }
         cell.set_rx_tail(tail);
         if tail >= cell.notify_at() && cell.raise_rx() {
             self.push(Command::Consumed { sock });

@@ -41,6 +41,23 @@ pub(super) struct RxSide {
     pub(super) tail: u64,
     /// After the last urgent byte that was taken by itself.
     pub(super) urgent_taken: u64,
+    /// Segments that the program keeps, in the stream's order.
+    pub(super) kept: VecDeque<Kept>,
+}
+
+/// A segment that the program keeps: see [`super::kept`].
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) start: u64,
+    pub(super) is_back: bool,
+}
+
+impl RxSide {
+    /// Returns the position up to which the engine may use the ring again.
+    #[inline]
+    pub(super) fn released(&self) -> u64 {
+        self.kept.front().map_or(self.tail, |first| first.start)
+    }
 }
 
 /// One socket.

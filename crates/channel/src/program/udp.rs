@@ -108,7 +108,7 @@ impl ProgramEnd {
         };
         if !peek {
             rx.tail += header.record_len() as u64;
-            self.consumed(sock, &cell, rx.tail);
+            self.consumed(sock, &cell, &rx);
         }
         datagram(&header, len)
     }

@@ -132,7 +132,7 @@ impl ProgramEnd {
             && self.waiting(sock, cell, rx.tail) > 0
         {
             rx.tail += 1;
-            self.consumed(sock, cell, rx.tail);
+            self.consumed(sock, cell, rx);
         }
     }
 
@@ -227,7 +227,7 @@ impl ProgramEnd {
         let end = span.from + len as u64;
         if consume && end > rx.tail {
             rx.tail = end;
-            self.consumed(sock, cell, rx.tail);
+            self.consumed(sock, cell, rx);
         }
         len
     }

@@ -3,7 +3,8 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::SockId;
+use slipstack_channel::{KeepError, SockId};
+use slipstack_mem::RawSlice;
 
 use crate::socket::{Push, Stream};
 
@@ -37,15 +38,27 @@ impl Stream {
     }
 
     pub(crate) fn look_in_place(&self) -> [libc::iovec; 2] {
-        self.program()
-            .peek_in_place(self.sock())
-            .map(|slice| libc::iovec {
-                iov_base: slice.as_ptr().cast_mut().cast(),
-                iov_len: slice.len(),
-            })
+        self.program().peek_in_place(self.sock()).map(as_iovec)
+    }
+
+    pub(crate) fn keep_in_place(&self, most: usize) -> Result<(u64, [libc::iovec; 2]), KeepError> {
+        let kept = self.program().keep(self.sock(), most)?;
+        self.note_read();
+        Ok((kept.at, kept.pieces.map(as_iovec)))
+    }
+
+    pub(crate) fn give_back_in_place(&self, at: u64) -> bool {
+        self.program().give_segment_back(self.sock(), at)
     }
 
     pub(crate) fn consume_in_place(&self, len: usize) {
         self.program().consume(self.sock(), len);
+    }
+}
+
+fn as_iovec(slice: RawSlice<'_>) -> libc::iovec {
+    libc::iovec {
+        iov_base: slice.as_ptr().cast_mut().cast(),
+        iov_len: slice.len(),
     }
 }

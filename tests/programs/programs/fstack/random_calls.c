@@ -187,11 +187,12 @@ static void options(void)
 static void move_bytes(void)
 {
     struct ff_zc_mbuf chain = {0, 0, 0, 0};
+    struct slipstack_segment segment = {{{0, 0}, {0, 0}}, 0};
     struct msghdr *head = message();
     struct timespec none = {0, 0};
     socklen_t len = address_len();
     int flags = (number() & ~(MSG_OOB)) | MSG_DONTWAIT;
-    switch (below(12)) {
+    switch (below(14)) {
     case 0: ff_send(fd(), memory(), below(ROOM), flags); break;
     case 1: ff_recv(fd(), memory(), below(ROOM), flags); break;
     case 2: ff_sendto(fd(), memory(), below(ROOM), flags, address(), len); break;
@@ -212,6 +213,18 @@ static void move_bytes(void)
         break;
     case 9: if (head) ff_sendmsg(fd(), head, MSG_DONTWAIT | MSG_ZEROCOPY); break;
     case 10: ff_fdisused(number()); ff_getmaxfd(); break;
+    case 11:
+        if (slipstack_recv_take(fd(), below(ROOM), below(12) ? &segment : NULL) > 0 && below(2))
+            slipstack_recv_give(fd(), &segment);
+        segment.at = below(2) ? below(ROOM) : any();
+        slipstack_recv_give(fd(), below(12) ? &segment : NULL);
+        break;
+    case 12:
+        slipstack_send_room(fd(), below(2) ? below(ROOM) : any(), below(12) ? segment.pieces : NULL);
+        slipstack_send_done(fd(), below(ROOM));
+        slipstack_recv_look(fd(), below(12) ? segment.pieces : NULL);
+        slipstack_recv_done(fd(), below(12) ? segment.pieces : NULL, below(ROOM));
+        break;
     default: ff_kevent_do_each(fd(), changes(), (int)below(5), room, (int)below(4), &none, each);
     }
 }
