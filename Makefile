@@ -116,6 +116,7 @@ install: build ## slipstack, its libraries, headers and pkg-config files under P
 	ln -sf libslipstack.so $(DESTDIR)$(PREFIX)/lib/libff_syscall.so
 	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so
 	install -D -m 644 target/release/libfstack.a $(DESTDIR)$(PREFIX)/lib/libfstack.a
+	ln -sf libfstack.a $(DESTDIR)$(PREFIX)/lib/libslipstack.a
 	install -d $(DESTDIR)$(PREFIX)/include/slipstack $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/slipstack
 	for name in slipstack libfstack; do \

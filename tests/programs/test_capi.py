@@ -186,6 +186,15 @@ def answers_leave_by_the_interface_and_the_vlan_that_the_question_came_by(world)
         assert server.stop() == 0, server.tail()
 
 
+@test(modes=("instance",))
+def a_dispatcher_that_will_see_nothing_is_told_so(world):
+    server = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), 0)
+    until(lambda: "the packet dispatcher will see no frame" in server.errors(), 5, "the sentence")
+    assert server.stop() == 0, server.tail()
+    with_workers = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), 2)
+    assert with_workers.wait(5) == 2, with_workers.tail()
+
+
 @test(modes=("inprocess",))
 def a_dispatchers_workers_answer_in_bursts(world):
     for shape, compiler in (((3, 0), "gcc"), ((3, 25), "clang++"), ((0, 0), "clang")):

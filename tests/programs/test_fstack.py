@@ -136,4 +136,4 @@ def an_installed_library_is_found_by_pkg_config(world):
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert sock.recv(1000).endswith(b"served"), (world.folder / "log").read_text()
     names = {path.name for path in (where / "opt/s/lib").iterdir()}
-    assert {"libfstack.so", "libfstack.a", "libslipstack.so", "libff_syscall.so"} <= names
+    assert {"libfstack.so", "libfstack.a", "libslipstack.so", "libslipstack.a", "libff_syscall.so"} <= names

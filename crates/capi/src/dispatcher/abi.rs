@@ -13,7 +13,8 @@ use super::{PLAIN, WITH_CONTEXT};
 pub const HEADROOM: usize = 2048;
 
 pub type Dispatch = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16) -> c_int;
-type DispatchInContext = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16, Context) -> c_int;
+pub type DispatchInContext =
+    unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16, Context) -> c_int;
 type Source = unsafe extern "C" fn(u16, *mut c_void, u16, *mut c_void) -> c_int;
 
 /// `struct ff_dispatcher_context`: the tag that the device has taken out, in network order.
@@ -35,16 +36,6 @@ impl Context {
 
 /// Address of the program's function that chooses source addresses; 0 = none.
 static SOURCE: AtomicUsize = AtomicUsize::new(0);
-
-#[unsafe(no_mangle)]
-pub extern "C" fn ff_regist_packet_dispatcher(function: Option<Dispatch>) {
-    PLAIN.store(function.map_or(0, |it| it as usize), Ordering::Release);
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchInContext>) {
-    WITH_CONTEXT.store(function.map_or(0, |it| it as usize), Ordering::Release);
-}
 
 /// Shows a frame to the program, with the numbers of its queue and of all, and its link.
 pub fn call(frame: &mut [u8], len: &mut u16, queues: (u16, u16), link: LinkId) -> c_int {

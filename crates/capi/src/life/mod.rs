@@ -49,6 +49,11 @@ pub fn process() -> Option<&'static Process> {
     PROCESS.get()
 }
 
+/// Whether the engine is an instance's: frames are not this process's then.
+pub fn uses_instance() -> bool {
+    options().is_some_and(|options| !options.instances.is_empty())
+}
+
 /// Options of the stack; `None` before `ff_init`.
 pub fn options() -> Option<&'static config::Settings> {
     SETTINGS.get()

@@ -1,5 +1,5 @@
-//! `ff_dpdk_raw_packet_send` and `ff_get_traffic`, as F-Stack's headers say, and the dispatcher's
-//! workers.
+//! `ff_regist_packet_dispatcher`, `ff_dpdk_raw_packet_send` and `ff_get_traffic`, as F-Stack's
+//! headers say, and the dispatcher's workers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -11,14 +11,37 @@ use slipstack_attach::LinkId;
 use slipstack_posix::Errno;
 
 use crate::call::fail;
-use crate::dispatcher::abi::Dispatch;
-use crate::dispatcher::{TRAFFIC, send, workers};
+use crate::dispatcher::abi::{Dispatch, DispatchInContext};
+use crate::dispatcher::{PLAIN, TRAFFIC, WITH_CONTEXT, send, workers};
+use crate::kernel::say;
 use crate::life;
 use crate::thread;
 
 /// Longest and shortest frame that is sent (without its checksum).
 const FRAME_MAX: usize = 65_535;
 const FRAME_MIN: usize = 14;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_regist_packet_dispatcher(function: Option<Dispatch>) {
+    tell_if_deaf(function.is_some());
+    PLAIN.store(function.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchInContext>) {
+    tell_if_deaf(function.is_some());
+    WITH_CONTEXT.store(function.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+/// Says that a function will see nothing, where frames are an instance's.
+fn tell_if_deaf(is_named: bool) {
+    if is_named && life::uses_instance() {
+        say(
+            "the packet dispatcher will see no frame: they are the instance's; start the program with --if instead \
+             of --instance",
+        );
+    }
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
@@ -33,6 +56,9 @@ pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
     let Some(process) = life::process() else {
         return fail(Errno::ENETDOWN) as c_int;
     };
+    if life::uses_instance() {
+        return fail(Errno::EOPNOTSUPP) as c_int;
+    }
     // A stack with one interface has no other port.
     let further = life::options().map_or(0, |options| options.further.len());
     let link = match (further, usize::from(port)) {
@@ -77,6 +103,9 @@ pub extern "C" fn slipstack_dispatch_workers(count: c_uint, work: Option<Dispatc
     };
     if life::process().is_none() {
         return fail(Errno::ENETDOWN) as c_int;
+    }
+    if life::uses_instance() {
+        return fail(Errno::EOPNOTSUPP) as c_int;
     }
     match workers::start(count, work as usize, life::queues()) {
         Ok(()) => 0,

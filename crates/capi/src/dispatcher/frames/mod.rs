@@ -1,3 +1,3 @@
-//! Frames that the program sends, and how many there were.
+//! Functions that see frames, frames that the program sends, and how many there were.
 
 mod abi;
