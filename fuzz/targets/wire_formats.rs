@@ -13,7 +13,7 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::ipv6_extensions::{find_quoted, walk};
 use slipstack_wire::mld::Query;
-use slipstack_wire::ndp::{Neighbour, Redirect, RouterAdvertisement, parse_router_solicitation};
+use slipstack_wire::ndp::{Neighbour, Redirect, RouterAdvertisement};
 use slipstack_wire::tcp::TcpSegment;
 use slipstack_wire::tcp_options::TcpOptions;
 use slipstack_wire::udp::UdpDatagram;
@@ -49,7 +49,6 @@ fn ipv6(data: &[u8]) {
     let _ = Neighbour::parse_solicitation(rest);
     let _ = Neighbour::parse_advertisement(rest);
     let _ = Redirect::parse(rest);
-    let _ = parse_router_solicitation(rest);
     let _ = Query::parse([*first; 4], rest);
     if let Some(advertisement) = RouterAdvertisement::parse([*first; 4], rest) {
         assert!(advertisement.prefixes().count() <= slipstack_wire::ndp::PREFIXES_MAX);

@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("abi", &["posix"]),
     ("preload", &["abi", "posix", "attach", "config"]),
     ("capi", &["mem", "abi", "posix", "attach", "config"]),
-    ("config", &["stack"]),
+    ("config", &["terms", "stack", "device"]),
     ("apps", &["service"]),
     (
         "cli",

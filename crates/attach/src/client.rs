@@ -16,7 +16,7 @@ use slipstack_mem::{Doorbell, Lock, Region, raised};
 use crate::assembly;
 use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_inherited};
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::KeeperLink;
 use crate::queues::HookMaker;
 use crate::room::region_bytes;
 use crate::spread::Spread;
@@ -67,7 +67,7 @@ struct State {
     welcome: Option<Welcome>,
     /// Asks for the policy before there is an engine.
     scout: Option<Scout>,
-    links: Vec<Arc<Link>>,
+    links: Vec<Arc<KeeperLink>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
     /// The number of the instance that the scout speaks to and that has given the ticket.
@@ -79,7 +79,7 @@ struct State {
 }
 
 enum Scout {
-    Keeper(Box<Link>),
+    Keeper(Box<KeeperLink>),
     Instance(ControlSocket),
 }
 
@@ -111,7 +111,7 @@ impl Client {
                 (Scout::Instance(socket), welcome)
             }
             false => {
-                let link = Link::open(&self.settings, &self.identity(), None)?;
+                let link = KeeperLink::open(&self.settings, &self.identity(), None)?;
                 let welcome = link.welcome();
                 (Scout::Keeper(Box::new(link)), welcome)
             }
@@ -177,12 +177,12 @@ impl Client {
     }
 
     /// The connection to the keeper for another engine of ours.
-    fn open_link(&self, state: &State, identity: &Identity) -> Result<Link, Error> {
+    fn open_link(&self, state: &State, identity: &Identity) -> Result<KeeperLink, Error> {
         let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-        Link::open(&self.settings, identity, capability)
+        KeeperLink::open(&self.settings, identity, capability)
     }
 
-    fn assemble(&self, link: &Arc<Link>) -> Result<(Attachment, Vec<RawFd>), Error> {
+    fn assemble(&self, link: &Arc<KeeperLink>) -> Result<(Attachment, Vec<RawFd>), Error> {
         let link = Arc::clone(link);
         assembly::in_process(&self.settings, link, region_bytes()?, self.hook.as_deref())
     }

@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags, open};
 use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
 use slipstack_channel::control::{ControlError, ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
+use slipstack_device::find;
 use slipstack_keeper::process::leave_starters_bounds;
 use slipstack_keeper::run;
 use slipstack_keeper::runtime::RuntimeDir;
@@ -152,10 +153,12 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
 fn absolute(device: &str) -> String {
     match device.split_once(':') {
         Some((_, name)) if name.starts_with('@') => device.to_owned(),
-        Some((kind @ ("replay" | "memif"), file)) => match std::path::absolute(file) {
-            Ok(path) => format!("{kind}:{}", path.display()),
-            Err(_) => device.to_owned(),
-        },
+        Some((name, file)) if find(name).is_ok_and(|(it, _)| it.kind().takes_path) => {
+            match std::path::absolute(file) {
+                Ok(path) => format!("{name}:{}", path.display()),
+                Err(_) => device.to_owned(),
+            }
+        }
         _ => device.to_owned(),
     }
 }

@@ -127,10 +127,10 @@ fn check_interfaces(settings: &Settings, welcome: &Welcome) -> Result<(), Error>
 fn check_device(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let has = &welcome.device.kind;
     match settings.device_kind() {
-        Some(wanted) if has.split(':').next() != Some(wanted) => Err(Error::OtherDevice {
+        Some(wanted) if has.split(':').next() != Some(wanted.name) => Err(Error::OtherDevice {
             interface: welcome.interface.clone(),
             has: has.clone(),
-            wanted: wanted.to_owned(),
+            wanted: wanted.name.to_owned(),
         }),
         _ => Ok(()),
     }

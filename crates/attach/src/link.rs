@@ -23,7 +23,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(25);
 const UNANSWERED_MAX: u32 = 16;
 
 /// A client of the keeper.
-pub struct Link {
+pub struct KeeperLink {
     settings: Settings,
     identity: Identity,
     state: Lock<State>,
@@ -79,14 +79,14 @@ impl State {
 /// The number of the one channel region of an in-process engine.
 pub const REGION: u64 = 1;
 
-impl Link {
+impl KeeperLink {
     /// Becomes a client: through the inherited connection, else by path with the `capability` of an
     /// ancestor; starts a keeper if there is none.
     pub fn open(
         settings: &Settings,
         identity: &Identity,
         capability: Option<u64>,
-    ) -> Result<Link, Error> {
+    ) -> Result<KeeperLink, Error> {
         let hello = || identity.hello(capability, None);
         let inherited = settings
             .control_fds
@@ -111,7 +111,7 @@ impl Link {
             retry_at: 0,
             unanswered: 0,
         };
-        Ok(Link {
+        Ok(KeeperLink {
             settings: settings.clone(),
             identity: identity.clone(),
             state: Lock::new(state),
@@ -138,7 +138,7 @@ impl Link {
         }
     }
 
-    /// As [`Link::ask`], for what has no answer that matters: nobody waits for it.
+    /// As [`KeeperLink::ask`], for what has no answer that matters: nobody waits for it.
     pub fn tell(&self, request: &Request) {
         let mut state = self.state.lock();
         if state.unanswered >= UNANSWERED_MAX {

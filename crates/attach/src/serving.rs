@@ -11,7 +11,7 @@ use rustix::thread::CpuSet;
 use slipstack_channel::control::{Request, Welcome};
 use slipstack_channel::{Inside, Placement, REGION_BYTES};
 use slipstack_config::Settings;
-use slipstack_engine::instance::{Reception, Spin, run};
+use slipstack_engine::instance::{Reception, run};
 use slipstack_engine::{Engine, Instant};
 use slipstack_keeper::process::raise_descriptor_limit;
 use slipstack_mem::{Doorbell, Region, now_ns, process};
@@ -21,7 +21,7 @@ use crate::assembly::{Assembled, assemble};
 use crate::door::Identity;
 use crate::error::Error;
 use crate::launch::check_network;
-use crate::link::{Link, REGION};
+use crate::link::{KeeperLink, REGION};
 
 /// How often a service is asked whether it is ready, or over.
 const LOOK_NS: u64 = 1_000_000;
@@ -66,7 +66,7 @@ pub trait Watch: Send {
 }
 
 /// A message of an engine's thread.
-enum Told {
+enum EngineNotice {
     Ready,
     Refused(String),
     Ended(Result<(), Error>),
@@ -172,7 +172,7 @@ pub fn serve(
         .map_err(Error::io("create a doorbell"))?;
     let tell_end = tell.clone();
     let on_signal = move || {
-        let _ = tell_end.send(Told::Signal);
+        let _ = tell_end.send(EngineNotice::Signal);
     };
     watch_signals(signals.0, on_signal).map_err(Error::io("start a thread"))?;
     std::thread::scope(|scope| {
@@ -192,7 +192,7 @@ pub fn serve(
                 .spawn_scoped(scope, body);
             if let Err(error) = spawned {
                 let error = Error::io("start a thread")(error);
-                let _ = tell.send(Told::Ended(Err(error)));
+                let _ = tell.send(EngineNotice::Ended(Err(error)));
             }
         }
         follow(&told, cores.len(), &stops, &mut || on_ready(&welcome))
@@ -200,10 +200,10 @@ pub fn serve(
 }
 
 /// One client of the keeper for each engine.
-fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<Link>>, Error> {
+fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<KeeperLink>>, Error> {
     let mut links = Vec::new();
     for _ in 0..engines {
-        let link = Link::open(settings, &Identity::of_this_process(), None)?;
+        let link = KeeperLink::open(settings, &Identity::of_this_process(), None)?;
         check_network(settings, &link.welcome())?;
         links.push(Arc::new(link));
     }
@@ -234,7 +234,7 @@ fn await_readable(fd: &OwnedFd) -> bool {
 
 /// Hears the engines until all have ended; the first failure ends the others.
 fn follow(
-    told: &Receiver<Told>,
+    told: &Receiver<EngineNotice>,
     engines: usize,
     stops: &[Doorbell],
     on_ready: &mut dyn FnMut(),
@@ -243,20 +243,20 @@ fn follow(
     while ended < engines {
         let Ok(told) = told.recv() else { break };
         match told {
-            Told::Ready => {
+            EngineNotice::Ready => {
                 ready += 1;
                 if ready == engines {
                     on_ready();
                 }
                 continue;
             }
-            Told::Signal => {}
-            Told::Refused(sentence) => {
+            EngineNotice::Signal => {}
+            EngineNotice::Refused(sentence) => {
                 if outcome.is_ok() {
                     outcome = Err(Error::Service(sentence));
                 }
             }
-            Told::Ended(result) => {
+            EngineNotice::Ended(result) => {
                 ended += 1;
                 if outcome.is_ok() {
                     outcome = result;
@@ -275,9 +275,9 @@ fn follow(
 struct Site<'a> {
     settings: &'a Settings,
     core: Option<usize>,
-    link: Arc<Link>,
+    link: Arc<KeeperLink>,
     stop: Doorbell,
-    tell: Sender<Told>,
+    tell: Sender<EngineNotice>,
 }
 
 impl Site<'_> {
@@ -288,7 +288,7 @@ impl Site<'_> {
         make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
     ) {
         let outcome = self.serve(number, engines, make);
-        let _ = self.tell.send(Told::Ended(outcome));
+        let _ = self.tell.send(EngineNotice::Ended(outcome));
     }
 
     fn serve(
@@ -317,10 +317,7 @@ impl Site<'_> {
         engine.attach_owner(inside);
         let mut porter =
             Porter::new(self, watch, ends_itself).map_err(Error::io("wait for signals"))?;
-        let spin = match self.settings.spin {
-            slipstack_config::Spin::Adaptive => Spin::Adaptive,
-            slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
-        };
+        let spin = self.settings.spin;
         let ran = run(&mut engine, &bell, spin, &mut porter);
         leave(&mut engine, &self.link);
         ran.map_err(Error::io("wait for frames"))
@@ -336,7 +333,7 @@ impl Site<'_> {
 }
 
 /// Hands unsent data and TIME-WAIT entries to the keeper.
-fn leave(engine: &mut Engine, link: &Link) {
+fn leave(engine: &mut Engine, link: &KeeperLink) {
     let now = Instant(now_ns());
     let handovers = engine.hand_over(now);
     for (id, handover) in (REGION + 1..).zip(handovers) {
@@ -356,9 +353,9 @@ struct Porter {
     stop: Doorbell,
     watch: Box<dyn Watch>,
     ends_itself: bool,
-    link: Arc<Link>,
+    link: Arc<KeeperLink>,
     watched: Option<Arc<OwnedFd>>,
-    tell: Sender<Told>,
+    tell: Sender<EngineNotice>,
     is_ready: bool,
     is_refused: bool,
     /// The service has been told to stop and may take until then.
@@ -409,11 +406,11 @@ impl Porter {
             && let Some(sentence) = self.watch.refusal()
         {
             self.is_refused = true;
-            let _ = self.tell.send(Told::Refused(sentence));
+            let _ = self.tell.send(EngineNotice::Refused(sentence));
         }
         if !self.is_ready && self.watch.is_ready() {
             self.is_ready = true;
-            let _ = self.tell.send(Told::Ready);
+            let _ = self.tell.send(EngineNotice::Ready);
         }
     }
 }

@@ -13,11 +13,11 @@ use slipstack_keeper::Neighbours;
 
 use crate::error::Error;
 use crate::inquiry::join_filter;
-use crate::link::{Link, REGION};
+use crate::link::{KeeperLink, REGION};
 
 /// One engine's way to the keeper.
 pub struct Keeper {
-    pub link: Arc<Link>,
+    pub link: Arc<KeeperLink>,
     /// The claim of the engine's lease, which goes when the engine does.
     pub _claim: Option<OwnedFd>,
 }

@@ -13,7 +13,7 @@ use core::ops::Range;
 use slipstack_mem::{MpscInbox, RING_LOG2_MAX};
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 14;
+pub const LAYOUT_VERSION: u64 = 15;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.
@@ -25,7 +25,7 @@ pub(crate) const PROGRAM_SOCKETS: usize = SOCKETS / 2;
 pub(crate) const EVENTS: usize = 2 * SOCKETS;
 /// Requests that wait for their reply at the same time.
 pub(crate) const REPLIES: usize = 1024;
-pub(crate) const REPLY_LINES: usize = 7;
+pub(crate) const REPLY_LINES: usize = 8;
 pub(crate) const CELL_LINES: usize = 4;
 /// Connections that a flow directory can name.
 pub const FLOWS: usize = 65_536;

@@ -55,11 +55,12 @@ pub use program::{
     Datagram, DatagramEnd, DatagramInPlace, Full, KEPT_MAX, KeepError, ProgramEnd, Segment, Unsent,
 };
 pub use receive_ring::ReceiveRing;
-pub use reply::{Info, Reply};
+pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
 pub use slipstack_terms::{
-    CloseMode, Congestion, GroupChange, KeepAlive, MtuDiscovery, MulticastOption, PortRange,
-    Reason, SocketError, SocketOption, SocketOptions, Transport,
+    CloseMode, Congestion, GroupChange, KeepAlive, LogLevel, MtuDiscovery, MulticastOption,
+    PortRange, Reason, SocketError, SocketOption, SocketOptions, SocketState, Spin, TcpInfo,
+    Transport,
 };
 pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

@@ -4,104 +4,16 @@ use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
 use slipstack_mem::Line;
-use slipstack_terms::SocketError;
+use slipstack_terms::{SocketError, TcpInfo};
 
 use crate::addr::AddrWords;
 use crate::command::Ticket;
 use crate::layout::REPLY_LINES;
 
-macro_rules! info {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// Figures of a connection; times in microseconds, the rest in bytes or segments.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Info { $($(#[$doc])* pub $field: u64,)* }
-
-        impl Info {
-            const WORDS: usize = [$(stringify!($field),)*].len();
-
-            pub(crate) fn to_words(self) -> Vec<u64> {
-                vec![$(self.$field,)*]
-            }
-
-            fn from_words(mut words: impl Iterator<Item = u64>) -> Info {
-                Info { $($field: words.next().unwrap_or(0),)* }
-            }
-        }
-    };
-}
-
-info! {
-    /// Linux's number of the TCP state (1 = ESTABLISHED …).
-    state,
-    retransmits,
-    probes,
-    backoff,
-    /// Bits: 1 timestamps, 2 SACK, 4 window scale, 8 ECN.
-    options,
-    /// Receive scale in bits 4–7, send scale in bits 0–3.
-    window_scales,
-    rto_us,
-    ato_us,
-    snd_mss,
-    rcv_mss,
-    unacked,
-    sacked,
-    lost,
-    rtt_us,
-    rttvar_us,
-    snd_ssthresh,
-    snd_cwnd,
-    advmss,
-    rcv_space,
-    total_retrans,
-    bytes_acked,
-    bytes_received,
-    pmtu,
-    snd_wnd,
-    rcv_wnd,
-    /// Linux's `tcpi_ca_state`.
-    ca_state,
-    min_rtt_us,
-    notsent_bytes,
-    /// [`Congestion::code`](slipstack_terms::Congestion::code).
-    congestion,
-    /// Bytes per second.
-    pacing_rate,
-    delivery_rate,
-    /// 1 = the program's pace, not the path's.
-    is_delivery_app_limited,
-    busy_us,
-    rwnd_limited_us,
-    sndbuf_limited_us,
-    delivered,
-    delivered_ce,
-    bytes_sent,
-    bytes_retrans,
-    dsack_dups,
-    reord_seen,
-    reordering,
-    last_data_sent_ms,
-    last_data_recv_ms,
-    last_ack_recv_ms,
-    segs_in,
-    segs_out,
-    data_segs_in,
-    data_segs_out,
-    retrans,
-    out_of_order,
-    total_rto,
-    total_rto_recoveries,
-    total_rto_ms,
-}
-
 /// With sequence and kind, the figures are the longest answer.
-const _: () = assert!(2 + Info::WORDS <= REPLY_LINES * 8);
+const _: () = assert!(2 + TcpInfo::WORDS <= REPLY_LINES * 8);
 
 /// The answer to a request that was granted.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one call; a box would be an allocation in the engine"
-)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done,
@@ -109,7 +21,7 @@ pub enum Reply {
     Bound {
         local: SocketAddr,
     },
-    Info(Info),
+    Info(TcpInfo),
 }
 
 const REFUSED: u64 = 1;
@@ -168,7 +80,7 @@ pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Socket
                 .iter()
                 .chain(rest.iter().flat_map(|line| line.words.iter()));
             let words = words.map(|word| word.load(Ordering::Relaxed));
-            Ok(Reply::Info(Info::from_words(words)))
+            Ok(Reply::Info(TcpInfo::from_words(words)))
         }
         _ => Err(SocketError::from_code(word(2) as u8).unwrap_or(SocketError::InvalidState)),
     })

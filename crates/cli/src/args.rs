@@ -41,8 +41,8 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
         format!(", default {}", option.default)
     };
     let help = match option.kind {
-        Kind::Flag => format!("{} [{}]", option.help, option.env),
-        _ => format!("{} [{}{default}]", option.help, option.env),
+        Kind::Flag => format!("{} [{}]", option.description(), option.env),
+        _ => format!("{} [{}{default}]", option.description(), option.env),
     };
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {

@@ -24,8 +24,8 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
         return Ok(());
     }
     let links = iface::links().map_err(|error| unreadable(&error))?;
-    let is_unshared = |kind| matches!(kind, "tap" | "memif" | "dpdk" | "null" | "replay");
-    let is_shared = !settings.device_kind().is_some_and(is_unshared);
+    let kind = settings.device_kind();
+    let is_shared = kind.is_none_or(|kind| kind.capabilities.takes_interface());
     if let Some(name) = settings.interface.as_ref().filter(|_| is_shared) {
         let Some(link) = links.iter().find(|link| &link.name == name) else {
             return Err(Failure::new(format!(

@@ -2,7 +2,7 @@
 
 use std::io::stderr;
 
-use slipstack_config::Log;
+use slipstack_config::LogLevel;
 use slipstack_keeper::log::FILTER_TARGET;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Writes events to standard error from now on, those of `--log` and above. A line that standard
 /// error does not take (a full file system, a limit of file sizes) is lost.
-pub fn start(level: Log) {
+pub fn start(level: LogLevel) {
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_target(false)
@@ -24,13 +24,13 @@ pub fn start(level: Log) {
     let _ = subscriber.try_init();
 }
 
-fn wanted(level: Log) -> Targets {
+fn wanted(level: LogLevel) -> Targets {
     let (most, filter) = match level {
-        Log::Off => (LevelFilter::OFF, LevelFilter::OFF),
-        Log::Error => (LevelFilter::ERROR, LevelFilter::INFO),
-        Log::Warn => (LevelFilter::WARN, LevelFilter::INFO),
-        Log::Info => (LevelFilter::INFO, LevelFilter::INFO),
-        Log::Debug => (LevelFilter::DEBUG, LevelFilter::INFO),
+        LogLevel::Off => (LevelFilter::OFF, LevelFilter::OFF),
+        LogLevel::Error => (LevelFilter::ERROR, LevelFilter::INFO),
+        LogLevel::Warn => (LevelFilter::WARN, LevelFilter::INFO),
+        LogLevel::Info => (LevelFilter::INFO, LevelFilter::INFO),
+        LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::INFO),
     };
     Targets::new()
         .with_default(most)
@@ -45,7 +45,13 @@ mod tests {
     #[test]
     fn each_level_includes_those_before_it() {
         let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG];
-        let all = [Log::Off, Log::Error, Log::Warn, Log::Info, Log::Debug];
+        let all = [
+            LogLevel::Off,
+            LogLevel::Error,
+            LogLevel::Warn,
+            LogLevel::Info,
+            LogLevel::Debug,
+        ];
         for (written, log) in all.into_iter().enumerate() {
             let would = |level: &Level| wanted(log).would_enable("slipstack_keeper", level);
             assert_eq!(levels.iter().filter(|level| would(level)).count(), written);
@@ -55,12 +61,17 @@ mod tests {
 
     #[test]
     fn matches_of_filter_rules_are_written_unless_all_is_off() {
-        for log in [Log::Error, Log::Warn, Log::Info, Log::Debug] {
+        for log in [
+            LogLevel::Error,
+            LogLevel::Warn,
+            LogLevel::Info,
+            LogLevel::Debug,
+        ] {
             assert!(
                 wanted(log).would_enable(FILTER_TARGET, &Level::INFO),
                 "{log:?}"
             );
         }
-        assert!(!wanted(Log::Off).would_enable(FILTER_TARGET, &Level::INFO));
+        assert!(!wanted(LogLevel::Off).would_enable(FILTER_TARGET, &Level::INFO));
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::ArgMatches;
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
-use slipstack_config::{Layers, Log, Settings};
+use slipstack_config::{Layers, LogLevel, Settings};
 
 use crate::failure::Failure;
 use crate::given::settings;
@@ -73,7 +73,7 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
                 "{what}; --strict refuses it: let the program open it itself"
             )));
         }
-        if settings.log >= Log::Warn {
+        if settings.log >= LogLevel::Warn {
             say(&format!("slipstack: {what}; it stays with the kernel"));
         }
     }
@@ -85,7 +85,7 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     let launched = slipstack_attach::launch(settings).map_err(|error| {
         host::missing_privilege(settings).unwrap_or_else(|| Failure::new(error.to_string()))
     })?;
-    if settings.log >= Log::Warn {
+    if settings.log >= LogLevel::Warn {
         say(&format!("slipstack: {}", launched.reach));
         if let Some(sentence) = topology::shared_core(settings) {
             say(&format!("slipstack: {sentence}"));

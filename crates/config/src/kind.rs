@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use slipstack_terms::Spin;
+
 use crate::{interface, routing, sysctl, vlan};
 
 /// The type of an option: how its text is checked.
@@ -72,16 +74,6 @@ impl core::fmt::Display for Cidr {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix_len)
     }
-}
-
-/// How long a waiting thread polls before it blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Spin {
-    /// As long as it has paid off lately.
-    #[default]
-    Adaptive,
-    /// Always this long, microseconds; 0 blocks at once.
-    Fixed(u32),
 }
 
 /// Ports from the first to the last.
@@ -273,7 +265,7 @@ pub(crate) fn parse_spin(text: &str) -> Result<Spin, String> {
         return Ok(Spin::Adaptive);
     }
     parse_count(text, 0, 100_000)
-        .map(Spin::Fixed)
+        .map(Spin::FixedUs)
         .map_err(|_| "`adaptive` or a number of microseconds from 0 to 100000".into())
 }
 
@@ -320,12 +312,14 @@ fn check_name(text: &str) -> Result<(), String> {
 
 /// Which kinds there are the keeper knows.
 fn check_device(text: &str) -> Result<(), String> {
-    let (name, argument) = text.split_once(':').unwrap_or((text, "-"));
-    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_plain && !argument.is_empty() && !argument.contains('\0') {
-        Ok(())
-    } else {
-        Err("a kind of device such as auto, tap or replay:FILE".into())
+    if text == "auto" {
+        return Ok(());
+    }
+    match slipstack_device::find(text) {
+        Ok((_, argument)) if argument.is_none_or(|it| !it.is_empty() && !it.contains('\0')) => {
+            Ok(())
+        }
+        _ => Err(format!("auto, {}", slipstack_device::usage())),
     }
 }
 

@@ -6,7 +6,6 @@
 //! configuration file, the environment and `docs/reference/options.md` are all read off the table.
 
 mod addressing;
-mod choice;
 mod declare;
 mod error;
 mod fstack;
@@ -28,15 +27,15 @@ mod vlan;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Congestion, Ecn, Log};
 pub use declare::{Change, OptionSpec, Reader, Scope};
 pub use error::{ConfigError, Source};
 pub use ini::FstackFile;
 pub use interface::InterfaceSpec;
-pub use kind::{Cidr, CoreList, Kind, PortRange, Spin, parse_cores, parse_ports};
+pub use kind::{Cidr, CoreList, Kind, PortRange, parse_cores, parse_ports};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec, parse_mark};
+pub use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
 pub use sysctl::{SysctlSetting, sysctl_reference};
 pub use table::{OPTIONS, Settings, find_option};
 pub use vlan::VlanSpec;

@@ -1,6 +1,7 @@
 //! Documentation generated from the table.
 
 use core::fmt::Write as _;
+use std::borrow::Cow;
 
 use crate::declare::{Change, OptionSpec, Scope};
 use crate::kind::Kind;
@@ -36,7 +37,7 @@ pub fn options_reference() -> String {
             },
             option.scope.describe(),
             option.change.describe(),
-            option.help,
+            option.description(),
         );
     }
     page.push_str(
@@ -58,7 +59,7 @@ pub fn sample_file() -> String {
         let _ = writeln!(
             file,
             "# {}.\n#{} = {}\n",
-            option.help,
+            option.description(),
             option.name,
             option.sample()
         );
@@ -68,6 +69,15 @@ pub fn sample_file() -> String {
 }
 
 impl OptionSpec {
+    /// Returns the help text. That of `--device` ends with the kinds that there are.
+    #[must_use]
+    pub fn description(&self) -> Cow<'static, str> {
+        match self.kind {
+            Kind::Device => format!("{}, {}", self.help, slipstack_device::usage()).into(),
+            _ => self.help.into(),
+        }
+    }
+
     fn flag(&self) -> String {
         match (self.scope, self.kind) {
             (Scope::Internal, _) => "–".into(),

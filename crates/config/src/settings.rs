@@ -2,24 +2,19 @@
 
 use core::net::IpAddr;
 
+use slipstack_device::DeviceKind;
+
 use crate::error::ConfigError;
 use crate::layers::Layers;
 use crate::table::Settings;
 use crate::vlan::VlanSpec;
 
 impl Settings {
-    /// Settings of this process from its environment and configuration file.
+    /// Settings of a process from its environment and configuration file; `variable` looks one
+    /// variable up.
     ///
     /// # Errors
     /// The first value or combination that cannot be used.
-    pub fn from_environment() -> Result<Settings, ConfigError> {
-        Settings::from_variables(|name| std::env::var_os(name)?.into_string().ok())
-    }
-
-    /// As [`Settings::from_environment`]; `variable` looks one variable up.
-    ///
-    /// # Errors
-    /// As [`Settings::from_environment`].
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Settings, ConfigError> {
@@ -57,12 +52,12 @@ impl Settings {
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
             ));
         }
-        if self.xdp_mode != "auto" && self.device_kind() != Some("xdp") {
+        if self.xdp_mode != "auto" && !self.is_device("xdp") {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
         self.check_share()?;
         self.check_further()?;
-        let has_link = self.interface.is_some() || self.device_kind() == Some("dpdk");
+        let has_link = self.interface.is_some() || self.is_device("dpdk");
         if !self.vlans.is_empty() && !has_link {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
@@ -141,11 +136,12 @@ impl Settings {
         }
         if let Some(kind) = self
             .device_kind()
-            .filter(|kind| !["packet", "xdp"].contains(kind))
+            .filter(|kind| !kind.capabilities.takes_interface())
             && !self.further.is_empty()
         {
             return wrong(format!(
-                "--device {kind} has one interface; several --if need packet or xdp"
+                "--device {} has one interface; several --if need packet or xdp",
+                kind.name
             ));
         }
         let of_vlans = self.vlans.iter().filter_map(|it| it.interface.as_ref());
@@ -182,7 +178,7 @@ impl Settings {
     /// A TAP is made for the stack, with addresses if none are named.
     pub fn makes_interface(&self) -> bool {
         match self.device_kind() {
-            Some(kind) => kind == "tap",
+            Some(kind) => kind.capabilities.makes_interface,
             None => self.interface.is_none(),
         }
     }
@@ -200,9 +196,14 @@ impl Settings {
         }
     }
 
-    /// Kind of the device without its argument; `None`: whatever fits.
-    pub fn device_kind(&self) -> Option<&str> {
-        self.device_asked()?.split(':').next()
+    /// Kind of the device; `None`: whatever fits.
+    pub fn device_kind(&self) -> Option<&'static DeviceKind> {
+        let (backend, _) = slipstack_device::find(self.device_asked()?).ok()?;
+        Some(backend.kind())
+    }
+
+    fn is_device(&self, name: &str) -> bool {
+        self.device_kind().is_some_and(|kind| kind.name == name)
     }
 
     fn check_autoconfiguration(&self) -> Result<(), ConfigError> {

@@ -3,11 +3,12 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::choice::{Congestion, Ecn, Log};
+use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
+
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
 use crate::error::ConfigError;
 use crate::interface::InterfaceSpec;
-use crate::kind::{Cidr, CoreList, Kind, PortRange, Spin};
+use crate::kind::{Cidr, CoreList, Kind, PortRange};
 use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::sysctl::SysctlSetting;
@@ -41,11 +42,7 @@ options! {
         kind: Kind::Device,
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "How frames come and go: auto, packet (AF_PACKET on --if), xdp (AF_XDP beside it), \
-            tap, memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT][,mode=0600] \
-            (rings shared with VPP, a DPDK program or another stack), dpdk:EAL-ARGUMENTS [-- OPTIONS] (a \
-            port that DPDK has a driver for), null (nothing comes, everything sent is swallowed) or \
-            replay:FILE.pcapng[,fast] (the frames of a capture come)",
+        help: "How frames come and go: auto",
     }
 
     xdp_mode: String = "xdp-mode" "MODE" {
@@ -204,8 +201,8 @@ options! {
             reno, dctcp or bbr",
     }
 
-    ecn: Ecn = "tcp-ecn" "MODE" {
-        kind: Kind::Choice(Ecn::NAMES),
+    ecn: EcnMode = "tcp-ecn" "MODE" {
+        kind: Kind::Choice(EcnMode::NAMES),
         default: "passive",
         scope: RunAndInstance, reader: Process, change: AtStart,
         help: "Explicit congestion notification: off, passive (agree when a peer asks) or on \
@@ -327,8 +324,8 @@ options! {
         help: "Append what --log asks for to FILE instead of writing it to standard error",
     }
 
-    log: Log = "log" "LEVEL" {
-        kind: Kind::Choice(Log::NAMES),
+    log: LogLevel = "log" "LEVEL" {
+        kind: Kind::Choice(LogLevel::NAMES),
         default: "warn",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "What is written to standard error, and by the keeper to its log: off, error, warn, \

@@ -55,9 +55,9 @@ fn the_environment_beats_the_file_and_the_command_line_beats_both() {
         .set("log", "debug".into(), Source::CommandLine)
         .unwrap();
     let settings = Settings::from_layers(&layers).unwrap();
-    assert_eq!((settings.spin, settings.gather_us), (Spin::Fixed(5), 125));
+    assert_eq!((settings.spin, settings.gather_us), (Spin::FixedUs(5), 125));
     assert_eq!(settings.slots, 9);
-    assert_eq!(settings.log, Log::Debug);
+    assert_eq!(settings.log, LogLevel::Debug);
     assert_eq!(
         layers.source("slots"),
         Source::Environment("SLIPSTACK_SLOTS")

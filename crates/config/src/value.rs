@@ -3,9 +3,10 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::choice::{Congestion, Ecn, Log};
+use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
+
 use crate::interface::{self, InterfaceSpec};
-use crate::kind::{self, Cidr, CoreList, PortRange, Spin};
+use crate::kind::{self, Cidr, CoreList, PortRange};
 use crate::routing::{self, RouteSpec, RuleSpec};
 use crate::sysctl::{self, SysctlSetting};
 use crate::vlan::{self, VlanSpec};
@@ -143,7 +144,7 @@ impl Value for Spin {
     fn text(&self) -> Option<String> {
         Some(match self {
             Spin::Adaptive => "adaptive".to_owned(),
-            Spin::Fixed(us) => us.to_string(),
+            Spin::FixedUs(us) => us.to_string(),
         })
     }
 }
@@ -167,4 +168,4 @@ macro_rules! choices {
         }
     )+};
 }
-choices!(Congestion, Ecn, Log);
+choices!(Congestion, EcnMode, LogLevel);

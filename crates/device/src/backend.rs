@@ -28,6 +28,37 @@ pub struct Capabilities {
     pub has_vlans: bool,
 }
 
+impl Capabilities {
+    pub const NONE: Capabilities = Capabilities {
+        has_interface: false,
+        makes_interface: false,
+        has_neighbours: false,
+        is_heard: false,
+        has_vlans: false,
+    };
+
+    /// An interface that was there before is taken, beside the kernel.
+    pub const fn takes_interface(&self) -> bool {
+        self.has_interface && !self.makes_interface
+    }
+}
+
+/// What is to be said of a kind of device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceKind {
+    /// As `--device` has it.
+    pub name: &'static str,
+    /// The word before the name of a device of this kind: "interface".
+    pub title: &'static str,
+    /// Its part of the help text of `--device`: name and argument, and in brackets what it is.
+    pub usage: &'static str,
+    /// Its argument begins with a path.
+    pub takes_path: bool,
+    /// Name of the device when no interface is named.
+    pub default_interface: Option<&'static str>,
+    pub capabilities: Capabilities,
+}
+
 /// The device that a keeper wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Description<'a> {
@@ -66,16 +97,15 @@ pub const NO_INTERFACE: u32 = 1 << 24;
 
 /// One kind of device.
 pub trait Backend: Sync {
-    /// As `--device` has it.
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> &'static DeviceKind;
 
-    /// The word before the name of a device of this kind: "interface".
-    fn title(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.kind().name
+    }
 
-    /// Name of the device when no interface is named.
-    fn default_interface(&self) -> Option<&'static str>;
-
-    fn capabilities(&self) -> Capabilities;
+    fn capabilities(&self) -> Capabilities {
+        self.kind().capabilities
+    }
 
     /// Opens all slots. `steering` decides which of them a frame goes to, as far as the back end
     /// can have it asked. On failure nothing is left behind.

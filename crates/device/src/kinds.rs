@@ -35,6 +35,15 @@ pub fn find(text: &str) -> Result<(&'static dyn Backend, Option<&str>), DeviceEr
     }
 }
 
+/// Returns the kinds that `--device` may name, for its help text.
+pub fn usage() -> String {
+    let kinds: Vec<&str> = BACKENDS.iter().map(|it| it.kind().usage).collect();
+    match kinds.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
 /// Returns the back end of a slot by its name, that of devices with several ports included.
 pub(crate) fn find_any(name: &str) -> Result<&'static dyn Backend, DeviceError> {
     match name == Joined.name() {

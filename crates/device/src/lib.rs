@@ -1,7 +1,7 @@
 //! Network devices: how frames enter and leave the machine's user-space stacks.
 //!
 //! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
-//! rows of [`BACKENDS`]: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and
+//! rows of `kinds.rs`: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and
 //! therefore with checksum and segmentation offloads, memif, DPDK's ports, a device that swallows
 //! everything, and one that replays a capture. Beside them are an in-memory pair for tests
 //! ([`loopback`]) and wrappers that write what passes to a capture file ([`tee`]) or show it to the
@@ -49,12 +49,12 @@ pub mod tee;
 mod vnet;
 mod xdp;
 
-pub use backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+pub use backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;
-pub use kinds::{BACKENDS, choose, find};
+pub use kinds::{choose, find, usage};
 pub use packet::RingParams;
 pub use parts::{SlotLink, SlotParams, SlotParts};
 pub use position::RingPosition;

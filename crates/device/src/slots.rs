@@ -230,11 +230,6 @@ impl Slots {
         &self.ports[0].name
     }
 
-    /// Its number in the kernel.
-    pub fn interface_index(&self) -> u32 {
-        self.ports[0].index
-    }
-
     /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the
     /// ports.
     pub fn ports(&self) -> impl Iterator<Item = (u32, SlotLink)> + '_ {

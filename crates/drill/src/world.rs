@@ -12,7 +12,7 @@ use slipstack_channel::{
 };
 use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::Descriptor;
-use slipstack_posix::{Errno, Interruptions, Kernel, Process, Settings, SpinPolicy, Verbosity};
+use slipstack_posix::{Errno, Interruptions, Kernel, LogLevel, Process, Settings, Spin};
 
 use crate::sleep::Sleep;
 use crate::wire::{OWN_MAC, PEER_MAC, Wire, WireDevice};
@@ -103,10 +103,10 @@ impl World {
         });
         shared.sleep.set_now(BEGIN_NS);
         let settings = Settings {
-            spin: SpinPolicy::FixedUs(0),
+            spin: Spin::FixedUs(0),
             gather_us: 0,
             strict: true,
-            verbosity: Verbosity::Off,
+            verbosity: LogLevel::Off,
             journal: None,
             program: "packetdrill".to_owned(),
         };

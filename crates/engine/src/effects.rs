@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport};
 use slipstack_device::{Device, Rest};
 use slipstack_stack::{
-    Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason,
-    Told, UdpId,
+    Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IcmpDetails, IpMeta,
+    ListenerId, Reason, UdpId,
 };
 
 use crate::accept_queue::AcceptQueue;
@@ -205,7 +205,7 @@ impl Effects for Fx<'_> {
         self.world.tell_group(group, filter);
     }
 
-    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
         let now = self.world.now;
         let Some(owner) = self.world.udp_owner(udp) else {
             return;

@@ -579,11 +579,6 @@ impl Engine {
         self.device.descriptors()
     }
 
-    /// Number of attached clients, leaving ones included.
-    pub fn client_count(&self) -> usize {
-        self.world.clients.iter().flatten().count()
-    }
-
     /// Whether a client is still attached (it may be leaving).
     pub fn has_client(&self, id: ClientId) -> bool {
         matches!(self.world.clients.get(id.0 as usize), Some(Some(_)))

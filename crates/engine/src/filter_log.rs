@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
 use slipstack_channel::control::net::{FilterAction, FilterRule, NetworkState, UnreachCode};
-use slipstack_stack::filter::{Direction, Logged, Packet};
+use slipstack_stack::filter::{FilterDirection, Logged, Packet};
 
 use crate::filtering::HeldFilter;
 
@@ -58,8 +58,8 @@ fn line(rule: &FilterRule, packet: &Packet, network: &NetworkState) -> String {
         host(packet.dst, packet.ports.1),
     );
     let way = match packet.direction {
-        Direction::In => "in",
-        Direction::Out => "out",
+        FilterDirection::In => "in",
+        FilterDirection::Out => "out",
     };
     let interface = network.find_vlan(packet.vlan);
     let name = interface.map_or("unknown", |it| it.name.as_str());
@@ -93,7 +93,7 @@ mod tests {
         let (src, dst) = ("10.0.0.1:4000", "[fd00::2]:80");
         let packet = |to: &str| {
             let (src, dst) = (src.parse().unwrap(), to.parse().unwrap());
-            Packet::plain(Direction::In, TCP, src, dst)
+            Packet::plain(FilterDirection::In, TCP, src, dst)
         };
         let rule = FilterRule::new(100, FilterAction::Deny);
         let network = NetworkState::default();

@@ -4,13 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{
-    FilterAction, FilterDirection, FilterEnd, FilterKeep, FilterPart, FilterReceived, FilterRule,
-    FilterState, FilterTerm, FilterTest, NetworkState, UnreachCode,
+    FilterEnd, FilterReceived, FilterRule, FilterState, FilterTerm, FilterTest, NetworkState,
 };
-use slipstack_stack::filter::{
-    self, Action, Addresses, Direction, End, Keeping, LimitBy, Numbers, Part, Table, Term, Test,
-    Unreach,
-};
+use slipstack_stack::filter::{self, Addresses, End, Numbers, Table, Term, Test};
 use slipstack_stack::{FilterRules, Stack};
 
 /// The sources of a stack's filter. It is compiled when they change, and not with every change of
@@ -132,16 +128,16 @@ impl Words<'_> {
             id: told.id,
             number: told.number,
             is_enabled,
-            action: action(told.action),
+            action: told.action,
             protocol: told.protocol,
             is_v6: told.is_v6,
             from,
             to,
-            direction: told.direction.map(direction),
+            direction: told.direction,
             vlan: told.vlan,
-            part: told.part.map(part),
+            part: told.part,
             clauses,
-            state: told.keep.map(keeping),
+            state: told.keep,
             log: told.log,
         }
     }
@@ -198,9 +194,9 @@ impl Words<'_> {
             FilterTest::Destination(end) => Test::Destination(self.addresses(end)),
             FilterTest::SourcePort(ports) => Test::SourcePort(ports.clone()),
             FilterTest::DestinationPort(ports) => Test::DestinationPort(ports.clone()),
-            FilterTest::Direction(told) => Test::Direction(direction(*told)),
+            FilterTest::Direction(told) => Test::Direction(*told),
             FilterTest::Via(vlan) => Test::Vlan(*vlan),
-            FilterTest::Part(told) => Test::Part(part(*told)),
+            FilterTest::Part(told) => Test::Part(*told),
             FilterTest::TcpFlags { set, clear } => Test::Flags {
                 set: *set,
                 clear: *clear,
@@ -220,56 +216,4 @@ impl Words<'_> {
 
 fn host(ip: IpAddr) -> (IpAddr, u8) {
     (ip, if ip.is_ipv4() { 32 } else { 128 })
-}
-
-fn direction(told: FilterDirection) -> Direction {
-    match told {
-        FilterDirection::In => Direction::In,
-        FilterDirection::Out => Direction::Out,
-    }
-}
-
-fn part(told: FilterPart) -> Part {
-    match told {
-        FilterPart::Established => Part::Established,
-        FilterPart::Setup => Part::Setup,
-    }
-}
-
-fn keeping(told: FilterKeep) -> Keeping {
-    match told {
-        FilterKeep::State => Keeping::State,
-        FilterKeep::Limit {
-            source,
-            source_port,
-            destination,
-            destination_port,
-            max,
-        } => Keeping::Limit {
-            by: LimitBy {
-                source,
-                source_port,
-                destination,
-                destination_port,
-            },
-            max,
-        },
-    }
-}
-
-fn action(told: FilterAction) -> Action {
-    match told {
-        FilterAction::Allow => Action::Allow,
-        FilterAction::Deny => Action::Deny,
-        FilterAction::Count => Action::Count,
-        FilterAction::SkipTo(number) => Action::SkipTo(number),
-        FilterAction::Reset => Action::Reset,
-        FilterAction::CheckState => Action::CheckState,
-        FilterAction::Unreach(code) => Action::Unreach(match code {
-            UnreachCode::Net => Unreach::Net,
-            UnreachCode::Host => Unreach::Host,
-            UnreachCode::Port => Unreach::Port,
-            UnreachCode::Prohibited => Unreach::Prohibited,
-        }),
-    }
 }

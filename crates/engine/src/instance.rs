@@ -9,18 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::thread::sched_getcpu;
+use slipstack_channel::Spin;
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 use slipstack_stack::Instant;
 
 use crate::engine::Engine;
-
-/// How long an idle loop spins before it sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spin {
-    /// As long as a sleep and wake-up would cost, while work has lately come sooner than that.
-    Adaptive,
-    FixedNs(u64),
-}
 
 /// Longest adaptive spin: what a blocking wake-up across cores costs.
 const SPIN_MAX_NS: u64 = 65_000;
@@ -199,7 +192,7 @@ impl Pace {
     fn may_sleep(&mut self, now: u64, look: impl FnOnce() -> bool) -> bool {
         let idle = now.saturating_sub(self.worked_at);
         match self.spin {
-            Spin::FixedNs(ns) => idle >= ns,
+            Spin::FixedUs(us) => idle >= u64::from(us) * 1_000,
             Spin::Adaptive if *self.is_in_the_way.get_or_insert_with(look) => true,
             Spin::Adaptive if self.gap_ns > 2 * SPIN_MAX_NS => idle >= SPIN_MAX_NS / 16,
             Spin::Adaptive => idle >= SPIN_MAX_NS,
@@ -230,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_fixed_spin_of_zero_sleeps_at_once() {
-        assert!(Pace::new(Spin::FixedNs(0), 5).may_sleep(5, || false));
+        assert!(Pace::new(Spin::FixedUs(0), 5).may_sleep(5, || false));
     }
 
     #[test]
@@ -240,7 +233,7 @@ mod tests {
         assert!(pace.may_sleep(2, || false), "asked once");
         pace.on_work(3);
         assert!(!pace.may_sleep(4, || false));
-        let mut fixed = Pace::new(Spin::FixedNs(100), 0);
+        let mut fixed = Pace::new(Spin::FixedUs(1), 0);
         assert!(!fixed.may_sleep(1, || true), "what is asked for is done");
     }
 }

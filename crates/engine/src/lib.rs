@@ -41,7 +41,6 @@ mod strays;
 mod streams;
 pub mod supervisor;
 mod time_wait;
-mod translate;
 mod views;
 mod world;
 mod yielding;
@@ -54,7 +53,7 @@ pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Fabric;
-pub use network::{config_of, learnt_entries};
+pub use network::config_of;
 pub use remote::Remote;
 pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{

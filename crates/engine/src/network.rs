@@ -1,14 +1,9 @@
 //! The network as the keeper publishes it, between its words and the stack's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use slipstack_channel::control::net::{
-    FilterReceived, Interface, LearntEntry, LearntNetwork, NetworkState,
-};
-use slipstack_stack::{
-    Instant, Learnt, LearntAddress, NetworkConfig, Redirected, Tunable, VlanConfig,
-};
+use slipstack_channel::control::net::{FilterReceived, Interface, NetworkState};
+use slipstack_stack::{Instant, NetworkConfig, Tunable, VlanConfig};
 
 use crate::engine::Engine;
 use crate::routing::{stack_routes, stack_rules};
@@ -34,7 +29,7 @@ impl Engine {
     /// Before the first frame: the stack was made with it.
     pub fn begin_with(&mut self, network: NetworkState) {
         if let Some(learnt) = &network.learnt {
-            self.stack.learn(self.world.now, learnt_of(learnt));
+            self.stack.learn(self.world.now, learnt.clone());
         }
         self.set_filter(&network);
         self.publish(network);
@@ -44,7 +39,7 @@ impl Engine {
         self.set_filter(&network);
         self.stack.set_network(now, config_of(&network));
         if let Some(learnt) = &network.learnt {
-            self.stack.learn(now, learnt_of(learnt));
+            self.stack.learn(now, learnt.clone());
         }
         self.publish(network);
     }
@@ -138,47 +133,6 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
         vlans: links.map(vlan_config).collect(),
         port_macs: further_ports.map(|it| it.mac).collect(),
         neighbours: neighbours.map(|entry| (entry.ip, entry.mac)).collect(),
-    }
-}
-
-pub fn learnt_entries(learnt: &Learnt) -> LearntNetwork {
-    let address = |known: &LearntAddress| LearntEntry {
-        ip: known.ip,
-        prefix_len: known.prefix_len,
-        is_deprecated: known.is_deprecated,
-    };
-    let ms = |time: Option<Duration>| time.map(|time| time.as_millis() as u32);
-    let redirects = learnt.redirects.iter();
-    LearntNetwork {
-        addresses: learnt.addresses.iter().map(address).collect(),
-        networks: learnt.networks.clone(),
-        routers: learnt.routers.clone(),
-        redirects: redirects.map(|told| (told.destination, told.hop)).collect(),
-        mtu: learnt.mtu,
-        hop_limit: learnt.hop_limit,
-        reachable_ms: ms(learnt.reachable),
-        retry_ms: ms(learnt.retry),
-    }
-}
-
-fn learnt_of(told: &LearntNetwork) -> Learnt {
-    let address = |told: &LearntEntry| LearntAddress {
-        ip: told.ip,
-        prefix_len: told.prefix_len,
-        is_deprecated: told.is_deprecated,
-    };
-    let redirected = |&(destination, hop)| Redirected { destination, hop };
-    let time = |ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into()));
-    Learnt {
-        addresses: told.addresses.iter().map(address).collect(),
-        networks: told.networks.clone(),
-        routers: told.routers.clone(),
-        redirects: told.redirects.iter().map(redirected).collect(),
-        mtu: told.mtu,
-        link_mtu: None,
-        hop_limit: told.hop_limit,
-        reachable: time(told.reachable_ms),
-        retry: time(told.retry_ms),
     }
 }
 

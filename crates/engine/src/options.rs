@@ -1,6 +1,6 @@
 //! Socket options and figures.
 
-use slipstack_channel::{Info, Reply, SocketError, SocketOption};
+use slipstack_channel::{Reply, SocketError, SocketOption, SocketState, TcpInfo};
 use slipstack_stack::Instant;
 
 use crate::client::{Role, step_for};
@@ -8,7 +8,6 @@ use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
-use crate::translate;
 
 /// Largest buffer a program may ask for: what the largest ring holds.
 const BUFFER_MAX: u32 = 1 << slipstack_mem::RING_LOG2_MAX;
@@ -75,22 +74,20 @@ impl Engine {
                     .stack
                     .tcp_info(now, conn)
                     .ok_or(SocketError::NotConnected)?;
-                Ok(Reply::Info(translate::info(&info)))
+                Ok(Reply::Info(info))
             }
-            Role::Listener(_) => Ok(Reply::Info(Info {
-                state: 10,
-                ..Info::default()
+            Role::Listener(_) => Ok(Reply::Info(TcpInfo {
+                state: SocketState::Listen,
+                ..TcpInfo::default()
             })),
-            Role::None => Ok(Reply::Info(Info {
-                state: 7,
-                ..Info::default()
+            Role::None => Ok(Reply::Info(TcpInfo {
+                ..TcpInfo::default()
             })),
             Role::Datagram(id) => {
                 let pmtu = self.stack.udp_path_mtu(now, id);
-                Ok(Reply::Info(Info {
-                    state: 7,
+                Ok(Reply::Info(TcpInfo {
                     pmtu: pmtu.ok_or(SocketError::NotConnected)?.into(),
-                    ..Info::default()
+                    ..TcpInfo::default()
                 }))
             }
         }

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use slipstack_device::{Device, RxMeta, Slots};
-use slipstack_engine::learnt_entries;
 use slipstack_mem::{RawSlice, now_ns};
 use slipstack_stack::rng::SipKey;
 use slipstack_stack::{
@@ -56,7 +55,7 @@ pub fn configure(
         let (learnt, now) = stack.learnt();
         if now != revision {
             revision = now;
-            network.state.learnt = Some(learnt_entries(learnt));
+            network.state.learnt = Some(learnt.published());
             slots.steering().set_own(&network.state.addresses())?;
         }
     }

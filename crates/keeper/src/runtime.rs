@@ -108,11 +108,6 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// Names the directory for `interface` in the current network namespace. Creates nothing.
-    pub fn for_interface(interface: &str) -> Result<RuntimeDir, RuntimeError> {
-        RuntimeDir::below(&base_directory()?, network_namespace()?, interface)
-    }
-
     /// Names the directory for an interface below a base directory. Creates nothing.
     pub fn below(base: &Path, namespace: u64, interface: &str) -> Result<RuntimeDir, RuntimeError> {
         check_name(interface, INTERFACE_NAME_MAX)?;
@@ -120,11 +115,6 @@ impl RuntimeDir {
             path: base.join(format!("{namespace}-{interface}")),
             interface: interface.to_owned(),
         })
-    }
-
-    /// All keepers' directories of the current network namespace, in order of their names.
-    pub fn all_here() -> Result<Vec<RuntimeDir>, RuntimeError> {
-        RuntimeDir::all_below(&base_directory()?, network_namespace()?)
     }
 
     pub fn all_below(base: &Path, namespace: u64) -> Result<Vec<RuntimeDir>, RuntimeError> {

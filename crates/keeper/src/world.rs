@@ -88,7 +88,7 @@ impl DeviceChoice {
         let missing = || KeeperError::NoInterface {
             kind: backend.name(),
         };
-        backend.default_interface().ok_or_else(missing)
+        backend.kind().default_interface.ok_or_else(missing)
     }
 }
 
@@ -452,7 +452,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
     let network = Network {
         device: DeviceTold {
             kind,
-            title: backend.title().to_owned(),
+            title: backend.kind().title.to_owned(),
             why,
             has_interface: is.has_interface,
             is_heard: is.is_heard,

@@ -92,13 +92,6 @@ impl Region {
             .advise(0, self.view.len(), Advice::LinuxDontFork)
     }
 
-    /// Makes the pages of the range present now instead of at their first use.
-    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
-        let start = offset / PAGE * PAGE;
-        let len = (offset - start + len).next_multiple_of(PAGE);
-        self.mapping.advise(start, len, Advice::LinuxPopulateWrite)
-    }
-
     /// Gives whole pages back to the system; they read as zero afterwards.
     pub fn punch(&self, offset: usize, len: usize) -> io::Result<()> {
         self.mapping.punch(offset, len)

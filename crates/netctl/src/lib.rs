@@ -20,18 +20,18 @@ mod sockets;
 pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
 pub use filter::{
-    FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterAction,
-    FilterChange, FilterDirection, FilterEnd, FilterError, FilterFault, FilterKeep, FilterPart,
-    FilterReceived, FilterRule, FilterState, FilterTable, FilterTerm, FilterTest, FilterTold,
-    FilterWanted, ReceivedTable, TableChange, TableEntry, TableTold, UnreachCode, change_filter,
+    FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterChange,
+    FilterEnd, FilterError, FilterFault, FilterReceived, FilterRule, FilterState, FilterTable,
+    FilterTerm, FilterTest, FilterTold, FilterWanted, ReceivedTable, TableChange, TableEntry,
+    TableTold, change_filter,
 };
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
-pub use network::{
-    Interface, LearntEntry, LearntNetwork, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry,
-    RuleEntry,
-};
+pub use network::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
 pub use share::{KernelShare, Listed, ShareAction};
+pub use slipstack_terms::{
+    FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode,
+};
 pub use sockets::{
     Comparison, EngineTold, Expression, Figures, Filter, FilterCountRow, FilterStateRow, Inquiry,
-    ProgramTold, Side, SocketRow, SocketState, SyntaxError, parse_filter,
+    ProgramTold, Side, SocketRow, SyntaxError, parse_filter,
 };

@@ -1,8 +1,9 @@
 //! The network of a stack as one immutable value.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::Learnt;
 use slipstack_wire::LinkId;
 
 use crate::share::KernelShare;
@@ -26,7 +27,7 @@ pub struct NetworkState {
     /// Packets for others are passed on.
     pub is_forwarding: bool,
     /// The configuration learnt from routers of the link, if they are asked.
-    pub learnt: Option<LearntNetwork>,
+    pub learnt: Option<Learnt>,
     /// Numbers of every stack that an operator has set, by name.
     #[serde(default)]
     pub tunables: Vec<(String, u32)>,
@@ -152,31 +153,6 @@ pub struct NeighbourEntry {
     pub vlan: u16,
     pub ip: IpAddr,
     pub mac: [u8; 6],
-}
-
-/// Configuration learnt from routers, beside what an operator has set; of IPv6 alone, but for the
-/// link.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LearntNetwork {
-    pub addresses: Vec<LearntEntry>,
-    /// Whose addresses are neighbours.
-    pub networks: Vec<(Ipv6Addr, u8)>,
-    /// Default routers, the one to use first.
-    pub routers: Vec<Ipv6Addr>,
-    /// Destinations with their first hops.
-    pub redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
-    pub mtu: Option<u16>,
-    pub hop_limit: Option<u8>,
-    pub reachable_ms: Option<u32>,
-    pub retry_ms: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LearntEntry {
-    pub ip: Ipv6Addr,
-    pub prefix_len: u8,
-    /// Not for new connections.
-    pub is_deprecated: bool,
 }
 
 impl NetworkState {

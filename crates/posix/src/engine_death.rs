@@ -6,7 +6,7 @@ use crate::description::Decided;
 use crate::link::Link;
 use crate::process::Process;
 use crate::table::Entry;
-use crate::verbosity::Verbosity;
+use slipstack_channel::LogLevel;
 
 impl Process {
     /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
@@ -27,7 +27,7 @@ impl Process {
         // A thread that sleeps while the program ends sees it too.
         if !dead.is_left() {
             self.say_once(
-                Verbosity::Error,
+                LogLevel::Error,
                 "the engine of this program is gone; its connections are reset",
             );
         }

@@ -67,7 +67,6 @@ pub use lending::{Gift, Leaving, Passing, is_passed};
 pub use options::SO_SETFIB;
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings};
+pub use slipstack_channel::{LogLevel, Spin};
 pub use slipstack_mem::OURS_USUALLY_FROM;
 pub use slipstack_mem::thread::{own as own_threads, spawn_quiet};
-pub use spin::SpinPolicy;
-pub use verbosity::Verbosity;

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, CloseMode, Command, Driver, Envelope, Exit, Info, Placement, ProgramEnd, Reply,
-    SockId, SocketError, SocketOption, State, Transport, Unsent,
+    Attachment, CloseMode, Command, Driver, Envelope, Exit, Placement, ProgramEnd, Reply, SockId,
+    SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -248,7 +248,7 @@ impl Link {
         self.ask(Command::UdpConnect { sock, remote }).map(drop)
     }
 
-    pub(crate) fn info(&self, sock: SockId) -> Result<Info, Errno> {
+    pub(crate) fn info(&self, sock: SockId) -> Result<TcpInfo, Errno> {
         match self.ask(Command::Info { sock })? {
             Reply::Info(info) => Ok(info),
             Reply::Done | Reply::Bound { .. } => Err(Errno::EINVAL),

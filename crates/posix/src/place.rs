@@ -21,7 +21,7 @@ use crate::ready::{Watch, Watcher};
 use crate::report::{Given, Reason};
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
-use crate::verbosity::Verbosity;
+use slipstack_channel::LogLevel;
 
 impl Process {
     /// A kernel socket like `socket`, with its options.
@@ -350,7 +350,7 @@ impl Process {
         let sentence = format!(
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
         );
-        self.say(Verbosity::Error, &sentence);
+        self.say(LogLevel::Error, &sentence);
         let why = match self.link() {
             Some(_) => Reason::Refused,
             None => self.why_no_stack(),

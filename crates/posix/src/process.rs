@@ -29,22 +29,22 @@ use crate::outcome::{Divert, Outcome};
 use crate::owner::Owners;
 use crate::policy::Known;
 use crate::report::{Reason, Report};
-use crate::spin::SpinPolicy;
 use crate::station::Station;
 use crate::table::{Entry, NUMBERS_MAX, Table};
-use crate::verbosity::Verbosity;
+use slipstack_channel::LogLevel;
+use slipstack_channel::Spin;
 
 /// How this process was started.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub spin: SpinPolicy,
+    pub spin: Spin,
     /// With spinning off, how long frames may gather under load; 0 = not at all.
     pub gather_us: u32,
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
     /// How much is said by [`Kernel::warn`].
-    pub verbosity: Verbosity,
+    pub verbosity: LogLevel,
     /// Is given a line for each socket that is placed.
     pub journal: Option<fn(&str)>,
     /// The program's name, for messages and reports.
@@ -303,7 +303,7 @@ impl Process {
             Ok(attachment) => {
                 let is_unattended = !attachment.driver.has_stand_in();
                 let link = Arc::new(Link::new(attachment, Arc::clone(&self.station)));
-                self.say(Verbosity::Info, &link.describe);
+                self.say(LogLevel::Info, &link.describe);
                 self.equip(&link);
                 if is_unattended {
                     self.warn_once(
@@ -350,8 +350,8 @@ impl Process {
         if !self.settings.strict {
             // The first worker beyond the slots speaks for the others, by way of the keeper.
             let level = match error.why {
-                Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => Verbosity::Info,
-                _ => Verbosity::Error,
+                Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => LogLevel::Info,
+                _ => LogLevel::Error,
             };
             self.say_once(level, &error.sentence);
         }
@@ -370,18 +370,18 @@ impl Process {
     }
 
     /// Says a sentence if the level asks for it.
-    pub(crate) fn say(&self, level: Verbosity, sentence: &str) {
+    pub(crate) fn say(&self, level: LogLevel, sentence: &str) {
         if self.settings.verbosity >= level {
             self.kernel.warn(sentence);
         }
     }
 
     pub(crate) fn warn_once(&self, sentence: &str) {
-        self.say_once(Verbosity::Warn, sentence);
+        self.say_once(LogLevel::Warn, sentence);
     }
 
     /// A fallback is never silent, and never a flood.
-    pub(crate) fn say_once(&self, level: Verbosity, sentence: &str) {
+    pub(crate) fn say_once(&self, level: LogLevel, sentence: &str) {
         let Some(mut said) = self.said.try_lock() else {
             return;
         };

@@ -2,14 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How long a wait spins before it sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpinPolicy {
-    /// As long as arrivals have lately come sooner than a sleep would cost.
-    Adaptive,
-    /// So many microseconds; 0 never spins.
-    FixedUs(u32),
-}
+use slipstack_channel::Spin;
 
 /// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
 /// spinning longer cannot pay.
@@ -34,8 +27,8 @@ pub(crate) enum Coalescing {
 
 /// The bounded, adaptive spin.
 #[derive(Debug)]
-pub(crate) struct Spin {
-    policy: SpinPolicy,
+pub(crate) struct Spinner {
+    policy: Spin,
     /// With spinning off.
     gather_ns: u64,
     budget_ns: AtomicU64,
@@ -43,9 +36,9 @@ pub(crate) struct Spin {
     at_once: AtomicU32,
 }
 
-impl Spin {
-    pub(crate) fn new(policy: SpinPolicy, gather_us: u32) -> Self {
-        Spin {
+impl Spinner {
+    pub(crate) fn new(policy: Spin, gather_us: u32) -> Self {
+        Spinner {
             policy,
             gather_ns: u64::from(gather_us) * 1_000,
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
@@ -55,19 +48,19 @@ impl Spin {
 
     pub(crate) fn budget_ns(&self) -> u64 {
         match self.policy {
-            SpinPolicy::Adaptive => self.budget_ns.load(Ordering::Relaxed),
-            SpinPolicy::FixedUs(us) => u64::from(us) * 1_000,
+            Spin::Adaptive => self.budget_ns.load(Ordering::Relaxed),
+            Spin::FixedUs(us) => u64::from(us) * 1_000,
         }
     }
 
     /// Somebody has said how long, whether it pays or not.
     pub(crate) fn is_fixed(&self) -> bool {
-        matches!(self.policy, SpinPolicy::FixedUs(_))
+        matches!(self.policy, Spin::FixedUs(_))
     }
 
     /// Somebody would rather save processor time.
     pub(crate) fn is_off(&self) -> bool {
-        self.policy == SpinPolicy::FixedUs(0)
+        self.policy == Spin::FixedUs(0)
     }
 
     #[inline]
@@ -126,7 +119,7 @@ mod tests {
 
     #[test]
     fn long_sleeps_end_the_spinning_and_short_ones_bring_it_back() {
-        let spin = Spin::new(SpinPolicy::Adaptive, 100);
+        let spin = Spinner::new(Spin::Adaptive, 100);
         for _ in 0..20 {
             spin.on_sleep(10_000_000);
         }
@@ -139,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_fixed_policy_stays_fixed() {
-        let spin = Spin::new(SpinPolicy::FixedUs(7), 100);
+        let spin = Spinner::new(Spin::FixedUs(7), 100);
         spin.on_sleep(1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
@@ -147,7 +140,7 @@ mod tests {
 
     #[test]
     fn who_never_has_to_wait_is_behind() {
-        let spin = Spin::new(SpinPolicy::Adaptive, 100);
+        let spin = Spinner::new(Spin::Adaptive, 100);
         for _ in 0..BEHIND {
             assert_eq!(spin.coalescing(), Coalescing::None);
             spin.on_found_at_once();
@@ -159,11 +152,8 @@ mod tests {
 
     #[test]
     fn only_who_does_not_spin_lets_frames_gather() {
-        let of = |policy| Spin::new(policy, 100).gather_ns();
-        assert_eq!(of(SpinPolicy::FixedUs(0)), 100_000);
-        assert_eq!(
-            (of(SpinPolicy::FixedUs(1)), of(SpinPolicy::Adaptive)),
-            (0, 0)
-        );
+        let of = |policy| Spinner::new(policy, 100).gather_ns();
+        assert_eq!(of(Spin::FixedUs(0)), 100_000);
+        assert_eq!((of(Spin::FixedUs(1)), of(Spin::Adaptive)), (0, 0));
     }
 }

@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
+use slipstack_channel::Spin;
+
 use crate::batch::Batch;
 use crate::ready::Sleepers;
-use crate::spin::{Spin, SpinPolicy};
+use crate::spin::Spinner;
 
 /// Sleepers, spinning and batching of one engine.
 #[derive(Debug)]
 pub(crate) struct Station {
     pub(crate) sleepers: Arc<Sleepers>,
-    pub(crate) spin: Spin,
+    pub(crate) spin: Spinner,
     pub(crate) batch: Batch,
 }
 
 impl Station {
-    pub(crate) fn new(spin: SpinPolicy, gather_us: u32) -> Station {
+    pub(crate) fn new(spin: Spin, gather_us: u32) -> Station {
         Station {
             sleepers: Arc::default(),
-            spin: Spin::new(spin, gather_us),
+            spin: Spinner::new(spin, gather_us),
             batch: Batch::default(),
         }
     }

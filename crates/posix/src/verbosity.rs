@@ -1,20 +1,6 @@
-//! How much a process says on standard error, or wherever its output of this kind goes.
+//! Lines of the log.
 
 use slipstack_channel::report::{Place, Row};
-
-/// A level; each includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verbosity {
-    Off,
-    /// Failures because the stack is not there.
-    Error,
-    /// Differences from what the program or its user may expect.
-    Warn,
-    /// Which stack the program uses.
-    Info,
-    /// Each socket's placement.
-    Debug,
-}
 
 /// One line about a socket that has been placed.
 pub(crate) fn placement(fd: i32, row: &Row) -> String {

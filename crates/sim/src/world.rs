@@ -54,7 +54,7 @@ pub struct World {
     deeds: Deeds,
     /// Engines that listen, and on which ports.
     listeners: BTreeMap<(usize, u16), ListenerId>,
-    /// Phases in which connections have moved, a bit for each of [`slipstack_stack::TcpState`].
+    /// Phases in which connections have moved, a bit for each of [`slipstack_stack::SocketState`].
     pub moved_in: u16,
     /// Tasks of connections to come, by station and the peer's address.
     expected: HashMap<(usize, SocketAddr), Task>,

@@ -9,8 +9,8 @@ use slipstack_sim::program::Task;
 use slipstack_sim::world::{Ending, Way};
 use slipstack_sim::worlds::Family;
 use slipstack_sim::{Failure, LinkParams, World, checks};
+use slipstack_stack::SocketState;
 use slipstack_stack::rng::Rng;
-use slipstack_stack::tcp::TcpState;
 use slipstack_stack::{
     ConnId, Effects, Event, Instant, IpMeta, NetworkConfig, Reason, Role, SocketOptions,
     StackConfig,
@@ -137,12 +137,12 @@ fn connections_move_in_every_phase() {
     let reports = (0..40).map(|seed| family.run(seed, None).unwrap());
     let moved_in = reports.fold(0, |all, report| all | report.moved_in);
     for state in [
-        TcpState::Established,
-        TcpState::FinWait1,
-        TcpState::FinWait2,
-        TcpState::CloseWait,
-        TcpState::Closing,
-        TcpState::LastAck,
+        SocketState::Established,
+        SocketState::FinWait1,
+        SocketState::FinWait2,
+        SocketState::CloseWait,
+        SocketState::Closing,
+        SocketState::LastAck,
     ] {
         assert!(moved_in & 1 << state as u8 != 0, "{state:?}");
     }
@@ -360,7 +360,7 @@ fn ended() -> (World, usize) {
             let info = world.hosts[of].stack.tcp_info(world.now, conn);
             info.map(|info| info.state)
         };
-        all.any(|place| state(place) == Some(TcpState::FinWait1))
+        all.any(|place| state(place) == Some(SocketState::FinWait1))
     };
     for _ in 0..1000 {
         world.run_for(MS / 10).unwrap();

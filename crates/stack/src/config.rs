@@ -4,22 +4,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+pub use slipstack_terms::EcnMode;
+
 use crate::fib::{Entry, Fib, Rule};
 use crate::options::{Congestion, KeepAlive};
 use crate::route::Routes;
 use crate::route6::Routes6;
 use crate::slaac::Identifiers;
-
-/// Explicit congestion notification (RFC 3168), by the values of Linux's `tcp_ecn`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EcnMode {
-    Off,
-    /// Agreed to when a peer asks.
-    #[default]
-    Passive,
-    /// Asked for too.
-    On,
-}
 
 /// Which part of a machine's networking this stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

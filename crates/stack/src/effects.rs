@@ -10,7 +10,7 @@ pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 use crate::error::Reason;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
-use crate::ip::{IpMeta, Told};
+use crate::ip::{IcmpDetails, IpMeta};
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -66,7 +66,7 @@ pub trait Effects {
     }
 
     /// A datagram of this socket, which has asked for it, came back.
-    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
         let _ = (udp, to, reason, told);
     }
 

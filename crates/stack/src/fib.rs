@@ -494,14 +494,6 @@ impl Fib {
         self.rules.sort_by_key(|rule| rule.priority);
     }
 
-    /// `false`: there is none.
-    pub fn remove_rule(&mut self, rule: &Rule) -> bool {
-        self.steps = None;
-        let before = self.rules.len();
-        self.rules.retain(|r| r != rule);
-        self.rules.len() < before
-    }
-
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

@@ -16,7 +16,8 @@ use slipstack_wire::tcp::TcpFlags;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, RxChecksum, RxMeta};
 use crate::filter::{
-    Count, Direction, Filter, FilterRule, Logged, Packet, StateRow, Table, Unreach, Verdict,
+    Count, Filter, FilterDirection, FilterRule, Logged, Packet, StateRow, Table, UnreachCode,
+    Verdict,
 };
 use crate::ip::IpMeta;
 use crate::link::Cx;
@@ -88,8 +89,8 @@ impl Stack {
             flags: TcpFlags::SYN,
             ..Packet::plain(direction, protocol::TCP, src, dst)
         };
-        let came = setup(Direction::In, remote, local);
-        let went = setup(Direction::Out, local, remote);
+        let came = setup(FilterDirection::In, remote, local);
+        let went = setup(FilterDirection::Out, local, remote);
         filter.adopt(now, &[came, went]);
     }
 
@@ -133,7 +134,7 @@ impl Stack {
         if header.ethertype == EtherType::IPV4
             && let Some(filter) = &mut self.link.filter
             && !filter.is_sweep_due(now)
-            && filter.passes(now, (Direction::In, meta.vlan), bytes, bytes.len())
+            && filter.passes(now, (FilterDirection::In, meta.vlan), bytes, bytes.len())
         {
             return false;
         }
@@ -149,7 +150,7 @@ impl Stack {
             EtherType::IPV6 => true,
             _ => return false,
         };
-        let packet = Packet::parse(Direction::In, meta.vlan, is_v6, bytes);
+        let packet = Packet::parse(FilterDirection::In, meta.vlan, is_v6, bytes);
         let (Some(packet), Some(filter)) = (packet, &mut self.link.filter) else {
             return false;
         };
@@ -199,7 +200,7 @@ impl Stack {
     fn tell_unreach(
         &mut self,
         now: Instant,
-        how: Unreach,
+        how: UnreachCode,
         bytes: &[u8],
         ip: &IpMeta,
         fx: &mut impl Effects,
@@ -213,19 +214,19 @@ impl Stack {
         let limit = &mut self.icmp_errors;
         if ip.dst.is_ipv4() {
             let code = match how {
-                Unreach::Net => code::NET_UNREACHABLE,
-                Unreach::Host => code::HOST_UNREACHABLE,
-                Unreach::Port => code::PORT_UNREACHABLE,
-                Unreach::Prohibited => code::ADMIN_PROHIBITED,
+                UnreachCode::Net => code::NET_UNREACHABLE,
+                UnreachCode::Host => code::HOST_UNREACHABLE,
+                UnreachCode::Port => code::PORT_UNREACHABLE,
+                UnreachCode::Prohibited => code::ADMIN_PROHIBITED,
             };
             let kind = IcmpKind::DestinationUnreachable { code, mtu: 0 };
             cx.send_icmp_error(now, limit, bytes, ip, kind, fx);
         } else {
             let code = match how {
-                Unreach::Net => 0,
-                Unreach::Prohibited => 1,
-                Unreach::Host => 3,
-                Unreach::Port => 4,
+                UnreachCode::Net => 0,
+                UnreachCode::Prohibited => 1,
+                UnreachCode::Host => 3,
+                UnreachCode::Port => 4,
             };
             let kind = Icmpv6Kind::DestinationUnreachable { code };
             cx.send_icmpv6_error(now, limit, bytes, ip, kind, false, fx);
@@ -235,7 +236,7 @@ impl Stack {
 
 fn has_ports(bytes: &[u8]) -> bool {
     let is_v6 = bytes.first().is_some_and(|first| first >> 4 == 6);
-    let packet = Packet::parse(Direction::In, 0, is_v6, bytes);
+    let packet = Packet::parse(FilterDirection::In, 0, is_v6, bytes);
     packet.is_some_and(|packet| packet.has_ports())
 }
 
@@ -296,7 +297,7 @@ impl Cx<'_> {
         };
         let is_v6 = header.ethertype == EtherType::IPV6;
         let len = bytes.len() + frame.payload.len();
-        let way = (Direction::Out, frame.offload.vlan);
+        let way = (FilterDirection::Out, frame.offload.vlan);
         if !is_v6
             && let Some(filter) = &mut self.link.filter
             && filter.passes(now, way, bytes, len)
@@ -305,7 +306,7 @@ impl Cx<'_> {
         }
         // The payload is beside the headers: a packet without a transport's header of its own has
         // no ports.
-        let packet = Packet::parse(Direction::Out, frame.offload.vlan, is_v6, bytes);
+        let packet = Packet::parse(FilterDirection::Out, frame.offload.vlan, is_v6, bytes);
         let (Some(mut packet), Some(filter)) = (packet, &mut self.link.filter) else {
             return false;
         };

@@ -37,7 +37,7 @@ const IN_TRANSIT: u8 = 0;
 /// Why a packet goes no further.
 enum Refused {
     Silently(Counter),
-    Told(Counter, Problem),
+    Answered(Counter, Problem),
 }
 
 #[derive(Clone, Copy)]
@@ -184,7 +184,7 @@ impl Stack {
         match result {
             Ok(()) => self.counters.bump(Counter::Forwarded),
             Err(Refused::Silently(why)) => self.counters.bump(why),
-            Err(Refused::Told(why, problem)) => {
+            Err(Refused::Answered(why, problem)) => {
                 self.counters.bump(why);
                 self.tell(now, bytes, problem, fx);
             }
@@ -296,10 +296,13 @@ impl Cx<'_> {
         };
         // RFC 1812 4.2.2.9: none leaves with zero.
         if packet.ttl == 0 {
-            return Err(Refused::Told(Counter::DropForwardTtl, Problem::Expired));
+            return Err(Refused::Answered(Counter::DropForwardTtl, Problem::Expired));
         }
         let Some(found) = self.link.find_transit(now, &packet) else {
-            return Err(Refused::Told(Counter::DropForwardRoute, Problem::NoRoute));
+            return Err(Refused::Answered(
+                Counter::DropForwardRoute,
+                Problem::NoRoute,
+            ));
         };
         // RFC 2644: directed broadcasts are not passed on.
         let Route::Neighbour(hop) = found.route else {
@@ -496,7 +499,7 @@ impl Cx<'_> {
 }
 
 fn too_big(mtu: u16) -> Refused {
-    Refused::Told(Counter::DropForwardTooBig, Problem::TooBig(mtu))
+    Refused::Answered(Counter::DropForwardTooBig, Problem::TooBig(mtu))
 }
 
 /// Whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927 2.7).

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
-use crate::ip::{IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
+use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::link::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::time::Instant;
@@ -224,7 +224,7 @@ pub(crate) fn is_error(message: &[u8]) -> bool {
 }
 
 /// Reads the first bytes of an error.
-fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
+fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
     let (kind, code, rest) = match *message {
         [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
         _ => (0, 0, [0; 4]),
@@ -234,7 +234,7 @@ fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
         (12, _) => u32::from(rest[0]),
         _ => 0,
     };
-    Told {
+    IcmpDetails {
         offender: ip.src,
         local: ip.dst,
         tos: ip.tos,

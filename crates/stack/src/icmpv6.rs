@@ -12,7 +12,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
-use crate::ip::{IpMeta, PathCause, Report, Told};
+use crate::ip::{IcmpDetails, IpMeta, PathCause, Report};
 use crate::ipv6::parse_flow;
 use crate::link::{Cx, OutPacket, OutSegment};
 use crate::options::MtuDiscovery;
@@ -209,12 +209,12 @@ impl Cx<'_> {
 }
 
 /// Reads the first bytes of an error.
-fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
+fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
     let (kind, code, rest) = match *message {
         [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
         _ => (0, 0, [0; 4]),
     };
-    Told {
+    IcmpDetails {
         offender: ip.src,
         local: ip.dst,
         tos: ip.tos,

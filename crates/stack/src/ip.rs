@@ -36,7 +36,7 @@ pub struct PathError {
 
 /// The message that told of a [`PathError`], or what it would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct IcmpDetails<'a> {
     /// Sender of the error; our own address for a neighbour that does not answer.
     pub offender: IpAddr,
     /// To which address of ours, with which type of service and time to live.
@@ -57,7 +57,7 @@ pub struct Told<'a> {
 pub(crate) struct Report<'a> {
     pub protocol: u8,
     pub error: PathError,
-    pub told: Told<'a>,
+    pub told: IcmpDetails<'a>,
 }
 
 /// Bytes of a transport's header that every error quotes (RFC 792).

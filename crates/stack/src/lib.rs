@@ -38,7 +38,6 @@ pub mod ip;
 mod ipv4;
 mod ipv6;
 mod ipv6_input;
-mod learnt;
 pub mod link;
 mod ndp;
 mod neighbour;
@@ -77,8 +76,7 @@ pub use fib::Choice;
 pub use filtering::FilterRules;
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
-pub use ip::{IpMeta, PathCause, PathError, Told};
-pub use learnt::{Learnt, LearntAddress, Redirected};
+pub use ip::{IcmpDetails, IpMeta, PathCause, PathError};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, GroupChange, KeepAlive, ListenOptions, MtuDiscovery, MulticastOption,
@@ -86,8 +84,9 @@ pub use options::{
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;
+pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
-pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo, TimeWaitImage};
+pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TimeWaitImage};
 pub use time::Instant;
 pub use tunable::{Effect, Tunable};

@@ -27,7 +27,6 @@ use crate::fib::{Choice, Fib, Query};
 use crate::filter::Filter;
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
-use crate::learnt::Learnt;
 use crate::neighbour::{Neighbours, Resolution, Station};
 use crate::options::DEFAULT_TTL;
 use crate::path_mtu::PathMtus;
@@ -36,6 +35,7 @@ use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
 use crate::slaac::Slaac;
 use crate::time::Instant;
+use slipstack_terms::Learnt;
 
 pub(crate) use macs::Macs;
 use next_hop::Hop;

@@ -7,8 +7,8 @@ use core::net::{IpAddr, Ipv6Addr};
 use slipstack_wire::ipv6::solicited_node;
 
 use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
-use crate::learnt::Learnt;
 use crate::route::{Found, add_connected, connected};
+use slipstack_terms::Learnt;
 
 /// All nodes of the link, and of this host.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

@@ -17,7 +17,6 @@ use crate::effects::Effects;
 use crate::fib::Query;
 use crate::groups::{Asker, GroupFilter};
 use crate::ip::IpMeta;
-use crate::learnt::{Learnt, Redirected};
 use crate::link::Cx;
 use crate::ndp::{is_station, send_probe};
 use crate::neighbour::Confidence;
@@ -25,6 +24,7 @@ use crate::route::Route;
 use crate::route6::Routes6;
 use crate::slaac::{Action, Slaac};
 use crate::time::Instant;
+use slipstack_terms::{Learnt, Redirected};
 
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
@@ -200,8 +200,11 @@ impl Cx<'_> {
             self.link.routes6.hear_as(routes);
             return;
         }
-        let reachable = learnt.reachable.map(|base| self.spread(base));
-        self.link.neighbours.set_times6(reachable, learnt.retry);
+        let time = |ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into()));
+        let reachable = time(learnt.reachable_ms).map(|base| self.spread(base));
+        self.link
+            .neighbours
+            .set_times6(reachable, time(learnt.retry_ms));
         self.link.neighbours.renew_epoch();
         self.announce_new(None, &routes);
         self.link.routes6 = routes;

@@ -9,7 +9,9 @@ use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
 use crate::stack::{Stack, cx};
-use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo, TimeWaitImage};
+use slipstack_terms::TcpInfo;
+
+use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
@@ -52,11 +54,6 @@ impl Stack {
     /// room in the backlog.
     pub fn tcp_accepted(&mut self, id: ListenerId, total: u32) {
         self.tcp.accepted(id, total);
-    }
-
-    /// Where a listener listens.
-    pub fn tcp_listener_local(&self, id: ListenerId) -> Option<SocketAddr> {
-        self.tcp.listener_local(id)
     }
 
     /// Ends a listener. Connections that wait to be accepted are the caller's to close.

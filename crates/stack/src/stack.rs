@@ -21,10 +21,9 @@ use crate::icmp;
 use crate::icmp_limit::IcmpLimit;
 use crate::icmpv6;
 use crate::ids::UdpId;
-use crate::ip::{IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
+use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::ipv4;
 use crate::ipv6;
-use crate::learnt::Learnt;
 use crate::link::Link;
 use crate::neighbour::{Confidence, GivenUp, Querier};
 use crate::options::{DEFAULT_TTL, PortRange, SocketOption, UdpOptions};
@@ -34,6 +33,7 @@ use crate::scatter::Scatter;
 use crate::tcp::Tcp;
 use crate::time::Instant;
 use crate::udp::{Udp, UdpOutcome};
+use slipstack_terms::Learnt;
 
 /// One protocol stack: one interface, its neighbours, routes and sockets.
 #[derive(Debug)]
@@ -374,7 +374,7 @@ fn report_of(frame: &Held) -> Option<Report<'_>> {
         (3, 1, icmp::QUOTE_MAX - ipv4_header::HEADER_LEN)
     };
     let payload = frame.bytes();
-    let told = Told {
+    let told = IcmpDetails {
         offender: error.local.ip(),
         local: error.local.ip(),
         tos: if is_v6 { 0 } else { icmp::error_tos(0) },

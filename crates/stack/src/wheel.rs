@@ -167,14 +167,6 @@ impl Wheel {
         }
     }
 
-    /// Timers in slots, those included whose owners want nothing any more.
-    pub fn filed_len(&self) -> usize {
-        self.timers
-            .iter()
-            .filter(|timer| timer.list != UNFILED)
-            .count()
-    }
-
     /// The non-empty slot that comes up first: lowest level, then next after the current one.
     fn first_slot(&self) -> Option<(usize, usize)> {
         (0..LEVELS)

@@ -15,14 +15,12 @@ crate::coded! {
 }
 
 impl Congestion {
+    /// Linux's names, in order.
+    pub const NAMES: &'static [&'static str] = &["cubic", "reno", "dctcp", "bbr"];
+
     /// Returns Linux's name (`TCP_CONGESTION`).
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::NewReno => "reno",
-            Self::Dctcp => "dctcp",
-            Self::Bbr => "bbr",
-        }
+        Self::NAMES[self as usize]
     }
 
     pub fn from_name(name: &str) -> Option<Self> {

@@ -7,25 +7,37 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod close;
 mod coded;
 mod congestion;
 mod errors;
+mod filter;
 mod groups;
 mod keep_alive;
+mod learnt;
 mod mtu_discovery;
 mod option;
 mod ports;
+mod settings;
+mod state;
+mod tcp_info;
 mod transport;
 mod words;
 
 pub use close::CloseMode;
 pub use congestion::Congestion;
 pub use errors::{Reason, SocketError};
+pub use filter::{FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode};
 pub use groups::{GroupChange, MulticastOption};
 pub use keep_alive::KeepAlive;
+pub use learnt::{Learnt, LearntAddress, Redirected};
 pub use mtu_discovery::MtuDiscovery;
 pub use option::{SocketOption, SocketOptions};
 pub use ports::PortRange;
+pub use settings::{EcnMode, LogLevel, Spin};
+pub use state::SocketState;
+pub use tcp_info::TcpInfo;
 pub use transport::Transport;
 pub use words::{WORDS, Words, ip_of, ip_words};

@@ -9,8 +9,6 @@ const FAST_OPEN: u8 = 34;
 /// RFC 7413 4.1.1: 4 to 16 bytes, and even.
 pub const COOKIE_MIN: usize = 4;
 pub const COOKIE_MAX: usize = 16;
-/// The largest option with its padding.
-pub const FAST_OPEN_MAX: usize = 20;
 
 /// A cookie as it is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

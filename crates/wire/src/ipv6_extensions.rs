@@ -261,9 +261,6 @@ fn check_options(header: &[u8], at: &Place) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Router alert (RFC 2711).
-pub const ROUTER_ALERT: u8 = 5;
-
 fn judge_option(kind: u8, pointer: usize) -> Result<(), Refused> {
     let told = |to_groups| Refused::Problem {
         code: problem::OPTION,

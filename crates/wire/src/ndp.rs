@@ -99,12 +99,6 @@ pub fn router_solicitation(link: [u8; 6]) -> [u8; LINK_OPTION_LEN] {
     [SOURCE_LINK, 1, a, b, c, d, e, f]
 }
 
-/// The sender's address in a router solicitation; the outer `None`: malformed.
-pub fn parse_router_solicitation(body: &[u8]) -> Option<Option<[u8; 6]>> {
-    let mut options = Options::check(body)?;
-    Some(options.find_map(|option| (option.kind == SOURCE_LINK).then(|| option.mac())?))
-}
-
 /// A prefix of a router's (RFC 4861 4.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -442,7 +436,6 @@ mod tests {
         fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = Neighbour::parse_solicitation(&bytes);
             let _ = Neighbour::parse_advertisement(&bytes);
-            let _ = parse_router_solicitation(&bytes);
             let _ = Redirect::parse(&bytes);
             if let Some(ra) = RouterAdvertisement::parse([1, 2, 3, 4], &bytes) {
                 prop_assert!(ra.prefixes().all(|p| p.len <= 128));

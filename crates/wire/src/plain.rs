@@ -123,8 +123,6 @@ pub struct PlainHeader {
 
 /// Bytes of the longest of these headers: that of a SYN with all options.
 pub const HEADER_MAX: usize = OPTIONS + 20;
-/// Where the transport header begins.
-pub const TRANSPORT_AT: usize = TCP;
 
 impl PlainHeader {
     /// Writes all headers, with options that are given in words, and gives their length. The packet

@@ -215,10 +215,6 @@ impl<'a> Query<'a> {
     pub fn response_flags(&self) -> u8 {
         response_flags(self.flags)
     }
-
-    pub fn question_len(&self) -> usize {
-        self.question.len()
-    }
 }
 
 fn response_flags(flags: u16) -> u8 {

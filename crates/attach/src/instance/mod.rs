@@ -9,7 +9,7 @@ use std::sync::Arc;
 use slipstack_channel::control::{Request, listen};
 use slipstack_channel::{Placement, REGION_BYTES};
 use slipstack_config::Settings;
-use slipstack_engine::instance::{Spin, run};
+use slipstack_engine::instance::run;
 use slipstack_keeper::process::raise_descriptor_limit;
 use slipstack_mem::{Region, process};
 
@@ -17,7 +17,7 @@ use crate::assembly::{Assembled, assemble};
 use crate::door::{Identity, options};
 use crate::error::Error;
 use crate::launch::check_network;
-use crate::link::Link;
+use crate::link::KeeperLink;
 use reception::ControlServer;
 
 /// The socket's file goes with the instance.
@@ -50,7 +50,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         ..Identity::of_this_process()
     };
     // The keeper knows every instance by name and refuses a second one.
-    let link = Arc::new(Link::open(&settings, &identity, None)?);
+    let link = Arc::new(KeeperLink::open(&settings, &identity, None)?);
     check_network(&settings, &link.welcome())?;
     let flows = Region::create("slipstack-flows", REGION_BYTES)
         .map_err(Error::io("create shared memory"))?;
@@ -86,11 +86,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         welcome.interface,
         addresses.join(", ")
     ));
-    let spin = match settings.spin {
-        slipstack_config::Spin::Adaptive => Spin::Adaptive,
-        slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
-    };
-    run(&mut engine, &bell, spin, &mut server).map_err(Error::io("wait for programs"))?;
+    run(&mut engine, &bell, settings.spin, &mut server).map_err(Error::io("wait for programs"))?;
     // The programs' sockets fail with ENETDOWN; what they have sent is carried out by the keeper.
     server.close(&mut engine);
     let _ = link.ask(&Request::Goodbye, &[]);

@@ -17,7 +17,7 @@ use tracing::{error, info};
 
 use super::clients::Session;
 use crate::door::random_u64;
-use crate::link::{Link, REGION};
+use crate::link::{KeeperLink, REGION};
 use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
@@ -51,7 +51,7 @@ pub(super) struct ControlServer {
     deaf_until: Option<Instant>,
     /// Held, so that the signals stay on the epoll set.
     _signals: OwnedFd,
-    link: Arc<Link>,
+    link: Arc<KeeperLink>,
     /// The keeper's connection as it is registered.
     watched: Option<Arc<OwnedFd>>,
     next: u64,
@@ -64,7 +64,7 @@ impl ControlServer {
         slot: u16,
         listener: OwnedFd,
         signals: OwnedFd,
-        link: Arc<Link>,
+        link: Arc<KeeperLink>,
         bell: Doorbell,
     ) -> io::Result<ControlServer> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use slipstack_abi::raw;
 use slipstack_attach::FrameHook;
 use slipstack_config as config;
-use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy, Verbosity};
+use slipstack_posix::{Errno, Exit, Process, Settings};
 
 use crate::arguments::Arguments;
 use crate::dispatcher::{Place, Program};
@@ -82,7 +82,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     let mut found = settings(&arguments).map_err(Failure::Sentence)?;
     let sentence = |error: slipstack_attach::Error| Failure::Sentence(error.to_string());
     let launched = slipstack_attach::launch(&found).map_err(sentence)?;
-    if found.log >= config::Log::Warn {
+    if found.log >= config::LogLevel::Warn {
         raw::write_stderr(format!("slipstack: {}\n", launched.reach).as_bytes());
     }
     let controls = launched.controls.into_iter();
@@ -181,20 +181,11 @@ fn of_process(found: &config::Settings) -> Settings {
     let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let name = path.file_name().unwrap_or_default();
     Settings {
-        spin: match found.spin {
-            config::Spin::Adaptive => SpinPolicy::Adaptive,
-            config::Spin::Fixed(us) => SpinPolicy::FixedUs(us),
-        },
+        spin: found.spin,
         gather_us: found.gather_us,
         strict: found.is_strict,
-        verbosity: match found.log {
-            config::Log::Off => Verbosity::Off,
-            config::Log::Error => Verbosity::Error,
-            config::Log::Warn => Verbosity::Warn,
-            config::Log::Info => Verbosity::Info,
-            config::Log::Debug => Verbosity::Debug,
-        },
-        journal: (found.log >= config::Log::Debug).then_some(crate::kernel::say),
+        verbosity: found.log,
+        journal: (found.log >= config::LogLevel::Debug).then_some(crate::kernel::say),
         program: name.to_string_lossy().into_owned(),
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::demo::{Demo, DemoOptions};
 use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
-use slipstack_config::Log;
+use slipstack_config::LogLevel;
 
 use super::hosting::{Common, Site};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         common.settings.cores = (first..first + count).collect();
     }
     if matches.get_flag("debug") {
-        common.settings.log = Log::Debug;
+        common.settings.log = LogLevel::Debug;
     }
     let figures: Vec<Arc<Figures>> = (0..count).map(|_| Arc::default()).collect();
     report_each_second(matches, figures.clone())?;

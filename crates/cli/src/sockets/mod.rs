@@ -14,9 +14,9 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches};
 use serde::Serialize;
 use slipstack_attach::inquiry::{self, ProgramSockets};
-use slipstack_channel::Transport;
-use slipstack_channel::control::net::{EngineTold, Filter, Inquiry, SocketRow, SocketState};
+use slipstack_channel::control::net::{EngineTold, Filter, Inquiry, SocketRow};
 use slipstack_channel::report::{Place, Row};
+use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
 use crate::failure::Failure;

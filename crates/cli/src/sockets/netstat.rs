@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 use slipstack_attach::admin;
-use slipstack_channel::Transport;
 use slipstack_channel::control::StatusReport;
-use slipstack_channel::control::net::{Filter, SocketState};
+use slipstack_channel::control::net::Filter;
+use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
 use super::{Socket, flag, fstack_process, json, print_json, sockets};

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
-use slipstack_channel::Transport;
-use slipstack_channel::control::net::{Filter, Inquiry, SocketState, parse_filter};
+use slipstack_channel::control::net::{Filter, Inquiry, parse_filter};
+use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
 use super::details::{extended, internal, memory};

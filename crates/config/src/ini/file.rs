@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::choice::Log;
+use slipstack_terms::LogLevel;
 
 /// A sentence about one line of a file, beside the options' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +57,10 @@ impl FstackFile {
     /// Returns what is to be said about the file at a level: each line that asks in vain for
     /// something that matters, and how many there are of the others.
     #[must_use]
-    pub fn sentences(&self, log: Log) -> Vec<String> {
+    pub fn sentences(&self, log: LogLevel) -> Vec<String> {
         let file = self.file.display();
-        let is_said = |note: &&Note| note.kind != NoteKind::Moot || log >= Log::Info;
-        if log < Log::Warn {
+        let is_said = |note: &&Note| note.kind != NoteKind::Moot || log >= LogLevel::Info;
+        if log < LogLevel::Warn {
             return Vec::new();
         }
         let said = self.notes.iter().filter(is_said);

@@ -5,7 +5,7 @@ use super::fields::*;
 use super::keys::{SECTIONS, Use};
 use super::reader::{Entry, read};
 use super::*;
-use crate::{Layers, Log, Settings};
+use crate::{Layers, LogLevel, Settings};
 
 struct TwoPorts;
 
@@ -297,14 +297,14 @@ fn a_file_is_f_stacks_by_its_name_or_its_section() {
 fn what_matters_is_said_and_the_rest_counted() {
     let text = format!("{BASE}[dpdk]\nchannel=4\nnuma_on=1\nlcore_maks=1\n");
     let found = parse(&text).unwrap();
-    assert!(found.sentences(Log::Error).is_empty());
-    let said = found.sentences(Log::Warn);
+    assert!(found.sentences(LogLevel::Error).is_empty());
+    let said = found.sentences(LogLevel::Warn);
     assert_eq!(said.len(), 2);
     assert!(
         said[0].contains("lcore_maks") && said[1].contains("2 keys"),
         "{said:?}"
     );
-    assert_eq!(found.sentences(Log::Info).len(), 3);
+    assert_eq!(found.sentences(LogLevel::Info).len(), 3);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_container_without_a_card_joins_a_switch_by_vhost_user() {
     );
     let found = settings(&text, 0);
     assert_eq!(found.interface.as_deref(), Some("f-stack-0"));
-    assert_eq!(found.device_kind(), Some("dpdk"));
+    assert_eq!(found.device_kind().map(|kind| kind.name), Some("dpdk"));
 }
 
 #[test]

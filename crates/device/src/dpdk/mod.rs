@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 use slipstack_mem::Doorbell;
 
-use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::parts::{SlotLink, SlotParts, TSO_MAX, own_value};
@@ -45,25 +45,18 @@ struct DpdkParams {
 }
 
 impl Backend for Dpdk {
-    fn name(&self) -> &'static str {
-        "dpdk"
-    }
-
-    fn title(&self) -> &'static str {
-        "DPDK port"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        Some("dpdk0")
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: false,
-            makes_interface: false,
-            is_heard: false,
-            has_neighbours: true,
-            has_vlans: true,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "dpdk",
+            title: "DPDK port",
+            usage: "dpdk:EAL-ARGUMENTS [-- OPTIONS] (a port that DPDK has a driver for)",
+            takes_path: false,
+            default_interface: Some("dpdk0"),
+            capabilities: Capabilities {
+                has_neighbours: true,
+                has_vlans: true,
+                ..Capabilities::NONE
+            },
         }
     }
 

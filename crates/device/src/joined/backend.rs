@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 use super::slot::JoinedSlot;
-use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::kinds::find;
@@ -70,26 +70,21 @@ fn position_of(position: &RingPosition, port: usize) -> Result<RingPosition, Dev
 }
 
 impl Backend for Joined {
-    fn name(&self) -> &'static str {
-        "joined"
-    }
-
-    fn title(&self) -> &'static str {
-        "interfaces"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Those of its ports are asked for.
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: true,
-            makes_interface: false,
-            has_neighbours: true,
-            is_heard: true,
-            has_vlans: true,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "joined",
+            title: "interfaces",
+            usage: "",
+            takes_path: false,
+            default_interface: None,
+            // Those of its ports are asked for.
+            capabilities: Capabilities {
+                has_interface: true,
+                has_neighbours: true,
+                is_heard: true,
+                has_vlans: true,
+                ..Capabilities::NONE
+            },
         }
     }
 

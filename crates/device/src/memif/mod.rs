@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 use slipstack_mem::Region;
 
-use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::null::unlinked;
@@ -46,26 +46,17 @@ struct MemifParams {
 }
 
 impl Backend for Memif {
-    fn name(&self) -> &'static str {
-        "memif"
-    }
-
-    fn title(&self) -> &'static str {
-        "memif"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        Some("memif0")
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: false,
-            makes_interface: false,
-            is_heard: false,
-            // The peer may come hours later: there is nobody yet to ask whether an address is free.
-            has_neighbours: false,
-            has_vlans: false,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "memif",
+            title: "memif",
+            usage: "memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT][,mode=0600] \
+                    (rings shared with VPP, a DPDK program or another stack)",
+            takes_path: true,
+            default_interface: Some("memif0"),
+            // No neighbours: the peer may come hours later; there is nobody yet to ask whether an
+            // address is free.
+            capabilities: Capabilities::NONE,
         }
     }
 

@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use slipstack_mem::RawSlice;
 use slipstack_wire::{RxMeta, TxOffload};
 
-use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::loopback::gather;
@@ -28,25 +28,14 @@ const ANSWERS_MAX: usize = 64;
 pub(crate) struct Null;
 
 impl Backend for Null {
-    fn name(&self) -> &'static str {
-        "null"
-    }
-
-    fn title(&self) -> &'static str {
-        "null device"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        Some("null0")
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: false,
-            makes_interface: false,
-            is_heard: false,
-            has_neighbours: false,
-            has_vlans: false,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "null",
+            title: "null device",
+            usage: "null (nothing comes, everything sent is swallowed)",
+            takes_path: false,
+            default_interface: Some("null0"),
+            capabilities: Capabilities::NONE,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{PacketSlot, RingParams, open, receive};
-use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::bpf::{filters, sys};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
@@ -21,25 +21,20 @@ const L3: i32 = 0;
 pub(crate) struct Packet;
 
 impl Backend for Packet {
-    fn name(&self) -> &'static str {
-        "packet"
-    }
-
-    fn title(&self) -> &'static str {
-        "interface"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: true,
-            makes_interface: false,
-            is_heard: true,
-            has_neighbours: true,
-            has_vlans: true,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "packet",
+            title: "interface",
+            usage: "packet (AF_PACKET on --if)",
+            takes_path: false,
+            default_interface: None,
+            capabilities: Capabilities {
+                has_interface: true,
+                is_heard: true,
+                has_neighbours: true,
+                has_vlans: true,
+                ..Capabilities::NONE
+            },
         }
     }
 

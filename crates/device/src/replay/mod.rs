@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use slipstack_mem::{RawSlice, now_ns};
 use slipstack_wire::{RxMeta, TxOffload};
 
-use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::null::{Answers, MAC, unlinked};
@@ -48,25 +48,14 @@ struct ReplayParams {
 }
 
 impl Backend for Replay {
-    fn name(&self) -> &'static str {
-        "replay"
-    }
-
-    fn title(&self) -> &'static str {
-        "replay"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        Some("replay0")
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: false,
-            makes_interface: false,
-            is_heard: false,
-            has_neighbours: false,
-            has_vlans: false,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "replay",
+            title: "replay",
+            usage: "replay:FILE.pcapng[,fast] (the frames of a capture come)",
+            takes_path: true,
+            default_interface: Some("replay0"),
+            capabilities: Capabilities::NONE,
         }
     }
 

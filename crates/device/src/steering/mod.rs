@@ -118,14 +118,6 @@ impl Steering {
         Steering::open(tables, exceptions)
     }
 
-    /// The keeper's own view again, from [`Steering::fds`]: for its successor.
-    pub fn from_writable_fds(fds: [OwnedFd; 3]) -> Result<Steering, DeviceError> {
-        let [table, exceptions, mirror] = fds;
-        let tables = Tables::open_writable(table, mirror)
-            .map_err(|_| DeviceError::BadParameters("this is no writable steering table"))?;
-        Steering::open(tables, exceptions)
-    }
-
     fn open(tables: Tables, exceptions: OwnedFd) -> Result<Steering, DeviceError> {
         // A kernel that does not tell the unprivileged will refuse look-ups in what is no map.
         if let Ok(info) = sys::map_info(exceptions.as_fd())

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use super::TapSlot;
-use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::iface;
@@ -21,25 +21,19 @@ const PEEK_MAX: usize = 1024;
 pub(crate) struct Tap;
 
 impl Backend for Tap {
-    fn name(&self) -> &'static str {
-        "tap"
-    }
-
-    fn title(&self) -> &'static str {
-        "TAP"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        Some("slip0")
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: true,
-            makes_interface: true,
-            is_heard: true,
-            has_neighbours: false,
-            has_vlans: false,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "tap",
+            title: "TAP",
+            usage: "tap",
+            takes_path: false,
+            default_interface: Some("slip0"),
+            capabilities: Capabilities {
+                has_interface: true,
+                makes_interface: true,
+                is_heard: true,
+                ..Capabilities::NONE
+            },
         }
     }
 

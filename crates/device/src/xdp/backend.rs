@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
 use super::{XdpSlot, sys};
-use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::bpf::programs::{self, SLOT_OF_FIRST_QUEUE};
 use crate::bpf::sys as bpf;
 use crate::device::Device;
@@ -79,25 +79,18 @@ struct XdpParams {
 }
 
 impl Backend for Xdp {
-    fn name(&self) -> &'static str {
-        "xdp"
-    }
-
-    fn title(&self) -> &'static str {
-        "interface"
-    }
-
-    fn default_interface(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            has_interface: true,
-            makes_interface: false,
-            has_neighbours: true,
-            has_vlans: false,
-            is_heard: false,
+    fn kind(&self) -> &'static DeviceKind {
+        &DeviceKind {
+            name: "xdp",
+            title: "interface",
+            usage: "xdp (AF_XDP beside it)",
+            takes_path: false,
+            default_interface: None,
+            capabilities: Capabilities {
+                has_interface: true,
+                has_neighbours: true,
+                ..Capabilities::NONE
+            },
         }
     }
 

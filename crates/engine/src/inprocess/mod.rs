@@ -106,13 +106,6 @@ impl InProcess {
             ticker.unpark();
         }
     }
-
-    /// Looks at the engine between turns (statistics, tests).
-    pub fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
-        let found = look(&mut self.shared.engine.lock());
-        self.shared.settle();
-        found
-    }
 }
 
 /// How often a thread that is about to sleep looks for the engine: some microseconds.

@@ -7,10 +7,8 @@ pub(crate) mod errand;
 mod rows;
 
 use slipstack_channel::control::add_line;
-use slipstack_channel::control::net::{
-    Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow, SocketState,
-};
-use slipstack_channel::{SockId, Transport};
+use slipstack_channel::control::net::{Filter, FilterCountRow, FilterStateRow, Inquiry, SocketRow};
+use slipstack_channel::{SockId, SocketState, Transport};
 use slipstack_stack::{Instant, Stack, Tunable};
 
 use crate::client::{ClientId, Role};

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::Transport;
-use slipstack_channel::control::net::{Figures, SocketRow, SocketState};
+use slipstack_channel::control::net::{Figures, SocketRow};
+use slipstack_channel::{SocketState, Transport};
 use slipstack_stack::ConnId;
 use slipstack_stack::{Effects, Instant, Stack, TcpInfo};
 
@@ -61,7 +61,9 @@ pub fn plain(state: SocketState, local: SocketAddr, remote: Option<SocketAddr>) 
 /// Returns the row of a subject; `None` if it is gone.
 pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) -> Option<SocketRow> {
     match *subject {
-        Subject::HalfOpen(local, remote) => Some(plain(SocketState::SynRecv, local, Some(remote))),
+        Subject::HalfOpen(local, remote) => {
+            Some(plain(SocketState::SynReceived, local, Some(remote)))
+        }
         Subject::TimeWait {
             local,
             remote,
@@ -78,14 +80,13 @@ pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) ->
         Subject::Connection(conn) => {
             let info = stack.tcp_info(now, conn)?;
             let (local, remote) = stack.tcp_endpoints(conn)?;
-            let state = SocketState::from_number(info.state as u8)?;
             let last = info.last_data_sent_ms.min(info.last_data_recv_ms);
             Some(SocketRow {
                 idle_ms: Some(last.min(info.last_ack_recv_ms).into()),
                 rcvbuf: Some(stack.tcp_rcvbuf(conn).into()),
                 sndbuf: Some(stack.tcp_sndbuf(conn).into()),
                 figures: has_figures.then(|| Box::new(figures(&info))),
-                ..plain(state, local, Some(remote))
+                ..plain(info.state, local, Some(remote))
             })
         }
     }
@@ -101,7 +102,6 @@ pub fn end(stack: &mut Stack, now: Instant, subject: &Subject, fx: &mut impl Eff
 }
 
 fn figures(info: &TcpInfo) -> Figures {
-    let TcpInfo { traffic, .. } = info;
     Figures {
         congestion: info.congestion.name().to_owned(),
         has_timestamps: info.has_timestamps,
@@ -122,36 +122,36 @@ fn figures(info: &TcpInfo) -> Figures {
         cwnd: info.snd_cwnd,
         ssthresh: (info.snd_ssthresh < NO_SSTHRESH).then_some(info.snd_ssthresh),
         backoff: info.backoff,
-        bytes_sent: traffic.bytes_sent,
-        bytes_retrans: traffic.bytes_retrans,
+        bytes_sent: info.bytes_sent,
+        bytes_retrans: info.bytes_retrans,
         bytes_acked: info.bytes_acked,
         bytes_received: info.bytes_received,
-        segs_out: traffic.segs_out,
-        segs_in: traffic.segs_in,
-        data_segs_out: traffic.data_segs_out,
-        data_segs_in: traffic.data_segs_in,
+        segs_out: info.segs_out,
+        segs_in: info.segs_in,
+        data_segs_out: info.data_segs_out,
+        data_segs_in: info.data_segs_in,
         last_snd_ms: info.last_data_sent_ms,
         last_rcv_ms: info.last_data_recv_ms,
         last_ack_ms: info.last_ack_recv_ms,
-        pacing_rate: traffic.pacing_rate,
-        delivery_rate: traffic.delivery_rate,
-        is_app_limited: traffic.is_delivery_app_limited,
-        delivered: traffic.delivered,
-        busy_us: traffic.busy_us,
-        rwnd_limited_us: traffic.rwnd_limited_us,
-        sndbuf_limited_us: traffic.sndbuf_limited_us,
+        pacing_rate: info.pacing_rate,
+        delivery_rate: info.delivery_rate,
+        is_app_limited: info.is_delivery_app_limited,
+        delivered: info.delivered,
+        busy_us: info.busy_us,
+        rwnd_limited_us: info.rwnd_limited_us,
+        sndbuf_limited_us: info.sndbuf_limited_us,
         unacked: info.unacked,
         retrans: info.retrans,
         retrans_total: info.total_retrans,
         lost: info.lost,
         sacked: info.sacked,
-        dsack_dups: traffic.dsack_dups,
-        reordering: traffic.reordering,
-        reord_seen: traffic.reord_seen,
+        dsack_dups: info.dsack_dups,
+        reordering: info.reordering,
+        reord_seen: info.reord_seen,
         rcv_space: info.rcv_space,
         notsent: info.notsent_bytes,
         snd_wnd: info.snd_wnd,
         rcv_wnd: info.rcv_wnd,
-        rcv_ooopack: traffic.out_of_order,
+        rcv_ooopack: info.out_of_order,
     }
 }

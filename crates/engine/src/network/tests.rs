@@ -19,9 +19,9 @@ struct Keeper {
     asked: usize,
 }
 
-struct Told(Arc<Mutex<Keeper>>);
+struct KeeperStub(Arc<Mutex<Keeper>>);
 
-impl PortAuthority for Told {
+impl PortAuthority for KeeperStub {
     fn lease_ports(&self) -> Option<(u16, u16)> {
         None
     }
@@ -60,7 +60,7 @@ fn engine(keeper: &Arc<Mutex<Keeper>>) -> Engine {
         device: Box::new(device),
         directory: None,
         fabric: None,
-        ports: Some(Box::new(Told(keeper.clone()))),
+        ports: Some(Box::new(KeeperStub(keeper.clone()))),
         neighbours: None,
     };
     Engine::new(setup, Instant(1))

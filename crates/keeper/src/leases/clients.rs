@@ -70,15 +70,6 @@ impl Clients {
         self.iter().find(|(_, client)| client.slot == Some(slot))
     }
 
-    /// The newest client of a process.
-    pub fn find_by_process(&self, process: ProcessKey) -> Option<(ClientId, &Client)> {
-        self.table
-            .iter()
-            .rev()
-            .find(|(_, client)| client.process == process)
-            .map(|(id, client)| (*id, client))
-    }
-
     pub fn remove(&mut self, id: ClientId) -> Option<Client> {
         self.table.remove(&id)
     }

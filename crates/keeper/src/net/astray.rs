@@ -7,7 +7,7 @@ use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
-use super::effects::World;
+use super::effects::NetEffects;
 use super::strays::{Asked, Next};
 use super::unread::Taken;
 
@@ -59,7 +59,7 @@ enum Verdict {
     Answer,
 }
 
-impl World {
+impl NetEffects {
     /// The slot that gets new connections of a flow; 0: none.
     pub(super) fn find_route(&self, flow: &Flow) -> u16 {
         let Some(steering) = &self.steering else {
@@ -274,7 +274,7 @@ impl World {
 
     /// Datagrams that have waited: to whoever serves the port now.
     pub(super) fn send_unread(&mut self, port: u16, now: u64) {
-        let World {
+        let NetEffects {
             unread,
             inboxes,
             steering,
@@ -309,7 +309,7 @@ impl World {
     fn send_parked(&mut self, flow: &Flow) {
         let slot = self.find_route(flow);
         if slot != 0 {
-            let World {
+            let NetEffects {
                 parked, inboxes, ..
             } = self;
             parked.send(flow, |message| inboxes.post(slot, message));

@@ -31,7 +31,7 @@ use crate::world::Network;
 const LOCAL_MAX: usize = 1024;
 
 /// Device, inboxes of the engines, table of neighbours, orphans.
-pub(super) struct World {
+pub(super) struct NetEffects {
     pub(super) device: Box<dyn Device>,
     /// Our link-layer address.
     pub(super) mac: [u8; 6],
@@ -55,7 +55,7 @@ pub(super) struct World {
     local: Vec<Vec<u8>>,
 }
 
-impl World {
+impl NetEffects {
     pub(super) fn new(
         device: Box<dyn Device>,
         network: &Network,
@@ -63,8 +63,8 @@ impl World {
         inboxes: Inboxes,
         neighbours: Neighbours,
         care: Care,
-    ) -> World {
-        World {
+    ) -> NetEffects {
+        NetEffects {
             device,
             mac: network.mac,
             own: network
@@ -247,9 +247,9 @@ fn push_all(inboxes: &Inboxes, slots: u64, (frame, link): (&[u8], u16)) -> u64 {
     lost
 }
 
-impl Effects for World {
+impl Effects for NetEffects {
     fn transmit(&mut self, frame: FrameOut<'_>) {
-        let World { care, device, .. } = self;
+        let NetEffects { care, device, .. } = self;
         let payload = match frame.payload {
             Payload::None => [RawSlice::EMPTY; 2],
             Payload::Inline(bytes) => [RawSlice::of(bytes), RawSlice::EMPTY],
@@ -305,7 +305,7 @@ impl Effects for World {
     }
 }
 
-impl World {
+impl NetEffects {
     fn publish(&mut self, ip: IpAddr, mac: [u8; 6]) {
         self.neighbours.publish(ip, mac);
     }

@@ -31,8 +31,8 @@ use crate::regions::Inboxes;
 use crate::world::Network;
 use astray::Coming;
 use care::Care;
-use effects::World;
-use routers::Told;
+use effects::NetEffects;
+use routers::Announced;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -69,7 +69,7 @@ pub struct Shared {
 /// The stack of slot 0 and its device.
 pub struct Net {
     stack: Stack,
-    world: World,
+    world: NetEffects,
     inbox: Option<InboxReader>,
     /// Buffer for what comes through it.
     inbox_message: Vec<u8>,
@@ -79,7 +79,7 @@ pub struct Net {
     inbox_refused: u64,
     /// Connections that waited here and were given up.
     parked_reset: u64,
-    told: Told,
+    told: Announced,
     filter: HeldFilter,
 }
 
@@ -119,7 +119,7 @@ impl Net {
         let mut stack = Stack::new(config, Instant(now));
         let mut device = device;
         device.set_vlans(&network.state.vlans());
-        let mut world = World::new(
+        let mut world = NetEffects::new(
             device,
             network,
             steering,
@@ -138,7 +138,7 @@ impl Net {
             arrivals: Vec::new(),
             inbox_refused: 0,
             parked_reset: 0,
-            told: Told::default(),
+            told: Announced::default(),
             filter: HeldFilter::default(),
         }
     }

@@ -1,9 +1,9 @@
 //! Announcements of routers, on their way from the keeper's stack to all engines and programs.
 
 use slipstack_channel::InboxMessage;
-use slipstack_channel::control::net::{FilterState, Inquiry, LearntNetwork, NetworkState};
-use slipstack_engine::{answer_of_stack, config_of, learnt_entries};
-use slipstack_stack::{Counter, Instant};
+use slipstack_channel::control::net::{FilterState, Inquiry, NetworkState};
+use slipstack_engine::{answer_of_stack, config_of};
+use slipstack_stack::{Counter, Instant, Learnt};
 
 use super::Net;
 use crate::routes;
@@ -13,7 +13,7 @@ const AGAIN_NS: u64 = 5_000_000;
 
 /// Revisions that have been passed on.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Announced {
     revision: u32,
     heard: u64,
     /// Slots of engines that have not been told yet.
@@ -23,13 +23,13 @@ pub(super) struct Told {
 
 impl Net {
     /// Returns the configuration by routers, if it is new since the last call.
-    pub fn take_learnt(&mut self) -> Option<LearntNetwork> {
+    pub fn take_learnt(&mut self) -> Option<Learnt> {
         let (learnt, revision) = self.stack.learnt();
         if revision == self.told.revision {
             return None;
         }
         self.told.revision = revision;
-        Some(learnt_entries(learnt))
+        Some(learnt.published())
     }
 
     /// The network has changed: the own stack goes by it, and engines are told.

@@ -5,11 +5,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::FilterAction;
 
 use super::table::masked;
 use super::{
-    FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterAction,
-    FilterRule, FilterState, FilterTable, TableEntry,
+    FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterRule,
+    FilterState, FilterTable, TableEntry,
 };
 
 /// Distance of a rule without a number from the last one.

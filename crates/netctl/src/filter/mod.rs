@@ -9,6 +9,7 @@ mod told;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::{FilterAction, FilterDirection, FilterKeep, FilterPart};
 
 pub use change::{
     FilterChange, FilterError, FilterFault, FilterWanted, TableChange, change_filter,
@@ -26,42 +27,6 @@ pub const FILTER_PREFIXES_MAX: usize = 131_072;
 pub const FILTER_TABLES_MAX: usize = 128;
 /// The set of the rule for everything else: always enabled, and never flushed.
 pub const FILTER_SET_MAX: u8 = 31;
-
-/// The action of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilterAction {
-    Allow,
-    Deny,
-    Count,
-    SkipTo(u32),
-    /// RST for what is TCP.
-    Reset,
-    Unreach(UnreachCode),
-    /// Packets of flows that a rule with a state has let in go by that rule.
-    CheckState,
-}
-
-/// Which ICMP error the sender gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum UnreachCode {
-    Net,
-    Host,
-    Port,
-    Prohibited,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilterDirection {
-    In,
-    Out,
-}
-
-/// Segments of TCP connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilterPart {
-    Established,
-    Setup,
-}
 
 /// One end of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,20 +100,6 @@ pub struct FilterTerm {
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_not: bool,
     pub test: FilterTest,
-}
-
-/// A rule whose packets make their flow known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FilterKeep {
-    State,
-    /// At most so many flows that are alike in these.
-    Limit {
-        source: bool,
-        source_port: bool,
-        destination: bool,
-        destination_port: bool,
-        max: u32,
-    },
 }
 
 /// One rule.

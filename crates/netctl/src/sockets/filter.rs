@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use slipstack_terms::Transport;
+use slipstack_terms::{SocketState, Transport};
 
-use super::{SocketRow, SocketState};
+use super::SocketRow;
 use crate::network::contains;
 
 /// Which end of a socket.
@@ -97,7 +97,7 @@ impl Filter {
         & !(SocketState::Listen.bit()
             | SocketState::Closed.bit()
             | SocketState::TimeWait.bit()
-            | SocketState::SynRecv.bit());
+            | SocketState::SynReceived.bit());
 
     /// Everything there is in these states.
     pub const fn of_states(states: u16) -> Filter {

@@ -287,7 +287,7 @@ fn network(text: &str) -> Option<(IpAddr, u8)> {
 fn state_set(name: &str) -> Option<u16> {
     let synchronized = Filter::STATES_ALL
         & !(SocketState::Listen.bit() | SocketState::Closed.bit() | SocketState::SynSent.bit());
-    let bucket = SocketState::SynRecv.bit() | SocketState::TimeWait.bit();
+    let bucket = SocketState::SynReceived.bit() | SocketState::TimeWait.bit();
     Some(match name {
         "all" => Filter::STATES_ALL,
         "connected" => {
@@ -298,7 +298,7 @@ fn state_set(name: &str) -> Option<u16> {
         "big" => Filter::STATES_ALL & !bucket,
         "established" | "estab" => SocketState::Established.bit(),
         "syn-sent" => SocketState::SynSent.bit(),
-        "syn-recv" => SocketState::SynRecv.bit(),
+        "syn-recv" => SocketState::SynReceived.bit(),
         "fin-wait-1" => SocketState::FinWait1.bit(),
         "fin-wait-2" => SocketState::FinWait2.bit(),
         "time-wait" => SocketState::TimeWait.bit(),

@@ -37,7 +37,7 @@ pub(super) struct Look<'a> {
 }
 
 /// The event of a note.
-struct Told {
+struct NoteEvent {
     flags: u16,
     fflags: u32,
     data: i64,
@@ -103,11 +103,11 @@ impl Process {
         outcome
     }
 
-    fn told_by(&self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> Option<Told> {
+    fn told_by(&self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> Option<NoteEvent> {
         let of_filter = bits_of(note.filter);
         if note.is_forced {
             let data = self.data_of(note, look, is_kernels_listener);
-            return Some(Told {
+            return Some(NoteEvent {
                 flags: 0,
                 fflags: 0,
                 data,
@@ -131,7 +131,7 @@ impl Process {
             _ => 0,
         };
         if note.filter == EVFILT_EMPTY {
-            return (data == 0).then_some(Told {
+            return (data == 0).then_some(NoteEvent {
                 flags: if is_over { EV_EOF } else { 0 },
                 fflags: 0,
                 data,
@@ -141,7 +141,7 @@ impl Process {
             true => data >= note.data,
             false => look.ready & (bits::IN | bits::OUT) & of_filter != 0,
         };
-        (is_over || error != 0 || is_enough).then_some(Told {
+        (is_over || error != 0 || is_enough).then_some(NoteEvent {
             flags: if is_over { EV_EOF } else { 0 },
             fflags: error,
             data,

@@ -77,8 +77,8 @@ mod tests {
     use crate::description::{Decided, Description, New};
     use crate::ready::{Awaited, Sleepers, Waiter, Watch};
     use crate::socket::Stream;
-    use crate::spin::SpinPolicy;
     use crate::station::Station;
+    use slipstack_channel::Spin;
 
     const SOCKETS: usize = 256;
     const ROUNDS: u32 = 50;
@@ -118,7 +118,7 @@ mod tests {
             driver: Arc::new(Still),
             describe: String::new(),
         };
-        let station = Arc::new(Station::new(SpinPolicy::FixedUs(0), 0));
+        let station = Arc::new(Station::new(Spin::FixedUs(0), 0));
         (end, Arc::new(Link::new(attachment, station)))
     }
 

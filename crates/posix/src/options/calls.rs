@@ -335,7 +335,7 @@ impl Process {
     fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
         if let Some(Decided::Stream(stream)) = socket.decided() {
             let info = stream.link().info(stream.sock())?;
-            return Ok(Congestion::from_code(info.congestion as u8));
+            return Ok(Some(info.congestion));
         }
         let cold = socket.cold.lock();
         let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);

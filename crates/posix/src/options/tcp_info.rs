@@ -1,50 +1,50 @@
 //! `struct tcp_info` (linux/tcp.h) from what the stack tells.
 
-use slipstack_channel::Info;
+use slipstack_channel::TcpInfo;
 
 /// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash
 /// (no path is chosen anew) stay 0.
 pub(super) const LEN: usize = 280;
 
 /// Writes the structure; its length. A shorter `out` takes its beginning.
-pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
+pub(super) fn write(info: &TcpInfo, out: &mut [u8]) -> usize {
     let mut bytes = [0u8; LEN];
-    let byte = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
-    bytes[0] = byte(info.state);
-    bytes[1] = byte(info.ca_state);
-    bytes[2] = byte(info.retransmits);
-    bytes[3] = byte(info.probes);
-    bytes[4] = byte(info.backoff);
-    bytes[5] = byte(info.options);
-    // snd_wscale is the low nibble, rcv_wscale the high one.
-    bytes[6] = byte(info.window_scales);
-    bytes[7] = byte(info.is_delivery_app_limited & 1);
-    let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    bytes[..8].copy_from_slice(&[
+        info.state as u8,
+        info.ca_state,
+        info.retransmits,
+        info.probes,
+        info.backoff,
+        options(info),
+        // snd_wscale is the low nibble, rcv_wscale the high one.
+        info.snd_wscale & 15 | info.rcv_wscale << 4,
+        info.is_delivery_app_limited.into(),
+    ]);
     let words = [
-        word(info.rto_us),
-        word(info.ato_us),
-        word(info.snd_mss),
-        word(info.rcv_mss),
-        word(info.unacked),
-        word(info.sacked),
-        word(info.lost),
-        word(info.retrans),
+        info.rto_us,
+        info.ato_us,
+        info.snd_mss,
+        info.rcv_mss,
+        info.unacked,
+        info.sacked,
+        info.lost,
+        info.retrans,
         0, // fackets
-        word(info.last_data_sent_ms),
+        info.last_data_sent_ms,
         0, // last_ack_sent: never kept, by Linux neither
-        word(info.last_data_recv_ms),
-        word(info.last_ack_recv_ms),
-        word(info.pmtu),
-        word(info.rcv_wnd), // rcv_ssthresh
-        word(info.rtt_us),
-        word(info.rttvar_us),
-        word(info.snd_ssthresh),
-        word(info.snd_cwnd),
-        word(info.advmss),
-        word(info.reordering),
-        word(info.rtt_us), // rcv_rtt
-        word(info.rcv_space),
-        word(info.total_retrans),
+        info.last_data_recv_ms,
+        info.last_ack_recv_ms,
+        info.pmtu,
+        info.rcv_wnd, // rcv_ssthresh
+        info.rtt_us,
+        info.rttvar_us,
+        info.snd_ssthresh,
+        info.snd_cwnd,
+        info.advmss,
+        info.reordering.into(),
+        info.rtt_us, // rcv_rtt
+        info.rcv_space,
+        info.total_retrans,
     ];
     for (place, value) in bytes[8..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&value.to_ne_bytes());
@@ -53,6 +53,14 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     let count = out.len().min(LEN);
     out[..count].copy_from_slice(&bytes[..count]);
     count
+}
+
+/// Returns tcpi_options (TCPI_OPT_TIMESTAMPS, _SACK, _WSCALE and _ECN).
+fn options(info: &TcpInfo) -> u8 {
+    u8::from(info.has_timestamps)
+        | u8::from(info.has_sack) << 1
+        | u8::from(info.has_window_scale) << 2
+        | u8::from(info.has_ecn) << 3
 }
 
 /// Adds connections that wait to be accepted to tcpi_unacked, which counts them of a listener:
@@ -68,8 +76,7 @@ pub(super) fn add_waiting(count: usize, info: &mut [u8]) {
 }
 
 /// Writes the fields after tcpi_total_retrans.
-fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
-    let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+fn write_traffic(info: &TcpInfo, bytes: &mut [u8; LEN]) {
     // tcpi_max_pacing_rate: no limit.
     let long = [
         (104, info.pacing_rate),
@@ -103,22 +110,23 @@ fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
         (244, info.total_rto_ms),
     ];
     for (at, value) in short {
-        bytes[at..at + 4].copy_from_slice(&word(value).to_ne_bytes());
+        bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
     for (at, value) in [(240, info.total_rto), (242, info.total_rto_recoveries)] {
-        let value = u16::try_from(value).unwrap_or(u16::MAX);
         bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use slipstack_channel::SocketState;
+
     use super::*;
 
     #[test]
     fn fields_lie_where_linux_has_them() {
-        let info = Info {
-            state: 1,
+        let info = TcpInfo {
+            state: SocketState::Established,
             rto_us: 200_000,
             rtt_us: 1234,
             snd_cwnd: 10,
@@ -129,7 +137,7 @@ mod tests {
             segs_out: 80,
             data_segs_out: 81,
             total_rto_recoveries: 82,
-            ..Info::default()
+            ..TcpInfo::default()
         };
         let mut out = [0u8; 512];
         assert_eq!(write(&info, &mut out), LEN);
@@ -145,6 +153,6 @@ mod tests {
     #[test]
     fn a_short_buffer_takes_the_beginning() {
         let mut out = [0u8; 104];
-        assert_eq!(write(&Info::default(), &mut out), 104);
+        assert_eq!(write(&TcpInfo::default(), &mut out), 104);
     }
 }

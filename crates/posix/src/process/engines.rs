@@ -12,8 +12,8 @@ use crate::errno::Errno;
 use crate::link::Link;
 use crate::process::Process;
 use crate::station::Station;
-use crate::verbosity::Verbosity;
 use crate::wait::Subject;
+use slipstack_channel::LogLevel;
 
 impl Process {
     /// Every engine of this process.
@@ -180,7 +180,7 @@ impl Process {
         };
         let station = Arc::new(Station::new(self.settings.spin, self.settings.gather_us));
         let link = Arc::new(Link::new(attachment, station));
-        self.say(Verbosity::Info, &link.describe);
+        self.say(LogLevel::Info, &link.describe);
         self.equip(&link);
         Some(self.homes.add(link))
     }

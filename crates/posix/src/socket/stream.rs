@@ -556,8 +556,7 @@ impl Stream {
             && self.shut.load(Ordering::Relaxed) & SHUT_READ == 0
     }
 
-    /// Bytes the send ring has room for.
-    /// Those of them that have not left yet.
+    /// Returns the written bytes that have not left yet.
     pub(crate) fn unsent(&self) -> Result<usize, Errno> {
         let info = self.link().info(self.sock())?;
         Ok(info.notsent_bytes.try_into().unwrap_or(usize::MAX))

@@ -41,7 +41,7 @@ pub fn judge(file: &CStr) -> Result<Fitness, Errno> {
     };
     let settings = config::Settings::from_variables(life::variable);
     let (is_strict, warns) = settings.map_or((false, true), |it| {
-        (it.is_strict, it.log >= config::Log::Warn)
+        (it.is_strict, it.log >= config::LogLevel::Warn)
     });
     if is_strict {
         write_stderr(format!("slipstack: {why}; --strict refuses it\n").as_bytes());

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use slipstack_config as config;
-use slipstack_posix::{Exit, Process, Settings, SpinPolicy, Verbosity};
+use slipstack_posix::{Exit, Process, Settings};
 
 use crate::kernel::{self, Libc};
 use crate::lock::Lock;
@@ -106,14 +106,11 @@ fn begin() -> Option<Process> {
         kernel::log_to(file);
     }
     let settings = Settings {
-        spin: match found.spin {
-            config::Spin::Adaptive => SpinPolicy::Adaptive,
-            config::Spin::Fixed(us) => SpinPolicy::FixedUs(us),
-        },
+        spin: found.spin,
         gather_us: found.gather_us,
         strict: found.is_strict,
-        verbosity: verbosity(found.log),
-        journal: (found.log >= config::Log::Debug).then_some(kernel::say),
+        verbosity: found.log,
+        journal: (found.log >= config::LogLevel::Debug).then_some(kernel::say),
         program: program_name(),
     };
     let attach = slipstack_attach::client(&found);
@@ -123,16 +120,6 @@ fn begin() -> Option<Process> {
     }
     signals::start();
     Some(process)
-}
-
-fn verbosity(log: config::Log) -> Verbosity {
-    match log {
-        config::Log::Off => Verbosity::Off,
-        config::Log::Error => Verbosity::Error,
-        config::Log::Warn => Verbosity::Warn,
-        config::Log::Info => Verbosity::Info,
-        config::Log::Debug => Verbosity::Debug,
-    }
 }
 
 /// The keeper and the command line tool use the kernel, whoever starts them.

@@ -8,7 +8,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::Verdict;
 use super::packet::Packet;
 use super::ranges::V4;
-use super::rule::Direction;
+use slipstack_terms::FilterDirection;
 
 /// Places for flows; a second flow takes another's place if the two meet.
 const FLOWS_MAX: usize = 16_384;
@@ -50,7 +50,7 @@ impl Key {
     /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or
     /// UDP. `None`: it is not, or has to be looked at as a whole.
     #[inline]
-    pub fn of_plain(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Key> {
+    pub fn of_plain(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Key> {
         let h = ip.first_chunk::<PLAIN_LEN>()?;
         let word = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let is_tcp = h[9] == protocol::TCP;
@@ -64,7 +64,7 @@ impl Key {
             false => 0,
         };
         let flags = TcpFlags(flags);
-        let kind = u64::from(direction == Direction::Out)
+        let kind = u64::from(direction == FilterDirection::Out)
             | u64::from(flags.intersects(TcpFlags::ACK | TcpFlags::RST)) << 2
             | u64::from(flags.is_syn() && !flags.is_ack()) << 3;
         let ports = word(20);

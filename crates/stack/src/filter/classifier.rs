@@ -2,8 +2,9 @@
 
 use super::packet::{NO_PORT, Packet};
 use super::ranges::{Range, Ranges, RuleSet, joined, others, ranges_of};
-use super::rule::{Action, Direction, End, FilterRule, Part};
+use super::rule::{End, FilterRule};
 use alloc::vec::Vec;
+use slipstack_terms::{FilterAction, FilterDirection, FilterPart};
 
 /// Direction, family, established, setup: what is two-valued.
 const KINDS: usize = 16;
@@ -91,7 +92,7 @@ impl Matching<'_> {
 
 /// Whether packets are held against a rule.
 fn is_looked_at(rule: &FilterRule) -> bool {
-    rule.is_enabled && rule.action != Action::CheckState
+    rule.is_enabled && rule.action != FilterAction::CheckState
 }
 
 fn is_of_kind(rule: &FilterRule, kind: usize) -> bool {
@@ -99,12 +100,12 @@ fn is_of_kind(rule: &FilterRule, kind: usize) -> bool {
     let is_v6 = kind >> 1 & 1 != 0;
     let is_direction = match rule.direction {
         None => true,
-        Some(direction) => is_out == (direction == Direction::Out),
+        Some(direction) => is_out == (direction == FilterDirection::Out),
     };
     let is_part = match rule.part {
         None => true,
-        Some(Part::Established) => kind >> 2 & 1 != 0,
-        Some(Part::Setup) => kind >> 3 & 1 != 0,
+        Some(FilterPart::Established) => kind >> 2 & 1 != 0,
+        Some(FilterPart::Setup) => kind >> 3 & 1 != 0,
     };
     is_direction && is_part && rule.is_v6.is_none_or(|wanted| wanted == is_v6)
 }

@@ -23,9 +23,9 @@ use alloc::vec::Vec;
 use cache::{Cache, Key, Trail};
 use classifier::Classifier;
 pub use packet::Packet;
-pub use rule::{
-    Action, Addresses, Direction, End, FilterRule, Keeping, LimitBy, Numbers, Part, Term, Test,
-    Unreach,
+pub use rule::{Addresses, End, FilterRule, Numbers, Term, Test};
+pub use slipstack_terms::{
+    FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode,
 };
 use states::States;
 pub use states::{StateRow, StateTimes};
@@ -63,7 +63,7 @@ pub enum Verdict {
     Pass,
     Drop,
     Reset,
-    Unreach(Unreach),
+    Unreach(UnreachCode),
 }
 
 /// A match of a rule that is logged.
@@ -80,9 +80,9 @@ pub struct Logged {
 struct Line {
     id: u64,
     number: u32,
-    action: Action,
+    action: FilterAction,
     clauses: Option<Clauses>,
-    keeping: Option<Keeping>,
+    keeping: Option<FilterKeep>,
     log: Option<u32>,
 }
 
@@ -126,7 +126,7 @@ impl Filter {
             log: rule.log,
         };
         let is_probing = |rule: &FilterRule| {
-            rule.is_enabled && (rule.state.is_some() || rule.action == Action::CheckState)
+            rule.is_enabled && (rule.state.is_some() || rule.action == FilterAction::CheckState)
         };
         let probing = rules
             .iter()
@@ -229,7 +229,13 @@ impl Filter {
     /// Whether it is known that a plain packet passes, by its headers; it is counted then. `len` is
     /// that of the whole.
     #[inline]
-    pub fn passes(&mut self, now: Instant, way: (Direction, u16), ip: &[u8], len: usize) -> bool {
+    pub fn passes(
+        &mut self,
+        now: Instant,
+        way: (FilterDirection, u16),
+        ip: &[u8],
+        len: usize,
+    ) -> bool {
         let Some(key) = Key::of_plain(way.0, way.1, ip) else {
             return false;
         };
@@ -330,8 +336,8 @@ impl Filter {
                     return states.adopt(now, setup, (line.id, keeping));
                 }
                 match line.action {
-                    Action::Count | Action::CheckState => {}
-                    Action::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
+                    FilterAction::Count | FilterAction::CheckState => {}
+                    FilterAction::SkipTo(number) => from = from.max(place_of(&self.lines, number)),
                     _ => break,
                 }
             }
@@ -367,12 +373,12 @@ impl Book {
             self.log(now, (at, line.id), max, packet);
         }
         let verdict = match line.action {
-            Action::Allow => Verdict::Pass,
-            Action::Deny => Verdict::Drop,
-            Action::Reset => Verdict::Reset,
-            Action::Unreach(how) => Verdict::Unreach(how),
-            Action::Count | Action::CheckState => return Step::On(at + 1),
-            Action::SkipTo(number) => return Step::On(place_of(lines, number).max(at + 1)),
+            FilterAction::Allow => Verdict::Pass,
+            FilterAction::Deny => Verdict::Drop,
+            FilterAction::Reset => Verdict::Reset,
+            FilterAction::Unreach(how) => Verdict::Unreach(how),
+            FilterAction::Count | FilterAction::CheckState => return Step::On(at + 1),
+            FilterAction::SkipTo(number) => return Step::On(place_of(lines, number).max(at + 1)),
         };
         Step::Decided(verdict)
     }

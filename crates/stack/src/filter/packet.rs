@@ -9,8 +9,8 @@ use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::{icmpv6, protocol};
 
 use super::ranges::V4;
-use super::rule::Direction;
 use crate::bound;
+use slipstack_terms::FilterDirection;
 
 /// In the place of the port of a packet that has none.
 pub const NO_PORT: u32 = 1 << 16;
@@ -28,7 +28,7 @@ pub fn value(ip: IpAddr) -> u128 {
 /// The properties by which rules go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    pub direction: Direction,
+    pub direction: FilterDirection,
     /// As numbers, IPv4 in its mapped form.
     pub src: u128,
     pub dst: u128,
@@ -74,14 +74,19 @@ impl Packet {
     /// Returns the two-valued fields as a number: direction, family, established, setup.
     #[inline]
     pub fn kind(&self) -> usize {
-        usize::from(self.direction == Direction::Out)
+        usize::from(self.direction == FilterDirection::Out)
             | usize::from(self.is_v6) << 1
             | usize::from(self.is_established()) << 2
             | usize::from(self.is_setup()) << 3
     }
 
     /// One without anything that a header says beside its ends.
-    pub fn plain(direction: Direction, protocol: u8, src: SocketAddr, dst: SocketAddr) -> Packet {
+    pub fn plain(
+        direction: FilterDirection,
+        protocol: u8,
+        src: SocketAddr,
+        dst: SocketAddr,
+    ) -> Packet {
         Packet {
             direction,
             src: value(src.ip()),
@@ -101,7 +106,7 @@ impl Packet {
     /// Reads an IP packet, or its headers. `None`: it is none, or one of neighbour discovery,
     /// without which nothing would be reached.
     #[inline]
-    pub fn parse(direction: Direction, vlan: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
+    pub fn parse(direction: FilterDirection, vlan: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
         match is_v6 {
             false => Self::parse_v4(direction, vlan, ip),
             true => Self::parse_v6(direction, vlan, ip),
@@ -109,7 +114,7 @@ impl Packet {
     }
 
     #[inline]
-    fn parse_v4(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Packet> {
+    fn parse_v4(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Packet> {
         let h = ip.first_chunk::<{ ipv4::HEADER_LEN }>()?;
         let header_len = usize::from(h[0] & 0x0f) * 4;
         let total_len = u16::from_be_bytes([h[2], h[3]]);
@@ -142,7 +147,7 @@ impl Packet {
         Some(packet.with_upper(&upper))
     }
 
-    fn parse_v6(direction: Direction, vlan: u16, ip: &[u8]) -> Option<Packet> {
+    fn parse_v6(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Packet> {
         let packet = Ipv6Packet::parse_quoted(ip)?;
         let header = &packet.header;
         let upper = match extensions::walk(header.next_header, packet.payload) {

@@ -3,21 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Which way a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    In,
-    Out,
-}
-
-/// Which segments of a TCP connection are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Those with ACK or RST.
-    Established,
-    /// Those with SYN and without ACK.
-    Setup,
-}
+use slipstack_terms::{FilterAction, FilterDirection, FilterKeep, FilterPart};
 
 /// One end of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,32 +16,6 @@ pub struct End {
     pub ports: Vec<(u16, u16)>,
     /// Every other port.
     pub is_not_ports: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Allow,
-    Deny,
-    /// The next rules are looked at.
-    Count,
-    /// The next rule that is looked at is the first of this number or a greater one.
-    SkipTo(u32),
-    /// The sender of a TCP segment gets a RST; what is no TCP is dropped.
-    Reset,
-    /// The sender gets an ICMP error.
-    Unreach(Unreach),
-    /// Flows that a rule with [`FilterRule::state`] has let in are treated as that rule says; for
-    /// all others the next rules are looked at.
-    CheckState,
-}
-
-/// Codes of ICMP's Destination Unreachable, and their counterparts in ICMPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreach {
-    Net,
-    Host,
-    Port,
-    Prohibited,
 }
 
 /// Addresses of a condition.
@@ -93,9 +53,9 @@ pub enum Test {
     Destination(Addresses),
     SourcePort(Vec<(u16, u16)>),
     DestinationPort(Vec<(u16, u16)>),
-    Direction(Direction),
+    Direction(FilterDirection),
     Vlan(u16),
-    Part(Part),
+    Part(FilterPart),
     /// Flags of a TCP segment that are set, and those that are not.
     Flags {
         set: u8,
@@ -118,27 +78,6 @@ pub struct Term {
     pub test: Test,
 }
 
-/// The fields by which flows are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitBy {
-    pub source: bool,
-    pub source_port: bool,
-    pub destination: bool,
-    pub destination_port: bool,
-}
-
-/// A rule whose packets make their flow known: the other packets of it, in both directions, are
-/// treated like them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
-    State,
-    /// At most so many flows that are alike.
-    Limit {
-        by: LimitBy,
-        max: u32,
-    },
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRule {
     /// Tells it from all others that there ever were.
@@ -147,19 +86,19 @@ pub struct FilterRule {
     pub number: u32,
     /// It is looked at; otherwise only flows that it has let in go by it.
     pub is_enabled: bool,
-    pub action: Action,
+    pub action: FilterAction,
     /// IP protocol number.
     pub protocol: Option<u8>,
     pub is_v6: Option<bool>,
     pub from: End,
     pub to: End,
-    pub direction: Option<Direction>,
+    pub direction: Option<FilterDirection>,
     /// The VLAN that it comes or goes by; 0 = the device's own link.
     pub vlan: Option<u16>,
-    pub part: Option<Part>,
+    pub part: Option<FilterPart>,
     /// Further conditions: of each list one has to hold.
     pub clauses: Vec<Vec<Term>>,
-    pub state: Option<Keeping>,
+    pub state: Option<FilterKeep>,
     /// Matches are logged, so many until the log is reset; 0 = all.
     pub log: Option<u32>,
 }

@@ -13,8 +13,8 @@ use slipstack_wire::tcp::TcpFlags;
 
 use super::packet::{NO_PORT, Packet};
 use super::ranges::V4;
-use super::rule::{Keeping, LimitBy};
 use crate::time::Instant;
+use slipstack_terms::{FilterKeep, LimitBy};
 
 const SWEEP_NS: u64 = 1_000_000_000;
 /// From so many flows on they are looked through less often.
@@ -185,7 +185,7 @@ impl States {
         &mut self,
         now: Instant,
         packet: &Packet,
-        (rule, keeping): (u64, Keeping),
+        (rule, keeping): (u64, FilterKeep),
     ) -> Result<(), Full> {
         if self.flows.len() >= self.times.max as usize {
             self.sweep(now, |_, _| true);
@@ -194,7 +194,7 @@ impl States {
             return Err(Full);
         }
         let mut alike = None;
-        if let Keeping::Limit { by, max } = keeping {
+        if let FilterKeep::Limit { by, max } = keeping {
             let key = alike_of(rule, by, packet);
             if self.alike.get(&key).is_some_and(|count| *count >= max) {
                 self.sweep(now, |_, _| true);
@@ -209,10 +209,10 @@ impl States {
     }
 
     /// Makes the flow of an open connection known that has come from another stack.
-    pub fn adopt(&mut self, now: Instant, setup: &Packet, (rule, keeping): (u64, Keeping)) {
+    pub fn adopt(&mut self, now: Instant, setup: &Packet, (rule, keeping): (u64, FilterKeep)) {
         let alike = match keeping {
-            Keeping::State => None,
-            Keeping::Limit { by, .. } => Some(alike_of(rule, by, setup)),
+            FilterKeep::State => None,
+            FilterKeep::Limit { by, .. } => Some(alike_of(rule, by, setup)),
         };
         self.insert(now, setup, rule, alike);
         let (flow, is_up) = FlowOf::new(setup);

@@ -7,8 +7,9 @@ use slipstack_wire::protocol;
 
 use super::packet::{NO_PORT, Packet};
 use super::ranges::{Range, joined, ranges_of};
-use super::rule::{Addresses, Numbers, Part, Term, Test};
+use super::rule::{Addresses, Numbers, Term, Test};
 use super::table::Table;
+use slipstack_terms::FilterPart;
 
 /// Addresses in the form in which packets have them.
 #[derive(Debug)]
@@ -118,8 +119,8 @@ fn holds(test: &Test, packet: &Packet) -> bool {
         Test::DestinationPort(ranges) => is_within(ranges, packet.ports.1),
         Test::Direction(direction) => packet.direction == *direction,
         Test::Vlan(vlan) => packet.vlan == *vlan,
-        Test::Part(Part::Established) => packet.is_established(),
-        Test::Part(Part::Setup) => packet.is_setup(),
+        Test::Part(FilterPart::Established) => packet.is_established(),
+        Test::Part(FilterPart::Setup) => packet.is_setup(),
         Test::Flags { set, clear } => {
             is_tcp && packet.flags.0 & set == *set && packet.flags.0 & clear == 0
         }

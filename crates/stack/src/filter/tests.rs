@@ -14,7 +14,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const NOW: Instant = Instant::from_millis(1000);
 
-fn rule(number: u32, action: Action) -> FilterRule {
+fn rule(number: u32, action: FilterAction) -> FilterRule {
     FilterRule {
         id: u64::from(number) << 16,
         number,
@@ -49,7 +49,7 @@ fn net(text: &str) -> (IpAddr, u8) {
 fn packet(src: &str, dst: &str, ports: (u32, u32)) -> Packet {
     let src: IpAddr = src.parse().unwrap();
     Packet {
-        direction: Direction::In,
+        direction: FilterDirection::In,
         src: value(src),
         dst: value(dst.parse().unwrap()),
         is_v6: src.is_ipv6(),
@@ -69,9 +69,9 @@ fn the_first_rule_that_matches_decides() {
     let mut filter = filter(&[
         FilterRule {
             protocol: Some(UDP),
-            ..rule(100, Action::Deny)
+            ..rule(100, FilterAction::Deny)
         },
-        rule(200, Action::Count),
+        rule(200, FilterAction::Count),
         FilterRule {
             protocol: Some(TCP),
             from: End {
@@ -82,14 +82,14 @@ fn the_first_rule_that_matches_decides() {
                 ports: vec![(80, 80), (8000, 8999)],
                 ..End::default()
             },
-            direction: Some(Direction::In),
-            ..rule(300, Action::Reset)
+            direction: Some(FilterDirection::In),
+            ..rule(300, FilterAction::Reset)
         },
         FilterRule {
-            part: Some(Part::Setup),
-            ..rule(400, Action::Unreach(Unreach::Port))
+            part: Some(FilterPart::Setup),
+            ..rule(400, FilterAction::Unreach(UnreachCode::Port))
         },
-        rule(500, Action::Allow),
+        rule(500, FilterAction::Allow),
     ]);
     let it = packet("10.1.2.3", "192.0.2.1", (4000, 8080));
     assert_eq!(verdict(&mut filter, &it), Verdict::Reset);
@@ -103,10 +103,10 @@ fn the_first_rule_that_matches_decides() {
     let other = packet("11.0.0.1", "192.0.2.1", (4000, 80));
     assert_eq!(
         verdict(&mut filter, &other),
-        Verdict::Unreach(Unreach::Port)
+        Verdict::Unreach(UnreachCode::Port)
     );
     let out = Packet {
-        direction: Direction::Out,
+        direction: FilterDirection::Out,
         flags: TcpFlags::ACK,
         ..it
     };
@@ -126,7 +126,7 @@ fn negations_and_packets_without_ports_are_told_apart() {
             ports: vec![(53, 53)],
             is_not_ports,
         },
-        ..rule(1, Action::Deny)
+        ..rule(1, FilterAction::Deny)
     };
     let table = [
         (but(false, false), "10.0.0.1", 53, true),
@@ -148,14 +148,17 @@ fn negations_and_packets_without_ports_are_told_apart() {
 #[test]
 fn a_skip_goes_on_at_its_number() {
     let mut filter = filter(&[
-        rule(100, Action::SkipTo(250)),
-        rule(200, Action::Deny),
-        rule(300, Action::Count),
+        rule(100, FilterAction::SkipTo(250)),
+        rule(200, FilterAction::Deny),
+        rule(300, FilterAction::Count),
     ]);
     let it = packet("10.0.0.1", "10.0.0.2", (1, 2));
     assert_eq!(verdict(&mut filter, &it), Verdict::Pass);
     assert_eq!(filter.counts().last().unwrap().1.packets, 1);
-    let mut end = self::filter(&[rule(100, Action::SkipTo(65_535)), rule(200, Action::Deny)]);
+    let mut end = self::filter(&[
+        rule(100, FilterAction::SkipTo(65_535)),
+        rule(200, FilterAction::Deny),
+    ]);
     assert_eq!(verdict(&mut end, &it), Verdict::Pass);
 }
 
@@ -180,8 +183,8 @@ fn walk(rules: &[FilterRule], it: &Packet) -> Option<usize> {
             && rule.direction.is_none_or(|it_is| it_is == it.direction)
             && rule.vlan.is_none_or(|it_is| it_is == it.vlan)
             && (rule.part.is_none()
-                || (rule.part == Some(Part::Setup) && it.is_setup())
-                || (rule.part == Some(Part::Established) && it.is_established()))
+                || (rule.part == Some(FilterPart::Setup) && it.is_setup())
+                || (rule.part == Some(FilterPart::Established) && it.is_established()))
             && is_in(&rule.from, it.src, it.ports.0)
             && is_in(&rule.to, it.dst, it.ports.1)
     })
@@ -220,16 +223,17 @@ fn the_classifier_finds_what_a_walk_over_the_rules_finds() {
                 protocol: [None, Some(TCP), Some(UDP)][draw(3) as usize],
                 from: end(&mut draw),
                 to: end(&mut draw),
-                direction: [None, Some(Direction::In), Some(Direction::Out)][draw(3) as usize],
+                direction: [None, Some(FilterDirection::In), Some(FilterDirection::Out)]
+                    [draw(3) as usize],
                 vlan: [None, None, Some(7)][draw(3) as usize],
-                part: [None, None, Some(Part::Established)][draw(3) as usize],
-                ..rule(at as u32, Action::Deny)
+                part: [None, None, Some(FilterPart::Established)][draw(3) as usize],
+                ..rule(at as u32, FilterAction::Deny)
             })
             .collect();
         let classifier = Classifier::new(&rules);
         for _ in 0..200 {
             let it = Packet {
-                direction: [Direction::In, Direction::Out][draw(2) as usize],
+                direction: [FilterDirection::In, FilterDirection::Out][draw(2) as usize],
                 src: value(Ipv4Addr::new(10, 0, draw(4) as u8, draw(9) as u8).into()),
                 dst: value(Ipv4Addr::new(10, 0, draw(4) as u8, draw(9) as u8).into()),
                 is_v6: false,

@@ -7,8 +7,8 @@ use core::net::Ipv6Addr;
 use slipstack_wire::ndp::Preference;
 
 use super::{
-    Address, Lifetimes, NETWORKS_MAX, REDIRECTS_MAX, ROUTERS_MAX, Redirected, Router, Slaac, State,
-    Told, Until, network_of,
+    Address, HeardRedirect, Lifetimes, NETWORKS_MAX, REDIRECTS_MAX, ROUTERS_MAX, Redirected,
+    Router, Slaac, State, Until, network_of,
 };
 use crate::time::Instant;
 
@@ -86,7 +86,7 @@ impl Slaac {
         });
         self.redirects = take(&mut rest, REDIRECTS_MAX, |[a, b, c, d, e, f, until]| {
             Until {
-                it: Told {
+                it: HeardRedirect {
                     redirected: Redirected {
                         destination: ip_of([a, b]),
                         hop: ip_of([c, d]),

@@ -20,8 +20,8 @@ pub use identifier::Identifiers;
 use lifetime::{Lifetimes, after_s};
 
 use crate::config::SlaacConfig;
-use crate::learnt::{Learnt, LearntAddress, Redirected};
 use crate::time::Instant;
+use slipstack_terms::{Learnt, LearntAddress, Redirected};
 
 /// Limits of what routers may make us remember; what comes later is left out.
 const NETWORKS_MAX: usize = 16;
@@ -97,7 +97,7 @@ struct Router {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct HeardRedirect {
     redirected: Redirected,
     router: Ipv6Addr,
 }
@@ -110,7 +110,7 @@ pub struct Slaac {
     addresses: Vec<Address>,
     networks: Vec<Until<(Ipv6Addr, u8)>>,
     routers: Vec<Until<Router>>,
-    redirects: Vec<Until<Told>>,
+    redirects: Vec<Until<HeardRedirect>>,
     mtu: Option<u16>,
     hop_limit: Option<u8>,
     reachable_ms: Option<u32>,
@@ -276,7 +276,7 @@ impl Slaac {
             self.redirects.remove(0);
         }
         self.redirects.push(Until {
-            it: Told { redirected, router },
+            it: HeardRedirect { redirected, router },
             until: after_s(now, REDIRECT_S),
         });
     }
@@ -413,8 +413,8 @@ impl Slaac {
             mtu: self.mtu,
             link_mtu: None,
             hop_limit: self.hop_limit,
-            reachable: self.reachable_ms.map(|ms| Duration::from_millis(ms.into())),
-            retry: self.retry_ms.map(|ms| Duration::from_millis(ms.into())),
+            reachable_ms: self.reachable_ms,
+            retry_ms: self.retry_ms,
         }
     }
 }

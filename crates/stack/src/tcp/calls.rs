@@ -5,13 +5,14 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use slipstack_terms::TcpInfo;
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Seed};
 use super::connection::{AckState, Connection};
 use super::fast_open::client;
 use super::flow::{FlowKey, Place};
-use super::info::TcpInfo;
+use super::info;
 use super::options::{self, Preset};
 use super::output::{self, control, window};
 use super::phase::Phase;
@@ -52,10 +53,6 @@ impl Tcp {
             return Err(SocketError::LimitReached);
         };
         Ok(id)
-    }
-
-    pub fn listener_local(&self, id: ListenerId) -> Option<SocketAddr> {
-        self.listeners.find(id).map(|l| l.local)
     }
 
     pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<(), SocketError> {
@@ -415,7 +412,7 @@ impl Tcp {
     ) -> Option<TcpInfo> {
         self.conns
             .find(id.index, id.generation)
-            .map(|conn| TcpInfo::of(conn, now, cx_config))
+            .map(|conn| info::of(conn, now, cx_config))
     }
 
     /// Whether there is a connection between these ends.

@@ -95,7 +95,6 @@ use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
 pub use image::ConnectionImage;
 use in_flight::InFlight;
-pub use info::{TcpInfo, TcpState};
 use latest::Latest;
 use listen::Listeners;
 use ports::Ports;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Udp;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
-use crate::ip::{PathCause, PathError, Told};
+use crate::ip::{IcmpDetails, PathCause, PathError};
 use crate::link::Cx;
 use crate::options::MtuDiscovery;
 use crate::time::Instant;
@@ -16,7 +16,7 @@ impl Udp {
     pub fn on_path_error(
         &mut self,
         now: Instant,
-        (error, told): (&PathError, &Told<'_>),
+        (error, told): (&PathError, &IcmpDetails<'_>),
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {

@@ -70,7 +70,7 @@ impl Effects for Recorder {
         self.groups.push((group, filter.clone()));
     }
 
-    fn returned(&mut self, _: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+    fn returned(&mut self, _: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
         let (which, payload) = ([told.kind, told.code], told.payload.to_vec());
         self.returned
             .push((to, reason, told.offender, which, payload));

@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Limits, Placement, Reason, ReceiveRing,
-    Reply, SendSide, SockId, SocketError, State, Ticket, Transport, TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Envelope, Exit, Limits, Placement, Reason, ReceiveRing,
+    Reply, SendSide, SockId, SocketError, SocketState, State, TcpInfo, Ticket, Transport,
+    TurnOutcome, WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -268,10 +269,10 @@ impl Inner {
             }
             Command::Info { sock } => {
                 let result = match self.socks.contains_key(&sock) {
-                    true => Ok(Reply::Info(Info {
-                        state: 1,
+                    true => Ok(Reply::Info(TcpInfo {
+                        state: SocketState::Established,
                         snd_mss: 1460,
-                        ..Info::default()
+                        ..TcpInfo::default()
                     })),
                     false => Err(SocketError::UnknownId),
                 };

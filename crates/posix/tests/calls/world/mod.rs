@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
-use slipstack_posix::{
-    AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy, Verbosity,
-};
+use slipstack_posix::{AddrBytes, Divert, Errno, LogLevel, Outcome, Process, Settings, Spin};
 
 pub use engine::{FakeEngine, OWN, SILENT_PORT};
 use kernel::{TestKernel, this_thread};
@@ -117,10 +115,10 @@ impl World {
             clock_ns: Arc::clone(&clock_ns),
         };
         let settings = Settings {
-            spin: SpinPolicy::FixedUs(spin_us),
+            spin: Spin::FixedUs(spin_us),
             gather_us: 0,
             strict,
-            verbosity: Verbosity::Warn,
+            verbosity: LogLevel::Warn,
             journal: None,
             program: "test".to_owned(),
         };

@@ -22,14 +22,14 @@ fn pair(port: u32, flags: TcpFlags, answer: TcpFlags) -> (Packet, Packet) {
     (
         there,
         Packet {
-            direction: Direction::Out,
+            direction: FilterDirection::Out,
             ..back
         },
     )
 }
 
 /// New connections to port 80 are let in, everything that is not known is dropped.
-fn keeping(state: Keeping) -> Filter {
+fn keeping(state: FilterKeep) -> Filter {
     filter(&[
         FilterRule {
             protocol: Some(TCP),
@@ -37,16 +37,16 @@ fn keeping(state: Keeping) -> Filter {
                 ports: vec![(80, 80)],
                 ..End::default()
             },
-            part: Some(Part::Setup),
+            part: Some(FilterPart::Setup),
             state: Some(state),
-            ..rule(100, Action::Allow)
+            ..rule(100, FilterAction::Allow)
         },
-        rule(200, Action::Deny),
+        rule(200, FilterAction::Deny),
     ])
 }
 
-fn limit(max: u32) -> Keeping {
-    Keeping::Limit {
+fn limit(max: u32) -> FilterKeep {
+    FilterKeep::Limit {
         by: LimitBy {
             source: true,
             ..LimitBy::default()
@@ -59,7 +59,7 @@ const SYN_ACK: TcpFlags = TcpFlags(0x12);
 
 #[test]
 fn a_flow_goes_on_in_both_directions_until_its_time_is_over() {
-    let mut filter = keeping(Keeping::State);
+    let mut filter = keeping(FilterKeep::State);
     let (syn, syn_ack) = pair(4000, TcpFlags::SYN, SYN_ACK);
     let (ack, data) = pair(4000, TcpFlags::ACK, TcpFlags::ACK);
     assert_eq!(
@@ -88,7 +88,7 @@ fn the_end_of_a_connection_ends_its_flow_soon() {
         (TcpFlags::RST, TcpFlags::NONE, 1),
         (TcpFlags(0x11), TcpFlags::ACK, 300),
     ] {
-        let mut filter = keeping(Keeping::State);
+        let mut filter = keeping(FilterKeep::State);
         let (syn, syn_ack) = pair(4000, TcpFlags::SYN, SYN_ACK);
         let (fin, answer) = pair(4000, there, back);
         for packet in [syn, syn_ack, fin, answer] {
@@ -134,7 +134,7 @@ fn flows_that_are_alike_are_limited() {
 
 #[test]
 fn at_most_so_many_flows_are_known() {
-    let mut filter = keeping(Keeping::State);
+    let mut filter = keeping(FilterKeep::State);
     filter.set_times(StateTimes {
         max: 3,
         ..StateTimes::DEFAULT
@@ -161,7 +161,7 @@ fn flows_stay_with_rules_that_stay_and_are_known_where_a_connection_comes_to() {
     assert_eq!(second.verdict(at(2), &ack), Verdict::Pass, "it has come");
     second.keep(first);
     assert_eq!(second.verdict(at(3), &ack), Verdict::Pass, "it has stayed");
-    let mut third = filter(&[rule(200, Action::Deny)]);
+    let mut third = filter(&[rule(200, FilterAction::Deny)]);
     third.keep(second);
     assert_eq!(
         third.verdict(at(3), &ack),
@@ -173,7 +173,7 @@ fn flows_stay_with_rules_that_stay_and_are_known_where_a_connection_comes_to() {
 
 #[test]
 fn a_plain_packet_has_the_key_of_its_flow() {
-    let mut filter = filter(&[rule(100, Action::Count)]);
+    let mut filter = filter(&[rule(100, FilterAction::Count)]);
     let mut ip = [0; 40];
     ip[0] = 0x45;
     ip[3] = 40;
@@ -181,7 +181,7 @@ fn a_plain_packet_has_the_key_of_its_flow() {
     ip[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
     ip[20..24].copy_from_slice(&[0x0f, 0xa0, 0, 80]);
     ip[33] = 0x10;
-    let way = (Direction::In, 7);
+    let way = (FilterDirection::In, 7);
     assert!(!filter.passes(NOW, way, &ip, 40), "it is not known");
     let packet = Packet::parse(way.0, way.1, false, &ip).unwrap();
     assert_eq!((packet.ports, packet.is_established()), ((4000, 80), true));
@@ -204,9 +204,9 @@ fn many_flows_are_told_apart_by_the_cache() {
                 ports: vec![(0, 999)],
                 ..End::default()
             },
-            ..rule(100, Action::Deny)
+            ..rule(100, FilterAction::Deny)
         },
-        rule(200, Action::Count),
+        rule(200, FilterAction::Count),
     ]);
     for round in 0..3 {
         for port in (0..60_000).step_by(7) {

@@ -78,7 +78,7 @@ fn many_prefixes_are_found_as_by_a_walk() {
 fn rules_ask_tables_and_further_conditions() {
     let with = |test: Test, is_not: bool| FilterRule {
         clauses: vec![vec![Term { is_not, test }]],
-        ..rule(100, Action::Deny)
+        ..rule(100, FilterAction::Deny)
     };
     let of = |value| {
         Test::Source(Addresses {

@@ -60,14 +60,14 @@ fn a_fin_of_its_own_is_a_segment() {
     world.stack.tcp_shutdown(now, conn, &mut world.fx);
     world.flush();
     assert_eq!(counts(&world), (4, 0, 0));
-    let sent = info(&world).traffic.bytes_sent;
+    let sent = info(&world).bytes_sent;
     world.acknowledge(3_000);
     world.flush();
     world.take_sent();
     world.sleep(230 * MS);
     assert!(world.only().is(FIN));
     assert_eq!(counts(&world), (1, 1, 1));
-    let traffic = info(&world).traffic;
+    let traffic = info(&world);
     assert_eq!((traffic.bytes_sent, traffic.bytes_retrans), (sent, 0));
 }
 
@@ -78,11 +78,11 @@ fn a_dsack_counts_for_the_segments_that_it_covers() {
     world.now.0 += 10 * MS;
     world.acknowledge(4_000);
     world.flush();
-    let before = info(&world).traffic.delivered;
+    let before = info(&world).delivered;
     world.write(5_000);
     sack(&mut world, -2_000, 0);
     // The network has doubled them: nothing was sent again.
-    let traffic = info(&world).traffic;
+    let traffic = info(&world);
     assert_eq!((traffic.dsack_dups, traffic.delivered), (2, before));
 }
 
@@ -92,5 +92,5 @@ fn smaller_segments_than_have_left_make_no_nonsense() {
     world.write(4_000);
     let conn = world.conn.unwrap();
     world.stack.tcp.conns.at_mut(conn.index).unwrap().snd.mss = 100;
-    assert!(info(&world).traffic.delivered < 10);
+    assert!(info(&world).delivered < 10);
 }

@@ -162,7 +162,7 @@ fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
     );
     world.flush();
     let after = info(&world).unwrap();
-    assert_eq!((after.snd_cwnd, after.traffic.dsack_dups), (10, 1));
+    assert_eq!((after.snd_cwnd, after.dsack_dups), (10, 1));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn how_far_the_network_reorders_is_remembered() {
     let reordering = |world: &World| {
         let (now, conn) = (world.now, world.conn.unwrap());
         let info = world.stack.tcp_info(now, conn).unwrap();
-        (info.traffic.reordering, info.traffic.reord_seen)
+        (info.reordering, info.reord_seen)
     };
     let mut world = established();
     world.write(10_000);

@@ -3,8 +3,8 @@
 //! RFC 9293 3.3.2, 3.10.7.1, 3.10.7.2, 3.10.7.3, 3.10.7.4, 3.5.2 and 3.5.3.
 
 use super::harness::*;
+use crate::SocketState;
 use crate::options::SocketOptions;
-use crate::tcp::TcpState;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -282,17 +282,18 @@ fn state_of(world: &World) -> String {
         .and_then(|conn| world.stack.tcp_info(world.now, conn));
     let (_, half_open, waiting) = world.stack.tcp_sizes();
     match info.map(|info| info.state) {
-        Some(TcpState::Established) => "ESTABLISHED",
-        Some(TcpState::SynSent) => "SYN-SENT",
-        Some(TcpState::SynReceived) => "SYN-RECEIVED",
-        Some(TcpState::FinWait1) => "FIN-WAIT-1",
-        Some(TcpState::FinWait2) => "FIN-WAIT-2",
-        Some(TcpState::CloseWait) => "CLOSE-WAIT",
-        Some(TcpState::LastAck) => "LAST-ACK",
-        Some(TcpState::Closing) => "CLOSING",
+        Some(SocketState::Established) => "ESTABLISHED",
+        Some(SocketState::SynSent) => "SYN-SENT",
+        Some(SocketState::SynReceived) => "SYN-RECEIVED",
+        Some(SocketState::FinWait1) => "FIN-WAIT-1",
+        Some(SocketState::FinWait2) => "FIN-WAIT-2",
+        Some(SocketState::CloseWait) => "CLOSE-WAIT",
+        Some(SocketState::LastAck) => "LAST-ACK",
+        Some(SocketState::Closing) => "CLOSING",
+        Some(SocketState::TimeWait | SocketState::Listen) => panic!("no connection"),
         None if waiting > 0 => "TIME-WAIT",
         None if half_open > 0 => "SYN-RECEIVED",
-        None => "CLOSED",
+        None | Some(SocketState::Closed) => "CLOSED",
     }
     .to_string()
 }

@@ -2,7 +2,7 @@
 
 use slipstack_channel::control::net::{
     FilterAction, FilterDirection, FilterKeep, FilterPart, FilterRule, FilterTerm, FilterTest,
-    NetworkState, UnreachCode,
+    LimitBy, NetworkState, UnreachCode,
 };
 
 use super::ends::{self, address_test, ranges};
@@ -454,26 +454,22 @@ fn option(words: &mut Words<'_>, state: &NetworkState) -> Result<FilterTest, Fai
 
 /// `{src-addr | src-port | dst-addr | dst-port} … N`
 fn limit(words: &mut Words<'_>) -> Result<FilterKeep, Failure> {
-    let (mut source, mut source_port) = (false, false);
-    let (mut destination, mut destination_port) = (false, false);
+    let mut by = LimitBy::default();
     loop {
         let word = words.value("limit")?;
         match word {
-            "src-addr" => source = true,
-            "src-port" => source_port = true,
-            "dst-addr" => destination = true,
-            "dst-port" => destination_port = true,
+            "src-addr" => by.source = true,
+            "src-port" => by.source_port = true,
+            "dst-addr" => by.destination = true,
+            "dst-port" => by.destination_port = true,
             number => {
-                let is_by_something = source || source_port || destination || destination_port;
+                let is_by_something = by != LimitBy::default();
                 let max = number
                     .parse()
                     .ok()
                     .filter(|max| *max > 0 && is_by_something);
                 return Ok(FilterKeep::Limit {
-                    source,
-                    source_port,
-                    destination,
-                    destination_port,
+                    by,
                     max: max.ok_or_else(|| words.wrong("limit", number))?,
                 });
             }

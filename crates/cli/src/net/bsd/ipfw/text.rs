@@ -256,19 +256,13 @@ fn direction_text(direction: FilterDirection) -> &'static str {
 fn keep_text(keep: FilterKeep, text: &mut String) {
     match keep {
         FilterKeep::State => text.push_str(" keep-state"),
-        FilterKeep::Limit {
-            source,
-            source_port,
-            destination,
-            destination_port,
-            max,
-        } => {
+        FilterKeep::Limit { by, max } => {
             text.push_str(" limit");
             let parts = [
-                (source, "src-addr"),
-                (source_port, "src-port"),
-                (destination, "dst-addr"),
-                (destination_port, "dst-port"),
+                (by.source, "src-addr"),
+                (by.source_port, "src-port"),
+                (by.destination, "dst-addr"),
+                (by.destination_port, "dst-port"),
             ];
             for (_, word) in parts.iter().filter(|(is_it, _)| *is_it) {
                 let _ = write!(text, " {word}");

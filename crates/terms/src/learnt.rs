@@ -1,12 +1,13 @@
-//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link. Made by
-//! [`crate::slaac`] in the stack that hears them, and told to the others on the same device.
+//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use core::time::Duration;
 
-/// Addresses and ways out beside the configured ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+/// Addresses and ways out beside the configured ones. The stack that hears routers makes it; the
+/// others on the same device go by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learnt {
     pub addresses: Vec<LearntAddress>,
     /// Whose addresses are neighbours.
@@ -18,14 +19,26 @@ pub struct Learnt {
     pub mtu: Option<u16>,
     /// Largest packet of the link itself, where it has changed since the stack began; `None`: as
     /// far as is known.
+    #[serde(skip)]
     pub link_mtu: Option<u16>,
     /// Hop limit of packets whose sender has not chosen one.
     pub hop_limit: Option<u8>,
-    pub reachable: Option<Duration>,
-    pub retry: Option<Duration>,
+    pub reachable_ms: Option<u32>,
+    pub retry_ms: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl Learnt {
+    /// Returns what engines and programs go by. The link's own size goes another way.
+    #[must_use]
+    pub fn published(&self) -> Learnt {
+        Learnt {
+            link_mtu: None,
+            ..self.clone()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntAddress {
     pub ip: Ipv6Addr,
     /// Length of the prefix that it was made of; its neighbours are told apart by
@@ -36,7 +49,7 @@ pub struct LearntAddress {
 }
 
 /// A better first hop for one destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redirected {
     pub destination: Ipv6Addr,
     /// The destination itself if that is a neighbour.

@@ -1,7 +1,7 @@
-//! Options that are one of a few names.
+//! Settings that several crates read.
 
 /// Declares an enumeration whose variants have the names that users type.
-macro_rules! choice {
+macro_rules! named {
     ($(#[$meta:meta])* $type:ident {
         $($(#[$inner:meta])* $variant:ident = $name:literal,)+
     }) => {
@@ -15,7 +15,7 @@ macro_rules! choice {
             /// Names of the variants, in order.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            pub(crate) fn from_name(name: &str) -> Option<$type> {
+            pub fn from_name(name: &str) -> Option<$type> {
                 match name {
                     $($name => Some($type::$variant),)+
                     _ => None,
@@ -24,7 +24,7 @@ macro_rules! choice {
 
             /// Returns the name that users type.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name,)+
                 }
@@ -33,10 +33,10 @@ macro_rules! choice {
     };
 }
 
-choice! {
+named! {
     /// How much is written to standard error, and by a keeper to its log: each level includes those
     /// before it.
-    Log {
+    LogLevel {
         /// Nothing but the refusal of a command.
         Off = "off",
         /// Sockets that fail, and programs that stay on the kernel, because the stack is not there;
@@ -53,23 +53,24 @@ choice! {
     }
 }
 
-choice! {
-    /// Congestion control of connections that do not choose.
-    Congestion {
+named! {
+    /// Explicit congestion notification (RFC 3168), by the values of Linux's `tcp_ecn`.
+    EcnMode {
+        Off = "off",
+        /// Agreed to when a peer asks.
         #[default]
-        Cubic = "cubic",
-        Reno = "reno",
-        Dctcp = "dctcp",
-        Bbr = "bbr",
+        Passive = "passive",
+        /// Asked for too.
+        On = "on",
     }
 }
 
-choice! {
-    /// Explicit congestion notification.
-    Ecn {
-        Off = "off",
-        #[default]
-        Passive = "passive",
-        On = "on",
-    }
+/// How long a waiting thread, or an idle loop, polls before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spin {
+    /// As long as arrivals have lately come sooner than a sleep would cost.
+    #[default]
+    Adaptive,
+    /// So many microseconds; 0 sleeps at once.
+    FixedUs(u32),
 }
