@@ -4,7 +4,6 @@
 //! Only one of which all that was sent has been acknowledged goes; what has come and was not read
 //! goes with it. The program opens a socket for it there, and closes the one that it leaves.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use slipstack_channel::{Ends, InboxMessage, Reply, SockId, SocketError, State, Transport};
@@ -38,9 +37,6 @@ pub(crate) struct Carried {
     state: State,
     bytes: Vec<u8>,
 }
-
-/// Connections that whoever knows their key may have.
-pub(crate) type Offers = HashMap<u128, Owner>;
 
 impl Carried {
     /// For an engine of another process. `None`: it is too long.

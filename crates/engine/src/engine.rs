@@ -13,7 +13,6 @@ use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::authority::{NeighbourTable, PortAuthority};
-use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Owned};
 use crate::departed::Departed;
 use crate::effects::Fx;
@@ -22,7 +21,7 @@ use crate::frames::FrameQueue;
 use crate::inquiry::errand::Errand;
 use crate::load::Load;
 use crate::local::{Fabric, Local};
-use crate::owners::{Deferred, Flows, Owners};
+use crate::owners::{Deferred, Flows, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
 use crate::world::World;
@@ -118,6 +117,7 @@ pub struct Engine {
     pub(crate) filter: HeldFilter,
     /// When its rules are asked for again.
     pub(crate) filter_due: Option<Instant>,
+    pub(crate) has_chores: bool,
     load: Load,
     is_sleeping: bool,
     /// Frames wait in the device for what the program answers.
@@ -178,6 +178,7 @@ impl Engine {
             errand: None,
             filter: HeldFilter::default(),
             filter_due: None,
+            has_chores: false,
             load: Load::default(),
             is_sleeping: false,
             is_holding: false,
@@ -228,8 +229,7 @@ impl Engine {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
-        progress |= self.run_errand(now);
-        self.tend_filter(now);
+        progress |= self.has_chores && self.do_chores(now);
         self.finish(now, may_hold);
         if progress {
             self.load.on_work(now);

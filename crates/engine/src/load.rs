@@ -5,23 +5,27 @@ use slipstack_stack::Instant;
 /// The time of the work that goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// When the last turn with work began, or what has been counted of it ended; `None` while there
-    /// is none.
-    since: Option<Instant>,
+    /// When the last turn with work began, or what has been counted of it ended, in nanoseconds; 0
+    /// while there is none.
+    since: u64,
 }
 
 impl Load {
     /// Something is done.
     #[inline]
     pub(crate) fn on_work(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
+        if self.since == 0 {
+            self.since = now.0;
+        }
     }
 
     /// Ends the work that went on, and returns its nanoseconds.
     #[inline]
     pub(crate) fn take(&mut self, now: Instant) -> u64 {
-        let since = self.since.take();
-        since.map_or(0, |since| now.0.saturating_sub(since.0))
+        match std::mem::take(&mut self.since) {
+            0 => 0,
+            since => now.0.saturating_sub(since),
+        }
     }
 }
 

@@ -60,22 +60,18 @@ impl Engine {
             }
         }
         self.filter.apply(&mut self.stack, network);
+        self.renew_chores();
     }
 
     /// Does what the filter leaves to do: fetches rules that could not be had, and gives the keeper
     /// the matches that are logged.
-    #[inline]
     pub(crate) fn tend_filter(&mut self, now: Instant) {
-        if self.filter_due.is_some_and(|due| due <= now) || self.stack.has_filter_log() {
-            self.tend_busy_filter(now);
-        }
-    }
-
-    #[cold]
-    fn tend_busy_filter(&mut self, now: Instant) {
         if self.filter_due.is_some_and(|due| due <= now) {
             let network = self.network.clone();
             self.set_filter(&network);
+        }
+        if !self.stack.has_filter_log() {
+            return;
         }
         let logged = self.stack.take_filter_log();
         let lines = self.filter.lines(&logged, &self.network);

@@ -1,6 +1,8 @@
 //! Which client's socket owns an object of the stack, and which place in the flow directory a
 //! connection has.
 
+use std::collections::HashMap;
+
 use slipstack_channel::{Ends, FlowDirectory, SockId};
 use slipstack_stack::ConnId;
 
@@ -12,6 +14,9 @@ pub(crate) struct Owner {
     pub(crate) client: ClientId,
     pub(crate) sock: SockId,
 }
+
+/// Connections that whoever knows their key may have.
+pub(crate) type Offers = HashMap<u128, Owner>;
 
 /// Owners by the index of the stack's id; the generation decides.
 #[derive(Debug, Default)]

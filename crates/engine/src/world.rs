@@ -6,13 +6,12 @@ use slipstack_channel::Limits;
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
-use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Socket};
 use crate::departed::Departed;
 use crate::drained::Drained;
 use crate::frames::FrameQueue;
 use crate::local::Local;
-use crate::owners::{Deferred, Flows, Owner, Owners};
+use crate::owners::{Deferred, Flows, Offers, Owner, Owners};
 use crate::stats::EngineCounters;
 
 /// See the module.

@@ -73,8 +73,12 @@ impl Stack {
         filter.map_or_else(Vec::new, |filter| filter.take_logged())
     }
 
+    /// Whether packets have to pass rules.
+    pub fn has_filter(&self) -> bool {
+        self.link.filter.is_some()
+    }
+
     /// Whether [`Stack::take_filter_log`] has some.
-    #[inline]
     pub fn has_filter_log(&self) -> bool {
         let filter = self.link.filter.as_ref();
         filter.is_some_and(|filter| filter.has_logged())

@@ -26,6 +26,7 @@ impl Engine {
     pub(crate) fn on_inquiry(&mut self, now: Instant) {
         if self.errand.is_none() {
             self.next_errand(now);
+            self.renew_chores();
         }
     }
 
@@ -60,13 +61,7 @@ impl Engine {
         parts
     }
 
-    #[inline]
     pub(crate) fn run_errand(&mut self, now: Instant) -> bool {
-        self.errand.is_some() && self.answer_some(now)
-    }
-
-    #[cold]
-    fn answer_some(&mut self, now: Instant) -> bool {
         let Some(mut errand) = self.errand.take() else {
             return false;
         };

@@ -147,6 +147,12 @@ impl Cx<'_> {
 
     #[inline]
     fn send(&mut self, now: Instant, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+        self.send_at_once(now, frame, fx)
+    }
+
+    /// As [`Cx::send`], in the caller: a frame is many words to hand over.
+    #[inline(always)]
+    fn send_at_once(&mut self, now: Instant, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
         // To the sender it is as if a wire had lost it.
         if self.is_kept_in(now, &frame) {
             return Output::Sent;
@@ -159,7 +165,7 @@ impl Cx<'_> {
     }
 
     /// Sends a TCP segment over IPv4 whose headers are complete but for the transport checksum.
-    #[inline]
+    #[inline(always)]
     pub fn send_plain(
         &mut self,
         now: Instant,
@@ -190,7 +196,7 @@ impl Cx<'_> {
             },
             local: hop.local,
         };
-        self.send(now, frame, fx)
+        self.send_at_once(now, frame, fx)
     }
 
     /// A packet to `dst` was too large for its path, which takes `mtu` bytes.

@@ -41,7 +41,7 @@ pub fn arm_timeout(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 }
 
 /// New data left.
-#[inline]
+#[inline(always)]
 pub fn arm_after_new(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let running = conn.timers.resend();
     if may_probe(conn) {

@@ -303,7 +303,7 @@ fn is_window_used(conn: &Connection, in_flight: u64) -> bool {
 }
 
 /// Everything that was written has left, and nothing else is in flight.
-#[inline]
+#[inline(always)]
 pub fn after_all(conn: &mut Connection, now: Instant, in_flight: u64, cx: &Cx<'_>) {
     note_pace(conn, now, &Stop::Nothing);
     conn.cc.is_limited = is_window_used(conn, in_flight);

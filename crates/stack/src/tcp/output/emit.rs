@@ -56,7 +56,7 @@ struct Way {
 
 /// Sends new data, which alone is ECN-capable (RFC 3168 6.1.4, 6.1.5 and 6.1.6: no ACK, no
 /// retransmission, no probe).
-#[inline]
+#[inline(always)]
 pub fn new_data(
     conn: &mut Connection,
     now: Instant,
@@ -73,7 +73,7 @@ pub fn new_data(
 }
 
 /// Sends a segment of an established connection that is not new data.
-#[inline]
+#[inline(never)]
 pub fn segment(
     conn: &mut Connection,
     now: Instant,
@@ -105,7 +105,7 @@ pub fn talkative_data(
 }
 
 /// The segment carries the ACK, so that none is owed afterwards.
-#[inline]
+#[inline(always)]
 fn build(
     conn: &mut Connection,
     now: Instant,
@@ -126,7 +126,7 @@ fn build(
 }
 
 /// Over IPv4 to a known next hop, with timestamps or no options: the whole header in one go.
-#[inline]
+#[inline(always)]
 fn plain(
     conn: &mut Connection,
     now: Instant,

@@ -18,8 +18,8 @@ use crate::effects::Effects;
 use crate::link::Cx;
 use crate::time::Instant;
 
-/// Emits what is due now.
-#[inline]
+/// Emits what is due now. Always inlined: there is one caller, which calls it for each request.
+#[inline(always)]
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     // Data would carry the ACK without any block, and is no duplicate ACK.
     if conn.rcv.assembler.is_some() && conn.rcv.ack == AckState::Now && conn.phase.is_synchronized()

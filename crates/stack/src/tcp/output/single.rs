@@ -15,7 +15,7 @@ use crate::tcp::recovery::state::State;
 use crate::time::Instant;
 
 /// `false`: take the long way; nothing has been done.
-#[inline]
+#[inline(always)]
 pub fn try_send(
     conn: &mut Connection,
     now: Instant,

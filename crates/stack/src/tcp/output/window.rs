@@ -12,7 +12,7 @@ use crate::time::{Instant, Tick};
 const TUNE_MIN_NS: u64 = 2_000_000;
 
 /// The right edge that could be announced now.
-#[inline]
+#[inline(always)]
 fn fresh_edge(conn: &Connection) -> u64 {
     let rcv = &conn.rcv;
     let used = rcv.nxt.saturating_sub(rcv.consumed);

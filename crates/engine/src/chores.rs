@@ -1,0 +1,22 @@
+//! What few engines have to do beside their programs' work, so that a turn asks once for all of it.
+
+use slipstack_stack::Instant;
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// Does what few engines have to do: answers an operator, and looks after the packet filter.
+    #[inline(never)]
+    pub(crate) fn do_chores(&mut self, now: Instant) -> bool {
+        let progress = self.run_errand(now);
+        self.tend_filter(now);
+        self.renew_chores();
+        progress
+    }
+
+    /// Called where one of them begins.
+    pub(crate) fn renew_chores(&mut self) {
+        let has_filter = self.filter_due.is_some() || self.stack.has_filter();
+        self.has_chores = self.errand.is_some() || has_filter;
+    }
+}
