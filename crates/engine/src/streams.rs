@@ -223,8 +223,7 @@ impl Engine {
                 .without(State::HUP | State::RDHUP | State::CLOSED);
         }
         let local = bound.map(|bound| bound.addr);
-        let is_in_use = |local: SocketAddr| self.world.local.is_anothers(local, remote);
-        if local.is_some_and(is_in_use) {
+        if local.is_some_and(|local| self.is_anothers(local, remote)) {
             return Err(SocketError::AddrNotAvailable);
         }
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
@@ -248,6 +247,18 @@ impl Engine {
             .set_bits(owner, State::CONNECTING | State::BOUND, State::NONE);
         self.run_deferred(now);
         Ok(Reply::Bound { local })
+    }
+
+    /// Whether another engine has the connection that an attempt from this address would be.
+    fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let own = match local.ip().is_unspecified() {
+            true => self.stack.find_source(remote.ip().to_canonical()),
+            false => Some(local.ip()),
+        };
+        own.is_some_and(|ip| {
+            let local = SocketAddr::new(ip, local.port());
+            self.world.local.is_anothers(local, remote)
+        })
     }
 
     pub(crate) fn on_close(&mut self, now: Instant, owner: Owner, mode: CloseMode, unread: bool) {

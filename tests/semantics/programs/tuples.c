@@ -45,4 +45,5 @@ int main(void) {
     both(own_ip(), 8601);
     both("0.0.0.0", 8602);
     apart_from(own_ip(), 8603);
+    apart_from("0.0.0.0", 8604);
 }
