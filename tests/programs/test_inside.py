@@ -32,6 +32,21 @@ def status_lists_engines_programs_and_sockets(world):
 
 
 @test(modes=SLIPSTACK)
+def why_and_status_know_stacks_of_other_network_namespaces(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7081)
+    world.wait_port(7081, process=server)
+    words = [str(world.slipstack), "{}", "--run-dir", str(world.run_dir)]
+    asked = world.process(world.peer_ns.prefix() + [word.format("why") for word in words] + [str(server.pid)])
+    assert asked.wait(10) == 0 and "7081" in asked.output(), asked.tail()
+    asked = world.process(world.peer_ns.prefix() + [word.format("status") for word in words])
+    assert asked.wait(10) == 0 and "nothing runs" in asked.output(), asked.tail()
+    assert "a stack runs on eth1 of another network namespace" in asked.errors(), asked.tail()
+    there = asked.errors().split("ask there: ")[1].split()[:2]
+    asked = world.process([*there, str(world.slipstack), "status", "--run-dir", str(world.run_dir)])
+    assert asked.wait(10) == 0 and "eth1" in asked.output(), asked.tail()
+
+
+@test(modes=SLIPSTACK)
 def why_says_for_each_socket_where_it_is_and_why(world):
     server = world.stack(*world.program("places.py"), world.peer_address, 7060)
     until(lambda: "ready" in server.output() or not server.is_running(), 10, "the sockets are made")

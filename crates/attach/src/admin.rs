@@ -6,11 +6,11 @@ use slipstack_channel::control::{
     ControlError, ControlSocket, Refusal, Reply, Request, StatusReport, WhyReport, connect,
 };
 use slipstack_config::Settings;
-use slipstack_keeper::runtime::RuntimeDir;
+use slipstack_keeper::runtime::{RuntimeDir, network_namespace_of};
 use slipstack_keeper::{KeeperError, find_remaining};
 
 use crate::absent;
-use crate::door::{ask, directories};
+use crate::door::{ask, directories, directories_elsewhere, directories_of};
 use crate::error::Error;
 
 /// Every keeper of this network namespace with its instances. A keeper that is just ending is left
@@ -91,13 +91,37 @@ fn find_abandoned(directory: &RuntimeDir) -> Option<Error> {
     }))
 }
 
-/// Returns the report on one process.
+/// The keepers of other network namespaces: the interface and the process of each.
+///
+/// # Errors
+/// No runtime directory.
+pub fn elsewhere(settings: &Settings) -> Result<Vec<(String, u32)>, Error> {
+    let told = |directory: &RuntimeDir| {
+        let keeper = connect(&directory.control_socket()).ok()?;
+        match ask(&keeper, &Request::Status) {
+            Ok(Reply::Status(report)) => {
+                Some((directory.interface().to_owned(), report.keeper_pid))
+            }
+            _ => None,
+        }
+    };
+    Ok(directories_elsewhere(settings)?
+        .iter()
+        .filter_map(told)
+        .collect())
+}
+
+/// Returns the report on one process, which may be in another network namespace.
 ///
 /// # Errors
 /// Nobody knows it.
 pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     let mut refused = None;
-    for directory in chosen(settings)? {
+    let directories = match network_namespace_of(pid) {
+        Some(namespace) => directories_of(settings, namespace)?,
+        None => directories(settings)?,
+    };
+    for directory in directories.into_iter().filter(|it| is_chosen(settings, it)) {
         for (_, socket) in instances(&directory) {
             if let Ok(Reply::Why(report)) = ask(&socket, &Request::Why { pid }) {
                 return Ok(*report);
@@ -127,7 +151,7 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     Err(refused.unwrap_or_else(|| Error::Refused {
         refusal: Refusal::Unknown,
         message: format!(
-            "process {pid} does not use Slipstack: nothing runs on it in this network namespace"
+            "process {pid} does not use Slipstack: nothing runs on it in its network namespace"
         ),
     }))
 }
@@ -213,16 +237,15 @@ pub fn control_sockets(settings: &Settings) -> Result<Vec<std::path::PathBuf>, E
 }
 
 pub(crate) fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
-    let is_meant = |dir: &RuntimeDir| {
-        settings
-            .interface
-            .as_deref()
-            .is_none_or(|wanted| dir.is_of(wanted))
-    };
     Ok(directories(settings)?
         .into_iter()
-        .filter(is_meant)
+        .filter(|it| is_chosen(settings, it))
         .collect())
+}
+
+fn is_chosen(settings: &Settings, directory: &RuntimeDir) -> bool {
+    let wanted = settings.interface.as_deref();
+    wanted.is_none_or(|wanted| directory.is_of(wanted))
 }
 
 pub(crate) fn instances(directory: &RuntimeDir) -> Vec<(String, ControlSocket)> {

@@ -179,7 +179,21 @@ fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
 /// The keepers' directories of this network namespace. A user without any sees root's: what is
 /// there may not be his to ask, which he is told then.
 pub fn directories(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
+    directories_of(settings, network_namespace()?)
+}
+
+/// As [`directories`], of other network namespaces than this one.
+pub fn directories_elsewhere(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
     let namespace = network_namespace()?;
+    let base = match &settings.run_dir {
+        Some(base) => base.clone(),
+        None => base_directory()?,
+    };
+    Ok(RuntimeDir::all_elsewhere(&base, namespace)?)
+}
+
+/// As [`directories`], of the network namespace with this inode.
+pub fn directories_of(settings: &Settings, namespace: u64) -> Result<Vec<RuntimeDir>, Error> {
     if let Some(base) = &settings.run_dir {
         return Ok(RuntimeDir::all_below(base, namespace)?);
     }

@@ -10,6 +10,7 @@ use slipstack_channel::control::{
     DeviceTold, ProgramReport, SocketReport, StatusReport, WhyReport,
 };
 use slipstack_channel::report::Why;
+use slipstack_config::Settings;
 
 use crate::failure::Failure;
 use crate::given::settings;
@@ -26,11 +27,22 @@ pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         print_json(&reports)?;
     } else if reports.is_empty() && abandoned.is_empty() {
         print("nothing runs on Slipstack\n")?;
+        say_elsewhere(&settings);
     } else {
         let texts: Vec<String> = reports.iter().map(status_text).collect();
         print(&texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names stacks of other network namespaces, to those who look for one here.
+fn say_elsewhere(settings: &Settings) {
+    for (interface, pid) in admin::elsewhere(settings).unwrap_or_default() {
+        say(&format!(
+            "slipstack: a stack runs on {interface} of another network namespace; \
+             ask there: nsenter --net=/proc/{pid}/ns/net slipstack status"
+        ));
+    }
 }
 
 pub fn why(matches: &ArgMatches) -> Result<ExitCode, Failure> {

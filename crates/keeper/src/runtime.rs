@@ -100,6 +100,13 @@ pub fn network_namespace() -> Result<u64, RuntimeError> {
     Ok(fs::metadata(path).map_err(io_error(path))?.ino())
 }
 
+/// Inode of the network namespace of a process; `None` if there is none or it may not be looked
+/// at.
+#[must_use]
+pub fn network_namespace_of(pid: u32) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino())
+}
+
 /// The directory of one keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeDir {
@@ -118,7 +125,16 @@ impl RuntimeDir {
     }
 
     pub fn all_below(base: &Path, namespace: u64) -> Result<Vec<RuntimeDir>, RuntimeError> {
-        let prefix = format!("{namespace}-");
+        RuntimeDir::list(base, |of| of == namespace)
+    }
+
+    /// All keepers' directories of other network namespaces than this.
+    pub fn all_elsewhere(base: &Path, namespace: u64) -> Result<Vec<RuntimeDir>, RuntimeError> {
+        RuntimeDir::list(base, |of| of != namespace)
+    }
+
+    /// The directories of the namespaces that are wanted.
+    fn list(base: &Path, is_wanted: impl Fn(u64) -> bool) -> Result<Vec<RuntimeDir>, RuntimeError> {
         let entries = match fs::read_dir(base) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -130,8 +146,12 @@ impl RuntimeDir {
             .filter(|entry| !entry.path().is_symlink())
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
-                let interface = name.strip_prefix(&prefix)?.to_owned();
+                let (namespace, interface) = name.split_once('-')?;
+                let interface = interface.to_owned();
                 check_name(&interface, INTERFACE_NAME_MAX).ok()?;
+                if !is_wanted(namespace.parse().ok()?) {
+                    return None;
+                }
                 Some(RuntimeDir {
                     path: entry.path(),
                     interface,
