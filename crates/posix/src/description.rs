@@ -12,7 +12,7 @@ use crate::addr::Family;
 use crate::lending::{Borrowed, Lent};
 use crate::link::Link;
 use crate::options::{Membership, Options};
-use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all};
+use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all, notify_one_thread};
 use crate::sigio::{SigIo, news};
 use crate::socket::{Dgram, Edges, ErrorQueue, Listener, Stream, shut_bits};
 
@@ -395,6 +395,14 @@ impl Description {
         }
     }
 
+    /// As [`Description::tell`] of a connection that can be accepted: of the threads that sleep one
+    /// is woken, as on the kernel. If it leaves without the connection, the next one is.
+    fn tell_of_arrival(&self, rings: &mut Rings) {
+        if self.is_watched.load(Ordering::Acquire) {
+            notify_one_thread(&self.cold.lock().watches, bits::IN, rings);
+        }
+    }
+
     /// All epoll items, forgotten: the description is closed or leaves the stack.
     pub(crate) fn take_watches(&self) -> Vec<Watch> {
         let mut cold = self.cold.lock();
@@ -424,6 +432,11 @@ impl Awaited for Description {
 
     fn end_wait(&self, waiter: &Arc<Waiter>) -> bool {
         self.unwatch(&|watch| watch.is_thread(waiter));
+        if let Some(Decided::Listener(listener)) = self.decided()
+            && listener.readiness() & bits::IN != 0
+        {
+            self.tell_of_arrival(&mut Rings::default());
+        }
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
     }
 }
@@ -460,7 +473,7 @@ impl Recipient for Description {
         };
         listener.on_arrival();
         self.sigio.note(news::IN);
-        self.tell(bits::IN, rings);
+        self.tell_of_arrival(rings);
     }
 
     fn on_withdrawal(&self) {

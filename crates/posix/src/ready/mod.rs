@@ -12,7 +12,7 @@ mod watch;
 pub(crate) use lead::Leave;
 pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};
 pub(crate) use waiter::{BLIND_SLEEP_NS, Rings, Waiter};
-pub(crate) use watch::{Awaited, Recipient, Watch, Watcher, notify_all};
+pub(crate) use watch::{Awaited, Recipient, Watch, Watcher, notify_all, notify_one_thread};
 
 /// Epoll's bits as Linux's poll functions give them.
 pub(crate) mod bits {

@@ -112,6 +112,19 @@ impl Watch {
     }
 }
 
+/// As [`notify_all`], but of the threads that sleep only the first one is woken. Those that are
+/// awake look again.
+pub(crate) fn notify_one_thread(watches: &[Watch], edges: u32, rings: &mut Rings) {
+    let mut is_one_woken = false;
+    for watch in watches {
+        match watch {
+            Watch::Item { watcher, item } => watcher.on_ready(*item, edges, rings),
+            Watch::Thread(_) if is_one_woken => {}
+            Watch::Thread(waiter) => is_one_woken = rings.notify(waiter),
+        }
+    }
+}
+
 /// Tells every watcher. The caller holds the lock of the list; watchers take their own inside it.
 pub(crate) fn notify_all(watches: &[Watch], edges: u32, rings: &mut Rings) {
     for watch in watches {

@@ -1,0 +1,73 @@
+"""Many of a kind, and ends at the worst moment: children beside connections, threads, children that are killed."""
+
+import contextlib
+import os
+import signal
+import time
+
+from harness import test
+
+LINE = b"line\n"
+
+
+def server(world, port, *how):
+    started = world.stack(*world.program("crowded.py"), port, *how)
+    world.wait_port(port, process=started)
+    return started
+
+
+def connections(world, stack, port, count):
+    """Each with a file to read lines from."""
+    made = [stack.enter_context(world.connect(port)) for _ in range(count)]
+    return [(sock, stack.enter_context(sock.makefile("rb"))) for sock in made]
+
+
+@test
+def connections_go_on_beside_hundreds_of_children(world):
+    started = server(world, 7160, "forks")
+    with contextlib.ExitStack() as stack:
+        forker, *others = connections(world, stack, 7160, 31)
+        for _ in range(10):
+            for _ in range(20):
+                forker[0].sendall(b"fork\n")
+                assert forker[1].readline() == b"fork\n"
+            for sock, _ in others:
+                sock.sendall(LINE)
+            for _, stream in others:
+                assert stream.readline() == LINE
+    assert started.is_running(), started.tail()
+
+
+@test
+def a_program_of_500_threads_serves_all_of_them(world):
+    server(world, 7161, "threads", 500)
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            for sock, stream in connections(world, stack, 7161, 50):
+                sock.sendall(LINE)
+                assert stream.readline() == LINE
+
+
+@test
+def a_child_that_is_killed_while_its_connection_moves_ends_that_alone(world):
+    """After sixteen answers the connection goes to the child."""
+    started = server(world, 7162, "children")
+    with contextlib.ExitStack() as stack:
+        (kept,) = connections(world, stack, 7162, 1)
+        kept[1].readline()
+        for round in range(12):
+            with world.connect(7162) as sock, sock.makefile("rb") as stream:
+                pid = int(stream.readline())
+                for number in range(14 + round % 4):
+                    sock.sendall(LINE)
+                    assert stream.readline() == LINE
+                with contextlib.suppress(ConnectionError):
+                    sock.sendall(LINE)
+                    time.sleep(0.0003 * round)
+                    os.kill(pid, signal.SIGKILL)
+                    # Its answer, if it had got so far, and the end: not silence.
+                    while stream.readline():
+                        pass
+            kept[0].sendall(LINE)
+            assert kept[1].readline() == LINE
+    assert started.is_running(), started.tail()
