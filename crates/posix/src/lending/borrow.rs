@@ -155,6 +155,19 @@ impl Process {
         Divert::Kernel
     }
 
+    /// Tells the owner of a connection of an option that was set here: it has its effect there.
+    pub(crate) fn set_where_it_lives(&self, it: &Borrowed, option: (i32, i32), value: &[u8]) {
+        // Who has confined itself may not send messages.
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
+            return;
+        }
+        if let (Some(control), Some(message)) =
+            (it.control(), Message::option(it.id, option, value))
+        {
+            let _ = control.say(message, None);
+        }
+    }
+
     /// Called before the program confines itself to some system calls (seccomp(2)): connections
     /// that other processes lend are passed on from now on without being asked for, because the
     /// calls that ask may be forbidden.

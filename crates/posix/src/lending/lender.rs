@@ -45,6 +45,9 @@ pub(super) trait Lender: Sync {
     /// call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
+    /// A child has set an option of a connection.
+    fn set_option(&self, socket: &Arc<Description>, option: (i32, i32), value: &[u8]);
+
     /// Returns true if what `socket` sends to `to` leaves by the kernel.
     fn sends_by_kernel(&self, socket: &Description, to: SocketAddr) -> bool;
 }

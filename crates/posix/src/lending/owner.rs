@@ -72,6 +72,20 @@ impl Process {
             _ => false,
         })
     }
+
+    /// Another process has set an option of a connection that lives here.
+    fn set_for_borrower(&self, socket: &Arc<Description>, (level, name): (i32, i32), value: &[u8]) {
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return;
+        };
+        let options = {
+            let mut cold = socket.cold.lock();
+            cold.options.set(level, name, value);
+            cold.options.clone()
+        };
+        self.set_on_stream((socket, stream), level, name, &options);
+        stream.link().commands();
+    }
 }
 
 impl Lender for Process {
@@ -145,6 +159,10 @@ impl Lender for Process {
         numbers
             .into_iter()
             .all(|number| self.lending.is_stewards(number))
+    }
+
+    fn set_option(&self, socket: &Arc<Description>, option: (i32, i32), value: &[u8]) {
+        self.set_for_borrower(socket, option, value);
     }
 
     fn close_steward_number(&self, number: i32) {

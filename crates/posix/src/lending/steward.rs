@@ -353,6 +353,7 @@ impl Steward {
             (Word::Want, None) => self.on_want(key, message),
             (Word::Have, None) => self.on_have(key, message),
             (Word::Leave, None) => self.on_leave(key, message),
+            (Word::Option, None) => self.on_option(key, message),
             (Word::Read | Word::ReadNow | Word::Shut, None) => {
                 self.on_word_of_pump(root, message);
                 if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
@@ -379,6 +380,19 @@ impl Steward {
                 self.add(Pump::new(socket, number, end, origin));
             }
             None => self.lender.take_back(&socket),
+        }
+    }
+
+    fn on_option(&self, key: u64, message: Message) {
+        let Some(child) = self.children.get(&key) else {
+            return;
+        };
+        let held = child.held.iter().find(|socket| socket.id == message.id);
+        let is_it = |pump: &&Pump| pump.is_roots(child.root) && pump.socket().id == message.id;
+        let pumped = || self.pumps.values().find(is_it).map(Pump::socket);
+        if let Some(socket) = held.or_else(pumped) {
+            let (option, value, len) = message.as_option();
+            self.lender.set_option(socket, option, &value[..len]);
         }
     }
 

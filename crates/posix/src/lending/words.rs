@@ -42,6 +42,8 @@ pub(super) enum Word {
     Have = 8,
     /// It has no use for it now.
     Leave = 9,
+    /// The child has set an option; see [`Message::option`].
+    Option = 10,
 }
 
 impl Word {
@@ -56,6 +58,7 @@ impl Word {
             Word::Want,
             Word::Have,
             Word::Leave,
+            Word::Option,
         ];
         all.into_iter().find(|word| *word as u8 == byte)
     }
@@ -122,6 +125,27 @@ impl Message {
             token,
             amount,
         }
+    }
+
+    /// An option of level and name, each of 16 bits, whose value has so many of the eight bytes.
+    /// `None`: it is longer.
+    pub(super) fn option(id: u64, (level, name): (i32, i32), value: &[u8]) -> Option<Message> {
+        let (level, name) = (u16::try_from(level).ok()?, u16::try_from(name).ok()?);
+        let mut amount = [0; 8];
+        amount.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Message {
+            word: Word::Option,
+            id,
+            token: u64::from(level) | u64::from(name) << 16 | (value.len() as u64) << 32,
+            amount: u64::from_le_bytes(amount),
+        })
+    }
+
+    /// Returns level, name, and value of such an option with its length.
+    pub(super) fn as_option(self) -> ((i32, i32), [u8; 8], usize) {
+        let [level, name] = [0, 16].map(|by| (self.token >> by & 0xffff) as i32);
+        let len = (self.token >> 32).min(8) as usize;
+        ((level, name), self.amount.to_le_bytes(), len)
     }
 
     fn bytes(self) -> [u8; LEN] {
@@ -331,6 +355,20 @@ mod tests {
         for wish in [Wish::None, Wish::Some(1), Wish::Whole(4096), Wish::All] {
             assert_eq!(Wish::of(wish.amount()), wish);
         }
+    }
+
+    #[test]
+    fn an_option_is_read_as_it_was_set() {
+        let linger = [1, 0, 0, 0, 9, 0, 0, 0];
+        let message = Message::option(7, (libc::SOL_SOCKET, libc::SO_LINGER), &linger).unwrap();
+        let read = Message::parse(&message.bytes()).unwrap().as_option();
+        assert_eq!(read, ((libc::SOL_SOCKET, libc::SO_LINGER), linger, 8));
+        let one = Message::option(7, (libc::IPPROTO_TCP, 1), &[1, 0, 0, 0]).unwrap();
+        assert_eq!(
+            one.as_option(),
+            ((libc::IPPROTO_TCP, 1), [1, 0, 0, 0, 0, 0, 0, 0], 4)
+        );
+        assert_eq!(Message::option(7, (0, 0), &[0; 9]), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::options::attaching::{ATTACH, DETACH, attach_filter, looks_beyond, rea
 use crate::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::options::record::int_of;
 use crate::options::refusals::refusal;
-use crate::options::timeouts::set_timeout;
+use crate::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -32,10 +32,6 @@ pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
         };
     }
 }
-
-/// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
-const RCVTIMEO_NEW: i32 = 66;
-const SNDTIMEO_NEW: i32 = 67;
 
 impl Process {
     /// `setsockopt`.
@@ -78,7 +74,8 @@ impl Process {
                     link.set_option(*sock, option);
                 }
             }
-            Some(Decided::Foreign(_)) | None => {}
+            Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value),
+            None => {}
         }
         Ok(())
     }
@@ -153,7 +150,7 @@ impl Process {
         Ok(())
     }
 
-    fn set_on_stream(
+    pub(crate) fn set_on_stream(
         &self,
         (socket, stream): (&Arc<Description>, &Stream),
         level: i32,

@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::errno::Errno;
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
+pub(super) const RCVTIMEO_NEW: i32 = 66;
+pub(super) const SNDTIMEO_NEW: i32 = 67;
+
 /// Over before anything has been waited for.
 const TIMEOUT_LEAST_NS: u64 = 1;
 
