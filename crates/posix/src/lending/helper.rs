@@ -44,7 +44,7 @@ const MOVE_PAUSE: Duration = Duration::from_millis(4);
 /// How long the program waits for its steward, and for threads of ours to end.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked whether a thread is the program's.
-const THREAD_LOOKS: u32 = 5;
+const THREAD_LOOKS: u32 = 50;
 const END_PAUSE: Duration = Duration::from_micros(200);
 
 /// A connection that is to go to a helper.

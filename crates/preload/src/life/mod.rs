@@ -242,7 +242,11 @@ pub extern "C" fn end_in_order() {
 
 /// The end of a process that has moved the bytes of another one, once nobody uses them.
 pub fn end_helper() -> ! {
-    end_in_order();
+    if let Some(process) = process() {
+        let _in_call = InCall::enter();
+        raw::with_room(|| process.outlast_borrowers());
+    }
+    end(Exit::Orderly);
     sys::exit_at_once()
 }
 
