@@ -9,9 +9,9 @@ use slipstack_service::{ConnectionId, Context, Service, Via};
 use crate::http::request::{self, HEAD_MAX, Method, Parsed};
 use crate::proxy::Figures;
 
-const KEEP_ALIVE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 21\r\n\
+const KEEP_ALIVE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\
     Connection: keep-alive\r\n\r\n<p>hello from here</p>";
-const CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 21\r\n\
+const CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\
     Connection: close\r\n\r\n<p>hello from here</p>";
 
 /// Options of the demo server.
@@ -80,6 +80,23 @@ impl Service for Demo {
                 return cx.close(id);
             }
             cx.consume(id, len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_as_long_as_its_head_says() {
+        for answer in [KEEP_ALIVE, CLOSE] {
+            let text = String::from_utf8_lossy(answer);
+            let (head, page) = text.split_once("\r\n\r\n").unwrap();
+            let told = head
+                .lines()
+                .find_map(|line| line.strip_prefix("Content-Length: "));
+            assert_eq!(told.unwrap().parse(), Ok(page.len()));
         }
     }
 }
