@@ -1,0 +1,239 @@
+"""Links that go down and up, queues whose number changes, a switch that ends and comes again: connections survive, and
+`status` says what is the matter."""
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+from harness import Skip, test
+from harness.process import until
+from test_mtu import Asker, everything_follows, set_mtu
+
+LEN = 2 << 20
+BOTH = ("inprocess", "instance")
+
+
+def serve(world):
+    # BBR, where a machine has it, takes minutes to find its rate again after an outage.
+    for side in (world.stack_ns, world.peer_ns):
+        side.sysctl("net.ipv4.tcp_congestion_control", "reno")
+    server = world.stack(*world.program("sized.py"), 7000)
+    world.wait_port(7000, process=server)
+    return server
+
+
+def trouble(world):
+    report, = json.loads(world.admin("status", "--json").output())
+    return report["device"]["trouble"]
+
+
+class Transfers:
+    """Connections that go on until told: one in each direction."""
+
+    def __init__(self, world):
+        self.askers = [Asker(world), Asker(world)]
+        self.rounds = [0, 0]
+        self.failures = []
+        self.is_over = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(at, way)) for at, way in enumerate((Asker.get, Asker.put))]
+        for thread in self.threads:
+            thread.start()
+        self.wait_for_more()
+
+    def _run(self, at, way):
+        try:
+            while not self.is_over.is_set():
+                way(self.askers[at], LEN)
+                self.rounds[at] += 1
+        except Exception as error:
+            self.failures.append(repr(error))
+
+    def wait_for_more(self, seconds=15):
+        """Both move bytes, that are the right ones."""
+        before = list(self.rounds)
+        move = lambda: self.failures or all(now > was + 1 for now, was in zip(self.rounds, before))  # noqa: E731
+        until(move, seconds, "both transfers go on")
+        assert not self.failures, self.failures
+
+    def finish(self):
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(20)
+        assert not self.failures and not any(thread.is_alive() for thread in self.threads), self.failures
+
+
+def flap(world, side, seconds):
+    side.ip("link", "set", "eth1", "down")
+    if world.mode != "kernel" and side is world.stack_ns:
+        until(lambda: "is down" in (trouble(world) or ""), 5, "status says that the interface is down")
+    time.sleep(seconds)
+    side.ip("link", "set", "eth1", "up")
+    if side is world.peer_ns:
+        return
+    if world.mode != "kernel":
+        until(lambda: not trouble(world), 5, "status has no trouble any more")
+
+
+def goes_down_and_up(world):
+    serve(world)
+    transfers = Transfers(world)
+    for side, seconds in ((world.stack_ns, 0.1), (world.stack_ns, 0.5), (world.peer_ns, 0.3)):
+        flap(world, side, seconds)
+        transfers.wait_for_more()
+    transfers.finish()
+    Asker(world).get(LEN)
+
+
+@test
+def connections_survive_an_interface_that_goes_down_and_up(world):
+    goes_down_and_up(world)
+
+
+@test(modes=BOTH)
+def connections_over_af_xdp_do_too(world):
+    world.kind = "xdp"
+    goes_down_and_up(world)
+    set_mtu(world, 1200)
+    everything_follows(world, Asker(world), 1200)
+
+
+@test(modes=BOTH, device="tap")
+def connections_over_our_own_tap_do_too(world):
+    server = world.stack(*world.program("sized.py"), 7000)
+    until(lambda: "is reached at" in server.errors(), 10, "the stack is up")
+    world.wait_port(7000, process=server)
+    transfers = Transfers(world)
+    world.stack_ns.ip("link", "set", "slip0", "down")
+    until(lambda: "is down" in (trouble(world) or ""), 5, "status says that the interface is down")
+    world.stack_ns.ip("link", "set", "slip0", "up")
+    transfers.wait_for_more()
+    transfers.finish()
+    assert not trouble(world)
+
+
+def set_queues(world, count):
+    # A pair with XDP may not have fewer queues than its other end sends by.
+    sides = (world.stack_ns, world.peer_ns) if count > 2 else (world.peer_ns, world.stack_ns)
+    for side in sides:
+        words = [*side.prefix(), "ethtool", "-L", "eth1", "rx", str(count), "tx", str(count)]
+        subprocess.run(words, check=True, capture_output=True)
+
+
+def give_queues(world):
+    """The pair anew, with four queues, of which two are used."""
+    if shutil.which("ethtool") is None:
+        raise Skip("ethtool is not installed")
+    world.stack_ns.ip("link", "del", "eth1")
+    many = ("numrxqueues", "4", "numtxqueues", "4")
+    peer = ("peer", "name", "eth1", *many, "netns", world.peer_ns.name)
+    world.stack_ns.ip("link", "add", "eth1", *many, "type", "veth", *peer)
+    set_queues(world, 2)
+    for side, address in ((world.stack_ns, world.STACK), (world.peer_ns, world.PEER)):
+        side.sysctl("net.ipv6.conf.eth1.disable_ipv6", 1)
+        side.ip("link", "set", "eth1", "up")
+        if side is world.peer_ns or world.mode == "kernel":
+            side.ip("addr", "add", f"{address}/24", "dev", "eth1")
+
+
+def queues_change(world):
+    give_queues(world)
+    serve(world)
+    transfers = Transfers(world)
+    # The kernel refuses to take a queue away that an AF_XDP socket has.
+    for count in (4, 2) if world.kind == "xdp" else (1, 4, 2):
+        set_queues(world, count)
+        transfers.wait_for_more()
+    transfers.finish()
+    for _ in range(8):
+        Asker(world).get(1 << 16)
+
+
+@test
+def connections_survive_another_number_of_queues(world):
+    queues_change(world)
+
+
+@test(modes=BOTH)
+def connections_over_af_xdp_survive_another_number_of_queues(world):
+    world.kind = "xdp"
+    queues_change(world)
+
+
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+
+FETCHER = f"""
+import hashlib, socket, sys
+with socket.create_connection(("{SERVER}", 7000), timeout=30) as sock:
+    lines = sock.makefile("rwb")
+    for _ in range(int(sys.argv[1])):
+        lines.write(b"get {LEN}\\n")
+        lines.flush()
+        assert lines.read({LEN}) == b"g" * {LEN}
+        print("round", flush=True)
+"""
+
+
+class Switch:
+    """DPDK's forwarder between two memif sockets; it ends with its input."""
+
+    def __init__(self, world, near, far):
+        devices = [
+            f"--vdev=net_memif0,role=server,id=0,socket={far},socket-abstract=no",
+            f"--vdev=net_memif1,role=client,id=3,socket={near},socket-abstract=no",
+        ]
+        memory = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf"]
+        more = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=8192"]
+        self.input, there = socket.socketpair()
+        with there:
+            words = [*world.peer_ns.prefix(), "dpdk-testpmd", "-l", "0,1", *memory, *devices, "--", *more]
+            self.process = world.process(words, stdin=there)
+        until(lambda: far.exists() or not self.process.is_running(), 20, "the forwarder listens")
+        assert self.process.is_running(), self.process.tail()
+
+    def kill(self):
+        self.process.kill()
+        self.input.close()
+
+    def end(self):
+        self.input.close()
+        self.process.wait(20)
+
+
+@test(modes=("inprocess",), device="none")
+def a_connection_over_memif_survives_a_switch_that_is_killed_and_comes_again(world):
+    if shutil.which("dpdk-testpmd") is None:
+        raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
+    near, far = world.folder / "near.sock", world.folder / "far.sock"
+
+    def run(namespace, kind, address, *words):
+        options = ["--run-dir", world.run_dir, "--device", f"memif:{kind}", "--ip", f"{address}/24"]
+        return world.process([*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])])
+
+    server = run(world.stack_ns, f"{near},role=server,id=3", SERVER, *world.program("sized.py"), 7000)
+    until(lambda: "is reached at" in server.errors(), 10, "the server's stack is up")
+    switch = Switch(world, near, far)
+    client_ns = world._namespace("c")
+    client = run(client_ns, f"{far},role=client,id=0", CLIENT, "/usr/bin/python3", "-c", FETCHER, 400)
+    rounds = lambda: client.output().count("round")  # noqa: E731
+    until(lambda: rounds() > 3 or not client.is_running(), 15, "the transfer goes on")
+    assert client.is_running(), client.tail()
+    switch.kill()
+    far.unlink()
+    time.sleep(0.3)
+    before = rounds()
+    switch = Switch(world, near, far)
+    until(lambda: rounds() > before + 3 or not client.is_running(), 20, "the transfer goes on over the next switch")
+    assert client.is_running() or client.wait() == 0, client.tail()
+    client.kill()
+    client.kill()
+    server.stop()
+    switch.end()
+    for namespace in (world.stack_ns, client_ns):
+        words = [world.slipstack, "stop", "--run-dir", world.run_dir, "--all"]
+        world.process([*namespace.prefix(), *map(str, words)]).wait(10)
+    for namespace in (world.stack_ns, client_ns):
+        words = [world.slipstack, "stop", "--run-dir", world.run_dir, "--all"]
+        world.process([*namespace.prefix(), *map(str, words)]).wait(10)
