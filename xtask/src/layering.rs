@@ -53,6 +53,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["mem", "device", "channel", "engine", "service", "apps"],
     ),
     ("held", &["mem", "device", "channel", "engine"]),
+    (
+        "scaling",
+        &[
+            "wire", "mem", "device", "channel", "engine", "keeper", "service", "apps",
+        ],
+    ),
     ("floor", &["wire", "mem", "device"]),
     // Includes the rings of mem by path.
     ("models", &[]),

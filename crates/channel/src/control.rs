@@ -31,7 +31,7 @@ pub const CONTROL_VERSION: u32 = 11;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
-pub const DESCRIPTORS_MAX: usize = 80;
+pub const DESCRIPTORS_MAX: usize = 200;
 
 /// Introduces a process. First message on every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 
 use crate::engine_end::EngineEnd;
+use crate::layout::REGION_BYTES;
 use crate::program::ProgramEnd;
 
 /// A user of a channel that its engine calls.
@@ -39,7 +40,18 @@ impl Inside {
     /// # Errors
     /// There is no memory for the channel.
     pub fn new<O: Owner + 'static>(make: impl FnOnce(ProgramEnd) -> O) -> io::Result<Inside> {
-        let end = EngineEnd::create()?;
+        Inside::of_length(REGION_BYTES, make)
+    }
+
+    /// As [`Inside::new`], with a region of `len` bytes (as [`EngineEnd::create_of`] clamps them).
+    ///
+    /// # Errors
+    /// There is no memory for the channel.
+    pub fn of_length<O: Owner + 'static>(
+        len: usize,
+        make: impl FnOnce(ProgramEnd) -> O,
+    ) -> io::Result<Inside> {
+        let end = EngineEnd::create_of(len)?;
         let program = ProgramEnd::open(end.region().clone())?;
         Ok(Inside {
             end,

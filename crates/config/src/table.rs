@@ -179,7 +179,7 @@ options! {
     }
 
     slots: u16 = "slots" "COUNT" {
-        kind: Kind::Count { min: 2, max: 64 },
+        kind: Kind::Count { min: 2, max: 127 },
         default: "16",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Device queues opened for engines when the keeper starts: one for each process with a \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
-use slipstack_device::{Flow, Port, Steering, Transport};
+use slipstack_device::{Flow, Port, SlotSet, Steering, Transport};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
@@ -110,7 +110,7 @@ impl Fabric {
 
     /// Returns the slots that get frames of a flow, as bits: one, or for a group all that serve the
     /// port, and this one, whose frames to a group are looped back.
-    fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> u64 {
+    fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> SlotSet {
         if is_to_group {
             let port = flow.local.port();
             return self.steering.find_slots(flow.proto, port) | self.own_bit();
@@ -118,7 +118,7 @@ impl Fabric {
         1 << self.steering.find_slot(flow.proto, flow.local, flow.remote)
     }
 
-    fn own_bit(&self) -> u64 {
+    fn own_bit(&self) -> SlotSet {
         1 << self.own_slot
     }
 
@@ -220,7 +220,7 @@ pub(crate) struct Local {
     spare: Vec<Vec<u8>>,
     /// The last packet in fragments, and the slots that its first one went to. The others, which
     /// have no ports, come right after it.
-    trail: Option<(PacketId, u64)>,
+    trail: Option<(PacketId, SlotSet)>,
 }
 
 impl Local {
@@ -256,7 +256,7 @@ impl Local {
     }
 
     /// The slots that get this frame, as bits; 0: it is ours alone.
-    fn find_slots(&mut self, frame: &[u8]) -> u64 {
+    fn find_slots(&mut self, frame: &[u8]) -> SlotSet {
         let Some(fabric) = &self.fabric else {
             return 0;
         };
@@ -288,7 +288,7 @@ impl Local {
 
     /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had
     /// no room.
-    fn post(&self, slots: u64, (link, frame): (u16, &[u8])) -> (u64, u64) {
+    fn post(&self, slots: SlotSet, (link, frame): (u16, &[u8])) -> (u64, u64) {
         let Some(fabric) = &self.fabric else {
             return (0, 0);
         };
@@ -305,7 +305,7 @@ impl Local {
     }
 
     /// Whether a frame for these slots is for this stack too.
-    fn is_ours(&self, slots: u64) -> bool {
+    fn is_ours(&self, slots: SlotSet) -> bool {
         let fabric = self.fabric.as_ref();
         slots == 0 || fabric.is_none_or(|fabric| slots & fabric.own_bit() != 0)
     }

@@ -40,8 +40,9 @@ impl Neighbours {
         })
     }
 
+    /// An engine's view, which cannot write.
     pub fn open(fd: OwnedFd) -> io::Result<Neighbours> {
-        let region = Region::open(fd, 2 * LEN)?;
+        let region = Region::open_read_only(fd, 2 * LEN)?;
         if region.len() < LEN {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,

@@ -9,9 +9,7 @@ use slipstack_device::{PORTS_MAX, RingPosition};
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
 /// Most slots of a device, the keeper's own included.
-pub const SLOTS_MAX: u16 = 64;
-/// Several slots at once are the bits of a word, here and in engines.
-const _: () = assert!(SLOTS_MAX as u32 <= u64::BITS);
+pub const SLOTS_MAX: u16 = slipstack_device::SLOTS_MAX as u16;
 
 /// Bytes of a slot: a word for each port of the device.
 const LINE: usize = 64;

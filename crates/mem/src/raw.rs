@@ -31,7 +31,11 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// A program that locks its mappings (mlockall) would have every page of hardly used gigabytes
     /// at once, and so would its core file.
-    pub(crate) fn shared(fd: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+    pub(crate) fn shared(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        access: MprotectFlags,
+    ) -> io::Result<Mapping> {
         let (null, none, shared) = (core::ptr::null_mut(), ProtFlags::empty(), MapFlags::SHARED);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
         let base = unsafe { rustix::mm::mmap(null, len, none, shared, fd, 0) }?;
@@ -39,7 +43,6 @@ impl Mapping {
         // SAFETY: the whole mapping; its contents stay as they are.
         let _ = unsafe { rustix::mm::munlock(base, len) };
         let _ = mapping.advise(0, len, Advice::LinuxDontDump);
-        let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the whole mapping, of which nobody knows yet.
         unsafe { rustix::mm::mprotect(base, len, access) }?;
         Ok(mapping)
@@ -85,6 +88,19 @@ impl Mapping {
         // SAFETY: the range is inside this mapping, whose contents no Rust reference covers
         // except atomics; the advices used keep the mapping valid in this process.
         unsafe { rustix::mm::madvise(at.cast(), len, advice) }?;
+        Ok(())
+    }
+
+    /// Changes what this process may do with the pages `[offset, offset + len)`.
+    pub(crate) fn protect(&self, offset: usize, len: usize, to: MprotectFlags) -> io::Result<()> {
+        if offset > self.len || len > self.len - offset {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the offset is inside the mapping.
+        let at = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the range is inside this mapping and stays readable; a store to a page that
+        // allows none ends the process, as it is to.
+        unsafe { rustix::mm::mprotect(at.cast(), len, to) }?;
         Ok(())
     }
 

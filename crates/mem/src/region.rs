@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::Advice;
+use rustix::mm::{Advice, MprotectFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::raw::{Line, Mapping, RawLines, RawSlice, RawSpace, View};
@@ -46,6 +46,15 @@ impl Region {
         Region::map(file, len)
     }
 
+    /// As [`Region::open`], for reading alone: a store through it ends the process by SIGSEGV.
+    pub fn open_read_only(file: OwnedFd, len_max: usize) -> io::Result<Region> {
+        let len = sealed_len(&file)?;
+        if len > len_max || !len.is_multiple_of(PAGE) {
+            return Err(wrong_length());
+        }
+        Region::map_for(file, len, MprotectFlags::READ)
+    }
+
     /// Maps the first `len` bytes of a memory file that a stranger made, who need not know of
     /// pages. A file that could shrink under us is refused, as is one that is shorter.
     pub fn open_foreign(file: OwnedFd, len: usize) -> io::Result<Region> {
@@ -56,8 +65,12 @@ impl Region {
     }
 
     fn map(file: OwnedFd, len: usize) -> io::Result<Region> {
+        Region::map_for(file, len, MprotectFlags::READ | MprotectFlags::WRITE)
+    }
+
+    fn map_for(file: OwnedFd, len: usize, access: MprotectFlags) -> io::Result<Region> {
         let file = crate::descriptor::raised(file);
-        let mapping = Mapping::shared(file.as_fd(), len)?;
+        let mapping = Mapping::shared(file.as_fd(), len, access)?;
         Ok(Region {
             view: mapping.view(),
             mapping: Arc::new(mapping),
@@ -90,6 +103,16 @@ impl Region {
     pub fn dont_fork(&self) -> io::Result<()> {
         self.mapping
             .advise(0, self.view.len(), Advice::LinuxDontFork)
+    }
+
+    /// Lets this process, in all clones of the region, store to whole pages or not: a store to one
+    /// that takes none ends the process by SIGSEGV.
+    pub fn set_writable(&self, offset: usize, len: usize, is_writable: bool) -> io::Result<()> {
+        let access = match is_writable {
+            true => MprotectFlags::READ | MprotectFlags::WRITE,
+            false => MprotectFlags::READ,
+        };
+        self.mapping.protect(offset, len, access)
     }
 
     /// Gives whole pages back to the system; they read as zero afterwards.

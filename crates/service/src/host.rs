@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use slipstack_channel::{
-    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, Reason, SockId,
-    SocketError, State, Ticket,
+    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, REGION_BYTES, Reason,
+    SockId, SocketError, State, Ticket,
 };
 use slipstack_mem::Doorbell;
 
@@ -36,6 +36,8 @@ pub struct Hosting {
     pub bell: Option<Doorbell>,
     /// Other engines serve the same ports.
     pub shares_ports: bool,
+    /// Bytes of addresses for the channel's region; without it as many as it can use.
+    pub region_bytes: Option<usize>,
 }
 
 /// A service on one engine.
@@ -62,7 +64,9 @@ impl<S: Service> Host<S> {
     /// There is no memory for the channel.
     pub fn inside(service: S, hosting: Hosting) -> io::Result<(Inside, Control)> {
         let control = Control::new(hosting.bell.clone());
-        let inside = Inside::new(|program| Host::new(service, hosting, program, &control))?;
+        let len = hosting.region_bytes.unwrap_or(REGION_BYTES);
+        let make = |program| Host::new(service, hosting, program, &control);
+        let inside = Inside::of_length(len, make)?;
         Ok((inside, control))
     }
 
@@ -73,6 +77,7 @@ impl<S: Service> Host<S> {
             dispatch,
             bell,
             shares_ports,
+            region_bytes: _,
         } = hosting;
         let dispatcher = dispatch.map(|it| Dispatcher::new(&it, bell.clone()));
         Host {

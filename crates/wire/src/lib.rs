@@ -28,6 +28,7 @@ pub mod mld;
 pub mod ndp;
 mod offload;
 pub mod plain;
+pub mod rss;
 pub mod tcp;
 pub mod tcp_options;
 pub mod udp;

@@ -158,6 +158,7 @@ impl Common {
                 dispatch: dispatch.clone(),
                 bell: Some(place.bell.clone()),
                 shares_ports: place.engines > 1,
+                region_bytes: None,
             };
             let (inside, control) = Host::inside(make(&site), hosting)?;
             lock(controls).push(control.clone());
@@ -213,6 +214,7 @@ impl Common {
                 dispatch: self.dispatch.clone(),
                 bell: Some(bell.clone()),
                 shares_ports: count > 1,
+                region_bytes: None,
             };
             let listen = listen.clone();
             let (inside, control) = Host::inside(make(&Site { number, listen }), hosting)?;

@@ -22,6 +22,8 @@ pub(crate) mod layout;
 mod load;
 mod raw;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -43,6 +45,10 @@ pub const EXCEPTIONS_MAX: u32 = 65_536;
 
 /// Marks a port entry that names a slot, so that slot 0 can be told from no entry.
 const SLOT_BIT: u16 = 0x4000;
+
+/// Several slots, a bit for each.
+pub type SlotSet = u128;
+const _: () = assert!(SLOTS_MAX <= SlotSet::BITS as usize);
 
 /// Where the entries of a protocol's ports begin.
 fn ports_at(proto: Transport) -> usize {
@@ -83,7 +89,8 @@ pub struct Move {
 #[derive(Debug)]
 pub struct Steering {
     tables: Tables,
-    exceptions: OwnedFd,
+    /// `None`: nothing is steered by the kernel, and there are no exceptions.
+    exceptions: Option<OwnedFd>,
 }
 
 impl Steering {
@@ -103,11 +110,41 @@ impl Steering {
         .map_err(failed)?;
         let mut key = [0u8; 8];
         getrandom(&mut key, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        let exceptions = Some(exceptions);
         let steering = Steering { tables, exceptions };
-        let table = steering.writable()?;
-        table.u64(layout::HASH_KEY, u64::from_ne_bytes(key));
-        table.u8(layout::ALIVE, 1);
+        steering.begin(u64::from_ne_bytes(key))?;
         Ok(steering)
+    }
+
+    /// Fresh tables that no program of the kernel reads and that take no exceptions: what a
+    /// simulated device steers by.
+    pub fn create_apart(hash_key: u64) -> Result<Steering, DeviceError> {
+        let tables = Tables::create_apart().map_err(|source| {
+            DeviceError::system("creating the steering tables", "memory", source)
+        })?;
+        let exceptions = None;
+        let steering = Steering { tables, exceptions };
+        steering.begin(hash_key)?;
+        Ok(steering)
+    }
+
+    fn begin(&self, hash_key: u64) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        table.u64(layout::HASH_KEY, hash_key);
+        table.u8(layout::ALIVE, 1);
+        Ok(())
+    }
+
+    /// Another view of the tables of [`Steering::create_apart`], which cannot write.
+    pub fn reader(&self) -> Result<Steering, DeviceError> {
+        let mirror = self.tables.read_only_mirror();
+        let tables = mirror.and_then(Tables::open_read_only).map_err(|source| {
+            DeviceError::system("opening the steering tables", "memory", source)
+        })?;
+        Ok(Steering {
+            tables,
+            exceptions: None,
+        })
     }
 
     /// An engine's view, from what [`Steering::read_only_fds`] gave.
@@ -125,6 +162,7 @@ impl Steering {
         {
             return Err(DeviceError::BadParameters("this is no map of exceptions"));
         }
+        let exceptions = Some(exceptions);
         Ok(Steering { tables, exceptions })
     }
 
@@ -135,7 +173,7 @@ impl Steering {
             DeviceError::system(doing, "CAP_SYS_ADMIN", source)
         };
         let mirror = self.tables.read_only_mirror().map_err(failed)?;
-        let exceptions = sys::read_only(self.exceptions.as_fd()).map_err(failed)?;
+        let exceptions = sys::read_only(self.exceptions_map()?).map_err(failed)?;
         Ok([mirror, exceptions])
     }
 
@@ -143,7 +181,13 @@ impl Steering {
     /// table. `None` for an engine's.
     pub fn fds(&self) -> Option<[BorrowedFd<'_>; 3]> {
         let map = self.tables.map()?;
-        Some([map, self.exceptions.as_fd(), self.tables.mirror_fd()])
+        let exceptions = self.exceptions.as_ref()?;
+        Some([map, exceptions.as_fd(), self.tables.mirror_fd()])
+    }
+
+    fn exceptions_map(&self) -> Result<BorrowedFd<'_>, DeviceError> {
+        let map = self.exceptions.as_ref().ok_or(DeviceError::ReadOnly)?;
+        Ok(map.as_fd())
     }
 
     fn writable(&self) -> Result<Writer<'_>, DeviceError> {
@@ -334,8 +378,9 @@ impl Steering {
     fn add_exception(&self, flow: &Flow, slot: u16) -> Result<(), DeviceError> {
         let table = self.writable()?;
         let key = key_of(flow);
-        let is_new = sys::lookup(self.exceptions.as_fd(), &key).is_err();
-        sys::update(self.exceptions.as_fd(), &key, slot.into()).map_err(|source| {
+        let map = self.exceptions_map()?;
+        let is_new = sys::lookup(map, &key).is_err();
+        sys::update(map, &key, slot.into()).map_err(|source| {
             DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
         })?;
         if is_new {
@@ -348,7 +393,7 @@ impl Steering {
     /// Lets a flow follow its port again. That there is no such exception is no error.
     pub fn remove_exception(&self, flow: &Flow) -> Result<(), DeviceError> {
         let table = self.writable()?;
-        match sys::delete(self.exceptions.as_fd(), &key_of(flow)) {
+        match sys::delete(self.exceptions_map()?, &key_of(flow)) {
             Ok(()) => {
                 let count = self.tables.read().load_u32(layout::EXCEPTIONS);
                 table.u32(layout::EXCEPTIONS, count.saturating_sub(1));
@@ -377,13 +422,15 @@ impl Steering {
     /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
     /// arrive at the device.
     pub fn find_slot(&self, proto: Transport, local: SocketAddr, remote: SocketAddr) -> u16 {
-        if self.exceptions() != 0 {
+        if self.exceptions() != 0
+            && let Ok(map) = self.exceptions_map()
+        {
             let flow = Flow {
                 proto,
                 local,
                 remote,
             };
-            if let Ok(slot) = sys::lookup(self.exceptions.as_fd(), &key_of(&flow)) {
+            if let Ok(slot) = sys::lookup(map, &key_of(&flow)) {
                 // The kernel's are none of those that stay on the machine.
                 return check_slot(slot as u16).unwrap_or(0);
             }
@@ -396,7 +443,7 @@ impl Steering {
     }
 
     /// The slots of all engines that serve a port, as bits: each gets what is sent to a group.
-    pub fn find_slots(&self, proto: Transport, port: u16) -> u64 {
+    pub fn find_slots(&self, proto: Transport, port: u16) -> SlotSet {
         match self.port(proto, port) {
             Port::Keeper | Port::Slot(0) => 0,
             Port::Slot(slot) => 1 << slot,
@@ -525,54 +572,4 @@ fn key_of(flow: &Flow) -> sys::Key {
     key[34..36].copy_from_slice(&flow.local.port().to_be_bytes());
     key[36] = flow.proto.number();
     key
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wanted(slots: &[u8]) -> [bool; SLOTS_MAX] {
-        let mut out = [false; SLOTS_MAX];
-        for &slot in slots {
-            out[usize::from(slot)] = true;
-        }
-        out
-    }
-
-    fn loads(buckets: &[u8], slots: &[u8]) -> Vec<usize> {
-        let count = |slot: &u8| buckets.iter().filter(|b| *b == slot).count();
-        slots.iter().map(count).collect()
-    }
-
-    #[test]
-    fn a_new_slot_takes_its_share_and_no_more_moves() {
-        let mut buckets = vec![1u8; BUCKETS];
-        level(&mut buckets, &wanted(&[1, 2]));
-        assert_eq!(loads(&buckets, &[1, 2]), [2048, 2048]);
-        let before = buckets.clone();
-        level(&mut buckets, &wanted(&[1, 2, 3]));
-        let moved = before.iter().zip(&buckets).filter(|(a, b)| a != b).count();
-        assert_eq!(moved, BUCKETS / 3);
-    }
-
-    #[test]
-    fn a_slot_that_leaves_hands_its_buckets_to_those_that_covered_for_it() {
-        let mut old = vec![0u8; BUCKETS];
-        for (bucket, slot) in old.iter_mut().enumerate() {
-            *slot = 1 + (bucket % 3) as u8;
-        }
-        let left = wanted(&[1, 2]);
-        let heirs: Vec<_> = (0..BUCKETS).map(|b| heir(&old, b, &left)).collect();
-        assert!(heirs.iter().all(|h| matches!(h, Some(1 | 2))));
-    }
-
-    #[test]
-    fn the_chain_of_a_bucket_has_no_bucket_twice() {
-        for bucket in 0..BUCKETS as u32 {
-            let mut seen: Vec<u32> = chain(bucket).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            assert_eq!(seen.len(), layout::PROBES);
-        }
-    }
 }

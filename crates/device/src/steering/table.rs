@@ -1,6 +1,6 @@
 //! The two copies of the steering table. The eBPF programs read an array map; it cannot be mapped
 //! through a read-only descriptor, so that engines read a copy in a memory file instead. The keeper
-//! stores every word in both.
+//! stores every word in both. A simulation has the copy alone.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -18,6 +18,7 @@ pub(crate) struct Tables {
     mirror: Table,
     mirror_fd: OwnedFd,
     programs: Option<ProgramTable>,
+    is_writable: bool,
 }
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ struct ProgramTable {
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
     mirror: &'a Table,
-    programs: &'a Table,
+    programs: Option<&'a Table>,
 }
 
 impl Tables {
@@ -38,14 +39,18 @@ impl Tables {
         let len = layout::LEN as u32;
         let flags = sys::MAP_MMAPABLE;
         let map = sys::create_map("slip_steering", sys::MAP_ARRAY, 4, len, 1, flags)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("slipstack-steering", flags)?;
-        rustix::fs::ftruncate(&file, MAPPED as u64)?;
-        // Whoever is not us (or root) cannot turn a read-only descriptor into a writable one.
-        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals)?;
-        Tables::open_writable(map, file)
+        Tables::open_writable(map, mirror_file()?)
+    }
+
+    /// A table that no program of the kernel reads.
+    pub(crate) fn create_apart() -> io::Result<Tables> {
+        let mirror_fd = mirror_file()?;
+        Ok(Tables {
+            mirror: Table::map(mirror_fd.as_fd(), true)?,
+            mirror_fd,
+            programs: None,
+            is_writable: true,
+        })
     }
 
     pub(crate) fn open_writable(map: OwnedFd, mirror_fd: OwnedFd) -> io::Result<Tables> {
@@ -54,6 +59,7 @@ impl Tables {
             mirror: Table::map(mirror_fd.as_fd(), true)?,
             mirror_fd,
             programs: Some(ProgramTable { table, map }),
+            is_writable: true,
         })
     }
 
@@ -67,6 +73,7 @@ impl Tables {
             mirror: Table::map(mirror_fd.as_fd(), false)?,
             mirror_fd,
             programs: None,
+            is_writable: false,
         })
     }
 
@@ -77,10 +84,9 @@ impl Tables {
     }
 
     pub(crate) fn writer(&self) -> Option<Writer<'_>> {
-        let programs = &self.programs.as_ref()?.table;
-        Some(Writer {
+        self.is_writable.then_some(Writer {
             mirror: &self.mirror,
-            programs,
+            programs: self.programs.as_ref().map(|it| &it.table),
         })
     }
 
@@ -101,11 +107,24 @@ impl Tables {
     }
 }
 
+fn mirror_file() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("slipstack-steering", flags)?;
+    rustix::fs::ftruncate(&file, MAPPED as u64)?;
+    // Whoever is not us (or root) cannot turn a read-only descriptor into a writable one.
+    rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
 impl Writer<'_> {
     /// The programs' copy comes last: an engine never knows less than what steers its frames.
     fn both(self, store: impl Fn(&Table)) {
         store(self.mirror);
-        store(self.programs);
+        if let Some(programs) = self.programs {
+            store(programs);
+        }
     }
 
     pub(crate) fn u8(self, offset: usize, value: u8) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use slipstack_channel::InboxMessage;
-use slipstack_device::{Device, Flow, Steering, Transport};
+use slipstack_device::{Device, Flow, SlotSet, Steering, Transport};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
@@ -236,7 +236,7 @@ impl NetEffects {
 }
 
 /// Puts a frame into the inboxes of these slots, given as bits; how many had no room.
-fn push_all(inboxes: &Inboxes, slots: u64, (frame, link): (&[u8], u16)) -> u64 {
+fn push_all(inboxes: &Inboxes, slots: SlotSet, (frame, link): (&[u8], u16)) -> u64 {
     let mut left = slots;
     let mut lost = 0;
     while left != 0 {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use slipstack_device::RxMeta;
+use slipstack_device::{RxMeta, SlotSet};
 use slipstack_wire::frame_fragment::PacketId;
 
 /// Packets whose trail is known or awaited; the oldest goes first.
@@ -21,7 +21,7 @@ pub(super) type Frame = (Vec<u8>, RxMeta);
 #[derive(Debug)]
 enum Way {
     /// The slots of the first, as bits: several for a datagram to a group.
-    To(u64),
+    To(SlotSet),
     Unknown(Vec<Frame>),
 }
 
@@ -44,14 +44,20 @@ pub(super) struct Trails {
 impl Trails {
     /// The first fragment has come and goes to `slots`: what waited for it goes before it, in the
     /// order of its arrival.
-    pub fn begin(&mut self, id: PacketId, slots: u64, now: u64) -> Vec<Frame> {
+    pub fn begin(&mut self, id: PacketId, slots: SlotSet, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
         self.insert(id, Way::To(slots), now);
         held
     }
 
     /// Where a later fragment goes. `None`: it waits here for the first.
-    pub fn follow(&mut self, id: PacketId, frame: &[u8], meta: RxMeta, now: u64) -> Option<u64> {
+    pub fn follow(
+        &mut self,
+        id: PacketId,
+        frame: &[u8],
+        meta: RxMeta,
+        now: u64,
+    ) -> Option<SlotSet> {
         match self.trails.get_mut(&id).filter(|trail| now < trail.until) {
             Some(Trail {
                 way: Way::To(slots),

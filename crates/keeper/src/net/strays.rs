@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-use slipstack_device::Flow;
+use slipstack_device::{Flow, SlotSet};
 use slipstack_stack::RxMeta;
 
 /// How long it is remembered who has said no to a segment: less than a peer waits before it sends
@@ -22,7 +22,7 @@ const FLOW_NS: u64 = 1_000_000_000;
 /// Segments and flows that are searched for at a time; beyond it strays are answered at once.
 const SEARCHES_MAX: usize = 4096;
 /// Slots that fit the set of those that have said no.
-const SLOTS: u16 = 64;
+const SLOTS: u16 = SlotSet::BITS as u16;
 /// How long a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
 /// Segments that wait at most; a further one is dropped.
@@ -95,7 +95,7 @@ pub(super) struct Counts {
 struct Search {
     began: u64,
     /// Slots that have refused since the last wait, a bit for each.
-    refused: u64,
+    refused: SlotSet,
     waits: u8,
 }
 

@@ -30,7 +30,7 @@ pub struct Held {
 struct Asked {
     began: Instant,
     /// Slots that have refused, a bit for each.
-    refused: u64,
+    refused: u128,
 }
 
 #[derive(Debug, Default)]

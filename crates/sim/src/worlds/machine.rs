@@ -183,6 +183,57 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.run()
 }
 
+/// Engines that are slow, stand still or end; whoever connects meanwhile is served by one of the
+/// others, or by its own when that goes on.
+pub fn many_engines(setting: &mut Setting) -> Result<(), Failure> {
+    let link = bad_link(setting);
+    if setting.is_once_in(2) {
+        setting.set_link(link);
+    }
+    let count = 1 << setting.between(0, 6);
+    let (machine, mut engines) = setting.put_machine(count);
+    setting.world.share_port(machine, PORT, &engines)?;
+    setting.world.waits_for_accepts = false;
+    let before = (2 * count).min(64) as u16;
+    for number in 0..before {
+        connect_to_the_slow(setting, number)?;
+    }
+    let before_ns = 1 << setting.between(20, 28);
+    setting.world.run_for(before_ns)?;
+    let ending = match setting.is_once_in(2) {
+        true => Ending::Orderly,
+        false => Ending::Crash,
+    };
+    // One is left at least.
+    for _ in 0..setting.between(0, count / 2).min(count - 1) {
+        let at = setting.between(0, engines.len() as u64 - 1) as usize;
+        let engine = engines.swap_remove(at);
+        if setting.is_once_in(2) {
+            let pause_ns = setting.between(MS, 4 * SECOND);
+            setting.world.hosts[engine].paused_until = setting.world.now.plus_nanos(pause_ns);
+        } else {
+            let notice_ns = setting.between(0, 5 * MS);
+            setting.world.end_engine(engine, ending, notice_ns)?;
+        }
+    }
+    setting.world.must_hold(machine);
+    for number in before..before + setting.between(1, 16) as u16 {
+        connect_to_the_living(setting, number)?;
+    }
+    setting.run()
+}
+
+/// Both programs take their time, and the server's may end.
+fn connect_to_the_slow(setting: &mut Setting, number: u16) -> Result<(), Failure> {
+    let (up, down) = (setting.between(0, 50_000), setting.between(0, 50_000));
+    let (mut client, mut server) = setting.tasks(up, down);
+    client.may_die = true;
+    for task in [&mut client, &mut server] {
+        task.pause_ns_max = setting.between(0, 20 * MS);
+    }
+    setting.connect(number, client, server)
+}
+
 /// Peers that are silent, or send, or receive, when the end comes. What an orderly end leaves is to
 /// arrive whole.
 fn connect_to_the_doomed(

@@ -56,6 +56,7 @@ families! {
     peers::simultaneous_close "both sides close at the same moment"
     machine::moving "connections of a host of several engines move between them, at any phase, over a bad link"
     machine::dying "engines of such a host die without a word, or end in order, and their keeper sees to their connections"
+    machine::many_engines "engines of a host of up to 64 are slow, stand still, end or die, while others connect"
     time::clock_jump "one host's clock leaps ahead"
     time::pause "one host stands still for up to a minute and wakes up to a full ring"
 }

@@ -1,0 +1,80 @@
+//! A server of one to many engines, with requests per engine constant: what a request costs, and
+//! whether engines write what others read.
+//!
+//! `scripts/scaling` counts the instructions of [`server::server_turn`], reads a trace of all
+//! memory accesses between [`marks`], and has pairs of engines run on processors of their own.
+
+mod fleet;
+mod hosts;
+mod marks;
+mod nic;
+mod pairs;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use fleet::{Fleet, Plan};
+use server::Failure;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A web server of cached files.
+    Http,
+    /// A proxy that uses connections to its backend again.
+    Proxy,
+    /// Pairs of a web server and its generator, each on a processor of its own, in real time.
+    Pairs,
+}
+
+#[derive(Debug, Parser)]
+#[command(about = "A server of many engines, with requests per engine constant")]
+struct Options {
+    what: What,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=126))]
+    engines: u16,
+    /// Requests of each connection.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// Lets a store to what an engine shares with others end the process.
+    #[arg(long)]
+    trap: bool,
+    /// Has the card put frames into the queue beside theirs, which the trap must notice.
+    #[arg(long)]
+    misroute: bool,
+    /// Chooses the key of the card's hash.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long pairs run.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    if options.what == What::Pairs {
+        return pairs::run(options.engines.into(), options.seconds);
+    }
+    let plan = Plan {
+        engines: options.engines.into(),
+        is_proxy: options.what == What::Proxy,
+        is_trapped: options.trap,
+        is_misrouted: options.misroute,
+        seed: options.seed,
+    };
+    let mut fleet = Fleet::new(plan)?;
+    println!("marks at {:#x}", marks::address());
+    let requests = fleet.run(options.rounds)?;
+    println!("{requests} requests to {} engines", options.engines);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slipstack-scaling: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

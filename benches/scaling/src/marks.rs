@@ -1,0 +1,24 @@
+//! Stores that a trace of all memory accesses shows: which engine's turn begins, and that it ends.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Engines that can be told apart.
+pub const ENGINES_MAX: usize = 127;
+
+/// A byte for each engine, and the last for the end of a turn.
+static MARKS: [AtomicU8; ENGINES_MAX + 1] = [const { AtomicU8::new(0) }; ENGINES_MAX + 1];
+
+/// Where the marks are, for whoever reads the trace.
+pub fn address() -> usize {
+    MARKS.as_ptr().addr()
+}
+
+/// Marks the beginning of a turn of this engine.
+pub fn begin(engine: usize) {
+    MARKS[engine % ENGINES_MAX].store(1, Ordering::SeqCst);
+}
+
+/// Marks its end.
+pub fn end() {
+    MARKS[ENGINES_MAX].store(1, Ordering::SeqCst);
+}

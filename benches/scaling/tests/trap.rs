@@ -1,0 +1,36 @@
+//! Stores to what engines share end the process: none on the way of a request, some where frames
+//! come to wrong queues.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+const SIGSEGV: i32 = 11;
+
+fn run(arguments: &[&str]) -> Output {
+    let binary = env!("CARGO_BIN_EXE_slipstack-scaling");
+    let output = Command::new(binary)
+        .args(arguments)
+        .args(["--trap", "--rounds", "2"])
+        .output();
+    output.expect("the program runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn requests_to_64_engines_store_nothing_that_others_have() {
+    for server in ["http", "proxy"] {
+        let output = run(&[server, "--engines", "64"]);
+        assert!(output.status.success(), "{server}: {}", said(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("512 requests to 64 engines"), "{text}");
+    }
+}
+
+#[test]
+fn a_frame_at_a_wrong_queue_is_a_store_that_is_trapped() {
+    let output = run(&["http", "--engines", "4", "--misroute"]);
+    assert_eq!(output.status.signal(), Some(SIGSEGV), "{}", said(&output));
+}

@@ -1,0 +1,48 @@
+//! How buckets go from slot to slot, and what keys are made of.
+
+use super::*;
+
+fn wanted(slots: &[u8]) -> [bool; SLOTS_MAX] {
+    let mut out = [false; SLOTS_MAX];
+    for &slot in slots {
+        out[usize::from(slot)] = true;
+    }
+    out
+}
+
+fn loads(buckets: &[u8], slots: &[u8]) -> Vec<usize> {
+    let count = |slot: &u8| buckets.iter().filter(|b| *b == slot).count();
+    slots.iter().map(count).collect()
+}
+
+#[test]
+fn a_new_slot_takes_its_share_and_no_more_moves() {
+    let mut buckets = vec![1u8; BUCKETS];
+    level(&mut buckets, &wanted(&[1, 2]));
+    assert_eq!(loads(&buckets, &[1, 2]), [2048, 2048]);
+    let before = buckets.clone();
+    level(&mut buckets, &wanted(&[1, 2, 3]));
+    let moved = before.iter().zip(&buckets).filter(|(a, b)| a != b).count();
+    assert_eq!(moved, BUCKETS / 3);
+}
+
+#[test]
+fn a_slot_that_leaves_hands_its_buckets_to_those_that_covered_for_it() {
+    let mut old = vec![0u8; BUCKETS];
+    for (bucket, slot) in old.iter_mut().enumerate() {
+        *slot = 1 + (bucket % 3) as u8;
+    }
+    let left = wanted(&[1, 2]);
+    let heirs: Vec<_> = (0..BUCKETS).map(|b| heir(&old, b, &left)).collect();
+    assert!(heirs.iter().all(|h| matches!(h, Some(1 | 2))));
+}
+
+#[test]
+fn the_chain_of_a_bucket_has_no_bucket_twice() {
+    for bucket in 0..BUCKETS as u32 {
+        let mut seen: Vec<u32> = chain(bucket).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), layout::PROBES);
+    }
+}
