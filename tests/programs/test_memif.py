@@ -78,18 +78,18 @@ def a_servers_socket_goes_with_its_device_unless_it_is_anothers_by_then(world):
         assert path.exists()
 
 
-@test(modes=ONLY, device="none")
-def frames_pass_through_dpdks_driver_in_both_roles(world):
+def passes_through_dpdks_driver(world, queues):
     if shutil.which("dpdk-testpmd") is None:
         raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
     near, far = world.folder / "near.sock", world.folder / "far.sock"
-    ends = Ends(world, f"{near},role=server,id=3", f"{far},role=client,id=0")
+    ends = Ends(world, f"{near},role=server,id=3,queues={queues}", f"{far},role=client,id=0,queues={queues}")
     devices = [
         f"--vdev=net_memif0,role=server,id=0,socket={far},socket-abstract=no",
         f"--vdev=net_memif1,role=client,id=3,socket={near},socket-abstract=no",
     ]
     memory = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", f"--file-prefix={world.folder.name}"]
     words = ["dpdk-testpmd", "-l", "0,1", *memory, *devices, "--", "--forward-mode=io", "--auto-start", FRAMES]
+    words += [f"--rxq={queues}", f"--txq={queues}"]
     # It ends with its input.
     here, there = socket.socketpair()
     with here:
@@ -103,8 +103,59 @@ def frames_pass_through_dpdks_driver_in_both_roles(world):
 
 
 @test(modes=ONLY, device="none")
+def frames_pass_through_dpdks_driver_in_both_roles(world):
+    passes_through_dpdks_driver(world, 1)
+
+
+@test(modes=ONLY, device="none")
+def frames_pass_through_several_queues_of_dpdks_driver(world):
+    passes_through_dpdks_driver(world, 4)
+
+
+ASKER = f"""
+import socket, sys
+socks = [socket.create_connection(("{SERVER}", 7000), timeout=10) for _ in range(40)]
+threads = set()
+for _ in range(3):
+    for sock in socks:
+        sock.sendall(b"who\n")
+        threads.add(sock.recv(100))
+    for sock in socks:
+        text = b"x" * 20000 + b"\n"
+        sock.sendall(text)
+        got = b""
+        while not got.endswith(b"\n"):
+            got += sock.recv(65536)
+        assert got == text
+print(len(threads), "threads")
+"""
+
+
+@test(modes=ONLY, device="none")
+def engines_with_a_queue_each_serve_over_one_link(world):
+    path = world.folder / "memif.sock"
+    client_ns = world._namespace("c")
+
+    def run(namespace, kind, address, *words, more=()):
+        options = ["--run-dir", world.run_dir, "--device", f"memif:{path},{kind}", "--ip", f"{address}/24", *more]
+        return world.process([*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])])
+
+    server = run(world.stack_ns, "role=server,queues=4", SERVER, *world.program("engines.py"), "own", 7000, 4,
+                 more=("--thread-engines", "4"))
+    until(lambda: "reached at" in server.errors(), 10, "the server's stack is up")
+    # A client asks for more than the server takes; its one engine sends by its own queue.
+    for queues in (1, 3, 8):
+        client = run(client_ns, f"role=client,queues={queues}", CLIENT, PYTHON, "-c", ASKER)
+        assert client.wait(30) == 0, client.tail()
+        assert client.output() == "4 threads\n", client.output()
+        words = [world.slipstack, "stop", "--run-dir", world.run_dir, "--all"]
+        world.process([*client_ns.prefix(), *map(str, words)]).wait(10)
+
+
+@test(modes=ONLY, device="none")
 def what_memif_cannot_be_is_refused_in_a_sentence(world):
-    for kind, words in (("memif", "needs a socket"), ("memif:/x,role=both", "role=client or role=server")):
+    for kind, words in (("memif", "needs a socket"), ("memif:/x,role=both", "role=client or role=server"),
+                        ("memif:/x,queues=17", "from 1 to 16")):
         options = ["--run-dir", str(world.run_dir), "--device", kind, "--ip", f"{CLIENT}/24"]
         command = [*world.stack_ns.prefix(), str(world.slipstack), "run", *options, "--", "true"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)

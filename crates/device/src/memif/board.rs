@@ -5,16 +5,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use slipstack_mem::{InboxReader, MpscInbox, PAGE, Region};
 
+use super::options::QUEUES_MAX;
 use crate::error::DeviceError;
 use crate::steering::Steering;
 
 const GENERATION: usize = 0;
-const RX_LOCK: usize = 64;
-const TX_LOCK: usize = 128;
 /// Slots whose inboxes have news, as bits: slot 0 wakes their holders.
 const WANTED: usize = 192;
 /// Number of a lie, and the generation that it was told in.
 const FAULT: usize = 256;
+/// A lock for each queue and direction, in lines of their own.
+const RX_LOCKS: usize = 512;
+const TX_LOCKS: usize = RX_LOCKS + QUEUES_MAX * LINE;
+const LINE: usize = 64;
+const _: () = assert!(TX_LOCKS + QUEUES_MAX * LINE <= INBOXES);
 const INBOXES: usize = PAGE;
 /// Frames that wait for another slot at most.
 const CELLS: usize = 256;
@@ -31,7 +35,7 @@ pub(super) struct Board {
     slot: u16,
 }
 
-/// One of the two sides of a link, which one slot at a time works at.
+/// One of the two sides of a queue, which one slot at a time works at.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Rx,
@@ -61,7 +65,7 @@ impl Board {
             return Err(DeviceError::BadParameters("this is no board of that slot"));
         }
         // A predecessor may have died at the rings.
-        for lock in [RX_LOCK, TX_LOCK] {
+        for lock in (RX_LOCKS..TX_LOCKS + QUEUES_MAX * LINE).step_by(LINE) {
             let own = u32::from(slot) + 1;
             if board.load(lock) == own {
                 board.store(lock, 0);
@@ -113,11 +117,16 @@ impl Board {
     }
 
     /// Waits a moment for a side. A holder that is dead is passed over.
-    pub(super) fn lock(&self, side: Side, steering: &Steering) -> Option<Held<'_>> {
-        let word = self.region.u32(match side {
-            Side::Rx => RX_LOCK,
-            Side::Tx => TX_LOCK,
-        })?;
+    pub(super) fn lock(
+        &self,
+        (side, queue): (Side, usize),
+        steering: &Steering,
+    ) -> Option<Held<'_>> {
+        let first = match side {
+            Side::Rx => RX_LOCKS,
+            Side::Tx => TX_LOCKS,
+        };
+        let word = self.region.u32(first + queue % QUEUES_MAX * LINE)?;
         let tries = match side {
             Side::Rx => 1,
             Side::Tx => LOCK_TRIES,

@@ -18,7 +18,7 @@ use rustix::time::{
 use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
 use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
-use super::ring::{Lie, Link, LinkShape, RingPlace};
+use super::ring::{LaneShape, Lie, Link, LinkShape, RingPlace};
 use crate::packets;
 
 /// Regions that a client may bring.
@@ -69,8 +69,9 @@ struct Peer {
 struct Offer {
     is_known: bool,
     regions: Vec<(usize, OwnedFd)>,
-    rx: Option<(RingPlace, OwnedFd)>,
-    tx: Option<(RingPlace, OwnedFd)>,
+    /// By their queues.
+    rx: Vec<(RingPlace, OwnedFd)>,
+    tx: Vec<(RingPlace, OwnedFd)>,
 }
 
 /// Why a connection ends.
@@ -269,8 +270,8 @@ impl Control {
             min_version: VERSION,
             max_version: VERSION,
             max_region: REGIONS_MAX as u16 - 1,
-            max_to_client: 0,
-            max_to_server: 0,
+            max_to_client: self.options.queues - 1,
+            max_to_server: self.options.queues - 1,
             max_log2_ring: LOG2_RING_MAX,
         });
         if self.send(&hello, None).is_err() {
@@ -349,14 +350,13 @@ impl Control {
         }
         let log2 = self.options.log2_ring.min(hello.max_log2_ring);
         let failed = |error: io::Error| End::Refused(explained(&error));
-        let bells = [bell().map_err(failed)?, bell().map_err(failed)?];
+        let most = hello.max_to_client.min(hello.max_to_server);
+        let queues = self.options.queues.min(most.saturating_add(1));
+        let bells = (0..queues).map(|_| Ok([bell()?, bell()?]));
+        let bells = bells.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         self.generation = self.generation.wrapping_add(2);
         let link = Link::make(self.generation, log2, bells).map_err(failed)?;
         let link = link.map_err(|lie| End::Refused(lie.0.to_owned()))?;
-        let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(Some).map_err(failed);
-        let [rx_bell, tx_bell, region] = link.descriptors()[..] else {
-            return Err(unexpected());
-        };
         let mut secret = [0; SECRET_LEN];
         secret[..self.options.secret.len()].copy_from_slice(self.options.secret.as_bytes());
         let init = Message::Init {
@@ -365,26 +365,10 @@ impl Control {
             is_ethernet: true,
             secret,
         };
-        let size = link.shape.regions.iter().sum::<usize>() as u64;
-        let ring = |place: RingPlace, is_to_server| {
-            Message::AddRing(AddRing {
-                is_to_server,
-                index: 0,
-                region: place.region,
-                offset: place.offset,
-                log2_ring: place.log2,
-                private_len: 0,
-            })
-        };
-        let queue = [
-            (init, None),
-            (Message::AddRegion { index: 0, size }, own(region)?),
-            (ring(link.shape.tx, true), own(tx_bell)?),
-            (ring(link.shape.rx, false), own(rx_bell)?),
-            (Message::Connect, None),
-        ];
+        let queue = VecDeque::from([(init, None)]);
+        let queue = described(queue, &link).map_err(failed)?;
         if let Some(peer) = &mut self.peer {
-            peer.queue = queue.into();
+            peer.queue = queue;
             peer.made = Some(link);
         }
         Ok(())
@@ -422,7 +406,7 @@ impl Control {
             }
             _ if !offer.is_known || peer.is_up => return Err(unexpected()),
             Message::AddRegion { index, size } => offer.add_region(index, size, fd)?,
-            Message::AddRing(ring) => offer.add_ring(ring, fd)?,
+            Message::AddRing(ring) => offer.add_ring(ring, self.options.queues, fd)?,
             Message::Connect => {
                 self.generation = self.generation.wrapping_add(2);
                 let link = std::mem::take(offer).link(self.generation)?;
@@ -489,14 +473,17 @@ impl Offer {
         }
     }
 
-    fn add_ring(&mut self, ring: AddRing, fd: Option<OwnedFd>) -> Result<(), End> {
+    fn add_ring(&mut self, ring: AddRing, queues: u16, fd: Option<OwnedFd>) -> Result<(), End> {
         let Some(fd) = fd else {
             return Err(End::Refused("a ring has no eventfd".to_owned()));
         };
-        if ring.index != 0 {
-            return Err(End::Refused(
-                "there is one ring in each direction".to_owned(),
-            ));
+        let side = match ring.is_to_server {
+            true => &mut self.rx,
+            false => &mut self.tx,
+        };
+        if usize::from(ring.index) != side.len() || side.len() >= usize::from(queues) {
+            let why = format!("there are {queues} rings in each direction, added in their order");
+            return Err(End::Refused(why));
         }
         // A peer's descriptor must not hold us up.
         let flags = rustix::fs::fcntl_getfl(&fd).map_err(|_| End::Gone)?;
@@ -506,29 +493,59 @@ impl Offer {
             offset: ring.offset,
             log2: ring.log2_ring,
         };
-        let side = match ring.is_to_server {
-            true => &mut self.rx,
-            false => &mut self.tx,
-        };
-        *side = Some((place, fd));
+        side.push((place, fd));
         Ok(())
     }
 
     fn link(self, generation: u32) -> Result<Link, End> {
-        let (Some((rx, rx_bell)), Some((tx, tx_bell))) = (self.rx, self.tx) else {
-            return Err(End::Refused("a ring is missing".to_owned()));
-        };
+        if self.rx.len() != self.tx.len() || self.rx.is_empty() {
+            return Err(End::Refused(
+                "there must be as many rings in one direction as in the other".to_owned(),
+            ));
+        }
+        let (mut lanes, mut fds) = (Vec::new(), Vec::new());
+        for ((rx, rx_bell), (tx, tx_bell)) in self.rx.into_iter().zip(self.tx) {
+            lanes.push(LaneShape { rx, tx });
+            fds.extend([rx_bell, tx_bell]);
+        }
         let (regions, files): (Vec<usize>, Vec<OwnedFd>) = self.regions.into_iter().unzip();
         let shape = LinkShape {
             generation,
             is_client: false,
-            rx,
-            tx,
+            lanes,
             regions,
         };
-        let fds = [rx_bell, tx_bell].into_iter().chain(files).collect();
+        fds.extend(files);
         Link::open(shape, fds).map_err(|lie| End::Refused(lie.0.to_owned()))
     }
+}
+
+/// What a client says of its link, after what it has said already.
+fn described(
+    mut queue: VecDeque<(Message, Option<OwnedFd>)>,
+    link: &Link,
+) -> io::Result<VecDeque<(Message, Option<OwnedFd>)>> {
+    let fds = link.descriptors();
+    let own = |at: usize| fds.get(at).map(|fd| fd.try_clone_to_owned()).transpose();
+    let size = link.shape.regions.iter().sum::<usize>() as u64;
+    let region = own(2 * link.lanes())?;
+    queue.push_back((Message::AddRegion { index: 0, size }, region));
+    let ring = |index: usize, place: RingPlace, is_to_server| {
+        Message::AddRing(AddRing {
+            is_to_server,
+            index: index as u16,
+            region: place.region,
+            offset: place.offset,
+            log2_ring: place.log2,
+            private_len: 0,
+        })
+    };
+    for (index, lane) in link.shape.lanes.iter().enumerate() {
+        queue.push_back((ring(index, lane.tx, true), own(2 * index + 1)?));
+        queue.push_back((ring(index, lane.rx, false), own(2 * index)?));
+    }
+    queue.push_back((Message::Connect, None));
+    Ok(queue)
 }
 
 fn unexpected() -> End {

@@ -18,6 +18,8 @@ const LOG2_RING: u8 = 10;
 const LOG2_RING_MIN: u8 = 4;
 /// Indices of a ring are 16 bits wide.
 pub(super) const LOG2_RING_MAX: u8 = 14;
+/// Queues in each direction at most.
+pub(super) const QUEUES_MAX: usize = 16;
 pub(super) const SECRET_LEN: usize = 24;
 const BACKLOG: i32 = 4;
 /// Only the keeper's own user and root get to the socket.
@@ -38,13 +40,15 @@ pub(super) struct Options {
     pub role: Role,
     pub id: u32,
     pub log2_ring: u8,
+    /// In each direction; a client makes no more than its server takes.
+    pub queues: u16,
     pub secret: String,
     /// Permissions of a server's socket file.
     pub mode: u32,
 }
 
 impl Options {
-    /// Parses `SOCKET[,role=…][,id=…][,ring=…][,secret=…][,mode=…]`.
+    /// Parses `SOCKET[,role=…][,id=…][,ring=…][,queues=…][,secret=…][,mode=…]`.
     pub(super) fn parse(text: Option<&str>) -> Result<Options, DeviceError> {
         let mut words = text.unwrap_or_default().split(',');
         let socket = words.next().unwrap_or_default();
@@ -57,6 +61,7 @@ impl Options {
             role: Role::Client,
             id: 0,
             log2_ring: LOG2_RING,
+            queues: 1,
             secret: String::new(),
             mode: FILE_MODE,
         };
@@ -90,6 +95,11 @@ impl Options {
                 }
                 self.log2_ring = log2;
             }
+            "queues" => {
+                let queues = value.parse().ok();
+                let queues = queues.filter(|n| (1..=QUEUES_MAX as u16).contains(n));
+                self.queues = queues.ok_or_else(|| wrong("must be a number from 1 to 16"))?;
+            }
             "secret" if value.len() <= SECRET_LEN => value.clone_into(&mut self.secret),
             "secret" => return Err(wrong("must have at most 24 bytes")),
             "mode" => {
@@ -98,7 +108,7 @@ impl Options {
             }
             _ => {
                 return Err(wrong(
-                    "is no option; there are: role, id, ring, secret, mode",
+                    "is no option; there are: role, id, ring, queues, secret, mode",
                 ));
             }
         }

@@ -39,13 +39,20 @@ pub(super) struct RingPlace {
     pub log2: u8,
 }
 
+/// Both rings of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LaneShape {
+    pub rx: RingPlace,
+    pub tx: RingPlace,
+}
+
 /// Everything of a link but its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LinkShape {
     pub generation: u32,
     pub is_client: bool,
-    pub rx: RingPlace,
-    pub tx: RingPlace,
+    /// The queues: where we receive, where we send.
+    pub lanes: Vec<LaneShape>,
     /// Length of each region, in order.
     pub regions: Vec<usize>,
 }
@@ -71,13 +78,20 @@ struct Ring {
     bell: OwnedFd,
 }
 
-/// A connected pair of rings, mapped.
+/// One queue in both directions.
+#[derive(Debug)]
+struct Lane {
+    rx: Ring,
+    tx: Ring,
+}
+
+/// Connected rings, mapped.
 #[derive(Debug)]
 pub(super) struct Link {
     pub shape: LinkShape,
     regions: Vec<Region>,
-    rx: Ring,
-    tx: Ring,
+    /// One at least.
+    lanes: Vec<Lane>,
 }
 
 /// Bytes of a ring with its descriptors.
@@ -191,13 +205,24 @@ impl Ring {
     }
 }
 
+impl Lane {
+    fn bells(&self) -> [BorrowedFd<'_>; 2] {
+        [self.rx.bell.as_fd(), self.tx.bell.as_fd()]
+    }
+}
+
 impl Link {
-    /// Maps a link from its shape and its descriptors: the two bells, then the regions.
+    /// Maps a link from its shape and its descriptors: the two bells of each queue, then the
+    /// regions.
     pub(super) fn open(shape: LinkShape, fds: Vec<OwnedFd>) -> Result<Link, Lie> {
         let mut fds = fds.into_iter();
-        let (Some(rx_bell), Some(tx_bell)) = (fds.next(), fds.next()) else {
-            return Err(Lie("a descriptor is missing"));
-        };
+        let mut bells = Vec::new();
+        for _ in &shape.lanes {
+            let (Some(rx_bell), Some(tx_bell)) = (fds.next(), fds.next()) else {
+                return Err(Lie("a descriptor is missing"));
+            };
+            bells.push([rx_bell, tx_bell]);
+        }
         let mut regions = Vec::new();
         for (fd, len) in fds.zip(&shape.regions) {
             let region = Region::open_foreign(fd, *len);
@@ -206,82 +231,145 @@ impl Link {
         if regions.len() != shape.regions.len() {
             return Err(Lie("the descriptor of a region is missing"));
         }
-        let buffers = Buffers::of(shape.tx.log2);
-        let (tx_buffers, rx_buffers) = (buffers.to_server, buffers.to_client);
+        let mut lanes = Vec::new();
+        for (places, [rx_bell, tx_bell]) in shape.lanes.iter().zip(bells) {
+            let buffers = Buffers::of(places.tx.log2);
+            // A client's queues lie behind each other, each with its buffers behind its rings.
+            let base = places.tx.offset as usize;
+            let rx = (shape.is_client, base + buffers.to_client);
+            let tx = (shape.is_client, base + buffers.to_server);
+            lanes.push(Lane {
+                rx: Ring::new((&regions, rx_bell), places.rx, rx)?,
+                tx: Ring::new((&regions, tx_bell), places.tx, tx)?,
+            });
+        }
+        if lanes.is_empty() {
+            return Err(Lie("a link has no rings"));
+        }
         Ok(Link {
-            rx: Ring::new((&regions, rx_bell), shape.rx, (shape.is_client, rx_buffers))?,
-            tx: Ring::new((&regions, tx_bell), shape.tx, (shape.is_client, tx_buffers))?,
+            lanes,
             regions,
             shape,
         })
     }
 
-    /// Memory and rings of a client, all buffers offered to the server.
+    /// Memory and rings of a client, a queue for each pair of bells, all buffers offered to the
+    /// server.
     pub(super) fn make(
         generation: u32,
         log2: u8,
-        bells: [OwnedFd; 2],
+        bells: Vec<[OwnedFd; 2]>,
     ) -> std::io::Result<Result<Link, Lie>> {
-        let buffers = Buffers::of(log2);
-        let region = Region::create("slipstack-memif", buffers.end)?;
+        let len = Buffers::of(log2).end;
+        let region = Region::create("slipstack-memif", len * bells.len())?;
         let place = |offset: usize| RingPlace {
             region: 0,
             offset: offset as u32,
             log2,
         };
+        let lanes = (0..bells.len()).map(|lane| LaneShape {
+            tx: place(lane * len),
+            rx: place(lane * len + ring_len(log2)),
+        });
         let shape = LinkShape {
             generation,
             is_client: true,
-            tx: place(0),
-            rx: place(ring_len(log2)),
+            lanes: lanes.collect(),
             regions: vec![region.len()],
         };
-        for ring in [shape.tx, shape.rx] {
+        for ring in shape.lanes.iter().flat_map(|lane| [lane.tx, lane.rx]) {
             region.write_from(ring.offset as usize, &COOKIE.to_ne_bytes());
         }
-        let [rx_bell, tx_bell] = bells;
-        let fds = vec![rx_bell, tx_bell, region.try_clone_fd()?];
+        let mut fds: Vec<OwnedFd> = bells.into_iter().flatten().collect();
+        fds.push(region.try_clone_fd()?);
         let link = Link::open(shape, fds);
-        if let Ok(link) = &link {
-            for index in 0..link.rx.size {
-                link.tx.write(index, link.tx.buffer(index));
-                link.rx.write(index, link.rx.buffer(index));
+        for Lane { rx, tx } in link.iter().flat_map(|link| &link.lanes) {
+            for index in 0..rx.size {
+                tx.write(index, tx.buffer(index));
+                rx.write(index, rx.buffer(index));
             }
-            link.rx.advance(link.rx.size);
+            rx.advance(rx.size);
         }
         Ok(link)
     }
 
     /// Returns the descriptors that [`Link::open`] takes.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let bells = [self.rx.bell.as_fd(), self.tx.bell.as_fd()];
+        let bells = self.lanes.iter().flat_map(Lane::bells);
         let regions = self.regions.iter().map(Region::fd);
-        bells.into_iter().chain(regions).collect()
+        bells.chain(regions).collect()
     }
 
-    /// Wakes us when the peer has sent.
-    pub(super) fn rx_bell(&self) -> BorrowedFd<'_> {
-        self.rx.bell.as_fd()
+    /// How many queues there are in each direction.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
-    pub(super) fn has_rx(&self) -> bool {
-        self.rx.usable().map_or(true, |(count, _)| count > 0)
+    /// Wakes us when the peer has sent by this queue.
+    pub(super) fn rx_bell(&self, lane: usize) -> BorrowedFd<'_> {
+        self.lanes[lane].rx.bell.as_fd()
     }
 
-    /// Copies the next frame out and gives its buffers back. Returns its length; `None`: none
-    /// waits, or its end is not there yet.
+    /// Whether the peer has sent by this queue, or lied.
     #[inline]
-    pub(super) fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Lie> {
-        let (count, first) = self.rx.usable()?;
-        let (mut len, mut used) = (0, 0);
-        loop {
-            if used == count {
-                return match used == self.rx.size {
-                    true => Err(Lie("a frame has no end")),
-                    false => Ok(None),
-                };
+    pub(super) fn has_rx(&self, lane: usize) -> bool {
+        let waiting = self.lanes[lane].rx.usable();
+        waiting.map_or(true, |(count, _)| count > 0)
+    }
+
+    /// Where the next frame of this queue is: it changes with every frame that is taken.
+    pub(super) fn rx_position(&self, lane: usize) -> u16 {
+        self.lanes[lane].rx.usable().map_or(0, |(_, first)| first)
+    }
+
+    /// Copies frames out one after the other, hands each to `take`, and gives the buffers of all
+    /// back at the end. Returns how many there were: `most` at most, and none whose end is not
+    /// there yet.
+    #[inline]
+    pub(super) fn receive(
+        &self,
+        lane: usize,
+        most: usize,
+        into: &mut [u8],
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<usize, Lie> {
+        let rx = &self.lanes[lane].rx;
+        let (count, first) = rx.usable()?;
+        let (mut used, mut frames) = (0, 0);
+        while used < count && frames < most {
+            let Some((len, pieces)) =
+                self.copy_out(rx, first.wrapping_add(used), count - used, into)?
+            else {
+                break;
+            };
+            used += pieces;
+            frames += 1;
+            take(&into[..len]);
+        }
+        if used > 0 {
+            if rx.is_client {
+                for n in 0..used {
+                    let index = first.wrapping_add(n);
+                    rx.write(index, rx.buffer(index));
+                }
             }
-            let desc = self.rx.read(first.wrapping_add(used));
+            rx.advance(first.wrapping_add(used));
+        }
+        Ok(frames)
+    }
+
+    /// Returns the length of the frame that begins at `first`, and how many descriptors it has.
+    #[inline]
+    fn copy_out(
+        &self,
+        rx: &Ring,
+        first: u16,
+        count: u16,
+        into: &mut [u8],
+    ) -> Result<Option<(usize, u16)>, Lie> {
+        let (mut len, mut used) = (0, 0);
+        while used < count {
+            let desc = rx.read(first.wrapping_add(used));
             let piece = self.place(desc)?;
             let Some(space) = into.get_mut(len..len + piece.len()) else {
                 return Err(Lie("a frame is longer than 64 KiB"));
@@ -290,18 +378,13 @@ impl Link {
             len += piece.len();
             used += 1;
             if desc.flags & DESCRIPTOR_NEXT == 0 {
-                break;
+                return Ok(Some((len, used)));
             }
         }
-        let next = first.wrapping_add(used);
-        if self.rx.is_client {
-            for n in 0..used {
-                let index = first.wrapping_add(n);
-                self.rx.write(index, self.rx.buffer(index));
-            }
+        match used == rx.size {
+            true => Err(Lie("a frame has no end")),
+            false => Ok(None),
         }
-        self.rx.advance(next);
-        Ok(Some(len))
     }
 
     fn place(&self, desc: Desc) -> Result<RawSlice<'_>, Lie> {
@@ -313,13 +396,19 @@ impl Link {
     /// Puts a frame in, in one piece. `false`: the ring is full, or the peer's buffers are too
     /// short.
     #[inline]
-    pub(super) fn send(&self, header: &[u8], payload: [RawSlice<'_>; 2]) -> Result<bool, Lie> {
-        let (count, index) = self.tx.usable()?;
+    pub(super) fn send(
+        &self,
+        lane: usize,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+    ) -> Result<bool, Lie> {
+        let tx = &self.lanes[lane].tx;
+        let (count, index) = tx.usable()?;
         let len = header.len() + payload[0].len() + payload[1].len();
         if count == 0 {
             return Ok(false);
         }
-        let mut desc = self.tx.buffer(index);
+        let mut desc = tx.buffer(index);
         if (desc.len as usize) < len {
             return Err(Lie("a buffer is shorter than a frame"));
         }
@@ -335,15 +424,16 @@ impl Link {
         }
         desc.len = len as u32;
         desc.flags = 0;
-        self.tx.write(index, desc);
-        self.tx.advance(index.wrapping_add(1));
+        tx.write(index, desc);
+        tx.advance(index.wrapping_add(1));
         Ok(true)
     }
 
-    /// Wakes the peer if it sleeps.
-    pub(super) fn ring(&self) {
-        if self.tx.wants_interrupt() {
-            let _ = rustix::io::write(&self.tx.bell, &1u64.to_ne_bytes());
+    /// Wakes the peer if it sleeps on this queue.
+    pub(super) fn ring(&self, lane: usize) {
+        let tx = &self.lanes[lane].tx;
+        if tx.wants_interrupt() {
+            let _ = rustix::io::write(&tx.bell, &1u64.to_ne_bytes());
         }
     }
 }
@@ -383,32 +473,69 @@ mod tests {
 
     /// A client and its server in one process.
     fn pair() -> (Link, Link) {
-        let bells = [bell().unwrap(), bell().unwrap()];
-        let client = Link::make(1, 4, bells).unwrap().unwrap();
-        let [rx_bell, tx_bell, region] = client.descriptors()[..] else {
-            panic!();
+        pair_of(1)
+    }
+
+    fn pair_of(lanes: usize) -> (Link, Link) {
+        let bells = (0..lanes).map(|_| [bell().unwrap(), bell().unwrap()]);
+        let client = Link::make(1, 4, bells.collect()).unwrap().unwrap();
+        let mut fds = client.descriptors();
+        for bells in fds[..2 * lanes].chunks_exact_mut(2) {
+            bells.swap(0, 1);
+        }
+        let fds = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
+        let turned = |lane: &LaneShape| LaneShape {
+            rx: lane.tx,
+            tx: lane.rx,
         };
-        let fds = [tx_bell, rx_bell, region].map(|fd| fd.try_clone_to_owned().unwrap());
         let shape = LinkShape {
             is_client: false,
-            rx: client.shape.tx,
-            tx: client.shape.rx,
+            lanes: client.shape.lanes.iter().map(turned).collect(),
             ..client.shape.clone()
         };
-        (client, Link::open(shape, fds.into()).unwrap())
+        let server = Link::open(shape, fds.collect()).unwrap();
+        (client, server)
     }
 
     fn send(link: &Link, frame: &[u8]) -> bool {
+        send_by(link, 0, frame)
+    }
+
+    fn send_by(link: &Link, lane: usize, frame: &[u8]) -> bool {
         let (header, payload) = frame.split_at(frame.len() / 2);
-        link.send(header, [RawSlice::of(payload), RawSlice::EMPTY])
+        link.send(lane, header, [RawSlice::of(payload), RawSlice::EMPTY])
             .unwrap()
     }
 
     fn receive(link: &Link) -> Option<Vec<u8>> {
-        let mut buffer = vec![0; FRAME_MAX];
-        let len = link.receive(&mut buffer).unwrap()?;
-        buffer.truncate(len);
-        Some(buffer)
+        receive_by(link, 0)
+    }
+
+    fn receive_by(link: &Link, lane: usize) -> Option<Vec<u8>> {
+        let (mut buffer, mut frame) = (vec![0; FRAME_MAX], None);
+        let take = |bytes: &[u8]| frame = Some(bytes.to_vec());
+        link.receive(lane, 1, &mut buffer, take).unwrap();
+        frame
+    }
+
+    #[test]
+    fn queues_do_not_touch_each_other() {
+        let (client, server) = pair_of(3);
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            for lane in 0..3 {
+                for number in 0..16 {
+                    assert!(send_by(from, lane, &[lane as u8, number, 7]));
+                }
+                assert!(!send_by(from, lane, &[9; 60]));
+            }
+            for lane in (0..3).rev() {
+                for number in 0..16 {
+                    assert!(to.has_rx(lane));
+                    assert_eq!(receive_by(to, lane), Some(vec![lane as u8, number, 7]));
+                }
+                assert!(!to.has_rx(lane));
+            }
+        }
     }
 
     #[test]
@@ -420,13 +547,34 @@ mod tests {
                     assert!(send(from, &[lap, number, 1, 2, 3]));
                 }
                 assert!(!send(from, &[9; 60]));
-                assert!(to.has_rx());
+                assert!(to.has_rx(0));
                 for number in 0..16 {
                     assert_eq!(receive(to), Some(vec![lap, number, 1, 2, 3]));
                 }
                 assert_eq!(receive(to), None);
-                assert!(!to.has_rx());
+                assert!(!to.has_rx(0));
             }
+        }
+    }
+
+    #[test]
+    fn frames_come_in_bursts_of_what_is_asked_for() {
+        let (client, server) = pair();
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            for number in 0..10 {
+                assert!(send(from, &[number, 1]));
+            }
+            let mut seen = Vec::new();
+            let mut buffer = vec![0; FRAME_MAX];
+            for (most, got) in [(0, 0), (4, 4), (16, 6), (16, 0)] {
+                let take = |frame: &[u8]| seen.push(frame[0]);
+                assert_eq!(to.receive(0, most, &mut buffer, take), Ok(got));
+            }
+            assert_eq!(seen, Vec::from_iter(0..10));
+            for number in 0..16 {
+                assert!(send(from, &[number]), "every buffer was given back");
+            }
+            assert_eq!(to.receive(0, 99, &mut buffer, |_| {}), Ok(16));
         }
     }
 
@@ -436,9 +584,10 @@ mod tests {
         for part in [[1; 40], [2; 40]] {
             assert!(send(&client, &part));
         }
-        let mut first = server.rx.read(0);
+        let rx = &server.lanes[0].rx;
+        let mut first = rx.read(0);
         first.flags = DESCRIPTOR_NEXT;
-        server.rx.write(0, first);
+        rx.write(0, first);
         assert_eq!(receive(&server), Some([[1; 40], [2; 40]].concat()));
         assert_eq!(receive(&server), None);
     }
@@ -473,8 +622,9 @@ mod tests {
         for (word, lie) in lies {
             let (client, server) = pair();
             assert!(send(&client, &[5; 60]));
-            lie(&client.tx);
-            let found = server.receive(&mut vec![0; FRAME_MAX]).unwrap_err();
+            lie(&client.lanes[0].tx);
+            let found = server.receive(0, 1, &mut vec![0; FRAME_MAX], |_| {});
+            let found = found.unwrap_err();
             assert!(found.0.contains(word), "{word}: {found:?}");
         }
         for lie in [
@@ -483,8 +633,8 @@ mod tests {
             |desc: &mut Desc| desc.len = 8,
         ] {
             let (client, server) = pair();
-            change(&client.rx, lie);
-            assert!(server.send(&[1; 60], [RawSlice::EMPTY; 2]).is_err());
+            change(&client.lanes[0].rx, lie);
+            assert!(server.send(0, &[1; 60], [RawSlice::EMPTY; 2]).is_err());
         }
     }
 
@@ -504,10 +654,11 @@ mod tests {
             let fds = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
             Link::open(shape, fds.collect()).unwrap_err()
         };
-        open(|shape| shape.rx.offset += 64);
-        open(|shape| shape.rx.offset = u32::MAX - 63);
-        open(|shape| shape.rx.log2 = 15);
-        open(|shape| shape.tx.region = 1);
+        open(|shape| shape.lanes[0].rx.offset += 64);
+        open(|shape| shape.lanes[0].rx.offset = u32::MAX - 63);
+        open(|shape| shape.lanes[0].rx.log2 = 15);
+        open(|shape| shape.lanes[0].tx.region = 1);
+        open(|shape| shape.lanes.clear());
         open(|shape| shape.regions[0] += 4096);
         open(|shape| shape.regions.push(1));
     }

@@ -1,7 +1,9 @@
 //! One slot of a memif device: it works at the rings beside the other slots, one at a time.
 //!
-//! The first slot that looks at the receiving ring takes its frames: its own it handles, those of
-//! other slots go into their inboxes. A slot that finds another at the ring leaves it to that one.
+//! With several queues the engines have one each, by turns of their numbers. The first slot that
+//! looks at a receiving ring takes its frames: its own it handles, those of other slots go into
+//! their inboxes. A slot that finds another at the ring leaves it to that one, and it leaves the
+//! rings of other queues alone as long as somebody takes their frames.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -56,19 +58,15 @@ pub(super) struct MemifSlot {
     generation: u32,
     /// The connection that was looked for last.
     seen: u32,
+    /// The queue by which this slot sends, and that it looks at first.
+    lane: usize,
+    /// Where the other queues stood when they were looked at last, if frames waited there.
+    stalled: Vec<Option<u16>>,
     /// Frames were put in since the peer was last woken.
     is_unrung: bool,
     buffer: Vec<u8>,
     counters: DeviceCounters,
     notice: Option<String>,
-}
-
-/// The result of taking the next frame of a ring.
-enum Taken {
-    /// It is in the buffer.
-    Own(usize),
-    Others,
-    Nothing,
 }
 
 impl MemifSlot {
@@ -93,6 +91,8 @@ impl MemifSlot {
             link: None,
             generation: 0,
             seen: 0,
+            lane: 0,
+            stalled: Vec::new(),
             is_unrung: false,
             buffer: vec![0; FRAME_MAX],
             counters: DeviceCounters::default(),
@@ -132,10 +132,23 @@ impl MemifSlot {
                 await_readable(pair.as_fd());
             }
             self.link = receive_link(pair, current);
-            if let Some(link) = &self.link {
+            if self.link.is_some() {
                 self.generation = current;
-                let _ = watch(&self.epoll, link.rx_bell());
+                self.begin();
             }
+        }
+    }
+
+    /// Takes its place at a new link.
+    fn begin(&mut self) {
+        let Some(link) = &self.link else {
+            return;
+        };
+        // Slot 0 is the keeper's, which has little to send.
+        self.lane = usize::from(self.setup.slot.saturating_sub(1)) % link.lanes();
+        self.stalled = vec![None; link.lanes()];
+        for lane in 0..link.lanes() {
+            let _ = watch(&self.epoll, link.rx_bell(lane));
         }
     }
 
@@ -147,9 +160,7 @@ impl MemifSlot {
         let news = control.turn(&self.setup.board, &mut self.link);
         if news.has_changed {
             self.generation = self.setup.board.generation();
-            if let Some(link) = &self.link {
-                let _ = watch(&self.epoll, link.rx_bell());
-            }
+            self.begin();
         }
         self.notice = news.notice.or_else(|| self.notice.take());
     }
@@ -164,58 +175,107 @@ impl MemifSlot {
         let _ = rustix::io::write(&self.setup.keeper_bell, &1u64.to_ne_bytes());
     }
 
-    /// Takes one frame out of the ring, if the ring is free.
-    fn take(&mut self) -> Taken {
-        match self.look() {
-            Ok(taken) => taken,
+    /// Whether frames have waited in another slot's queue since this one looked there last.
+    fn is_stalled(&mut self, lane: usize) -> bool {
+        let Some(link) = self.link.as_ref().filter(|link| link.has_rx(lane)) else {
+            return false;
+        };
+        let position = Some(link.rx_position(lane));
+        std::mem::replace(&mut self.stalled[lane], position) == position
+    }
+
+    /// Handles the frames of a queue, and those that others have put aside for this slot.
+    fn rx_lane(&mut self, lane: usize, budget: usize, sink: &mut dyn Sink) -> usize {
+        let done = self.rx_inbox(budget, sink);
+        if done == budget || self.link.as_ref().is_none_or(|link| !link.has_rx(lane)) {
+            self.clear_bell(lane);
+            return done;
+        }
+        match self.rx_ring(lane, budget - done, sink) {
+            Ok(more) => done + more,
             Err(lie) => {
                 self.accuse(lie);
-                Taken::Nothing
+                done
             }
         }
     }
 
-    fn look(&mut self) -> Result<Taken, Lie> {
-        let Some(link) = &self.link else {
-            return Ok(Taken::Nothing);
-        };
-        let setup = &self.setup;
-        let Some(_held) = setup.board.lock(Side::Rx, &setup.steering) else {
-            return Ok(Taken::Nothing);
-        };
-        // Whoever was here before may have put earlier frames of ours aside.
-        if !self.inbox.is_empty() {
-            return Ok(Taken::Others);
-        }
-        let mut received = link.receive(&mut self.buffer)?;
-        if received.is_none() {
+    /// Lets the sleep begin again if nothing waits in the ring.
+    fn clear_bell(&self, lane: usize) {
+        let Some(link) = &self.link else { return };
+        if !link.has_rx(lane) {
             // Cleared first: who rings after this look wakes somebody.
-            let _ = rustix::io::read(link.rx_bell(), &mut [0; 8]);
-            received = link.receive(&mut self.buffer)?;
+            let _ = rustix::io::read(link.rx_bell(lane), &mut [0; 8]);
+            if link.has_rx(lane) {
+                let _ = rustix::io::write(link.rx_bell(lane), &1u64.to_ne_bytes());
+            }
         }
-        Ok(match received {
-            Some(len) => dispatch(setup, &mut self.counters, &self.buffer[..len]),
-            None => Taken::Nothing,
-        })
     }
 
-    fn give(&mut self, len: usize, sink: &mut dyn Sink) {
-        self.counters.rx_frames += 1;
-        self.counters.rx_bytes += len as u64;
-        sink.frame(&self.buffer[..len], RxMeta::UNKNOWN);
+    /// Takes frames of this slot that others took out of a ring.
+    fn rx_inbox(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        if self.inbox.is_empty() {
+            return 0;
+        }
+        let (now, mut done) = (now_ns(), 0);
+        while done < budget
+            && let Some(len) = self.inbox.pop(now, &mut self.buffer)
+        {
+            give(&mut self.counters, &self.buffer[..len], sink);
+            done += 1;
+        }
+        done
+    }
+
+    /// Takes frames out of a ring, if no other slot is there: its own it handles.
+    fn rx_ring(&mut self, lane: usize, budget: usize, sink: &mut dyn Sink) -> Result<usize, Lie> {
+        let MemifSlot {
+            setup,
+            link,
+            inbox,
+            buffer,
+            counters,
+            ..
+        } = self;
+        let Some(link) = link else {
+            return Ok(0);
+        };
+        let Some(_held) = setup.board.lock((Side::Rx, lane), &setup.steering) else {
+            return Ok(0);
+        };
+        // Whoever was here before may have put earlier frames of ours aside.
+        if !inbox.is_empty() {
+            return Ok(0);
+        }
+        let mut own = 0;
+        // Frames of others count as well: they are not to hold this slot up for ever.
+        link.receive(lane, budget, buffer, |frame| {
+            if is_own(setup, counters, frame) {
+                give(counters, frame, sink);
+                own += 1;
+            }
+        })?;
+        Ok(own)
     }
 }
 
+fn give(counters: &mut DeviceCounters, frame: &[u8], sink: &mut dyn Sink) {
+    counters.rx_frames += 1;
+    counters.rx_bytes += frame.len() as u64;
+    sink.frame(frame, RxMeta::UNKNOWN);
+}
+
 /// Finds out whose a frame is; that of another slot goes there.
-fn dispatch(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> Taken {
-    let is_own = frame.get(..6) == Some(&setup.info.mac);
-    if !is_own && !frame.first().is_some_and(is_group) {
+#[inline]
+fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> bool {
+    let is_to_us = frame.get(..6) == Some(&setup.info.mac);
+    if !is_to_us && !frame.first().is_some_and(is_group) {
         counters.rx_foreign += 1;
-        return Taken::Others;
+        return false;
     }
     let owner = setup.steering.owner_of(frame);
     if owner == setup.slot {
-        return Taken::Own(frame.len());
+        return true;
     }
     match setup.board.post(owner, frame) {
         (false, _) => counters.rx_passed_lost += 1,
@@ -226,7 +286,7 @@ fn dispatch(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> T
             }
         }
     }
-    Taken::Others
+    false
 }
 
 fn is_group(first: &u8) -> bool {
@@ -276,21 +336,10 @@ impl Device for MemifSlot {
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.control();
         self.refresh();
-        let mut done = 0;
-        // Frames of others count as well: they are not to hold this slot up for ever.
-        for _ in 0..budget {
-            if let Some(len) = self.inbox.pop(now_ns(), &mut self.buffer) {
-                self.give(len, sink);
-                done += 1;
-                continue;
-            }
-            match self.take() {
-                Taken::Own(len) => {
-                    self.give(len, sink);
-                    done += 1;
-                }
-                Taken::Others => {}
-                Taken::Nothing => break,
+        let mut done = self.rx_lane(self.lane, budget, sink);
+        for lane in 0..self.stalled.len() {
+            if lane != self.lane && done < budget && self.is_stalled(lane) {
+                done += self.rx_lane(lane, budget - done, sink);
             }
         }
         if done == 0 && self.inbox.is_empty() {
@@ -319,9 +368,10 @@ impl Device for MemifSlot {
             self.counters.tx_unlinked += 1;
             return Ok(());
         };
-        let held = self.setup.board.lock(Side::Tx, &self.setup.steering);
+        let side = (Side::Tx, self.lane);
+        let held = self.setup.board.lock(side, &self.setup.steering);
         let sent = match held {
-            Some(_) => link.send(header, payload),
+            Some(_) => link.send(self.lane, header, payload),
             None => Ok(false),
         };
         drop(held);
@@ -335,7 +385,7 @@ impl Device for MemifSlot {
             }
             Ok(false) => {
                 self.counters.tx_full += 1;
-                link.ring();
+                link.ring(self.lane);
                 Err(TxFull)
             }
             Err(lie) => {
@@ -349,7 +399,7 @@ impl Device for MemifSlot {
         if std::mem::take(&mut self.is_unrung)
             && let Some(link) = &self.link
         {
-            link.ring();
+            link.ring(self.lane);
         }
     }
 
@@ -374,7 +424,8 @@ impl Device for MemifSlot {
     }
 
     fn has_rx(&self) -> bool {
-        let has_link = self.link.as_ref().is_some_and(Link::has_rx);
+        let has_frames = |link: &Link| (0..link.lanes()).any(|lane| link.has_rx(lane));
+        let has_link = self.link.as_ref().is_some_and(has_frames);
         let is_old = self.setup.board.generation() != self.seen;
         has_link || is_old || !self.inbox.is_empty()
     }
