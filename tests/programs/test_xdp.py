@@ -1,9 +1,11 @@
 """AF_XDP on one end of a veth pair, the kernel at the other."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
+import socket
 
 from harness import test
 from harness.http import Connection, get
@@ -95,8 +97,46 @@ def the_kernel_keeps_its_services_and_nothing_is_left_of_a_killed_stack(world):
     assert "prog/xdp" in counters(world)
 
 
+AF_XDP, SO_BUSY_POLL, SO_PREFER_BUSY_POLL, PIDFD_GETFD = 44, 46, 69, 438
+
+
+def xdp_sockets(pid):
+    """Copies of the AF_XDP sockets of a process."""
+    found, handle = [], os.pidfd_open(pid)
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        if not os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:"):
+            continue
+        copy = ctypes.CDLL(None).syscall(PIDFD_GETFD, handle, int(number), 0)
+        # Of the kind it is, nothing is asked: AF_XDP does not tell.
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_RAW, 0, fileno=copy)
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == AF_XDP:
+            found.append(sock)
+    os.close(handle)
+    return found
+
+
+@test(modes=ONLY)
+def sockets_prefer_to_be_polled_if_that_is_asked_for(world):
+    world.kind = "xdp"
+    device_options = world.device_options
+    world.device_options = lambda: [*device_options(), "--xdp-busy-poll", "48"]
+    nginx = Nginx(world)
+    with Connection(world.connect(8080)) as connection:
+        for _ in range(500):
+            assert connection.get() == (200, b"hello from nginx\n")
+    assert get(world, 8080, "/big.bin") == (200, nginx.big)
+    report = json.loads(world.admin("status", "--json").output())[0]
+    assert report["device"]["device"]["kind"] == "xdp:native,busy=48", report["device"]
+    sockets = xdp_sockets(report["keeper_pid"])
+    # The kernel does not tell of how many frames it looks for.
+    options = (SO_PREFER_BUSY_POLL, SO_BUSY_POLL)
+    told = {tuple(it.getsockopt(socket.SOL_SOCKET, option) for option in options) for it in sockets}
+    assert told == {(1, 20)}, told
+
+
 @test(modes=("inprocess",))
 def a_mode_without_the_device_is_refused(world):
-    program = world.stack("true", options=("--xdp-mode", "generic"))
-    assert program.wait(10) != 0
-    assert "--xdp-mode needs --device xdp" in program.errors(), program.errors()
+    for option in (("--xdp-mode", "generic"), ("--xdp-busy-poll", "8")):
+        program = world.stack("true", options=option)
+        assert program.wait(10) != 0
+        assert f"{option[0]} needs --device xdp" in program.errors(), program.errors()

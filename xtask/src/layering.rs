@@ -60,6 +60,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("floor", &["wire", "mem", "device"]),
+    ("frames", &["mem", "device"]),
     // Includes the rings of mem by path.
     ("models", &[]),
     // A program that tests start.

@@ -11,7 +11,7 @@ use slipstack_channel::control::{
 };
 use slipstack_config::{InterfaceSpec, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
-use slipstack_keeper::{DeviceChoice, InterfaceChoice, Options, VlanChoice};
+use slipstack_keeper::{DeviceChoice, InterfaceChoice, Options, Spread, VlanChoice};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::error::Error;
@@ -89,12 +89,21 @@ pub fn options(settings: &Settings) -> Options {
             .collect(),
         is_forwarding: settings.is_forwarding,
         share: share(settings),
+        spread: spread(settings),
         slots: settings.slots,
         ports: settings.ports(ports(settings)),
         is_autoconfigured: settings.is_autoconfigured,
         vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
         filter: FilterState::default(),
+    }
+}
+
+fn spread(settings: &Settings) -> Spread {
+    match settings.spread.as_str() {
+        "port" => Spread::Port,
+        "shares" => Spread::Shares(settings.spread_shares.clone()),
+        _ => Spread::Hash,
     }
 }
 

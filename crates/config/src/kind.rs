@@ -39,6 +39,8 @@ pub enum Kind {
     Names,
     /// Descriptor numbers, separated by commas.
     Numbers,
+    /// Shares of engines, separated by commas.
+    Shares,
     Path,
     /// Kind of a device, with an argument behind a colon where it takes one.
     Device,
@@ -128,6 +130,7 @@ impl Kind {
             Kind::Name => check_name(text),
             Kind::Names => parse_names(text).map(drop),
             Kind::Numbers => parse_numbers(text).map(drop),
+            Kind::Shares => parse_shares(text).map(drop),
             Kind::Path => check_path(text),
             Kind::Filter => check_filter(text),
             Kind::Device => check_device(text),
@@ -346,6 +349,15 @@ pub(crate) fn parse_numbers(text: &str) -> Result<Vec<i32>, String> {
     let parse = |number: &str| {
         let number = parse_count(number, 0, NUMBER_MAX)?;
         i32::try_from(number).map_err(|error| error.to_string())
+    };
+    list(text, parse)
+}
+
+pub(crate) fn parse_shares(text: &str) -> Result<Vec<u16>, String> {
+    const SHARE_MAX: u32 = 100;
+    let parse = |number: &str| {
+        let number = parse_count(number, 1, SHARE_MAX)?;
+        u16::try_from(number).map_err(|error| error.to_string())
     };
     list(text, parse)
 }

@@ -55,6 +55,12 @@ impl Settings {
         if self.xdp_mode != "auto" && !self.is_device("xdp") {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
+        if self.xdp_busy_poll != 0 && !self.is_device("xdp") {
+            return wrong("--xdp-busy-poll needs --device xdp".to_owned());
+        }
+        if (self.spread == "shares") == self.spread_shares.is_empty() {
+            return wrong("--spread shares and --spread-shares NUMBERS go together".to_owned());
+        }
         self.check_share()?;
         self.check_further()?;
         let has_link = self.interface.is_some() || self.is_device("dpdk");
@@ -191,6 +197,10 @@ impl Settings {
     /// Returns the kind of device with the mode that is asked for beside it.
     pub fn device_with_mode(&self) -> Option<String> {
         match self.device_asked()? {
+            "xdp" if self.xdp_busy_poll != 0 => {
+                let (mode, frames) = (&self.xdp_mode, self.xdp_busy_poll);
+                Some(format!("xdp:{mode},busy={frames}"))
+            }
             "xdp" => Some(format!("xdp:{}", self.xdp_mode)),
             other => Some(other.to_owned()),
         }

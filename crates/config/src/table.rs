@@ -54,6 +54,16 @@ options! {
             auto: native if the driver can, else generic",
     }
 
+    /// 0: none.
+    xdp_busy_poll: u16 = "xdp-busy-poll" "FRAMES" {
+        kind: Kind::Count { min: 0, max: 64 },
+        default: "0",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "With --device xdp an engine that looks for frames has the kernel run the card's \
+            receive path for so many of them, on its own processor (SO_PREFER_BUSY_POLL); 0 leaves \
+            that to interrupts",
+    }
+
     /// Empty: a private pair on a TAP of our own.
     addresses: Vec<Cidr> = "ip" "ADDRESS/LENGTH" {
         kind: Kind::Cidrs,
@@ -184,6 +194,23 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Device queues opened for engines when the keeper starts: one for each process with a \
             stack, thread with an engine of its own, or instance; the keeper has one beside them",
+    }
+
+    spread: String = "spread" "RULE" {
+        kind: Kind::Choice(&["hash", "port", "shares"]),
+        default: "hash",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Which of several engines that listen on a port gets a new flow: hash (of both ends, \
+            evenly), port (a TCP port has one engine, by turns of the numbers of ports) or shares \
+            (by the hash, in proportion to --spread-shares)",
+    }
+
+    spread_shares: Vec<u16> = "spread-shares" "NUMBERS" {
+        kind: Kind::Shares,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "For --spread shares: how much each engine gets, such as 4,1,1, by turns in the order \
+            of their slots",
     }
 
     cores: CoreList = "cores" "LIST" {

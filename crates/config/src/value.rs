@@ -130,6 +130,7 @@ lists! {
     Vec<PortRange>: kind::parse_ports, ",";
     Vec<String>: kind::parse_names, ",";
     Vec<i32>: kind::parse_numbers, ",";
+    Vec<u16>: kind::parse_shares, ",";
 }
 
 impl Value for Spin {

@@ -38,4 +38,5 @@ pub use leases::{ports_beside, system_ports};
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
 pub use run::run;
+pub use steer::Spread;
 pub use world::{DeviceChoice, Options, VlanChoice};

@@ -11,6 +11,37 @@ use slipstack_device::{DeviceError, Flow, Port, Steering, TRANSIT_GROUP, Transpo
 
 use crate::leases::{Leases, Route};
 
+/// The rule by which new flows of a port that several engines serve are spread over them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// By a hash of both ends, evenly.
+    #[default]
+    Hash,
+    /// Each TCP port has one engine, by turns of their numbers. UDP is as by the hash: what is sent
+    /// to a group goes to every engine.
+    Port,
+    /// By the hash, in proportion to these shares, which are given by turns to the engines in the
+    /// order of their slots.
+    Shares(Vec<u16>),
+}
+
+impl Spread {
+    /// The engines of a port with their shares.
+    fn shares(&self, protocol: Transport, port: u16, slots: &[u16]) -> Vec<(u16, u16)> {
+        match self {
+            Spread::Port if protocol == Transport::Tcp => {
+                let at = usize::from(port).checked_rem(slots.len());
+                at.map(|at| (slots[at], 1)).into_iter().collect()
+            }
+            Spread::Hash | Spread::Port => slots.iter().map(|slot| (*slot, 1)).collect(),
+            Spread::Shares(shares) => {
+                let shares = shares.iter().copied().cycle();
+                slots.iter().copied().zip(shares).collect()
+            }
+        }
+    }
+}
+
 /// A flow and the slot of its engine.
 pub type OwnedFlow = (Flow, u16);
 
@@ -19,6 +50,7 @@ pub type OwnedFlow = (Flow, u16);
 pub struct Steer {
     groups: HashMap<(Transport, u16), u8>,
     exceptions: HashMap<(Transport, SocketAddr, SocketAddr), u16>,
+    spread: Spread,
     /// The slots that pass packets for others on; `None`: a former keeper's, which are not known.
     transit: Option<Vec<u16>>,
 }
@@ -38,13 +70,14 @@ fn order_of(proto: Transport, port: u16) -> (bool, u16) {
 
 impl Steer {
     /// Goes on with the groups of a former keeper.
-    pub fn with_groups(groups: &[(Transport, u16, u8)]) -> Steer {
+    pub fn with_groups(groups: &[(Transport, u16, u8)], spread: Spread) -> Steer {
         Steer {
             groups: groups
                 .iter()
                 .map(|(protocol, port, group)| ((*protocol, *port), *group))
                 .collect(),
             exceptions: HashMap::new(),
+            spread,
             transit: None,
         }
     }
@@ -134,14 +167,15 @@ impl Steer {
                     return self.set_port(steering, protocol, port, Port::Slot(slot), slot, flows);
                 };
                 // Nothing points to the group yet: its buckets can be laid out in peace.
-                steering.set_group(group, slots)?;
+                steering.share_group(group, &self.spread.shares(protocol, port, slots))?;
                 self.groups.insert((protocol, port), group);
                 let all: Vec<OwnedFlow> = flows.to_vec();
                 self.except(steering, &all)?;
                 return steering.set_port(protocol, port, Port::Group(group));
             }
         };
-        let moves = steering.group_moves(group, slots)?;
+        let shares = self.spread.shares(protocol, port, slots);
+        let moves = steering.group_moves(group, &shares)?;
         let moved: Vec<OwnedFlow> = flows
             .iter()
             .filter(|(flow, owner)| {
@@ -151,7 +185,7 @@ impl Steer {
             .copied()
             .collect();
         self.except(steering, &moved)?;
-        steering.set_group(group, slots)?;
+        steering.share_group(group, &shares)?;
         steering.set_port(protocol, port, Port::Group(group))
     }
 

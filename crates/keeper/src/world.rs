@@ -31,6 +31,7 @@ use crate::pair;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
+use crate::steer::Spread;
 use crate::{autoconf, claims, conflict, routes};
 
 /// The device that a keeper is to hold.
@@ -146,6 +147,8 @@ pub struct Options {
     pub is_forwarding: bool,
     /// The kernel has the stack's addresses too.
     pub share: Option<KernelShare>,
+    /// How new flows find one of several engines.
+    pub spread: Spread,
     /// Engines that may run at a time.
     pub slots: u16,
     /// Outgoing ports, inclusive.

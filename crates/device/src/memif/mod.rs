@@ -144,7 +144,7 @@ impl Backend for Memif {
                 Source::Control(Box::new(control))
             }
         };
-        let mut slot = MemifSlot::new(SlotSetup {
+        let slot = MemifSlot::new(SlotSetup {
             info: parts.params.link.info(),
             slot: params.slot,
             board,
@@ -153,7 +153,6 @@ impl Backend for Memif {
             keeper_bell,
             source,
         })?;
-        slot.wait_for_link();
         Ok(Box::new(slot))
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct MemifSlot {
     stalled: Vec<Option<u16>>,
     /// Frames were put in since the peer was last woken.
     is_unrung: bool,
+    /// A server that is there has been given the time to agree.
+    is_awaited: bool,
     buffer: Vec<u8>,
     counters: DeviceCounters,
     notice: Option<String>,
@@ -94,6 +96,7 @@ impl MemifSlot {
             lane: 0,
             stalled: Vec::new(),
             is_unrung: false,
+            is_awaited: false,
             buffer: vec![0; FRAME_MAX],
             counters: DeviceCounters::default(),
             notice: None,
@@ -102,7 +105,8 @@ impl MemifSlot {
     }
 
     /// Gives a server that is there the time to agree, so that the first frames are not lost.
-    pub(super) fn wait_for_link(&mut self) {
+    #[cold]
+    fn wait_for_link(&mut self) {
         let end = now_ns() + LINK_WAIT_NS;
         while self.link.is_none() && self.is_connecting() && now_ns() < end {
             await_readable(self.epoll.as_fd());
@@ -152,8 +156,12 @@ impl MemifSlot {
         }
     }
 
-    /// Has slot 0 do what is to be done with the connections.
+    /// Has slot 0 do what is to be done with the connections. The first look waits for a server:
+    /// whoever only asks what the device is makes no connection.
     fn control(&mut self) {
+        if !std::mem::replace(&mut self.is_awaited, true) {
+            self.wait_for_link();
+        }
         let Source::Control(control) = &mut self.setup.source else {
             return;
         };

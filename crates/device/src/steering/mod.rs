@@ -305,24 +305,32 @@ impl Steering {
         }
     }
 
-    /// Spreads a group over these slots, moving as few buckets as that takes; none = slot 0.
+    /// Spreads a group evenly over these slots, moving as few buckets as that takes; none = slot 0.
     pub fn set_group(&self, group: u8, slots: &[u16]) -> Result<(), DeviceError> {
+        let even: Vec<(u16, u16)> = slots.iter().map(|slot| (*slot, 1)).collect();
+        self.share_group(group, &even)
+    }
+
+    /// As [`Steering::set_group`], each slot with buckets in proportion to its share.
+    pub fn share_group(&self, group: u8, shares: &[(u16, u16)]) -> Result<(), DeviceError> {
         let table = self.writable()?;
         table.u64(layout::CHANGED, slipstack_mem::now_ns());
-        for moved in self.group_moves(group, slots)? {
+        for moved in self.group_moves(group, shares)? {
             // Slots are below SLOTS_MAX.
             table.u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);
         }
         Ok(())
     }
 
-    /// Returns the moves that [`Steering::set_group`] would make: flows of these buckets that are
+    /// Returns the moves that [`Steering::share_group`] would make: flows of these buckets that are
     /// to stay where they are need exceptions first.
-    pub fn group_moves(&self, group: u8, slots: &[u16]) -> Result<Vec<Move>, DeviceError> {
-        let wanted: &[u16] = if slots.is_empty() { &[0] } else { slots };
-        let mut is_wanted = [false; SLOTS_MAX];
-        for &slot in wanted {
-            is_wanted[usize::from(check_slot(slot)?)] = true;
+    pub fn group_moves(&self, group: u8, shares: &[(u16, u16)]) -> Result<Vec<Move>, DeviceError> {
+        let wanted: &[(u16, u16)] = if shares.is_empty() { &[(0, 1)] } else { shares };
+        let mut targets = [0; SLOTS_MAX];
+        let all: usize = wanted.iter().map(|(_, share)| usize::from(*share)).sum();
+        for &(slot, share) in wanted {
+            let buckets = BUCKETS * usize::from(share) / all.max(1);
+            targets[usize::from(check_slot(slot)?)] = buckets;
         }
         let old: Vec<u8> = (0..BUCKETS as u32)
             .map(|bucket| {
@@ -331,11 +339,11 @@ impl Steering {
             .collect();
         let mut new = old.clone();
         for (bucket, slot) in new.iter_mut().enumerate() {
-            if !is_wanted[usize::from(*slot)] {
-                *slot = heir(&old, bucket, &is_wanted).unwrap_or(u8::MAX);
+            if targets[usize::from(*slot)] == 0 {
+                *slot = heir(&old, bucket, &targets).unwrap_or(u8::MAX);
             }
         }
-        level(&mut new, &is_wanted);
+        level(&mut new, &targets);
         let moved = old.iter().zip(&new).zip(0u16..);
         Ok(moved
             .filter(|((from, to), _)| from != to)
@@ -504,34 +512,34 @@ fn chain(bucket: u32) -> impl Iterator<Item = u32> {
 
 /// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on
 /// to while the slot was dead, so that they stay there.
-fn heir(old: &[u8], bucket: usize, is_wanted: &[bool; SLOTS_MAX]) -> Option<u8> {
+fn heir(old: &[u8], bucket: usize, targets: &[usize; SLOTS_MAX]) -> Option<u8> {
     chain(bucket as u32)
         .map(|bucket| old[bucket as usize])
-        .find(|&slot| is_wanted[usize::from(slot)])
+        .find(|&slot| targets[usize::from(slot)] > 0)
 }
 
 /// Hands buckets without a slot, and if a slot is well below its share those of the rich, to slots
 /// that have less. Small differences stay: every bucket that moves costs exceptions.
-fn level(buckets: &mut [u8], is_wanted: &[bool; SLOTS_MAX]) {
+fn level(buckets: &mut [u8], targets: &[usize; SLOTS_MAX]) {
+    let target = |slot: u8| targets.get(usize::from(slot)).copied().unwrap_or(0);
     let wanted: Vec<u8> = (0..SLOTS_MAX as u8)
-        .filter(|&slot| is_wanted[usize::from(slot)])
+        .filter(|&slot| target(slot) > 0)
         .collect();
     let mut load = [0usize; 256];
     for &slot in buckets.iter() {
         load[usize::from(slot)] += 1;
     }
-    let share = buckets.len() / wanted.len().max(1);
     let is_skewed = wanted
         .iter()
-        .any(|&slot| load[usize::from(slot)] < share - share / 4);
+        .any(|&slot| load[usize::from(slot)] < target(slot) - target(slot) / 4);
     let mut poor: Vec<u8> = wanted
         .iter()
         .copied()
-        .filter(|&slot| load[usize::from(slot)] < share)
+        .filter(|&slot| load[usize::from(slot)] < target(slot))
         .collect();
     for (bucket, slot) in buckets.iter_mut().enumerate() {
         let is_orphan = *slot == u8::MAX;
-        if !is_orphan && (!is_skewed || load[usize::from(*slot)] <= share) {
+        if !is_orphan && (!is_skewed || load[usize::from(*slot)] <= target(*slot)) {
             continue;
         }
         // In no order, or neighbours on a chain would all have the same slot.
@@ -547,7 +555,7 @@ fn level(buckets: &mut [u8], is_wanted: &[bool; SLOTS_MAX]) {
         load[usize::from(*slot)] -= 1;
         load[usize::from(to)] += 1;
         *slot = to;
-        if load[usize::from(to)] >= share {
+        if load[usize::from(to)] >= target(to) {
             poor.retain(|&slot| slot != to);
         }
     }

@@ -2,12 +2,31 @@
 
 use super::*;
 
-fn wanted(slots: &[u8]) -> [bool; SLOTS_MAX] {
-    let mut out = [false; SLOTS_MAX];
+fn wanted(slots: &[u8]) -> [usize; SLOTS_MAX] {
+    let mut out = [0; SLOTS_MAX];
     for &slot in slots {
-        out[usize::from(slot)] = true;
+        out[usize::from(slot)] = BUCKETS / slots.len();
     }
     out
+}
+
+#[test]
+fn slots_have_buckets_in_proportion_to_their_shares() {
+    let steering = Steering::create_apart(7).unwrap();
+    let count = |slot| {
+        (0..BUCKETS as u16)
+            .filter(|b| steering.group_slot(0, *b) == slot)
+            .count()
+    };
+    for slot in 1..4 {
+        steering.set_alive(slot, true).unwrap();
+    }
+    steering.share_group(0, &[(1, 6), (2, 1), (3, 1)]).unwrap();
+    assert_eq!([1, 2, 3].map(count), [3072, 512, 512]);
+    steering.share_group(0, &[(1, 1), (2, 1)]).unwrap();
+    assert_eq!([1, 2, 3].map(count), [2048, 2048, 0]);
+    steering.share_group(0, &[(3, 5)]).unwrap();
+    assert_eq!([1, 2, 3].map(count), [0, 0, BUCKETS]);
 }
 
 fn loads(buckets: &[u8], slots: &[u8]) -> Vec<usize> {

@@ -67,6 +67,19 @@ impl Mode {
     }
 }
 
+/// The modes to try and the frames of a busy poll, from `MODE[,busy=FRAMES]`.
+fn wanted(text: Option<&str>) -> Result<(&'static [Mode], u16), DeviceError> {
+    let Some((mode, more)) = text.and_then(|text| text.split_once(',')) else {
+        return Ok((Mode::wanted(text)?, 0));
+    };
+    let frames = more
+        .strip_prefix("busy=")
+        .and_then(|text| text.parse().ok());
+    let wrong =
+        || DeviceError::Unsuitable(format!("xdp: \"{more}\" is no option; there is: busy=N"));
+    Ok((Mode::wanted(Some(mode))?, frames.ok_or_else(wrong)?))
+}
+
 /// The row of the table.
 pub(crate) struct Xdp;
 
@@ -99,13 +112,13 @@ impl Backend for Xdp {
         description: &Description<'_>,
         steering: &Steering,
     ) -> Result<Opened, DeviceError> {
-        let modes = Mode::wanted(description.argument)?;
+        let (modes, busy_poll) = wanted(description.argument)?;
         let link = iface::usable(description.interface)?;
         let (packets, ring) = open_members(&link, description, steering)?;
         let queues = queues(&link.name).min(u32::from(description.slots).saturating_sub(1));
         let mut refusal = None;
         for mode in modes {
-            match Attached::open(&link, steering, *mode, queues) {
+            match Attached::open(&link, steering, (*mode, busy_poll), queues) {
                 Ok(attached) => return Ok(attached.opened(&link, packets, ring)),
                 Err(error) => refusal = refusal.or(Some(error)),
             }
@@ -150,13 +163,16 @@ impl Attached {
     fn open(
         link: &Link,
         steering: &Steering,
-        mode: Mode,
+        (mode, busy_poll): (Mode, u16),
         queues: u32,
     ) -> Result<Attached, DeviceError> {
         let failed = |source| system("creating the map of AF_XDP sockets", source);
         let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
         let map = map.map_err(failed)?;
-        let mut shape = shape(link, mode);
+        let mut shape = SocketParams {
+            busy_poll,
+            ..shape(link, mode)
+        };
 
         let code = programs::redirect(maps(steering)?, map.as_fd(), shape.len_max());
         let kind = match link.mtu > MTU_IN_ONE {
@@ -206,7 +222,10 @@ impl Attached {
             slots: slots.collect(),
             held: vec![self.link],
             needs_ingress_drop: true,
-            mode: Some(self.mode.name().to_owned()),
+            mode: Some(match self.shape.busy_poll {
+                0 => self.mode.name().to_owned(),
+                frames => format!("{},busy={frames}", self.mode.name()),
+            }),
         }
     }
 }
@@ -244,6 +263,7 @@ fn shape(link: &Link, mode: Mode) -> SocketParams {
         has_metadata: mode != Mode::ZeroCopy,
         has_partial: !is_hardware(&link.name),
         is_zero_copy: mode == Mode::ZeroCopy,
+        busy_poll: 0,
     }
 }
 
@@ -321,5 +341,8 @@ fn try_socket(
         Mode::Native | Mode::Generic => sys::BIND_COPY,
     };
     sys::bind(fd, link.index, queue, bound)?;
+    if shape.busy_poll != 0 {
+        sys::prefer_busy_poll(fd, shape.busy_poll)?;
+    }
     Ok((socket, file))
 }

@@ -46,6 +46,9 @@ pub(super) struct SocketParams {
     pub has_partial: bool,
     /// Frames are the driver's while they are sent: it is called only when it asks for it.
     pub is_zero_copy: bool,
+    /// Frames that the kernel looks for when we find none; 0: interrupts bring them.
+    #[serde(default)]
+    pub busy_poll: u16,
 }
 
 impl SocketParams {
@@ -134,6 +137,9 @@ impl Socket {
         counters: &mut DeviceCounters,
     ) -> usize {
         let Rings { rx, fill, .. } = &self.rings;
+        if self.params.busy_poll != 0 && rx.waiting() == 0 {
+            sys::refill(self.fd.as_fd());
+        }
         let count = rx.waiting().min(budget as u32);
         let mut next = rx.consumer();
         for _ in 0..count {

@@ -11,6 +11,10 @@ const XDP_UMEM_REG: i32 = 4;
 const XDP_UMEM_FILL_RING: i32 = 5;
 const XDP_UMEM_COMPLETION_RING: i32 = 6;
 const XDP_STATISTICS: i32 = 7;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+/// How long a busy poll lasts at most; ours ask for one look each.
+const BUSY_POLL_US: u32 = 20;
 
 /// Frames may be preceded by what the device is to do with them (since Linux 6.8).
 const UMEM_TX_METADATA_LEN: u32 = 1 << 2;
@@ -87,9 +91,13 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
 }
 
 fn set<T>(fd: BorrowedFd<'_>, name: i32, value: &T) -> io::Result<()> {
+    set_at(fd, SOL_XDP, name, value)
+}
+
+fn set_at<T>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     let (at, len) = ((&raw const *value).cast(), size_of::<T>() as u32);
     // SAFETY: a live value of the length given; the kernel copies it.
-    let rc = unsafe { libc::setsockopt(fd.as_raw_fd(), SOL_XDP, name, at, len) };
+    let rc = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) };
     check(rc as isize).map(drop)
 }
 
@@ -156,6 +164,14 @@ pub(super) fn bind(fd: BorrowedFd<'_>, index: u32, queue: u32, flags: u16) -> io
     check(rc as isize).map(drop)
 }
 
+/// Has the card's receive path run within our calls, for so many frames each time.
+pub(super) fn prefer_busy_poll(fd: BorrowedFd<'_>, frames: u16) -> io::Result<()> {
+    let level = libc::SOL_SOCKET;
+    set_at(fd, level, SO_PREFER_BUSY_POLL, &1u32)?;
+    set_at(fd, level, libc::SO_BUSY_POLL, &BUSY_POLL_US)?;
+    set_at(fd, level, SO_BUSY_POLL_BUDGET, &u32::from(frames))
+}
+
 /// Has the kernel send what lies in the ring.
 pub(super) fn send(fd: BorrowedFd<'_>) -> io::Result<()> {
     let null = core::ptr::null();
@@ -165,7 +181,7 @@ pub(super) fn send(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(rc).map(drop)
 }
 
-/// Has the driver look at the fill ring.
+/// Has the driver look at the fill ring, and for frames if the socket prefers that.
 pub(super) fn refill(fd: BorrowedFd<'_>) {
     let null = core::ptr::null_mut();
     let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);

@@ -2,6 +2,7 @@
 
 use slipstack_device::{DropKind, SlotLink};
 
+use crate::steer::Spread;
 use crate::world::World;
 
 /// One sentence for each mechanism that decides which core works on a packet, and for what else has
@@ -46,8 +47,13 @@ fn listeners(world: &World) -> String {
         false => "whichever engine reads the device's ring spreads",
     };
     format!(
-        "listeners: each engine has its own; {by} new flows over those whose program is there ({} buckets)",
-        slipstack_device::BUCKETS
+        "listeners: each engine has its own; {by} new flows over those whose program is there ({} buckets{})",
+        slipstack_device::BUCKETS,
+        match &world.options.spread {
+            Spread::Hash => String::new(),
+            Spread::Port => "; a TCP port has one engine".to_owned(),
+            Spread::Shares(shares) => format!("; in the shares {shares:?}"),
+        }
     )
 }
 

@@ -22,7 +22,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::report::ReportTable;
 use slipstack_device::iface::LinkWatch;
-use slipstack_device::{Device, Steering};
+use slipstack_device::{Device, RxMeta, Steering};
 use slipstack_mem::{Descriptor, now_ns};
 use tracing::{error, warn};
 
@@ -105,8 +105,11 @@ pub struct OwnSlot {
 impl OwnSlot {
     /// Opens it. One at a time may.
     pub fn open(world: &World) -> Result<OwnSlot, KeeperError> {
+        let mut device = open_keeper_slot(&world.slots, &world.words)?;
+        // One that has to find its peer does so before the first program sends.
+        device.rx(0, &mut |_: &[u8], _: RxMeta| {});
         Ok(OwnSlot {
-            device: open_keeper_slot(&world.slots, &world.words)?,
+            device,
             steering: Steering::from_fds(world.slots.steering().read_only_fds()?)?,
         })
     }
@@ -178,7 +181,7 @@ impl Server {
             now,
         );
         let mut server = Server {
-            steer: Steer::with_groups(&world.state.groups),
+            steer: Steer::with_groups(&world.state.groups, world.options.spread.clone()),
             world,
             net,
             standby_at: now,

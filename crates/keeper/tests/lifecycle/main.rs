@@ -20,7 +20,7 @@ use slipstack_channel::control::{
     CONTROL_VERSION, ControlSocket, Hello, Refusal, Reply, Request, SlotLease, StatusReport,
     TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome, connect,
 };
-use slipstack_keeper::{DeviceChoice, Options, run};
+use slipstack_keeper::{DeviceChoice, Options, Spread, run};
 
 fn main() -> ExitCode {
     let role: Vec<String> = std::env::args().skip(1).collect();
@@ -158,6 +158,7 @@ fn keeper(base: &Path) -> ExitCode {
         base: Some(base.to_owned()),
         device: DeviceChoice::own_tap("slip0"),
         addresses: Vec::new(),
+        spread: Spread::default(),
         slots: 4,
         ports: (32_768, 60_999),
         is_autoconfigured: false,
@@ -173,10 +174,7 @@ fn keeper(base: &Path) -> ExitCode {
     log::start();
     match run(options, || {
         println!("ready");
-        let null = std::fs::File::options()
-            .write(true)
-            .open("/dev/null")
-            .expect("null");
+        let null = std::fs::File::create("/dev/null").expect("null");
         rustix::stdio::dup2_stdout(&null).expect("dup2");
     }) {
         Ok(()) => ExitCode::SUCCESS,

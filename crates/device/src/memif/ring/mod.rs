@@ -6,6 +6,9 @@
 //! between tail and head tells what each side may do, and no side needs a counter of its own.
 //! Numbers that the peer may have written are read once, checked, and the copies are used.
 
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 
@@ -108,7 +111,8 @@ impl Ring {
         let region = regions.get(usize::from(place.region));
         let region = region.ok_or(Lie("a ring is in a region that there is not"))?;
         let offset = place.offset as usize;
-        let is_fit = offset.is_multiple_of(64) && place.log2 <= super::options::LOG2_RING_MAX;
+        let is_fit =
+            offset.is_multiple_of(64) && place.log2 <= crate::memif::options::LOG2_RING_MAX;
         if !is_fit || region.slice(offset, ring_len(place.log2)).is_none() {
             return Err(Lie("a ring lies outside of its region"));
         }
@@ -462,204 +466,4 @@ fn copy(region: &Region, at: usize, from: RawSlice<'_>) -> bool {
         || region
             .space(at, from.len())
             .is_some_and(|to| to.copy_raw(from))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memif::control::bell;
-
-    type Lies = fn(&Ring);
-
-    /// A client and its server in one process.
-    fn pair() -> (Link, Link) {
-        pair_of(1)
-    }
-
-    fn pair_of(lanes: usize) -> (Link, Link) {
-        let bells = (0..lanes).map(|_| [bell().unwrap(), bell().unwrap()]);
-        let client = Link::make(1, 4, bells.collect()).unwrap().unwrap();
-        let mut fds = client.descriptors();
-        for bells in fds[..2 * lanes].chunks_exact_mut(2) {
-            bells.swap(0, 1);
-        }
-        let fds = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
-        let turned = |lane: &LaneShape| LaneShape {
-            rx: lane.tx,
-            tx: lane.rx,
-        };
-        let shape = LinkShape {
-            is_client: false,
-            lanes: client.shape.lanes.iter().map(turned).collect(),
-            ..client.shape.clone()
-        };
-        let server = Link::open(shape, fds.collect()).unwrap();
-        (client, server)
-    }
-
-    fn send(link: &Link, frame: &[u8]) -> bool {
-        send_by(link, 0, frame)
-    }
-
-    fn send_by(link: &Link, lane: usize, frame: &[u8]) -> bool {
-        let (header, payload) = frame.split_at(frame.len() / 2);
-        link.send(lane, header, [RawSlice::of(payload), RawSlice::EMPTY])
-            .unwrap()
-    }
-
-    fn receive(link: &Link) -> Option<Vec<u8>> {
-        receive_by(link, 0)
-    }
-
-    fn receive_by(link: &Link, lane: usize) -> Option<Vec<u8>> {
-        let (mut buffer, mut frame) = (vec![0; FRAME_MAX], None);
-        let take = |bytes: &[u8]| frame = Some(bytes.to_vec());
-        link.receive(lane, 1, &mut buffer, take).unwrap();
-        frame
-    }
-
-    #[test]
-    fn queues_do_not_touch_each_other() {
-        let (client, server) = pair_of(3);
-        for (from, to) in [(&client, &server), (&server, &client)] {
-            for lane in 0..3 {
-                for number in 0..16 {
-                    assert!(send_by(from, lane, &[lane as u8, number, 7]));
-                }
-                assert!(!send_by(from, lane, &[9; 60]));
-            }
-            for lane in (0..3).rev() {
-                for number in 0..16 {
-                    assert!(to.has_rx(lane));
-                    assert_eq!(receive_by(to, lane), Some(vec![lane as u8, number, 7]));
-                }
-                assert!(!to.has_rx(lane));
-            }
-        }
-    }
-
-    #[test]
-    fn frames_go_both_ways_in_order_and_a_full_ring_takes_none() {
-        let (client, server) = pair();
-        for lap in 0..5 {
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                for number in 0..16 {
-                    assert!(send(from, &[lap, number, 1, 2, 3]));
-                }
-                assert!(!send(from, &[9; 60]));
-                assert!(to.has_rx(0));
-                for number in 0..16 {
-                    assert_eq!(receive(to), Some(vec![lap, number, 1, 2, 3]));
-                }
-                assert_eq!(receive(to), None);
-                assert!(!to.has_rx(0));
-            }
-        }
-    }
-
-    #[test]
-    fn frames_come_in_bursts_of_what_is_asked_for() {
-        let (client, server) = pair();
-        for (from, to) in [(&client, &server), (&server, &client)] {
-            for number in 0..10 {
-                assert!(send(from, &[number, 1]));
-            }
-            let mut seen = Vec::new();
-            let mut buffer = vec![0; FRAME_MAX];
-            for (most, got) in [(0, 0), (4, 4), (16, 6), (16, 0)] {
-                let take = |frame: &[u8]| seen.push(frame[0]);
-                assert_eq!(to.receive(0, most, &mut buffer, take), Ok(got));
-            }
-            assert_eq!(seen, Vec::from_iter(0..10));
-            for number in 0..16 {
-                assert!(send(from, &[number]), "every buffer was given back");
-            }
-            assert_eq!(to.receive(0, 99, &mut buffer, |_| {}), Ok(16));
-        }
-    }
-
-    #[test]
-    fn a_frame_in_several_buffers_is_put_together() {
-        let (client, server) = pair();
-        for part in [[1; 40], [2; 40]] {
-            assert!(send(&client, &part));
-        }
-        let rx = &server.lanes[0].rx;
-        let mut first = rx.read(0);
-        first.flags = DESCRIPTOR_NEXT;
-        rx.write(0, first);
-        assert_eq!(receive(&server), Some([[1; 40], [2; 40]].concat()));
-        assert_eq!(receive(&server), None);
-    }
-
-    #[test]
-    fn a_peer_that_lies_in_its_rings_is_found_out() {
-        let lies: [(&str, Lies); 5] = [
-            ("further", |ring| {
-                ring.region
-                    .u16(HEAD_AT)
-                    .unwrap()
-                    .store(17, Ordering::Relaxed)
-            }),
-            ("outside", |ring| {
-                change(ring, |desc| desc.offset = u32::MAX)
-            }),
-            ("outside", |ring| change(ring, |desc| desc.len = u32::MAX)),
-            ("outside", |ring| change(ring, |desc| desc.region = 1)),
-            ("no end", |ring| {
-                ring.region
-                    .u16(HEAD_AT)
-                    .unwrap()
-                    .store(16, Ordering::Relaxed);
-                for index in 0..16 {
-                    let mut desc = ring.read(index);
-                    desc.flags = DESCRIPTOR_NEXT;
-                    desc.len = 1;
-                    ring.write(index, desc);
-                }
-            }),
-        ];
-        for (word, lie) in lies {
-            let (client, server) = pair();
-            assert!(send(&client, &[5; 60]));
-            lie(&client.lanes[0].tx);
-            let found = server.receive(0, 1, &mut vec![0; FRAME_MAX], |_| {});
-            let found = found.unwrap_err();
-            assert!(found.0.contains(word), "{word}: {found:?}");
-        }
-        for lie in [
-            |desc: &mut Desc| desc.offset = u32::MAX,
-            |desc: &mut Desc| desc.region = 7,
-            |desc: &mut Desc| desc.len = 8,
-        ] {
-            let (client, server) = pair();
-            change(&client.lanes[0].rx, lie);
-            assert!(server.send(0, &[1; 60], [RawSlice::EMPTY; 2]).is_err());
-        }
-    }
-
-    fn change(ring: &Ring, how: impl Fn(&mut Desc)) {
-        let mut desc = ring.read(0);
-        how(&mut desc);
-        ring.write(0, desc);
-    }
-
-    #[test]
-    fn a_ring_that_is_none_is_refused() {
-        let (client, _) = pair();
-        let open = |change: fn(&mut LinkShape)| {
-            let mut shape = client.shape.clone();
-            change(&mut shape);
-            let fds = client.descriptors();
-            let fds = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
-            Link::open(shape, fds.collect()).unwrap_err()
-        };
-        open(|shape| shape.lanes[0].rx.offset += 64);
-        open(|shape| shape.lanes[0].rx.offset = u32::MAX - 63);
-        open(|shape| shape.lanes[0].rx.log2 = 15);
-        open(|shape| shape.lanes[0].tx.region = 1);
-        open(|shape| shape.lanes.clear());
-        open(|shape| shape.regions[0] += 4096);
-        open(|shape| shape.regions.push(1));
-    }
 }
