@@ -113,6 +113,33 @@ def sysctls_are_shown_and_set_while_programs_run(world):
 
 
 @test(modes=("inprocess", "instance"))
+def closed_ports_are_silent_where_freebsds_blackhole_says_so(world):
+    server = world.stack(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, process=server)
+    switches = ("net.inet.tcp.blackhole", 2), ("net.inet.udp.blackhole", 1)
+    for name, value in switches:
+        world.admin("sysctl", f"{name}={value}").finish()
+
+    def outcome(kind):
+        with world.at_peer(), socket.socket(socket.AF_INET, kind) as client:
+            client.settimeout(0.7)
+            try:
+                client.connect((world.address, 9))
+                client.send(b"x")
+                client.recv(1)
+            except (TimeoutError, ConnectionRefusedError) as error:
+                return type(error)
+
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        assert outcome(kind) is TimeoutError, kind
+    for name, _ in switches:
+        world.admin("sysctl", f"{name}=0").finish()
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        assert outcome(kind) is ConnectionRefusedError, kind
+    assert world.admin("sysctl", "net.inet.ip.fw.dyn_udp_lifetime=30").finish().strip().endswith("= 30")
+
+
+@test(modes=("inprocess", "instance"))
 def sockets_and_neighbours_are_listed(world):
     server = world.stack("/usr/bin/python3", "-m", "http.server", 8000)
     world.wait_port(8000, process=server)

@@ -143,3 +143,19 @@ def an_instance_reads_its_configuration_again_at_sighup(world):
         configured(world, filter="set disable 3")
         os.kill(world.instance.pid, signal.SIGHUP)
         until(lambda: not isinstance(attempt(world, 8000), type), 10, "they have gone")
+
+
+@test(modes=("instance",))
+def instances_of_one_command_read_their_configuration_again_at_its_sighup(world):
+    file = configured(world)
+    words = [world.slipstack, "instance", "--run-dir", world.run_dir, "--config", file, "--count", 2]
+    group = world.beside(*words)
+    until(lambda: len(group.output().splitlines()) >= 2 or not group.is_running(), 15, "both instances are ready")
+    shown = lambda: world.admin("sysctl", "-n", "net.ipv4.tcp_fin_timeout").finish().split()
+    assert set(shown()) == {"60"}
+    configured(world, sysctl="net.ipv4.tcp_fin_timeout=31")
+    os.kill(group.pid, signal.SIGHUP)
+    until(lambda: set(shown()) == {"31"}, 10, "the file holds")
+    assert group.is_running(), group.tail()
+    group.signal(signal.SIGTERM)
+    assert group.wait(10) == 0, group.tail()

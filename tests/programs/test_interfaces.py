@@ -287,6 +287,40 @@ def sockets_see_and_choose_the_interface(world):
 
 
 @test(modes=("inprocess", "instance"))
+def an_interface_counts_for_itself_and_is_put_down_and_up(world):
+    world.use_second_pair()
+    server = world.stack(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, process=server)
+    with world.peer_b_ns.inside():
+        held = socket.create_connection((world.STACK_B, 8000), 5)
+        held.settimeout(5)
+    lines = held.makefile("rw")
+    counted = lambda: {it["name"]: it for it in json.loads(world.admin("netstat", "-i", "--json").finish()) if it["mtu"]}
+    before = counted()
+    for _ in range(100):
+        print("who", file=lines, flush=True)
+        assert lines.readline()
+    after = counted()
+    grown = {name: after[name]["rx_packets"] - before[name]["rx_packets"] for name in ("eth1", "eth2")}
+    assert grown["eth2"] >= 100 and grown["eth1"] < 50, grown
+    world.admin("ip", "link", "set", "eth2", "down").finish()
+    assert "eth2: <BROADCAST,MULTICAST> mtu 1500" in world.admin("ip", "link", "show", "eth2").finish()
+    world.peer_b_ns.ip("neigh", "flush", "all")
+    with world.peer_b_ns.inside():
+        assert not is_open(world.STACK_B, 8000)
+    with world.peer_ns.inside():
+        assert is_open(world.STACK, 8000)
+    world.admin("ifconfig", "f-stack-1", "up").finish()
+    with world.peer_b_ns.inside():
+        until(lambda: is_open(world.STACK_B, 8000), 10, "the interface is up again")
+    # What it had lives on, as over a cable that was pulled out.
+    held.settimeout(10)
+    print("who", file=lines, flush=True)
+    assert lines.readline()
+    held.close()
+
+
+@test(modes=("inprocess", "instance"))
 def both_interfaces_are_listed_shown_and_changed(world):
     world.use_second_pair()
     server = world.stack(*world.program("dual_echo.py"), 8000)

@@ -64,3 +64,19 @@ def a_keeper_that_takes_over_announces_the_addresses_again(world):
     assert keeper(world) not in (None, former)
     for address in (world.STACK, world.STACK6):
         assert is_reached_at_once(world, address), server.tail()
+
+
+@test(modes=("kernel", *SLIPSTACK))
+def a_station_that_changes_its_link_layer_address_is_answered_there(world):
+    """Its own question tells of it; what was known of it before would be believed for half a minute."""
+    server = world.stack(*world.program("dual_echo.py"), 7000)
+    world.wait_port(7000, process=server)
+    with world.connect(7000) as sock:
+        lines = sock.makefile("rw")
+        print("who", file=lines, flush=True)
+        assert lines.readline()
+        world.peer_ns.ip("link", "set", "eth1", "address", "02:00:00:00:00:aa")
+        world.peer_ns.ip("neigh", "flush", "all")
+        sock.settimeout(5)
+        print("who", file=lines, flush=True)
+        assert lines.readline()

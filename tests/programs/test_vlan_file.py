@@ -178,6 +178,8 @@ def a_socket_chooses_its_vlan_by_mark_table_or_device(world):
     seen = {line.split()[0]: line.split()[1:] for line in client.output().splitlines()}
     for way, tag in {"plain": 10, "mark": 20, "table": 30, "device": 20, "released": 10}.items():
         assert seen.get(way) == [f"10.10.{tag}.5", f"fd00:10:{tag}::5"] * 2, f"{way}: {client.tail()}"
+    assert seen.get("message") == ["10.10.20.5", "10.10.10.5", "fd00:10:20::5", "fd00:10:10::5"], client.tail()
+    assert seen.get("named") == ["eth1.20"], client.tail()
     inside = [world.slipstack, "run", *far, "--"]
     for tag, outcome in ((10, "refused"), (20, "connected")):
         ask = f"import socket; s = socket.socket(); s.settimeout(5); print(s.connect_ex(('10.10.{tag}.5', 8001)))"

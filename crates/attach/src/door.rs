@@ -96,6 +96,12 @@ pub fn options(settings: &Settings) -> Options {
         vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
         filter: FilterState::default(),
+        tunables: settings
+            .sysctls
+            .iter()
+            .flat_map(|setting| setting.numbers())
+            .map(|(tunable, number)| (tunable.name().to_owned(), number))
+            .collect(),
     }
 }
 

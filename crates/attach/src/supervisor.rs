@@ -162,4 +162,8 @@ impl NeighbourTable for NeighbourView {
     fn answers(&self, address: IpAddr) -> Option<u64> {
         self.0.answers(address)
     }
+
+    fn moves(&self) -> u64 {
+        self.0.moves()
+    }
 }

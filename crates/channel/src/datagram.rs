@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0 payload length  4 peer's port  6 own port  8 peer's address  24 own address
-//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost  60 link  62 zero
+//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost, or mark  60 link  62 zero
 //! ```
 
 use std::net::SocketAddr;
@@ -35,6 +35,8 @@ pub struct Envelope {
     pub lost: u32,
     /// The number of the link that it came by, or is to leave by.
     pub link: Option<u16>,
+    /// To send: the mark by which rules choose its table (SO_MARK), if not the socket's.
+    pub mark: Option<u32>,
 }
 
 /// Bytes of an envelope outside of a ring.
@@ -66,6 +68,8 @@ const HAS_PEER: u8 = 1;
 const HAS_LOCAL: u8 = 2;
 const HAS_TOS: u8 = 4;
 const HAS_TTL: u8 = 8;
+/// What is to be sent has a mark where what was received tells of losses.
+const HAS_MARK: u8 = 16;
 
 impl Header {
     /// Bytes of the whole record.
@@ -83,6 +87,7 @@ impl Header {
             time_ns,
             lost,
             link,
+            mark,
         } = self.envelope;
         let flag = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
         let mut out = [0; HEADER];
@@ -98,12 +103,13 @@ impl Header {
         out[40] = flag(peer.is_some(), HAS_PEER)
             | flag(local.is_some(), HAS_LOCAL)
             | flag(tos.is_some(), HAS_TOS)
-            | flag(ttl.is_some(), HAS_TTL);
+            | flag(ttl.is_some(), HAS_TTL)
+            | flag(mark.is_some(), HAS_MARK);
         out[41] = tos.unwrap_or(0);
         out[42] = ttl.unwrap_or(0);
         out[44..46].copy_from_slice(&segment.map_or(0, NonZeroU16::get).to_le_bytes());
         out[48..56].copy_from_slice(&time_ns.to_le_bytes());
-        out[56..60].copy_from_slice(&lost.to_le_bytes());
+        out[56..60].copy_from_slice(&mark.unwrap_or(lost).to_le_bytes());
         // No VLAN has the number that would make this overflow.
         let link = link.map_or(0, |link| link.wrapping_add(1));
         out[60..62].copy_from_slice(&link.to_le_bytes());
@@ -137,7 +143,8 @@ impl Header {
             ttl: has(HAS_TTL).then_some(bytes[42]),
             segment: NonZeroU16::new(u16::from_le_bytes([bytes[44], bytes[45]])),
             time_ns: word(48),
-            lost: word(56) as u32,
+            lost: if has(HAS_MARK) { 0 } else { word(56) as u32 },
+            mark: has(HAS_MARK).then_some(word(56) as u32),
             link: u16::from_le_bytes([bytes[60], bytes[61]]).checked_sub(1),
         };
         Some(Header { len, envelope })
@@ -161,9 +168,18 @@ mod tests {
                 time_ns: u64::MAX - 1,
                 lost: 7,
                 link: Some(4096),
+                mark: None,
             },
         };
         assert_eq!(Header::decode(&header.encode()), Some(header));
+        let marked = Header {
+            len: 1,
+            envelope: Envelope {
+                mark: Some(0),
+                ..Envelope::default()
+            },
+        };
+        assert_eq!(Header::decode(&marked.encode()), Some(marked));
         let bare = Header {
             len: 0,
             envelope: Envelope::default(),

@@ -9,7 +9,10 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use slipstack_attach::{HangUps, Signals};
 
 use crate::failure::Failure;
 use crate::output::{print, say};
@@ -31,6 +34,10 @@ pub struct Plan {
 
 /// Starts the instances, the first before the others: it starts the keeper that all of them use.
 pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
+    let held = match plan.is_daemon {
+        true => None,
+        false => Some(Held::new()?),
+    };
     let mut members: Vec<Member> = Vec::new();
     let ids: Vec<Option<u32>> = match plan.ids.as_slice() {
         [] => vec![None],
@@ -50,11 +57,45 @@ pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
         }
     }
     crate::notify::ready();
-    if plan.is_daemon {
-        return Ok(ExitCode::SUCCESS);
+    match held {
+        None => Ok(ExitCode::SUCCESS),
+        Some(held) => stay(members, held),
     }
-    stay(members)
 }
+
+/// Signals that come before the instances are ready, and later.
+struct Held {
+    ends: Signals,
+    hang_ups: HangUps,
+}
+
+impl Held {
+    fn new() -> Result<Held, Failure> {
+        let failed = |error: slipstack_attach::Error| Failure::new(error.to_string());
+        let (ends, hang_ups) = slipstack_attach::hold_signals_and_hang_ups().map_err(failed)?;
+        Ok(Held { ends, hang_ups })
+    }
+
+    /// Ends with those that end a process, and passes SIGHUP to the first instance that runs: what
+    /// it reads again is of the device, which all of them have.
+    fn obey(self, running: &Running) -> Result<(), Failure> {
+        let failed =
+            |error: std::io::Error| Failure::new(format!("cannot wait for signals: {error}"));
+        let ends = self.ends.on_end(|| std::process::exit(0));
+        ends.map_err(failed)?;
+        let running = Arc::clone(running);
+        let pass_on = move || {
+            let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(first) = running.first() {
+                let _ = rustix::process::kill_process(*first, rustix::process::Signal::HUP);
+            }
+        };
+        self.hang_ups.on_each(pass_on).map_err(failed)
+    }
+}
+
+/// The instances that have not ended.
+type Running = Arc<Mutex<Vec<rustix::process::Pid>>>;
 
 /// One instance.
 struct Member {
@@ -118,10 +159,20 @@ fn is_for_member(word: &OsString) -> bool {
 }
 
 /// Waits until the last of them has ended.
-fn stay(members: Vec<Member>) -> Result<ExitCode, Failure> {
+fn stay(members: Vec<Member>, held: Held) -> Result<ExitCode, Failure> {
+    let pids = members
+        .iter()
+        .map(|it| rustix::process::Pid::from_child(&it.child));
+    let running: Running = Arc::new(Mutex::new(pids.collect()));
+    held.obey(&running)?;
     let mut code = ExitCode::SUCCESS;
     for mut member in members {
-        match member.child.wait() {
+        let pid = rustix::process::Pid::from_child(&member.child);
+        let outcome = member.child.wait();
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|it| *it != pid);
+        drop(running);
+        match outcome {
             Ok(status) if status.success() => {}
             Ok(status) => {
                 say(&format!(

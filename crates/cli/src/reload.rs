@@ -209,6 +209,10 @@ fn line(change: &Change) -> String {
         Change::AddVlan { name, vlan } => format!("+ interface {name}, VLAN {vlan}"),
         Change::DelInterface { name } => format!("- interface {name}"),
         Change::SetMtu { name, mtu } => format!("+ MTU {mtu} of {name}"),
+        Change::SetUp { name, is_up } => {
+            let how = if *is_up { "up" } else { "down" };
+            format!("+ interface {name} is {how}")
+        }
         Change::AddAddress {
             interface,
             address: (ip, len),

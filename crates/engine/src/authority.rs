@@ -88,4 +88,9 @@ pub trait NeighbourTable: Send + fmt::Debug {
         let _ = address;
         None
     }
+
+    /// A number that changes whenever a neighbour is found at another link-layer address.
+    fn moves(&self) -> u64 {
+        0
+    }
 }

@@ -139,6 +139,7 @@ impl Engine {
                 ttl: envelope.ttl,
                 segment: envelope.segment,
                 link: envelope.link,
+                mark: envelope.mark,
             };
             let mut fx = Fx::new(&mut self.world, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);

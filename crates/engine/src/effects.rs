@@ -154,6 +154,7 @@ impl Effects for Fx<'_> {
             time_ns: now.0,
             lost: socket.lost,
             link: Some(datagram.link),
+            mark: None,
         };
         let (limit, payload) = (socket.datagrams_max(), datagram.payload);
         let taken = socket

@@ -101,6 +101,8 @@ pub struct Engine {
     pub(crate) port_blocks: Vec<(u16, u16)>,
     /// Neighbours asked for at the last look.
     pub(crate) unresolved: Vec<IpAddr>,
+    /// How often neighbours had moved at the last look.
+    pub(crate) moves: u64,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
     /// Buffer for what other engines have sent, made with the first of it.
@@ -169,6 +171,7 @@ impl Engine {
             ports: setup.ports,
             network: Arc::default(),
             unresolved: Vec::new(),
+            moves: 0,
             scratch: Vec::new(),
             inbox_frame: Vec::new(),
             full_turns: 0,
@@ -376,36 +379,6 @@ impl Engine {
         self.stack.on_timers_due_by(due_by, now, &mut fx);
         self.run_deferred(now);
         true
-    }
-
-    /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.
-    /// Whether there was one.
-    #[inline(never)]
-    fn resolve_neighbours(&mut self, now: Instant) -> bool {
-        self.unresolved.clear();
-        self.stack.pending_neighbours(&mut self.unresolved);
-        if self.unresolved.is_empty() {
-            return false;
-        }
-        // A router that has fallen silent is told from one that answers; of other neighbours
-        // nothing better is known.
-        for &ip in &self.unresolved {
-            if self.stack.has_other_routers(ip) {
-                self.world.doubt(ip);
-            }
-        }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        let before = self.unresolved.len();
-        self.unresolved
-            .retain(|&addr| match fx.world.find_neighbour(addr) {
-                Some(mac) => {
-                    self.stack.on_neighbour(now, addr, mac, &mut fx);
-                    fx.world.doubted.retain(|(doubted, _)| *doubted != addr);
-                    false
-                }
-                None => true,
-            });
-        self.unresolved.len() < before
     }
 
     /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours

@@ -28,6 +28,7 @@ mod inside;
 pub mod instance;
 mod load;
 mod local;
+mod neighbours;
 mod network;
 mod options;
 mod outgoing;

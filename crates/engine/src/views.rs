@@ -1,8 +1,29 @@
 //! Views of an engine: counters, flows and sockets.
 
+use slipstack_stack::{LinkTraffic, Stack};
+
 use crate::client::ClientId;
 use crate::engine::Engine;
 use crate::stats::{EngineCounters, SocketView};
+
+/// What each link beside the device's own has had, by its number.
+pub(crate) fn link_rows(stack: &Stack) -> impl Iterator<Item = (String, u64)> + '_ {
+    stack.counters().links().flat_map(|(link, traffic)| {
+        let LinkTraffic {
+            rx_frames,
+            rx_bytes,
+            tx_frames,
+            tx_bytes,
+        } = traffic;
+        [
+            ("rx_frames", rx_frames),
+            ("rx_bytes", rx_bytes),
+            ("tx_frames", tx_frames),
+            ("tx_bytes", tx_bytes),
+        ]
+        .map(|(name, value)| (format!("link_{link}_{name}"), value))
+    })
+}
 
 impl Engine {
     pub fn counters(&self) -> &EngineCounters {
@@ -25,6 +46,7 @@ impl Engine {
                     .map(|(name, value)| (format!("device_{name}"), value)),
             )
             .chain([("tcp_places".to_owned(), self.stack.tcp_places() as u64)])
+            .chain(link_rows(&self.stack))
             .filter(|(_, value)| *value > 0)
             .collect()
     }

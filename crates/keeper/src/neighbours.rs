@@ -15,6 +15,8 @@ const ENTRIES: usize = 1024;
 /// Places that one address may be at.
 const PROBES: usize = 8;
 const ENTRY_LEN: usize = 32;
+/// Where the number of moves is counted, in the page before the entries.
+const MOVES: usize = 0;
 const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
 /// How often a reader tries again when it meets the writer.
 const TRIES: usize = 8;
@@ -73,9 +75,23 @@ impl Neighbours {
         Some(entry.sequence.load(Ordering::Acquire))
     }
 
+    /// Changes whenever a neighbour is found at another link-layer address than before.
+    pub fn moves(&self) -> u64 {
+        let moves = self.region.u64(MOVES);
+        moves.map_or(0, |moves| moves.load(Ordering::Acquire))
+    }
+
     /// Enters or changes an address. Only the keeper writes. When all its places are taken, one of
     /// them is given up.
     pub fn publish(&self, address: IpAddr, mac: [u8; 6]) {
+        let has_moved = self.find(address).is_some_and(|before| before != mac);
+        self.enter(address, mac);
+        if has_moved && let Some(moves) = self.region.u64(MOVES) {
+            moves.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn enter(&self, address: IpAddr, mac: [u8; 6]) {
         let found = |place| self.read(place).map(|(found, _)| found);
         let place = places(address)
             .find(|place| found(*place) == Some(address))

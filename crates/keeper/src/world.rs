@@ -161,6 +161,8 @@ pub struct Options {
     pub is_persistent: bool,
     /// The packet filter with which it begins.
     pub filter: FilterState,
+    /// Numbers of its own stack, by name.
+    pub tunables: Vec<(String, u32)>,
 }
 
 impl Options {
@@ -190,13 +192,15 @@ pub struct Network {
     pub slaac: Option<SlaacConfig>,
     /// The published network.
     pub state: NetworkState,
+    /// Numbers of the keeper's own stack, with which it begins.
+    pub tunables: Vec<(String, u32)>,
 }
 
 impl Network {
     /// Returns the configuration of the keeper's own stack.
     pub fn stack_config(&self) -> StackConfig {
         StackConfig {
-            network: config_of(&self.state),
+            network: config_of(&self.state.in_force()),
             mac: self.mac,
             tso_max: self.tso_max,
             has_udp_segmentation: self.has_udp_segmentation,
@@ -465,6 +469,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         tso_max: 0,
         has_udp_segmentation: false,
         slaac: None,
+        tunables: options.tunables.clone(),
         state: NetworkState {
             revision: 1,
             interfaces: interfaces(options, addresses, hosts, name),

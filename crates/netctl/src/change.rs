@@ -65,6 +65,11 @@ pub enum Change {
         name: String,
         mtu: u16,
     },
+    /// Puts an interface up or down.
+    SetUp {
+        name: String,
+        is_up: bool,
+    },
     AddAddress {
         interface: String,
         address: (IpAddr, u8),
@@ -206,6 +211,10 @@ impl NetworkState {
             Change::AddVlan { name, vlan } => self.add_vlan(name, *vlan),
             Change::DelInterface { name } => self.del_interface(name),
             Change::SetMtu { name, mtu } => self.set_mtu(name, *mtu),
+            Change::SetUp { name, is_up } => {
+                self.interface(name)?.is_down = !is_up;
+                Ok(())
+            }
             Change::AddAddress {
                 interface,
                 address,
@@ -289,6 +298,7 @@ impl NetworkState {
             mtu: port.mtu,
             addresses: Vec::new(),
             hosts: Vec::new(),
+            is_down: false,
         });
         Ok(())
     }

@@ -129,6 +129,12 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
                 mtu: other.mtu,
             })?;
         }
+        if interface.is_down != other.is_down {
+            steps.add(Change::SetUp {
+                name: interface.name.clone(),
+                is_up: !other.is_down,
+            })?;
+        }
         for address in &other.addresses {
             if !interface.addresses.contains(address) {
                 steps.add(Change::AddAddress {

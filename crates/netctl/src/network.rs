@@ -57,6 +57,9 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Addresses of the host at the other end of a device of our own.
     pub hosts: Vec<IpAddr>,
+    /// An operator has put it down: it neither takes nor sends anything.
+    #[serde(default)]
+    pub is_down: bool,
 }
 
 impl Interface {
@@ -166,6 +169,7 @@ impl NetworkState {
             mtu: 0,
             addresses: Vec::new(),
             hosts: Vec::new(),
+            is_down: false,
         };
         self.interfaces.first().unwrap_or(NONE)
     }
@@ -183,15 +187,50 @@ impl NetworkState {
         self.interfaces.iter().filter(|it| it.is_port())
     }
 
+    /// Whether an interface is down, or the port that it is of.
+    pub fn is_down(&self, interface: &Interface) -> bool {
+        interface.is_down || self.port_of(interface).is_down
+    }
+
+    /// The network that engines and programs go by: without what interfaces bring that are down.
+    /// Those that come up have their addresses and routes again.
+    #[must_use]
+    pub fn in_force(&self) -> NetworkState {
+        let is_down = |vlan: u16| self.find_vlan(vlan).is_some_and(|it| self.is_down(it));
+        let mut state = self.clone();
+        if self.interfaces.iter().all(|it| !it.is_down) {
+            return state;
+        }
+        let is_gone = |ip: IpAddr| {
+            let mut all = self.interfaces.iter();
+            all.any(|it| self.is_down(it) && it.addresses.iter().any(|(own, _)| *own == ip))
+        };
+        state.routes.retain(|route| {
+            !self.vlan_of(route).is_some_and(is_down) && !route.source.is_some_and(is_gone)
+        });
+        state.neighbours.retain(|entry| !is_down(entry.vlan));
+        state
+            .interfaces
+            .retain(|it| it.is_port() || !self.is_down(it));
+        for port in state.interfaces.iter_mut().filter(|it| it.is_down) {
+            port.addresses.clear();
+        }
+        if self.own().is_down {
+            state.learnt = None;
+        }
+        state
+    }
+
     /// The port that an interface is, or that its VLAN is of.
     pub fn port_of(&self, interface: &Interface) -> &Interface {
         self.find_vlan(interface.link().own().0)
             .unwrap_or_else(|| self.own())
     }
 
-    /// Links of the device beside the first port's own.
+    /// Links of the device beside the first port's own that are up.
     pub fn vlans(&self) -> Vec<u16> {
-        let vlans = self.interfaces.iter().map(|it| it.vlan);
+        let up = self.interfaces.iter().filter(|it| !self.is_down(it));
+        let vlans = up.map(|it| it.vlan);
         vlans.filter(|vlan| *vlan != 0).collect()
     }
 

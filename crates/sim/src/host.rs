@@ -1,7 +1,7 @@
 //! A host: a stack and its effects, kept in plain vectors.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
@@ -11,6 +11,7 @@ use slipstack_stack::{
 
 use crate::gso;
 use crate::machine::{Coming, Inbox, Message, Place};
+use crate::second_port;
 use crate::streams::Streams;
 
 /// A frame leaves a host.
@@ -102,14 +103,7 @@ const RING_FRAMES: usize = 2048;
 
 impl Host {
     pub fn new(config: StackConfig, now: Instant, rng: Rng) -> Self {
-        let (ip, mac) = (
-            config
-                .network
-                .addrs
-                .first()
-                .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |a| a.0),
-            config.mac,
-        );
+        let (ip, mac) = second_port::identity(&config);
         let fx = HostEffects {
             departures: Vec::new(),
             streams: HashMap::new(),

@@ -24,6 +24,7 @@ pub mod program;
 mod running;
 pub mod scenario;
 mod schedule;
+mod second_port;
 pub mod streams;
 pub mod vlan;
 mod watch;

@@ -56,6 +56,8 @@ pub struct Network {
     pub router: Option<IpAddr>,
     nat: Option<Nat>,
     tagging: Option<Tagging>,
+    /// The number of the link by which frames come to the hosts' stacks.
+    link: u16,
     seeds: Rng,
 }
 
@@ -75,6 +77,7 @@ impl Network {
             router: None,
             nat: None,
             tagging: None,
+            link: 0,
             seeds: rng,
         }
     }
@@ -87,6 +90,11 @@ impl Network {
         self.links.push(link);
         self.macs.push(mac);
         self.macs.len() - 1
+    }
+
+    /// Frames come to the hosts' stacks by this link.
+    pub fn set_link(&mut self, link: u16) {
+        self.link = link;
     }
 
     /// From now on frames carry tags.
@@ -234,6 +242,7 @@ impl Network {
         let meta = RxMeta {
             checksum,
             gso: is_super_frame,
+            vlan: self.link,
             ..RxMeta::UNKNOWN
         };
         match to {

@@ -14,6 +14,7 @@ use crate::link::{LinkParams, Share};
 use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Rhythm, Task};
+use crate::second_port::{LINK, move_to_second};
 use crate::vlan::Tags;
 use crate::world::{Failure, World};
 
@@ -31,6 +32,8 @@ pub struct Options {
     pub offloads: bool,
     /// Frames carry tags of 802.1Q.
     pub tags: Option<Tags>,
+    /// The hosts meet on the second of their two interfaces.
+    pub is_on_second_port: bool,
 }
 
 /// Report of a seed.
@@ -67,7 +70,10 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     }
     let hosts: Vec<Host> = (0..2u8)
         .map(|i| {
-            let config = config(i, seed % 2 == 1, &mut rng);
+            let mut config = config(i, seed % 2 == 1, &mut rng);
+            if options.is_on_second_port {
+                move_to_second(&mut config);
+            }
             let mut host = Host::new(config, start, Rng::new(&seed_bytes(&mut rng)));
             host.fx.leaves_offloads = options.offloads;
             host.fx.refusal = if rng.below(8) == 0 { 100 } else { 0 };
@@ -78,6 +84,9 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     let mut network = Network::new(params, Rng::new(&seed_bytes(&mut rng)), macs);
     if let Some(tags) = options.tags {
         network.tag(tags);
+    }
+    if options.is_on_second_port {
+        network.set_link(LINK.0);
     }
     let mut world = World::new(start, hosts, network, Rng::new(&seed_bytes(&mut rng)));
     world.turn_delay_ns = if rng.below(2) == 0 {

@@ -19,6 +19,16 @@ fn every_family_of_worlds_holds() {
     }
 }
 
+/// The same seeds, between the second interfaces of hosts that have two: neither families nor links
+/// can tell.
+#[test]
+fn every_world_between_second_interfaces_is_the_one_between_first_ones() {
+    for family in FAMILIES {
+        let (first, second) = (family.run(1, None), family.run_on_second_port(1, None));
+        assert_eq!(first, second, "{}", family.name);
+    }
+}
+
 #[test]
 fn a_world_repeats_itself_exactly() {
     for family in FAMILIES {

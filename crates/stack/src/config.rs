@@ -114,6 +114,8 @@ pub struct StackConfig {
     /// Which ports the numbers of that range stand for.
     pub scatter: crate::scatter::Scatter,
     pub udp_sockets_max: u32,
+    /// Senders are not told that a UDP port is closed (FreeBSD's `net.inet.udp.blackhole`).
+    pub udp_blackhole: bool,
     pub neighbour: NeighbourConfig,
     /// Memory of the fragments of each family that wait for the rest of their packets; beyond it
     /// the oldest go.
@@ -151,6 +153,7 @@ impl Default for StackConfig {
             },
             scatter: crate::scatter::Scatter::NONE,
             udp_sockets_max: 65_536,
+            udp_blackhole: false,
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
             slaac: None,
@@ -329,6 +332,9 @@ pub struct TcpConfig {
     pub challenge_acks_per_second: u32,
     /// Resets to closed ports per second.
     pub resets_per_second: u32,
+    /// What comes to closed ports and gets no reset: 0 nothing, 1 SYNs, 2 everything (FreeBSD's
+    /// `net.inet.tcp.blackhole`).
+    pub blackhole: u8,
 }
 
 /// Is the path's MTU searched for (RFC 4821; the numbers of Linux's `tcp_mtu_probing`)?
@@ -383,6 +389,7 @@ impl Default for TcpConfig {
             orphans_max: 65_536,
             challenge_acks_per_second: 1000,
             resets_per_second: 1000,
+            blackhole: 0,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One table of everything that is counted, drops included. Documentation, `status` and metrics
 //! are generated from it.
 
+use crate::traffic::{LinkTraffic, Traffic};
+
 macro_rules! counters {
     ($($variant:ident $name:literal $help:literal)*) => {
         /// A row of the table. Rows whose name begins with `drop_` are reasons for dropping a
@@ -206,12 +208,14 @@ counters! {
 #[derive(Clone, Debug)]
 pub struct Counters {
     values: [u64; Counter::ALL.len()],
+    traffic: Traffic,
 }
 
 impl Default for Counters {
     fn default() -> Self {
         Self {
             values: [0; Counter::ALL.len()],
+            traffic: Traffic::default(),
         }
     }
 }
@@ -220,6 +224,37 @@ impl Counters {
     #[inline]
     pub fn bump(&mut self, counter: Counter) {
         self.add(counter, 1);
+    }
+
+    /// Counts a frame that came by a link.
+    #[inline]
+    pub(crate) fn count_in(&mut self, link: u16, bytes: usize) {
+        self.count_all_in(link, 1, bytes as u64);
+    }
+
+    /// Counts several.
+    #[inline]
+    pub(crate) fn count_all_in(&mut self, link: u16, frames: u64, bytes: u64) {
+        self.add(Counter::RxFrames, frames);
+        self.add(Counter::RxBytes, bytes);
+        if link != 0 {
+            self.traffic.count_in(link, frames, bytes);
+        }
+    }
+
+    /// Counts a frame that leaves by a link.
+    #[inline]
+    pub(crate) fn count_out(&mut self, link: u16, bytes: usize) {
+        self.bump(Counter::TxFrames);
+        self.add(Counter::TxBytes, bytes as u64);
+        if link != 0 {
+            self.traffic.count_out(link, bytes);
+        }
+    }
+
+    /// The traffic of each link beside the device's own that has had some.
+    pub fn links(&self) -> impl Iterator<Item = (u16, LinkTraffic)> + '_ {
+        self.traffic.iter()
     }
 
     /// Counts a look and its outcome.

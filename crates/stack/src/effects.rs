@@ -133,6 +133,8 @@ pub struct DatagramOut<'a> {
     pub segment: Option<NonZeroU16>,
     /// The link that it leaves by, whatever the socket has chosen.
     pub link: Option<u16>,
+    /// The mark by which rules choose its table, whatever the socket's is.
+    pub mark: Option<u32>,
 }
 
 impl<'a> DatagramOut<'a> {
@@ -145,6 +147,7 @@ impl<'a> DatagramOut<'a> {
             ttl: None,
             segment: None,
             link: None,
+            mark: None,
         }
     }
 }

@@ -124,6 +124,29 @@ impl Stack {
         self.link.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
     }
 
+    /// Whether a frame passes whatever is behind its beginning: there is no filter, or it knows the
+    /// flow. [`Stack::count_large`] counts it once it is taken.
+    #[inline]
+    pub(crate) fn lets_large_in(&self, now: Instant, beginning: &[u8], meta: RxMeta) -> bool {
+        let Some(filter) = &self.link.filter else {
+            return true;
+        };
+        let ip = beginning.get(ethernet::HEADER_LEN..);
+        let way = (FilterDirection::In, meta.vlan);
+        !filter.is_sweep_due(now) && ip.is_some_and(|ip| filter.knows(way, ip))
+    }
+
+    /// A large frame of this length was taken.
+    #[inline]
+    pub(crate) fn count_large(&mut self, now: Instant, beginning: &[u8], len: usize, meta: RxMeta) {
+        if let Some(filter) = &mut self.link.filter
+            && let Some(ip) = beginning.get(ethernet::HEADER_LEN..)
+        {
+            let len = len - ethernet::HEADER_LEN;
+            filter.passes(now, (FilterDirection::In, meta.vlan), ip, len);
+        }
+    }
+
     #[inline(never)]
     fn look_at_incoming(
         &mut self,

@@ -52,7 +52,7 @@ impl Stack {
         self.tcp.train.state = TrainState::Idle;
         self.take_frame(now, frame, meta, fx);
         if self.tcp.train.state == TrainState::Promising && self.tcp.train.latest == before {
-            self.tcp.open_train(frame);
+            self.tcp.open_train(frame, meta.vlan);
         }
     }
 
@@ -69,8 +69,8 @@ impl Stack {
     ) {
         self.end_burst(now, fx);
         self.tcp.train.state = TrainState::Idle;
-        // A filter counts a frame once, when it comes as a whole.
-        if self.link.filter.is_some() {
+        // What a filter has to look at comes as a whole.
+        if !self.lets_large_in(now, beginning, meta) {
             return;
         }
         let Some((plain, from)) = PlainTcp::parse_beginning(beginning, len) else {
@@ -87,8 +87,8 @@ impl Stack {
                 .tcp
                 .take_absent(now, &plain, absent, meta, &mut cx!(self), fx)
         {
-            self.counters.bump(Counter::RxFrames);
-            self.counters.add(Counter::RxBytes, len as u64);
+            self.count_large(now, beginning, len, meta);
+            self.counters.count_in(meta.vlan, len);
             self.counters.bump(Counter::RxIpv4);
             self.counters.bump(Counter::RxTcp);
         }
@@ -104,8 +104,7 @@ impl Stack {
 
     #[inline]
     fn take_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        self.counters.bump(Counter::RxFrames);
-        self.counters.add(Counter::RxBytes, frame.len() as u64);
+        self.counters.count_in(meta.vlan, frame.len());
         if meta.local || !self.take_plain(now, frame, meta, fx) {
             self.on_other_frame(now, frame, meta, fx);
         }

@@ -110,7 +110,7 @@ impl Stack {
             protocol::UDP => {
                 let mut cx = cx!(self);
                 let outcome = self.udp.on_datagram(ip, upper.payload, meta, &mut cx, fx);
-                if outcome == UdpOutcome::PortClosed {
+                if outcome == UdpOutcome::PortClosed && !cx.config.udp_blackhole {
                     let kind = Icmpv6Kind::DestinationUnreachable {
                         code: icmpv6::code::PORT_UNREACHABLE,
                     };

@@ -334,6 +334,15 @@ impl Neighbours {
         }
     }
 
+    /// Those whose address was learnt and is known, with it.
+    pub fn known(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
+        let learnt = self.entries.iter().filter(|entry| !entry.is_permanent);
+        learnt.filter_map(|entry| match entry.state {
+            State::Asking { .. } => None,
+            State::Known { mac, .. } | State::Verifying { mac, .. } => Some((entry.ip, mac)),
+        })
+    }
+
     /// Whether the cache has an entry, in whatever state.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.entries

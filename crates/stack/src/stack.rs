@@ -127,7 +127,7 @@ impl Stack {
             protocol::UDP => {
                 let mut cx = cx!(self);
                 let outcome = self.udp.on_datagram(&ip, packet.payload, meta, &mut cx, fx);
-                if outcome == UdpOutcome::PortClosed {
+                if outcome == UdpOutcome::PortClosed && !cx.config.udp_blackhole {
                     cx.send_port_unreachable(now, &mut self.icmp_errors, bytes, &ip, fx);
                 }
             }
@@ -300,6 +300,11 @@ impl Stack {
     /// keeper, looks them up there and calls [`Stack::on_neighbour`].
     pub fn pending_neighbours(&self, out: &mut Vec<IpAddr>) {
         out.extend(self.link.neighbours.pending());
+    }
+
+    /// Neighbours whose link-layer address is known and was not configured, with it.
+    pub fn known_neighbours(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
+        self.link.neighbours.known()
     }
 
     /// Whether it is one of several default routers that were heard.

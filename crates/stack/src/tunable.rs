@@ -259,6 +259,26 @@ tunables! {
         "First outgoing port";
     PortLast = "ip.port_last" 1 ..= 65_535, Live, ports.last,
         "Last outgoing port";
+    Blackhole = "tcp.blackhole" 0 ..= 2, Live, tcp.blackhole,
+        "What comes to closed ports and gets no reset: nothing, SYNs, everything";
+    UdpBlackhole = "udp.blackhole" 0 ..= 1, Live, udp_blackhole,
+        "Senders are not told that a UDP port is closed";
+    FilterAck = "filter.ack_lifetime" 1000 ..= 86_400_000, Live, filter_states.ack,
+        "Milliseconds that the filter knows an open TCP connection without a packet";
+    FilterSyn = "filter.syn_lifetime" 1000 ..= 86_400_000, Live, filter_states.syn,
+        "Milliseconds that it knows one whose handshake is not over";
+    FilterFin = "filter.fin_lifetime" 1000 ..= 86_400_000, Live, filter_states.fin,
+        "Milliseconds that it knows one that both sides have closed";
+    FilterRst = "filter.rst_lifetime" 1000 ..= 86_400_000, Live, filter_states.rst,
+        "Milliseconds that it knows one that was reset";
+    FilterUdp = "filter.udp_lifetime" 1000 ..= 86_400_000, Live, filter_states.udp,
+        "Milliseconds that it knows a flow of UDP";
+    FilterShort = "filter.short_lifetime" 1000 ..= 86_400_000, Live, filter_states.short,
+        "Milliseconds that it knows a flow of another protocol";
+    FilterMax = "filter.states_max" 1 ..= 1_048_576, Live, filter_states.max,
+        "Flows that the filter of an engine knows; no more are let in";
+    FilterKeepalive = "filter.keepalive" 0 ..= 1, Live, filter_states.keepalive,
+        "An open connection of the stack's is known however long it is idle";
     FragmentsMax = "ip.fragments_max" 131_072 ..= 1_073_741_824, AtStart, fragments_bytes_max,
         "Bytes of fragments of each family that wait for the rest";
 }
@@ -277,6 +297,9 @@ impl Stack {
         self.config.tune(tunable, value);
         if tunable == Tunable::DelayedAck {
             self.delayed_ack = self.config.tcp.delayed_ack;
+        }
+        if let Some(filter) = &mut self.link.filter {
+            filter.set_times(self.config.filter_states);
         }
     }
 }

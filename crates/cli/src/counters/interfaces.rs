@@ -63,7 +63,7 @@ struct Row {
     mtu: Option<u16>,
     network: String,
     address: String,
-    /// The counters of a device as a whole: those of its VLANs and addresses are not kept apart.
+    /// The counters of a link: those of its addresses are not kept apart.
     #[serde(flatten)]
     counted: Option<Counted>,
 }
@@ -90,6 +90,41 @@ impl Counted {
     }
 }
 
+impl Counted {
+    /// What came and went by a link beside the device's own. What is lost the device does not tell
+    /// by link: it is counted at its own.
+    fn of_link(samples: &[&Sample], link: u16) -> Counted {
+        let of = |name: &str| {
+            let name = format!("link_{link}_{name}");
+            samples.iter().map(|it| it.value(&name)).sum::<u64>()
+        };
+        Counted {
+            traffic: Traffic {
+                rx_packets: of("rx_frames"),
+                rx_bytes: of("rx_bytes"),
+                tx_packets: of("tx_frames"),
+                tx_bytes: of("tx_bytes"),
+                ..Traffic::default()
+            },
+            rx_errors: 0,
+            tx_errors: 0,
+        }
+    }
+
+    /// What is left of all without these links.
+    fn without(mut self, samples: &[&Sample], links: &[u16]) -> Counted {
+        let traffic = &mut self.traffic;
+        for link in links {
+            let other = Counted::of_link(samples, *link).traffic;
+            traffic.rx_packets = traffic.rx_packets.saturating_sub(other.rx_packets);
+            traffic.rx_bytes = traffic.rx_bytes.saturating_sub(other.rx_bytes);
+            traffic.tx_packets = traffic.tx_packets.saturating_sub(other.tx_packets);
+            traffic.tx_bytes = traffic.tx_bytes.saturating_sub(other.tx_bytes);
+        }
+        self
+    }
+}
+
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let which = match matches.get_one::<u32>("engine") {
         Some(&number) => Which::Processes(number, number),
@@ -107,12 +142,16 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         let Answer::Network(state) = answer else {
             return Err(Failure::new("the keeper gave an answer that does not fit"));
         };
+        let own = &state.own().name;
+        let of_device: Vec<&Sample> = samples.iter().filter(|it| it.interface == *own).collect();
+        let others = state.interfaces.iter().map(|it| it.vlan);
+        let others: Vec<u16> = others.filter(|link| *link != 0).collect();
         for interface in &state.interfaces {
-            let of_device: Vec<&Sample> = samples
-                .iter()
-                .filter(|it| interface.vlan == 0 && it.interface == interface.name)
-                .collect();
-            let counted = (!of_device.is_empty()).then(|| Counted::sum(&of_device));
+            let counted = match interface.vlan {
+                0 => Counted::sum(&of_device).without(&of_device, &others),
+                link => Counted::of_link(&of_device, link),
+            };
+            let counted = (!of_device.is_empty()).then_some(counted);
             rows.extend(interface_rows(interface, counted));
         }
     }

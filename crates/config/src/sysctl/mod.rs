@@ -309,10 +309,16 @@ impl fmt::Display for SysctlSetting {
 }
 
 impl SysctlSetting {
+    /// Returns the numbers that it sets.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<(Tunable, u32)> {
+        let changes = find(self.name).and_then(|row| write(row, &self.value));
+        changes.unwrap_or_default()
+    }
+
     /// Sets the numbers of a stack that is about to be made.
     pub fn apply(&self, config: &mut StackConfig) {
-        let changes = find(self.name).and_then(|row| write(row, &self.value));
-        for (tunable, number) in changes.unwrap_or_default() {
+        for (tunable, number) in self.numbers() {
             config.tune(tunable, number);
         }
     }

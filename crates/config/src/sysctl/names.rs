@@ -248,14 +248,17 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.inet.tcp.rexmit_min", RtoMin),
     is("net.inet.tcp.initcwnd_segments", InitialWindow),
     is("net.inet.tcp.pmtud_blackhole_detection", MtuProbe),
-    moot(
-        "net.inet.tcp.blackhole",
-        "closed ports are answered as by Linux, at a bounded rate",
-    ),
-    moot(
-        "net.inet.udp.blackhole",
-        "closed ports are answered as by Linux, at a bounded rate",
-    ),
+    is("net.inet.tcp.blackhole", Blackhole),
+    is("net.inet.udp.blackhole", UdpBlackhole),
+    // FreeBSD's packet filter.
+    seconds("net.inet.ip.fw.dyn_ack_lifetime", FilterAck),
+    seconds("net.inet.ip.fw.dyn_syn_lifetime", FilterSyn),
+    seconds("net.inet.ip.fw.dyn_fin_lifetime", FilterFin),
+    seconds("net.inet.ip.fw.dyn_rst_lifetime", FilterRst),
+    seconds("net.inet.ip.fw.dyn_udp_lifetime", FilterUdp),
+    seconds("net.inet.ip.fw.dyn_short_lifetime", FilterShort),
+    is("net.inet.ip.fw.dyn_max", FilterMax),
+    is("net.inet.ip.fw.dyn_keepalive", FilterKeepalive),
     // FreeBSD's IP.
     moot("net.inet.ip.redirect", "redirects are not sent"),
     moot("net.inet.ip.forwarding", PER_OPTION),

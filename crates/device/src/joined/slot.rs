@@ -18,6 +18,8 @@ struct Port {
     mac: [u8; 6],
     /// It is waited for until its frames can go, too.
     is_waiting_to_send: bool,
+    /// What comes by it is not for the stack.
+    is_down: bool,
 }
 
 /// See the module.
@@ -43,6 +45,7 @@ impl JoinedSlot {
                 mac: device.info().mac,
                 device,
                 is_waiting_to_send: false,
+                is_down: false,
             });
         }
         Ok(JoinedSlot {
@@ -80,6 +83,8 @@ pub(super) struct PortSink<'a> {
     link: LinkId,
     mac: [u8; 6],
     sink: &'a mut dyn Sink,
+    /// Nothing is taken.
+    is_down: bool,
     /// Frames for other stations, another port of ours among them.
     foreign: u64,
 }
@@ -90,6 +95,7 @@ impl<'a> PortSink<'a> {
             link: LinkId::new(port as u16, 0),
             mac,
             sink,
+            is_down: false,
             foreign: 0,
         }
     }
@@ -97,7 +103,7 @@ impl<'a> PortSink<'a> {
     /// Returns the metadata of a frame that is for this port; `None` if it is for another station.
     fn admit(&mut self, frame: &[u8], meta: RxMeta) -> Option<RxMeta> {
         let to = frame.get(..6)?;
-        if to[0] & GROUP == 0 && to != self.mac {
+        if self.is_down || (to[0] & GROUP == 0 && to != self.mac) {
             self.foreign += 1;
             return None;
         }
@@ -138,6 +144,7 @@ impl Device for JoinedSlot {
         for at in (self.first..count).chain(0..self.first) {
             let port = &mut self.ports[at];
             let mut sink = PortSink::new(at, port.mac, sink);
+            sink.is_down = port.is_down;
             handed += port.device.rx(budget - handed, &mut sink);
             self.counters.rx_foreign += sink.foreign;
             if handed >= budget {
@@ -166,8 +173,10 @@ impl Device for JoinedSlot {
         port.device.tx(header, payload, offload)
     }
 
+    /// A port after the first is up if its own link is among them.
     fn set_vlans(&mut self, vlans: &[u16]) {
         for (at, port) in self.ports.iter_mut().enumerate() {
+            port.is_down = at > 0 && !vlans.contains(&LinkId::new(at as u16, 0).0);
             let links = vlans.iter().map(|link| LinkId(*link));
             let own = links.filter(|link| usize::from(link.port()) == at && link.vlan() != 0);
             let own: Vec<u16> = own.map(LinkId::vlan).collect();

@@ -14,6 +14,7 @@ use slipstack_stack::{Instant, Stack, Tunable};
 use crate::client::{ClientId, Role};
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::views::link_rows;
 use errand::{Errand, Part};
 use rows::{Subject, end, row, subjects};
 
@@ -196,6 +197,7 @@ pub fn answer_of_stack(
         Inquiry::Counters => {
             let counters = stack.counters().iter();
             let rows = counters.map(|(counter, value)| (counter.name().to_owned(), value));
+            let rows = rows.chain(link_rows(stack));
             let rows: Vec<(String, u64)> = rows.filter(|(_, value)| *value > 0).collect();
             return counters_text(&rows);
         }

@@ -117,6 +117,8 @@ impl Net {
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);
         let mut stack = Stack::new(config, Instant(now));
+        routers::tune(&mut stack, &network.tunables);
+        routers::tune(&mut stack, &network.state.tunables);
         let mut device = device;
         device.set_vlans(&network.state.vlans());
         let mut world = NetEffects::new(

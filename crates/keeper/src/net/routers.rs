@@ -3,7 +3,7 @@
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{FilterState, Inquiry, NetworkState};
 use slipstack_engine::{answer_of_stack, config_of};
-use slipstack_stack::{Counter, Instant, Learnt};
+use slipstack_stack::{Counter, Instant, Learnt, Stack, Tunable};
 
 use super::Net;
 use crate::routes;
@@ -21,6 +21,15 @@ pub(super) struct Announced {
     again_at: u64,
 }
 
+/// Sets the numbers of the own stack.
+pub(super) fn tune(stack: &mut Stack, numbers: &[(String, u32)]) {
+    for (name, number) in numbers {
+        if let Some(tunable) = Tunable::find(name) {
+            stack.tune(tunable, *number);
+        }
+    }
+}
+
 impl Net {
     /// Returns the configuration by routers, if it is new since the last call.
     pub fn take_learnt(&mut self) -> Option<Learnt> {
@@ -36,6 +45,7 @@ impl Net {
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
         self.world.device.set_vlans(&state.vlans());
         self.stack.set_network(Instant(now), config_of(state));
+        tune(&mut self.stack, &state.tunables);
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.world.set_own(own);
         self.told.left = self.world.strays.engines().to_vec();

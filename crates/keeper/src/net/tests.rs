@@ -26,6 +26,7 @@ fn joined() -> (Net, Loopback) {
         tso_max: 0,
         has_udp_segmentation: false,
         slaac: None,
+        tunables: Vec::new(),
         state: NetworkState {
             interfaces: vec![Interface {
                 index: 1,

@@ -298,7 +298,7 @@ impl Server {
             interface: self.world.dir.interface().to_owned(),
             device: network.device.clone(),
             vlan: self.world.slots.link().vlan,
-            network: network.state.clone(),
+            network: network.state.in_force(),
         }))
     }
 

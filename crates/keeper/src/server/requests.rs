@@ -45,7 +45,7 @@ impl Server {
             (Request::Status, _) => Ok((self.status(), Vec::new())),
             (Request::Why { pid }, _) => self.why(pid),
             (Request::Network, _) => {
-                let network = self.world.network.state.clone();
+                let network = self.world.network.state.in_force();
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
             }
             (Request::Net(call), _) => self.on_call(token, call, now),

@@ -12,10 +12,11 @@ impl Server {
     /// programs when they have been told.
     pub(super) fn publish(&mut self, state: NetworkState, now: u64) -> Result<(), DeviceError> {
         let steering = self.world.slots.steering();
-        steering.set_own(&state.addresses())?;
+        let in_force = state.in_force();
+        steering.set_own(&in_force.addresses())?;
         steering.set_forward(state.is_forwarding)?;
-        self.net.set_network(now, &state);
-        self.net.set_filter(&self.world.state.filter, &state);
+        self.net.set_network(now, &in_force);
+        self.net.set_filter(&self.world.state.filter, &in_force);
         self.world.state.network.clone_from(&state);
         self.world.network.state = state;
         self.share_ports(&share::ALL);

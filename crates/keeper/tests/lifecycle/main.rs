@@ -170,6 +170,7 @@ fn keeper(base: &Path) -> ExitCode {
         vlan: 0,
         is_persistent: false,
         filter: Default::default(),
+        tunables: Vec::new(),
     };
     log::start();
     match run(options, || {

@@ -17,6 +17,8 @@ pub(crate) struct Sending {
     pub(crate) interface: u32,
     pub(crate) tos: Option<u8>,
     pub(crate) ttl: Option<u8>,
+    /// The mark by which rules choose its table; `None`: the socket's.
+    pub(crate) mark: Option<u32>,
     /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option says.
     pub(crate) segment: Option<u16>,
     /// The times that are told of it (SO_TIMESTAMPING's bits); `None`: as the socket's option says.
@@ -79,6 +81,9 @@ fn take(
         libc::SOL_UDP => take_udp(sending, kind, data),
         libc::SOL_SOCKET => {
             take_socket(kind, data)?;
+            if kind == SO_MARK {
+                sending.mark = Some(whole_int(data)?.cast_unsigned());
+            }
             if matches!(kind, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) {
                 // __sock_cmsg_send(): only what is to be stamped can be said for one.
                 let bits = whole_int(data)?.cast_unsigned();
@@ -106,7 +111,7 @@ fn take_udp(sending: &mut Sending, kind: i32, data: &[u8]) -> Result<(), Errno> 
     }
 }
 
-/// Marks and priorities mean nothing to the stack.
+/// Priorities mean nothing to the stack, and marks nothing to a stream.
 fn take_socket(kind: i32, data: &[u8]) -> Result<(), Errno> {
     match kind {
         SO_MARK | SO_PRIORITY | SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW if data.len() == 4 => {
@@ -202,6 +207,7 @@ mod tests {
             message(libc::IPPROTO_IP, libc::IP_TTL, &7i32.to_ne_bytes()),
             message(libc::SOL_UDP, libc::UDP_SEGMENT, &1200u16.to_ne_bytes()),
             message(libc::IPPROTO_IP, libc::IP_TOS, &[0x2e]),
+            message(libc::SOL_SOCKET, SO_MARK, &20u32.to_ne_bytes()),
             message(
                 libc::IPPROTO_IP,
                 libc::IP_PKTINFO,
@@ -215,6 +221,7 @@ mod tests {
             interface: 0,
             tos: Some(0x2e),
             ttl: Some(7),
+            mark: Some(20),
             segment: Some(1200),
         };
         assert_eq!(parse(&control, Family::V4), Ok(expected));

@@ -3,11 +3,13 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, parse_destination};
@@ -180,8 +182,28 @@ impl Process {
                 0 => None,
                 index => self.link_of_interface(index),
             },
+            mark: match sending.mark {
+                Some(mark) => self.may_mark(mark)?.then_some(mark),
+                None => None,
+            },
             ..Envelope::default()
         })
+    }
+
+    /// Whether a datagram may have a mark: __sock_cmsg_send() asks what setsockopt() does, so that
+    /// a socket of the kernel's can tell.
+    #[cold]
+    fn may_mark(&self, mark: u32) -> Result<bool, Errno> {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_MARK);
+        let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+        let make = || rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None);
+        let judge = self.with_spare(make)?;
+        let is_set = self
+            .kernel
+            .setsockopt(judge.as_raw_fd(), level, name, &mark.to_ne_bytes());
+        drop(judge);
+        self.keep_spare();
+        is_set.map(|()| true)
     }
 
     /// SO_BROADCAST is asked for before everybody is spoken to.

@@ -6,6 +6,24 @@ use super::OwnAddress;
 use crate::process::Process;
 
 impl Process {
+    /// The number of an interface of the stack by its name.
+    #[must_use]
+    pub fn interface_named(&self, name: &[u8]) -> Option<u32> {
+        let policy = self.policy()?;
+        let mut links = policy.links.iter();
+        let found = links.find(|it| it.index != 0 && it.name.as_bytes() == name);
+        found.map(|it| it.index)
+    }
+
+    /// The name of an interface of the stack by its number.
+    #[must_use]
+    pub fn interface_numbered(&self, index: u32) -> Option<String> {
+        let policy = self.policy()?;
+        let mut links = policy.links.iter();
+        let found = links.find(|it| index != 0 && it.index == index);
+        found.map(|it| it.name.clone())
+    }
+
     /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its
     /// interface.
     #[must_use]

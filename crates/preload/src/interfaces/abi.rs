@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use libc::{ifaddrs, sockaddr};
 use slipstack_posix::OwnAddress;
 
-use super::{Address, own_addresses};
+use super::{Address, name_of, number_of, own_addresses};
+use crate::raw;
 use crate::symbols::next;
 use crate::thread::InCall;
 
@@ -107,6 +108,40 @@ unsafe fn append(list: *mut *mut ifaddrs, own: &[OwnAddress]) {
     }
     // SAFETY: the last link of the list.
     unsafe { *end = following };
+}
+
+pub unsafe fn if_nametoindex(name: *const c_char) -> c_uint {
+    // SAFETY: the program's own call.
+    let index = unsafe { (next::if_nametoindex.get())(name) };
+    if index != 0 || name.is_null() {
+        return index;
+    }
+    let errno = raw::errno();
+    // SAFETY: the program's string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let found = number_of(name.to_bytes());
+    raw::set_errno(errno);
+    found.unwrap_or(0)
+}
+
+pub unsafe fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
+    // SAFETY: the program's own call.
+    let found = unsafe { (next::if_indextoname.get())(index, name) };
+    if !found.is_null() || name.is_null() {
+        return found;
+    }
+    let errno = raw::errno();
+    let own = name_of(index);
+    raw::set_errno(errno);
+    let Some(own) = own.filter(|own| own.len() < libc::IF_NAMESIZE) else {
+        return ptr::null_mut();
+    };
+    let place = name.cast::<u8>();
+    // SAFETY: the program has room for IF_NAMESIZE bytes.
+    unsafe { ptr::copy_nonoverlapping(own.as_ptr(), place, own.len()) };
+    // SAFETY: as above.
+    unsafe { place.add(own.len()).write(0) };
+    name
 }
 
 pub unsafe fn freeifaddrs(list: *mut ifaddrs) {

@@ -22,6 +22,22 @@ fn own_addresses() -> Vec<OwnAddress> {
     process.own_addresses()
 }
 
+/// The number of an interface that the stack alone has: a VLAN of the device.
+#[cold]
+fn number_of(name: &[u8]) -> Option<u32> {
+    let process = life::activate()?;
+    let _in_call = InCall::enter();
+    process.interface_named(name)
+}
+
+/// The name of an interface that the stack alone has.
+#[cold]
+fn name_of(index: u32) -> Option<String> {
+    let process = life::activate()?;
+    let _in_call = InCall::enter();
+    process.interface_numbered(index)
+}
+
 /// A struct sockaddr_in or sockaddr_in6.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]

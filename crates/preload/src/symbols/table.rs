@@ -45,6 +45,8 @@ symbols! {
     // Interfaces.
     whole [getifaddrs] (list: *mut *mut ifaddrs) -> c_int => interfaces::abi::getifaddrs;
     whole [freeifaddrs] (list: *mut ifaddrs) -> () => interfaces::abi::freeifaddrs;
+    whole [if_nametoindex] (name: *const c_char) -> c_uint => interfaces::abi::if_nametoindex;
+    whole [if_indextoname] (index: c_uint, name: *mut c_char) -> *mut c_char => interfaces::abi::if_indextoname;
 
     // Readiness.
     whole [poll, __poll] (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int => readiness::abi::poll;

@@ -12,8 +12,8 @@ use slipstack_sim::worlds::{FAMILIES, Family};
 use slipstack_sim::{Failure, Report};
 
 const USAGE: &str =
-    "usage: worlds [--family NAME] [--count SEEDS] [--minutes N] [--start SEED] [--jobs N]
-       worlds --family NAME --seed SEED [--pcap FILE]
+    "usage: worlds [--second-port] [--family NAME] [--count SEEDS] [--minutes N] [--start SEED] [--jobs N]
+       worlds [--second-port] --family NAME --seed SEED [--pcap FILE]
        worlds --list";
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -25,6 +25,8 @@ struct Arguments {
     minutes: Option<f64>,
     jobs: u64,
     pcap: Option<PathBuf>,
+    /// The hosts meet on the second of their two interfaces.
+    is_on_second_port: bool,
 }
 
 /// Counts of the worlds played so far.
@@ -87,9 +89,14 @@ fn work(arguments: &Arguments, next: &AtomicU64, tally: &Mutex<Tally>, begin: In
             return;
         }
         let family = arguments.families[(number % families) as usize];
-        let outcome = run_named(family, seed, arguments.pcap.clone());
+        let outcome = run_named(
+            family,
+            seed,
+            arguments.pcap.clone(),
+            arguments.is_on_second_port,
+        );
         if let Err(failure) = &outcome {
-            explain(family, seed, failure);
+            explain(family, seed, failure, arguments.is_on_second_port);
         }
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.add(family, seed, &outcome);
@@ -129,10 +136,18 @@ fn told(tally: &Tally, begin: Instant) -> String {
 }
 
 /// Each world has a thread of its name, so that a panic says which it was.
-fn run_named(family: &'static Family, seed: u64, pcap: Option<PathBuf>) -> Result<Report, Failure> {
+fn run_named(
+    family: &'static Family,
+    seed: u64,
+    pcap: Option<PathBuf>,
+    is_on_second_port: bool,
+) -> Result<Report, Failure> {
     let thread = thread::Builder::new()
         .name(format!("{} seed {seed}", family.name))
-        .spawn(move || family.run(seed, pcap));
+        .spawn(move || match is_on_second_port {
+            true => family.run_on_second_port(seed, pcap),
+            false => family.run(seed, pcap),
+        });
     let panicked = || Failure {
         at: slipstack_stack::Instant::ZERO,
         message: "panicked, see above".into(),
@@ -143,9 +158,9 @@ fn run_named(family: &'static Family, seed: u64, pcap: Option<PathBuf>) -> Resul
     )
 }
 
-fn explain(family: &'static Family, seed: u64, failure: &Failure) {
+fn explain(family: &'static Family, seed: u64, failure: &Failure, is_on_second_port: bool) {
     let path = PathBuf::from(format!("slipstack-{}-{seed}.pcap", family.name));
-    let again = run_named(family, seed, Some(path.clone()));
+    let again = run_named(family, seed, Some(path.clone()), is_on_second_port);
     let note = match again.as_ref() == Err(failure) {
         true => "",
         false => " (not the same when run again!)",
@@ -156,8 +171,13 @@ fn explain(family: &'static Family, seed: u64, failure: &Failure) {
         family.name, failure.message
     );
     eprintln!(
-        "  frames are in {}; again: worlds --family {} --seed {seed}",
+        "  frames are in {}; again: worlds{} --family {} --seed {seed}",
         path.display(),
+        if is_on_second_port {
+            " --second-port"
+        } else {
+            ""
+        },
         family.name
     );
 }
@@ -171,8 +191,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
         minutes: None,
         jobs,
         pcap: None,
+        is_on_second_port: false,
     };
     while let Some(name) = arguments.next() {
+        if name == "--second-port" {
+            parsed.is_on_second_port = true;
+            continue;
+        }
         let value = arguments.next()?;
         match name.as_str() {
             "--family" => parsed.families.push(Family::find(&value)?),

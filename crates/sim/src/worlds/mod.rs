@@ -68,7 +68,15 @@ impl Family {
 
     /// Plays the world of one seed; its frames go to `pcap`.
     pub fn run(&self, seed: u64, pcap: Option<PathBuf>) -> Result<Report, Failure> {
-        let mut setting = Setting::new(seed, pcap)?;
+        self.play_in(Setting::new(seed, pcap, false)?)
+    }
+
+    /// Plays it between the second interfaces of hosts that have two.
+    pub fn run_on_second_port(&self, seed: u64, pcap: Option<PathBuf>) -> Result<Report, Failure> {
+        self.play_in(Setting::new(seed, pcap, true)?)
+    }
+
+    fn play_in(&self, mut setting: Setting) -> Result<Report, Failure> {
         (self.play)(&mut setting)?;
         setting.finish()
     }

@@ -15,6 +15,7 @@ use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::Task;
 use crate::scenario::{Report, rng_of, seed_bytes};
+use crate::second_port::{LINK, move_to_second};
 use crate::world::{Failure, World};
 
 pub const MS: u64 = 1_000_000;
@@ -37,14 +38,17 @@ pub struct Setting {
     pub report: Report,
     /// Every second seed speaks IPv6.
     pub is_v6: bool,
+    /// The hosts meet on the second of their two interfaces.
+    is_on_second_port: bool,
 }
 
 impl Setting {
-    pub fn new(seed: u64, pcap: Option<PathBuf>) -> Result<Self, Failure> {
+    pub fn new(seed: u64, pcap: Option<PathBuf>, is_on_second_port: bool) -> Result<Self, Failure> {
         let mut rng = rng_of(seed);
         let start = Instant::from_millis(1 + u64::from(rng.below(100_000_000)));
         let is_v6 = seed % 2 == 1;
-        let hosts: Vec<Host> = (1..=2).map(|i| host((i, is_v6), &mut rng, start)).collect();
+        let of = |index| (index, is_v6, is_on_second_port);
+        let hosts: Vec<Host> = (1..=2).map(|i| host(of(i), &mut rng, start)).collect();
         let params = any_link(&mut rng);
         let mut setting = Self {
             world: world(hosts, params, start, &mut rng),
@@ -52,7 +56,11 @@ impl Setting {
             start,
             report: Report::default(),
             is_v6,
+            is_on_second_port,
         };
+        if is_on_second_port {
+            setting.world.network.set_link(LINK.0);
+        }
         if let Some(path) = pcap {
             let recorder = Recorder::create(&path).map_err(|error| {
                 setting
@@ -72,7 +80,8 @@ impl Setting {
     /// Another host on the link.
     pub fn add_host(&mut self) -> usize {
         let index = self.world.hosts.len() as u8 + 1;
-        let host = host((index, self.is_v6), &mut self.rng, self.world.now);
+        let of = (index, self.is_v6, self.is_on_second_port);
+        let host = host(of, &mut self.rng, self.world.now);
         self.world.add_host(host)
     }
 
@@ -198,7 +207,11 @@ fn addr(index: u8, is_v6: bool) -> (IpAddr, u8) {
     (Ipv4Addr::new(10, 0, 0, index).into(), 24)
 }
 
-fn host((index, is_v6): (u8, bool), rng: &mut Rng, start: Instant) -> Host {
+fn host(
+    (index, is_v6, is_on_second_port): (u8, bool, bool),
+    rng: &mut Rng,
+    start: Instant,
+) -> Host {
     let mut config = StackConfig {
         network: NetworkConfig {
             addrs: vec![addr(index, is_v6)],
@@ -222,6 +235,9 @@ fn host((index, is_v6): (u8, bool), rng: &mut Rng, start: Instant) -> Host {
     tcp.window_scaling = rng.below(4) != 0;
     tcp.congestion = Congestion::ALL[rng.below(4) as usize];
     tcp.ecn = [EcnMode::Off, EcnMode::Passive, EcnMode::On][rng.below(3) as usize];
+    if is_on_second_port {
+        move_to_second(&mut config);
+    }
     Host::new(config, start, Rng::new(&seed_bytes(rng)))
 }
 

@@ -251,6 +251,13 @@ impl Filter {
         true
     }
 
+    /// Whether [`Filter::passes`] would say yes; nothing is counted.
+    pub fn knows(&self, way: (FilterDirection, u16), ip: &[u8]) -> bool {
+        let key = Key::of_plain(way.0, way.1, ip);
+        let known = key.and_then(|key| self.cache.find(&key));
+        known.is_some_and(|it| it.verdict == Verdict::Pass)
+    }
+
     #[inline(never)]
     fn decide(&mut self, now: Instant, packet: &Packet, key: Key) -> Verdict {
         let mut trail = Trail::default();

@@ -1,15 +1,12 @@
 //! The last step of the way down.
 
-use crate::counters::{Counter, Counters};
+use crate::counters::Counters;
 use crate::effects::{Effects, FrameOut};
 
 /// Counts a frame and hands it over.
 #[inline]
 pub(crate) fn transmit(frame: FrameOut<'_>, counters: &mut Counters, fx: &mut impl Effects) {
-    counters.bump(Counter::TxFrames);
-    counters.add(
-        Counter::TxBytes,
-        (frame.header.len() + frame.payload.len()) as u64,
-    );
+    let len = frame.header.len() + frame.payload.len();
+    counters.count_out(frame.offload.vlan, len);
     fx.transmit(frame);
 }

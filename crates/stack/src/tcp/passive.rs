@@ -57,6 +57,10 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         cx.counters.bump(Counter::DropTcpPort);
+        let blackhole = cx.config.tcp.blackhole;
+        if blackhole > 1 || (blackhole == 1 && segment.flags.is_syn()) {
+            return;
+        }
         if self.resets.may_pass(now, cx.rng) {
             control::answer_with_reset(key, now, segment, cx, fx);
         }

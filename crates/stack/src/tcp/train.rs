@@ -49,6 +49,8 @@ pub(super) struct Cars {
     /// its end.
     limit: u64,
     mss: usize,
+    /// The link that the first frame came by.
+    pub link: u16,
     /// Joined frames, and their bytes.
     pub frames: u64,
     pub bytes: u64,
@@ -64,7 +66,7 @@ impl Train {
 
     /// Opens a train behind this frame, whose segment this connection has just taken.
     #[inline(always)]
-    pub fn open(&mut self, frame: &[u8], conn: &Connection) {
+    pub fn open(&mut self, frame: &[u8], conn: &Connection, link: u16) {
         let Some(alike) = Alike::of(frame) else {
             return;
         };
@@ -77,6 +79,7 @@ impl Train {
             next,
             limit: conn.rcv.edge.min(next + LEN_MAX),
             mss: usize::from(conn.rcv.mss),
+            link,
             frames: 0,
             bytes: 0,
         });

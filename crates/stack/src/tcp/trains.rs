@@ -12,10 +12,10 @@ use crate::time::Instant;
 impl Tcp {
     /// Opens a train behind this frame, whose segment has just been taken.
     #[inline(never)]
-    pub fn open_train(&mut self, frame: &[u8]) {
+    pub fn open_train(&mut self, frame: &[u8], link: u16) {
         self.train.state = State::Idle;
         if let Some(conn) = self.conns.at(self.train.latest) {
-            self.train.open(frame, conn);
+            self.train.open(frame, conn, link);
         }
     }
 
@@ -44,15 +44,10 @@ impl Tcp {
         } else {
             Counter::RxIpv6
         };
-        for what in [
-            Counter::RxFrames,
-            Counter::RxTcp,
-            Counter::RxTcpMerged,
-            network,
-        ] {
+        for what in [Counter::RxTcp, Counter::RxTcpMerged, network] {
             cx.counters.add(what, cars.frames);
         }
-        cx.counters.add(Counter::RxBytes, cars.bytes);
+        cx.counters.count_all_in(cars.link, cars.frames, cars.bytes);
         fx.event(Event::Received {
             conn: cars.conn,
             upto: seq::offset(cars.next),

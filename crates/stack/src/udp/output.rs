@@ -34,7 +34,7 @@ impl Udp {
             return Err(SocketError::MessageTooLong);
         }
         // Its way is that of this datagram alone.
-        let is_by_itself = datagram.link.is_some();
+        let is_by_itself = datagram.link.is_some() || datagram.mark.is_some();
         if is_by_itself || socket.hop.0 != (packet.src, packet.dst) {
             socket.hop = ((packet.src, packet.dst), None);
         }
@@ -89,6 +89,10 @@ fn address(
             ..Choice::of(options)
         },
         None => socket.choice_towards(dst.ip()),
+    };
+    let choice = Choice {
+        mark: datagram.mark.unwrap_or(choice.mark),
+        ..choice
     };
     let packet = OutPacket {
         src: find_source(socket, datagram, (dst, choice), cx)?,

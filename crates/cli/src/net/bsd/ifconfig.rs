@@ -62,8 +62,12 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
 }
 
 fn text(state: &NetworkState, it: &Interface) -> String {
+    let flags = match it.is_down {
+        true => "8802<BROADCAST,SIMPLEX,MULTICAST>",
+        false => "8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST>",
+    };
     let mut text = format!(
-        "{}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu {}\n\tether {}\n",
+        "{}: flags={flags} metric 0 mtu {}\n\tether {}\n",
         it.name,
         it.mtu,
         mac_text(it.mac)
@@ -142,7 +146,10 @@ fn changes(
                 name: called.clone(),
                 mtu: words.parsed(word)?,
             }),
-            "up" => {}
+            "up" | "down" => changes.push(Change::SetUp {
+                name: called.clone(),
+                is_up: word == "up",
+            }),
             "inet" | "inet6" => {
                 let it = found.as_ref().ok();
                 if it.is_none() && changes.is_empty() {
@@ -151,11 +158,6 @@ fn changes(
                     ))));
                 }
                 changes.extend(address(it.copied(), &called, word == "inet6", words)?);
-            }
-            "down" => {
-                return Err(Failure::new(
-                    "ifconfig: an interface of the stack cannot be down; destroy it, or remove its addresses",
-                ));
             }
             other => return Err(words.unknown(other)),
         }

@@ -49,8 +49,12 @@ pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
         0 => String::new(),
         id => format!("    vlan protocol 802.1Q id {id}\n"),
     };
+    let state = match it.is_down {
+        true => "BROADCAST,MULTICAST> mtu",
+        false => "BROADCAST,MULTICAST,UP,LOWER_UP> mtu",
+    };
     format!(
-        "{}: {}{at}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {}\n    link/ether {}\n{tag}",
+        "{}: {}{at}: <{state} {}\n    link/ether {}\n{tag}",
         it.index,
         it.name,
         it.mtu,
@@ -59,12 +63,16 @@ pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
 }
 
 pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
+    let flags: &[&str] = match it.is_down {
+        true => &["BROADCAST", "MULTICAST"],
+        false => &["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
+    };
     let mut told = json!({
         "ifindex": it.index,
         "ifname": it.name,
-        "flags": ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
+        "flags": flags,
         "mtu": it.mtu,
-        "operstate": "UP",
+        "operstate": if it.is_down { "DOWN" } else { "UP" },
         "link_type": "ether",
         "address": mac_text(it.mac),
     });
@@ -132,13 +140,10 @@ fn set(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
                 name: name.clone(),
                 mtu: words.parsed(word)?,
             }),
-            // An interface of a stack is up while it is there.
-            "up" => {}
-            "down" => {
-                return Err(Failure::new(
-                    "ip: an interface of the stack cannot be down; delete it, or its addresses",
-                ));
-            }
+            "up" | "down" => changes.push(Change::SetUp {
+                name: name.clone(),
+                is_up: word == "up",
+            }),
             other => return Err(words.unknown(other)),
         }
     }

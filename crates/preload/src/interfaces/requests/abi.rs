@@ -27,7 +27,13 @@ pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
     }
     if !is_about_address(request) {
         // SAFETY: the program's own request.
-        return unsafe { ask_kernel(request, argument) };
+        let result = unsafe { ask_kernel(request, argument) };
+        // SAFETY: null or the program's structure.
+        let about = unsafe { argument.cast::<Request>().as_mut() };
+        let is_answered = result != 0
+            && raw::errno() == libc::ENODEV
+            && about.is_some_and(|about| about.answer_by_stack(request));
+        return if is_answered { 0 } else { result };
     }
     let own = own_addresses();
     // SAFETY: null or the program's structure.

@@ -9,10 +9,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use slipstack_posix::OwnAddress;
 
-use super::Address;
+use super::{Address, name_of, number_of};
 
 /// Not in the libc crate (linux/sockios.h).
+const NAME: u64 = 0x8910;
 const LIST: u64 = 0x8912;
+const INDEX: u64 = 0x8933;
 const ADDRESS: u64 = 0x8915;
 const DESTINATION: u64 = 0x8917;
 const BROADCAST: u64 = 0x8919;
@@ -47,9 +49,42 @@ impl Request {
         self.address[..16].copy_from_slice(&bytes[..16]);
     }
 
+    fn name(&self) -> &[u8] {
+        self.name.split(|byte| *byte == 0).next().unwrap_or(&[])
+    }
+
+    /// The number of an interface, which stands where an address does.
+    fn index(&self) -> u32 {
+        self.address
+            .first_chunk()
+            .map_or(0, |word| u32::from_ne_bytes(*word))
+    }
+
+    /// Puts in the number or the name of an interface that the stack alone has, if that is asked.
+    fn answer_by_stack(&mut self, request: u64) -> bool {
+        match request {
+            INDEX => {
+                let Some(index) = number_of(self.name()) else {
+                    return false;
+                };
+                self.address[..4].copy_from_slice(&index.to_ne_bytes());
+                true
+            }
+            NAME => {
+                let found = name_of(self.index());
+                let Some(name) = found.filter(|name| name.len() < self.name.len()) else {
+                    return false;
+                };
+                self.name = [0; libc::IF_NAMESIZE];
+                self.name[..name.len()].copy_from_slice(name.as_bytes());
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn is_about(&self, own: &OwnAddress) -> bool {
-        let name = self.name.split(|byte| *byte == 0).next();
-        name == Some(own.name.as_bytes())
+        self.name() == own.name.as_bytes()
     }
 
     /// The address that the program asks about, where an interface has several (devinet_ioctl).

@@ -183,10 +183,15 @@ fn a_plain_packet_has_the_key_of_its_flow() {
     ip[33] = 0x10;
     let way = (FilterDirection::In, 7);
     assert!(!filter.passes(NOW, way, &ip, 40), "it is not known");
+    assert!(!filter.knows(way, &ip));
     let packet = Packet::parse(way.0, way.1, false, &ip).unwrap();
     assert_eq!((packet.ports, packet.is_established()), ((4000, 80), true));
     assert_eq!(filter.verdict(NOW, &packet), Verdict::Pass);
     assert!(filter.passes(NOW, way, &ip, 40));
+    assert!(
+        filter.knows(way, &ip),
+        "it is asked for without being counted"
+    );
     for (at, byte) in [(33, 0x02), (9, UDP), (15, 9), (6, 0x20), (0, 0x46), (22, 1)] {
         let mut other = ip;
         other[at] = byte;

@@ -1,0 +1,62 @@
+//! Neighbours that the keeper has learnt: their answers reach it, and not the engines.
+
+use std::net::IpAddr;
+
+use slipstack_stack::Instant;
+
+use crate::effects::Fx;
+use crate::engine::Engine;
+
+impl Engine {
+    /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.
+    /// Whether there was one.
+    #[inline(never)]
+    pub(crate) fn resolve_neighbours(&mut self, now: Instant) -> bool {
+        let moves = self
+            .world
+            .neighbours
+            .as_ref()
+            .map_or(0, |table| table.moves());
+        if moves != self.moves {
+            self.moves = moves;
+            self.follow_neighbours(now);
+        }
+        self.unresolved.clear();
+        self.stack.pending_neighbours(&mut self.unresolved);
+        if self.unresolved.is_empty() {
+            return false;
+        }
+        // A router that has fallen silent is told from one that answers; of other neighbours
+        // nothing better is known.
+        for &ip in &self.unresolved {
+            if self.stack.has_other_routers(ip) {
+                self.world.doubt(ip);
+            }
+        }
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let before = self.unresolved.len();
+        self.unresolved
+            .retain(|&addr| match fx.world.find_neighbour(addr) {
+                Some(mac) => {
+                    self.stack.on_neighbour(now, addr, mac, &mut fx);
+                    fx.world.doubted.retain(|(doubted, _)| *doubted != addr);
+                    false
+                }
+                None => true,
+            });
+        self.unresolved.len() < before
+    }
+
+    /// Takes over what the keeper knows of neighbours that have moved: they told it, not us.
+    #[cold]
+    fn follow_neighbours(&mut self, now: Instant) {
+        let known: Vec<(IpAddr, [u8; 6])> = self.stack.known_neighbours().collect();
+        for (ip, before) in known {
+            let found = self.world.find_neighbour(ip);
+            if let Some(mac) = found.filter(|mac| *mac != before) {
+                let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                self.stack.on_neighbour(now, ip, mac, &mut fx);
+            }
+        }
+    }
+}
