@@ -10,7 +10,6 @@ use slipstack_wire::{checksum, protocol};
 use super::Udp;
 use crate::counters::Counter;
 use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
-use crate::fib::Choice;
 use crate::ids::UdpId;
 use crate::ip::IpMeta;
 use crate::link::Cx;
@@ -120,7 +119,7 @@ impl Udp {
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
             let matches = socket.takes().takes(to.ip())
-                && Choice::of(&socket.options.socket).admits(vlan)
+                && socket.choice.admits(vlan)
                 && socket.remote.is_none_or(|remote| is_peer(remote, from));
             // Among wildcards one of the datagram's own family.
             let is_family = socket.local.is_ipv4() == to.is_ipv4();

@@ -39,6 +39,8 @@ struct Socket {
     local: SocketAddr,
     remote: Option<SocketAddr>,
     options: UdpOptions,
+    /// [`Choice::of`] the options, for every datagram.
+    choice: Choice,
     /// The next hop between the last pair of addresses: rules may go by the source.
     hop: ((IpAddr, IpAddr), Option<NextHop>),
     multicast: Option<Box<Multicast>>,
@@ -55,7 +57,7 @@ impl Socket {
     /// The choice for a datagram to this address that makes none itself. A socket that is bound to
     /// a link has chosen that (udp_sendmsg()).
     fn choice_towards(&self, dst: IpAddr) -> Choice {
-        let choice = Choice::of(&self.options.socket);
+        let choice = self.choice;
         let link = self.multicast.as_ref().and_then(|it| it.link_towards(dst));
         match link {
             Some(link) if choice.chosen_link().is_none() => Choice {
@@ -166,6 +168,7 @@ impl Udp {
             bound: local,
             local,
             remote: None,
+            choice: Choice::of(&options.socket),
             options,
             hop,
             multicast: None,
@@ -221,6 +224,7 @@ impl Udp {
         }
         let socket = self.find_mut(id)?;
         socket.options.socket.set(option);
+        socket.choice = Choice::of(&socket.options.socket);
         socket.hop.1 = None;
         Ok(())
     }

@@ -86,7 +86,7 @@ fn address(
     let choice = match datagram.link {
         Some(link) => Choice {
             link: Choice::link_of(link),
-            ..Choice::of(options)
+            ..socket.choice
         },
         None => socket.choice_towards(dst.ip()),
     };
