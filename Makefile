@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale scaling held served bytes soak models programs sanitize instructions fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential interop interop-full seeds worlds scale scaling held served bytes soak models programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: setup ## formatting, clippy, layering and size limits only
 
 bench: build ## kernel against in-process against instance: table, JSON, SVG in bench-results/
 	@scripts/bench $(BENCH_ARGS)
+
+heuristics: build ## what each rule of thumb brings: rate, CPU, p50, p99 with and without
+	@scripts/heuristics $(HEURISTICS_ARGS)
 
 interop: build ## kernel and Slipstack over twelve bad wires: table, JSON, SVG in bench-results/
 	@scripts/interop $(INTEROP_ARGS)

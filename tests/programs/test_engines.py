@@ -1,7 +1,9 @@
 """Programs whose threads each wait on sockets of their own: an engine for each, as far as there are."""
 
 import json
+import random
 import socket
+import threading
 from collections import Counter
 
 from harness import test
@@ -95,7 +97,8 @@ def connections_that_one_thread_accepts_move_to_those_that_serve_them(world):
         served = serves(world, 40)
         assert len(served) == 4 and sum(served.values()) == 40, served
     if world.mode == "inprocess":
-        assert engines(world, server) == 4
+        # And the first, of the thread that accepts.
+        assert engines(world, server) == 5
 
 
 @test
@@ -110,3 +113,80 @@ def what_has_come_before_a_connection_moves_goes_along(world):
     for sock in socks:
         with sock, sock.makefile("rb") as file:
             assert file.read() == text
+
+
+def chat(sock, seed, rounds, failed):
+    """Sends texts of all lengths and compares what comes back, now and then one before the answer to the last."""
+    try:
+        dice = random.Random(seed)
+        for _ in range(rounds):
+            texts = [dice.randbytes(dice.choice((1, 10, 1000, 40_000))) for _ in range(dice.choice((1, 1, 1, 3)))]
+            sent = b"".join(text.replace(b"\n", b" ") + b"\n" for text in texts)
+            sock.sendall(sent)
+            got = b""
+            while len(got) < len(sent):
+                piece = sock.recv(65536)
+                assert piece, f"an end after {len(got)} bytes"
+                got += piece
+            assert got == sent, "other bytes"
+    except Exception as error:
+        failed.append(error)
+
+
+def a_thread_for_each_connection(world, how):
+    server = started(world, how, 0)
+    socks = [world.connect(7000) for _ in range(6)]
+    threads = [who(sock) for sock in socks]
+    failed = []
+    chats = [threading.Thread(target=chat, args=(sock, seed, 150, failed)) for seed, sock in enumerate(socks)]
+    for it in chats:
+        it.start()
+    for it in chats:
+        it.join()
+    assert not failed, failed
+    assert [who(sock) for sock in socks] == threads
+    if world.mode == "inprocess":
+        # The first one is that of the thread that accepts.
+        assert engines(world, server) > 4, engines(world, server)
+    if world.mode != "kernel":
+        rows = json.loads(world.admin("locality", "--json").finish())
+        assert sum(row["moved_in"] for row in rows) >= 4, rows
+    for sock in socks:
+        sock.sendall(b"end\n")
+    for sock in socks:
+        assert sock.recv(100) == b"", "no end"
+        sock.close()
+    assert sum(serves(world, 12, rounds=10).values()) == 12
+
+
+@test
+def a_thread_that_blocks_for_one_connection_gets_an_engine_and_the_connection(world):
+    a_thread_for_each_connection(world, "each")
+
+
+@test
+def a_thread_that_polls_one_connection_gets_an_engine_and_the_connection(world):
+    a_thread_for_each_connection(world, "polls")
+
+
+@test(modes=("instance",))
+def threads_with_channels_of_their_own_outlive_their_instance(world):
+    started(world, "hands", 3)
+    before = [world.connect(7000) for _ in range(6)]
+    for sock in before:
+        who(sock)
+    world.instance.kill()
+    for sock in before:
+        sock.close()
+    world.instance = None
+    world.ready_instance()
+
+    def is_served():
+        try:
+            with world.connect(7000) as sock:
+                return who(sock) >= 0
+        except (OSError, AssertionError):
+            return False
+
+    until(is_served, 10, "the next instance serves")
+    assert sum(serves(world, 12).values()) == 12

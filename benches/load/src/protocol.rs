@@ -14,6 +14,8 @@ pub enum Mode {
     RedisGet,
     /// redis SET of one key
     RedisSet,
+    /// memcached's `get` of a key that it does not have
+    Memcached,
     /// The bytes come back as they are
     Echo,
 }
@@ -41,6 +43,7 @@ pub fn request(options: &Options) -> Vec<u8> {
             "*3\r\n$3\r\nSET\r\n$7\r\nbench:k\r\n${}\r\n{value}\r\n",
             options.size
         ),
+        Mode::Memcached => "get bench:k\r\n".to_string(),
         Mode::Echo => value,
     }
     .into_bytes()
@@ -55,6 +58,7 @@ pub fn answer_len(options: &Options, bytes: &[u8]) -> Result<Option<usize>, BadA
     match options.mode {
         Mode::Http | Mode::HttpClose => http_len(bytes),
         Mode::RedisGet | Mode::RedisSet => redis_len(bytes),
+        Mode::Memcached => memcached_len(bytes),
         Mode::Echo => {
             let size = options.size.max(1) as usize;
             Ok((bytes.len() >= size).then_some(size))
@@ -69,6 +73,15 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 fn decimal(text: &[u8]) -> Result<usize, BadAnswer> {
     let text = std::str::from_utf8(text).map_err(|_| BadAnswer)?;
     text.trim().parse().map_err(|_| BadAnswer)
+}
+
+fn memcached_len(bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
+    const MISS: &[u8] = b"END\r\n";
+    match bytes.len() {
+        len if len < MISS.len() => Ok(None),
+        _ if bytes.starts_with(MISS) => Ok(Some(MISS.len())),
+        _ => Err(BadAnswer),
+    }
 }
 
 fn http_len(bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {

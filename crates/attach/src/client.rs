@@ -24,7 +24,7 @@ use crate::spread::Spread;
 /// Forks in a row for which a lock that was held during the fork cannot be met again.
 const GENERATIONS: usize = 8;
 /// Engines that threads may have on machines with fewer processors: the system divides those.
-const ENGINES_MIN: usize = 4;
+const ENGINES_MIN: usize = 8;
 /// Channels to an instance that threads may have, unless somebody says how many.
 const CHANNELS: usize = 16;
 

@@ -18,6 +18,7 @@ mod engine_end;
 mod event;
 mod flows;
 mod handover;
+mod heuristics;
 mod ids;
 mod inbox;
 mod layout;
@@ -43,6 +44,7 @@ pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
+pub use heuristics::{Heuristics, Rule};
 pub use ids::SockId;
 pub use inbox::{INBOX_STRAY_LEN, InboxError, InboxMessage, SlotGroup};
 pub use layout::{
@@ -52,7 +54,8 @@ pub use layout::{
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use program::{
-    Datagram, DatagramEnd, DatagramInPlace, Full, KEPT_MAX, KeepError, ProgramEnd, Segment, Unsent,
+    Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError, ProgramEnd, Segment,
+    Unsent,
 };
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;

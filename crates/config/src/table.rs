@@ -184,7 +184,7 @@ options! {
         scope: Run, reader: Process, change: AtStart,
         help: "Engines that threads of a program which wait on sockets of their own may have \
             together, each with a slot, or channels to their instance; further threads share them. \
-            0 = one for each processor, 4 at least, where it pays, and 16 channels; 1 = all threads \
+            0 = one for each processor, 8 at least, where it pays, and 16 channels; 1 = all threads \
             share one; from 2 on each thread that connects has an engine at once",
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use slipstack_channel::Heuristics;
 use slipstack_channel::report::Why;
 use slipstack_channel::{
     Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
@@ -105,6 +106,7 @@ impl World {
         let settings = Settings {
             spin: Spin::FixedUs(0),
             gather_us: 0,
+            heuristics: Heuristics::default(),
             strict: true,
             verbosity: LogLevel::Off,
             journal: None,

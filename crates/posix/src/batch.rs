@@ -14,6 +14,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use slipstack_channel::{Heuristics, Rule};
+
 use crate::promptness::Promptness;
 use crate::spin::Coalescing;
 
@@ -58,9 +60,17 @@ pub(crate) struct Batch {
     /// Somebody lets a held send leave if the thread comes back late.
     has_net: AtomicBool,
     promptness: Promptness,
+    rules: Heuristics,
 }
 
 impl Batch {
+    pub(crate) fn new(rules: Heuristics) -> Batch {
+        Batch {
+            rules,
+            ..Batch::default()
+        }
+    }
+
     /// Whether a thread that comes back late is stood in for. Without that, its promptness is not
     /// relied on.
     pub(crate) fn set_net(&self, has_net: bool) {
@@ -69,12 +79,14 @@ impl Batch {
 
     /// Whether the program usually answers and waits again at once.
     pub(crate) fn is_prompt(&self) -> bool {
-        self.has_net.load(Ordering::Relaxed) && self.promptness.is_prompt()
+        self.has_net.load(Ordering::Relaxed)
+            && self.promptness.is_prompt()
+            && self.rules.has(Rule::Prompt)
     }
 
     /// Whether answers are lately followed by the end of their connection.
     pub(crate) fn has_sequel(&self) -> bool {
-        self.has_sequel.load(Ordering::Relaxed)
+        self.has_sequel.load(Ordering::Relaxed) && self.rules.has(Rule::Lone)
     }
 
     /// Begins a batch: later sends may leave together.
@@ -93,7 +105,7 @@ impl Batch {
         let is_worth = !is_lone || coalescing != Coalescing::None && self.has_sequel();
         let last = match is_worth {
             true if self.is_prompt() => THE_WAIT,
-            _ if is_lone => NOBODY,
+            _ if is_lone || !self.rules.has(Rule::Holds) => NOBODY,
             _ => last,
         };
         self.is_lone.store(is_lone, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 //!
 //! The rule: the first engine is that of the first thread that waits on sockets. Another thread
 //! that waits on an epoll set of its own, with sockets in it that can be served elsewhere, gets an
-//! engine with a slot of its own. As many engines are made as the settings and the keeper's slots
+//! engine with a slot of its own, and so does one that waits for one connection again and again
+//! ([`crate::sole_waits`]). As many engines are made as the settings and the keeper's slots
 //! allow; further threads share them, each the one with the fewest sets. A set keeps its engine,
 //! whichever thread waits on it; what a thread listens on and connects is on the engine of that
 //! thread. A set may have members on other engines: whoever drives those tells it.
@@ -32,8 +33,8 @@ const ASK_AGAIN_NS: u64 = 1_000_000_000;
 struct Engine {
     number: u32,
     link: Arc<Link>,
-    /// Sets whose home it is.
-    sets: u32,
+    /// Sets whose home it is, and connections of threads that wait for them alone.
+    users: u32,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +52,11 @@ impl All {
     }
 
     fn remember(&mut self, thread: usize, number: u32) {
+        let engine = self.engines.iter().find(|it| it.number == number);
+        if engine.is_some_and(|it| it.users == 0) {
+            // That of a thread which has left it.
+            self.threads.retain(|_, theirs| *theirs != number);
+        }
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();
         }
@@ -58,8 +64,8 @@ impl All {
     }
 
     fn emptiest(&self) -> Option<(u32, u32)> {
-        let least = self.engines.iter().min_by_key(|engine| engine.sets)?;
-        Some((least.number, least.sets))
+        let least = self.engines.iter().min_by_key(|engine| engine.users)?;
+        Some((least.number, least.users))
     }
 }
 
@@ -152,7 +158,7 @@ impl Homes {
         all.of_thread(thread).map(|engine| engine.number)
     }
 
-    /// The engine with the fewest sets, and how many it has.
+    /// The engine with the fewest users, and how many it has.
     pub(crate) fn emptiest(&self) -> Option<(u32, u32)> {
         self.all.lock().emptiest()
     }
@@ -180,10 +186,28 @@ impl Homes {
         all.engines.push(Engine {
             number,
             link,
-            sets: 0,
+            users: 0,
         });
         self.is_any.store(true, Ordering::Release);
         number
+    }
+
+    /// A connection has gone there that one thread alone waits for.
+    pub(crate) fn enter(&self, link: &Arc<Link>) {
+        self.count(link, |users| users + 1);
+    }
+
+    /// Such a connection has ended.
+    pub(crate) fn exit(&self, link: &Arc<Link>) {
+        self.count(link, |users| users.saturating_sub(1));
+    }
+
+    fn count(&self, link: &Arc<Link>, change: impl FnOnce(u32) -> u32) {
+        let mut all = self.all.lock();
+        let mut engines = all.engines.iter_mut();
+        if let Some(engine) = engines.find(|it| Arc::ptr_eq(&it.link, link)) {
+            engine.users = change(engine.users);
+        }
     }
 
     /// A set is closed.
@@ -193,7 +217,7 @@ impl Homes {
             set.set_engine(None);
             let mut all = self.all.lock();
             if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-                engine.sets = engine.sets.saturating_sub(1);
+                engine.users = engine.users.saturating_sub(1);
             }
         }
     }
@@ -205,7 +229,7 @@ impl Homes {
             return;
         }
         if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-            engine.sets += 1;
+            engine.users += 1;
             set.set_engine(Some(Arc::clone(&engine.link)));
         }
         set.home.settle(number);

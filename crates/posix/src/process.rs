@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::{Attach, AttachError};
+use slipstack_channel::{Attach, AttachError, Heuristics, Rule};
 use slipstack_mem::thread::with_room;
 use slipstack_mem::{Descriptor, Lock, raised};
 
@@ -29,6 +29,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::owner::Owners;
 use crate::policy::Known;
 use crate::report::{Reason, Report};
+use crate::spin::Spinners;
 use crate::station::Station;
 use crate::table::{Entry, NUMBERS_MAX, Table};
 use slipstack_channel::LogLevel;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub spin: Spin,
     /// With spinning off, how long frames may gather under load; 0 = not at all.
     pub gather_us: u32,
+    /// The rules of thumb that are in force.
+    pub heuristics: Heuristics,
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
@@ -94,6 +97,7 @@ pub struct Process {
     pub(crate) table: Table,
     /// The station of the first engine, and of no engine.
     pub(crate) station: Arc<Station>,
+    pub(crate) spinners: Spinners,
     /// Engines beside the first.
     pub(crate) homes: Homes,
     pub(crate) report: Report,
@@ -163,7 +167,12 @@ impl Process {
         Process {
             kernel: kernel.into(),
             attach,
-            station: Arc::new(Station::new(settings.spin, settings.gather_us)),
+            spinners: Spinners::new(),
+            station: Arc::new(Station::new(
+                settings.spin,
+                settings.gather_us,
+                settings.heuristics,
+            )),
             homes: Homes::default(),
             table: Table::new(),
             report: Report::new(settings.journal),
@@ -576,7 +585,7 @@ impl Process {
     /// is brought its acknowledgements meanwhile: what they free is written again while it is
     /// still in the processor's cache, and the send ring stays small.
     pub(crate) fn after_push_of(&self, link: &Link, socket: u64, count: usize) {
-        if count >= BULK {
+        if count >= BULK && self.settings.heuristics.has(Rule::Bulk) {
             self.turn(link);
         }
         self.after_push(link, socket);

@@ -26,7 +26,8 @@ impl Process {
         if !stream.is_failed() || socket.lent.is_lent() {
             return Ok(socket);
         }
-        stream.link().close(stream.sock(), CloseMode::Abort);
+        let (link, sock) = stream.link_and_sock();
+        link.close(sock, CloseMode::Abort);
         Ok(self.replace_by_fresh(&socket))
     }
 

@@ -34,6 +34,11 @@ impl Seen {
         self.0.contains(State::CLOSED)
     }
 
+    /// Whether it has ended, in order or not.
+    pub(crate) fn is_over(self) -> bool {
+        self.is_error() || self.is_hup() || self.is_closed()
+    }
+
     /// With an error that the channel has not told: the engine died.
     pub(crate) fn with_error(self) -> Seen {
         Seen(self.0 | State::ERR)

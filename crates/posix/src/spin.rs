@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use slipstack_channel::Spin;
+use slipstack_channel::{Heuristics, Rule, Spin};
 
 /// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
 /// spinning longer cannot pay.
@@ -29,6 +29,7 @@ pub(crate) enum Coalescing {
 #[derive(Debug)]
 pub(crate) struct Spinner {
     policy: Spin,
+    rules: Heuristics,
     /// With spinning off.
     gather_ns: u64,
     budget_ns: AtomicU64,
@@ -37,10 +38,14 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    pub(crate) fn new(policy: Spin, gather_us: u32) -> Self {
+    pub(crate) fn new(policy: Spin, gather_us: u32, rules: Heuristics) -> Self {
         Spinner {
             policy,
-            gather_ns: u64::from(gather_us) * 1_000,
+            rules,
+            gather_ns: match rules.has(Rule::Naps) {
+                true => u64::from(gather_us) * 1_000,
+                false => 0,
+            },
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
             at_once: AtomicU32::new(0),
         }
@@ -48,6 +53,7 @@ impl Spinner {
 
     pub(crate) fn budget_ns(&self) -> u64 {
         match self.policy {
+            Spin::Adaptive if !self.rules.has(Rule::Spin) => 0,
             Spin::Adaptive => self.budget_ns.load(Ordering::Relaxed),
             Spin::FixedUs(us) => u64::from(us) * 1_000,
         }
@@ -67,7 +73,7 @@ impl Spinner {
     pub(crate) fn coalescing(&self) -> Coalescing {
         if self.is_off() {
             Coalescing::Always
-        } else if self.at_once.load(Ordering::Relaxed) >= BEHIND {
+        } else if self.rules.has(Rule::Behind) && self.at_once.load(Ordering::Relaxed) >= BEHIND {
             Coalescing::Behind
         } else {
             Coalescing::None
@@ -113,13 +119,66 @@ impl Spinner {
     }
 }
 
+/// Places for threads that spin at most.
+const PLACES: usize = 8;
+
+/// The threads of a program that spin at the same moment: half as many as there are processors may,
+/// because the others would keep its peers, or its own threads, from theirs.
+#[derive(Debug)]
+pub(crate) struct Spinners {
+    /// Until when each place is taken: a thread that leaves its wait by a jump gives none back.
+    until_ns: [AtomicU64; PLACES],
+    most: usize,
+}
+
+/// The place of a thread that spins.
+#[derive(Debug)]
+pub(crate) struct SpinPlace<'a> {
+    place: &'a AtomicU64,
+    until_ns: u64,
+}
+
+impl Spinners {
+    pub(crate) fn new() -> Spinners {
+        let processors = rustix::thread::sched_getaffinity(None).map_or(2, |set| set.count());
+        Spinners::of(processors as usize)
+    }
+
+    fn of(processors: usize) -> Spinners {
+        Spinners {
+            until_ns: Default::default(),
+            most: (processors / 2).clamp(1, PLACES),
+        }
+    }
+
+    /// Takes a place for a thread that spins from now on until `until_ns` at most.
+    pub(crate) fn enter(&self, now_ns: u64, until_ns: u64) -> Option<SpinPlace<'_>> {
+        self.until_ns[..self.most].iter().find_map(|place| {
+            let taken_until = place.load(Ordering::Relaxed);
+            let order = Ordering::Relaxed;
+            let is_ours = taken_until <= now_ns
+                && place
+                    .compare_exchange(taken_until, until_ns, order, order)
+                    .is_ok();
+            is_ours.then_some(SpinPlace { place, until_ns })
+        })
+    }
+}
+
+impl Drop for SpinPlace<'_> {
+    fn drop(&mut self) {
+        let order = Ordering::Relaxed;
+        let _ = self.place.compare_exchange(self.until_ns, 0, order, order);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn long_sleeps_end_the_spinning_and_short_ones_bring_it_back() {
-        let spin = Spinner::new(Spin::Adaptive, 100);
+        let spin = Spinner::new(Spin::Adaptive, 100, Heuristics::default());
         for _ in 0..20 {
             spin.on_sleep(10_000_000);
         }
@@ -131,8 +190,25 @@ mod tests {
     }
 
     #[test]
+    fn half_as_many_threads_spin_as_there_are_processors() {
+        let two = Spinners::of(2);
+        let first = two.enter(10, 60);
+        assert!(first.is_some());
+        assert!(two.enter(20, 70).is_none());
+        drop(first);
+        std::mem::forget(two.enter(30, 80));
+        assert!(two.enter(79, 100).is_none());
+        assert!(two.enter(80, 100).is_some(), "it never came back");
+        let one = Spinners::of(1);
+        assert!(one.enter(0, 50).is_some());
+        let many = Spinners::of(64);
+        let places: Vec<_> = (0..20).filter_map(|at| many.enter(at, at + 50)).collect();
+        assert_eq!(places.len(), PLACES);
+    }
+
+    #[test]
     fn a_fixed_policy_stays_fixed() {
-        let spin = Spinner::new(Spin::FixedUs(7), 100);
+        let spin = Spinner::new(Spin::FixedUs(7), 100, Heuristics::default());
         spin.on_sleep(1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
@@ -140,7 +216,7 @@ mod tests {
 
     #[test]
     fn who_never_has_to_wait_is_behind() {
-        let spin = Spinner::new(Spin::Adaptive, 100);
+        let spin = Spinner::new(Spin::Adaptive, 100, Heuristics::default());
         for _ in 0..BEHIND {
             assert_eq!(spin.coalescing(), Coalescing::None);
             spin.on_found_at_once();
@@ -152,7 +228,7 @@ mod tests {
 
     #[test]
     fn only_who_does_not_spin_lets_frames_gather() {
-        let of = |policy| Spinner::new(policy, 100).gather_ns();
+        let of = |policy| Spinner::new(policy, 100, Heuristics::default()).gather_ns();
         assert_eq!(of(Spin::FixedUs(0)), 100_000);
         assert_eq!((of(Spin::FixedUs(1)), of(Spin::Adaptive)), (0, 0));
     }

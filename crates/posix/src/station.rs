@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use slipstack_channel::Spin;
+use slipstack_channel::{Heuristics, Spin};
 
 use crate::batch::Batch;
 use crate::ready::Sleepers;
@@ -17,11 +17,11 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    pub(crate) fn new(spin: Spin, gather_us: u32) -> Station {
+    pub(crate) fn new(spin: Spin, gather_us: u32, rules: Heuristics) -> Station {
         Station {
             sleepers: Arc::default(),
-            spin: Spinner::new(spin, gather_us),
-            batch: Batch::default(),
+            spin: Spinner::new(spin, gather_us, rules),
+            batch: Batch::new(rules),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Connections in a set that are on another engine than those who wait on it drive: accepted by one
-//! thread and served by another. They move once, before anybody has used them, and stay.
+//! thread and served by another. They move once, as soon as all that was sent is acknowledged, and
+//! stay.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
-use slipstack_channel::{CloseMode, Transport};
+use slipstack_channel::{CloseMode, SockId, Transport};
 
 use crate::description::{Decided, Description};
 use crate::epoll::Set;
 use crate::link::Link;
 use crate::process::Process;
+use crate::socket::Stream;
 
 /// Those of one set that may be elsewhere at most; further ones stay where they are.
 const STRANGERS_MAX: usize = 1024;
@@ -68,14 +70,18 @@ impl Process {
             return;
         }
         let strangers = set.take_strangers();
-        if !self.homes.moves_pay() {
+        if !self.moves_pay() {
             return self.let_stay(set);
         }
         let Some(home) = self.home_of(set).filter(|_| self.homes.is_any()) else {
             return;
         };
-        for socket in strangers.iter().filter_map(Weak::upgrade) {
-            self.bring(&socket, &home);
+        for stranger in strangers {
+            if let Some(socket) = stranger.upgrade()
+                && self.bring(&socket, &home)
+            {
+                set.add_stranger(stranger);
+            }
         }
     }
 
@@ -91,30 +97,64 @@ impl Process {
         }
     }
 
-    /// Has a connection go to the engine of whoever waits for it; it stays if that cannot be.
-    fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) {
+    /// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
+    /// another attempt may have it go.
+    pub(crate) fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) -> bool {
         let Some(Decided::Stream(stream)) = socket.decided() else {
-            return;
+            return false;
         };
         let (from, old) = stream.link_and_sock();
         if Arc::ptr_eq(from, home) {
-            return;
+            return false;
         }
-        let is_in_use = !socket.may_end() || socket.has_ended.load(Ordering::Acquire);
-        if is_in_use || socket.lent.is_lent() || !stream.may_move() {
-            return;
+        let has_ended = socket.has_ended.load(Ordering::Acquire);
+        if has_ended || socket.lent.is_lent() || !stream.may_move() {
+            return false;
+        }
+        if !socket.may_end() || stream.queued() > 0 {
+            return true;
+        }
+        if !stream.tries_to_move() {
+            return false;
         }
         let Ok(new) = home.open(Transport::Tcp) else {
-            return;
+            return false;
         };
         home.name(new, socket);
-        if !from.carry_to(old, home, new) {
-            home.close(new, CloseMode::Abort);
-            return;
-        }
         let from = Arc::clone(from);
-        stream.set_moved(Arc::clone(home), new);
+        if !self.move_stream(stream, (&from, old), (home, new)) {
+            home.close(new, CloseMode::Abort);
+            return true;
+        }
         from.close(old, CloseMode::Abort);
-        socket.notify(stream.readiness());
+        fence(Ordering::SeqCst);
+        if socket.has_ended.load(Ordering::SeqCst) {
+            // Another thread has ended it where it was.
+            home.close(new, CloseMode::Orderly);
+        } else if stream.is_failed() {
+            home.close(new, CloseMode::Abort);
+        } else {
+            stream.repeat_end();
+        }
+        home.commands();
+        socket.notify(stream.readiness_after_move());
+        false
+    }
+
+    fn move_stream(
+        &self,
+        stream: &Stream,
+        (from, old): (&Arc<Link>, SockId),
+        (home, new): (&Arc<Link>, SockId),
+    ) -> bool {
+        let Some(frozen) = from.program.freeze(old) else {
+            return false;
+        };
+        if !from.carry_to(old, home, new) {
+            return false;
+        }
+        stream.set_moved(Arc::clone(home), new);
+        frozen.leave();
+        true
     }
 }

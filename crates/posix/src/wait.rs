@@ -10,6 +10,7 @@ mod sleeping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use slipstack_channel::Rule;
 use slipstack_mem::Descriptor;
 
 use crate::description::Description;
@@ -144,14 +145,16 @@ impl Process {
 
     /// Whether all that follows from one sleep, or from one turn of a program that is behind,
     /// leaves together: for who answers a batch of events at once, and waits again.
-    fn gathers(at: &At<'_>) -> bool {
+    fn gathers(&self, at: &At<'_>) -> bool {
         let Station { batch, spin, .. } = at.station;
         let pays = match spin.coalescing() {
             Coalescing::None => false,
             Coalescing::Behind => batch.has_sequel(),
             Coalescing::Always => true,
         };
-        pays && !matches!(at.plan.subject, Subject::Socket(_)) && batch.is_prompt()
+        pays && self.settings.heuristics.has(Rule::Gathering)
+            && !matches!(at.plan.subject, Subject::Socket(_))
+            && batch.is_prompt()
     }
 
     /// As [`Process::turn`], before the thread is given what came. What the engine has to say may
@@ -186,6 +189,9 @@ impl Process {
             let found = self.wait_here(plan, &mut check)?;
             let is_over = |deadline: u64| deadline <= self.now_ns();
             // Otherwise the engine at which it was made has died.
+            if found.is_some() {
+                self.on_waited(plan.subject);
+            }
             if found.is_some() || plan.deadline_ns.is_some_and(is_over) {
                 return Ok(found);
             }
@@ -258,7 +264,7 @@ impl Process {
     ) -> Result<Option<T>, Divert> {
         let lead = &at.station.sleepers.lead;
         let drives = leads || !lead.is_trusted();
-        if Self::gathers(at) {
+        if self.gathers(at) {
             if at.station.batch.is_gathering(begun)
                 && let Some(value) = check(Look::Later)?
             {
@@ -347,6 +353,10 @@ impl Process {
             budget if at.station.spin.is_fixed() || link.driver.may_spin() => begun + budget,
             _ => return Ok(Spun::InVain),
         };
+        let place = self.spinners.enter(begun, until);
+        if place.is_none() && !at.station.spin.is_fixed() {
+            return Ok(Spun::InVain);
+        }
         let mut looked = begun;
         loop {
             let now = self.now_ns();
@@ -431,7 +441,7 @@ impl Process {
             let lead = &at.station.sleepers.lead;
             let leads = link.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
-            let gathers = drives && !naps && Self::gathers(at);
+            let gathers = drives && !naps && self.gathers(at);
             // Whom the turn wakes is looked at below.
             at.station.sleepers.pool.take_woken();
             match &link {

@@ -2,11 +2,14 @@
                                                    engines.py dies PORT THREADS
                                                    engines.py forks PORT THREADS
                                                    engines.py hands PORT THREADS
+                                                   engines.py each PORT THREADS
+                                                   engines.py polls PORT THREADS
 
 `own`: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number. `dies`: of two
 threads for each listener the first ends after its first connection, the other one goes on with its set. `forks`: while
 the threads wait, children are forked, one for each line that says `fork`. `hands`: one thread accepts, the others
-serve."""
+serve. `each`: one thread accepts and starts a thread for each connection, in which it blocks; `polls`: the same, with
+poll() before each call."""
 
 import os
 import select
@@ -54,7 +57,10 @@ class Loop:
                     self.serve(self.socks[fd])
 
     def serve(self, sock):
-        data = sock.recv(65536)
+        try:
+            data = sock.recv(65536)
+        except ConnectionResetError:
+            data = b""
         if not data:
             del self.socks[sock.fileno()]
             sock.close()
@@ -104,6 +110,43 @@ def hands(port, threads):
         sock, _ = listener.accept()
         loops[count % threads].take(sock)
         count += 1
+
+
+def each(port, threads, waits=None):
+    def work(number, sock):
+        text = b""
+        with sock:
+            while True:
+                if waits:
+                    waits(sock)
+                text += sock.recv(65536, socket.MSG_DONTWAIT if waits else 0)
+                if not text:
+                    return
+                if text == b"end\n":
+                    # Another thread ends the stream while this one waits.
+                    threading.Timer(0.02, sock.shutdown, (socket.SHUT_WR,)).start()
+                elif text == b"who\n":
+                    sock.sendall(b"%d\n" % number)
+                else:
+                    sock.sendall(text)
+                text = b""
+
+    listener = listen(port)
+    listener.setblocking(True)
+    number = 0
+    while True:
+        sock, _ = listener.accept()
+        threading.Thread(target=work, args=(number, sock), daemon=True).start()
+        number += 1
+
+
+def polls(port, threads):
+    def waits(sock):
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        poll.poll()
+
+    each(port, threads, waits)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use slipstack_channel::control::{Request, listen};
-use slipstack_channel::{Placement, REGION_BYTES};
+use slipstack_channel::{Heuristics, Placement, REGION_BYTES, Rule, Spin};
 use slipstack_config::Settings;
 use slipstack_engine::instance::run;
 use slipstack_keeper::process::raise_descriptor_limit;
@@ -86,7 +86,13 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         welcome.interface,
         addresses.join(", ")
     ));
-    run(&mut engine, &bell, settings.spin, &mut server).map_err(Error::io("wait for programs"))?;
+    // A name that is wrong is told by the programs.
+    let rules = Heuristics::of_environment().unwrap_or_default();
+    let spin = match settings.spin {
+        Spin::Adaptive if !rules.has(Rule::Spin) => Spin::FixedUs(0),
+        spin => spin,
+    };
+    run(&mut engine, &bell, spin, &mut server).map_err(Error::io("wait for programs"))?;
     // The programs' sockets fail with ENETDOWN; what they have sent is carried out by the keeper.
     server.close(&mut engine);
     let _ = link.ask(&Request::Goodbye, &[]);

@@ -183,6 +183,7 @@ fn of_process(found: &config::Settings) -> Settings {
     Settings {
         spin: found.spin,
         gather_us: found.gather_us,
+        heuristics: slipstack_posix::Heuristics::default(),
         strict: found.is_strict,
         verbosity: found.log,
         journal: (found.log >= config::LogLevel::Debug).then_some(crate::kernel::say),

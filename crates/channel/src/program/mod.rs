@@ -1,6 +1,7 @@
 //! The program's side of a channel. Threads may use it at the same time; what belongs to one
 //! socket and direction is behind a lock of its own.
 
+mod frozen;
 mod in_place;
 mod kept;
 mod recv;
@@ -39,6 +40,7 @@ use requests::Tickets;
 use sockets::Sockets;
 use starved::Starved;
 
+pub use frozen::Frozen;
 pub use in_place::{DatagramEnd, DatagramInPlace};
 pub use kept::{KEPT_MAX, KeepError, Segment};
 pub use udp::{Datagram, Unsent};

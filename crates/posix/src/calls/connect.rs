@@ -276,7 +276,7 @@ impl Process {
             self.check_direct(socket, remote)?;
             let link = Arc::clone(stream.link());
             let sock = self.open_for_connect(socket, &link)?;
-            link.close(stream.sock(), CloseMode::Abort);
+            link.close(stream.link_and_sock().1, CloseMode::Abort);
             link.name(sock, socket);
             stream.try_again(sock);
             return self.attempt(socket, stream, (&link, sock), remote, Manner::of(socket));

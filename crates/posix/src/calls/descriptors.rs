@@ -1,7 +1,7 @@
 //! close, dup and their relatives.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
@@ -93,9 +93,14 @@ impl Process {
                 } else {
                     CloseMode::Orderly
                 };
-                self.homes.note_life(stream.reads());
+                self.note_end(stream);
+                let here = stream.here();
+                here.link().close(here.sock(), mode);
+                fence(Ordering::SeqCst);
                 let (link, sock) = stream.link_and_sock();
-                link.close(sock, mode);
+                if !stream.is_here(here) {
+                    link.close(sock, mode);
+                }
                 self.after_push(link, socket.id);
             }
             Some(Decided::Listener(listener)) => {

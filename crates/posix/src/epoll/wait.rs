@@ -69,6 +69,8 @@ impl Process {
             let count = self.collect(&set, epfd.fd, out, look);
             Ok((count > 0).then_some(count))
         })?;
+        // What came for it has acknowledged what was sent.
+        self.bring_strangers(&set);
         Ok(count.unwrap_or(0))
     }
 

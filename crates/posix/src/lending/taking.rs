@@ -104,7 +104,7 @@ impl Process {
         let options = socket.cold.lock().options.clone();
         for set in options.all() {
             if let Some(option) = options.for_stack(set.level, set.name) {
-                stream.link().set_option(stream.sock(), option);
+                stream.set_option(option);
             }
         }
         stream.link().commands();

@@ -15,11 +15,16 @@ impl Link {
     pub(crate) fn carry_to(&self, sock: SockId, to: &Link, as_sock: SockId) -> bool {
         match self.driver.placement() {
             Placement::InProcess => self.driver.carry_to(sock, &*to.driver, as_sock),
-            Placement::Instance => {
-                let offered = self.carry_out(sock);
-                offered.is_some_and(|offered| to.carry_in(as_sock, &offered))
-            }
+            Placement::Instance => self.offer_to(sock, to, as_sock).is_some(),
         }
+    }
+
+    /// Nothing is handed out meanwhile: the caller keeps all threads from the connection.
+    fn offer_to(&self, sock: SockId, to: &Link, as_sock: SockId) -> Option<()> {
+        let key = random_key()?;
+        self.ask(Command::Offer { sock, key }).ok()?;
+        let sock = as_sock;
+        to.ask(Command::Claim { sock, key }).ok().map(drop)
     }
 
     /// Takes a connection that nobody has used out, for [`Link::carry_in`] of the process that uses

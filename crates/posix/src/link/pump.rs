@@ -67,8 +67,8 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags, poll};
     use slipstack_channel::{
-        Attachment, Driver, EngineEnd, Exit, Limits, Placement, ProgramEnd, SockId, State,
-        Transport, TurnOutcome, WaitOn,
+        Attachment, Driver, EngineEnd, Exit, Heuristics, Limits, Placement, ProgramEnd, SockId,
+        State, Transport, TurnOutcome, WaitOn,
     };
     use slipstack_mem::Descriptor;
 
@@ -118,7 +118,7 @@ mod tests {
             driver: Arc::new(Still),
             describe: String::new(),
         };
-        let station = Arc::new(Station::new(Spin::FixedUs(0), 0));
+        let station = Arc::new(Station::new(Spin::FixedUs(0), 0, Heuristics::default()));
         (end, Arc::new(Link::new(attachment, station)))
     }
 

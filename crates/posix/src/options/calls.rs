@@ -158,7 +158,7 @@ impl Process {
         options: &Options,
     ) {
         if let Some(option) = options.for_stack(level, name) {
-            stream.link().set_option(stream.sock(), option);
+            stream.set_option(option);
             if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
                 self.after_push(stream.link(), socket.id);
             }
@@ -260,11 +260,11 @@ impl Process {
         if let Some(Decided::Stream(stream)) = socket.decided() {
             match (level, name) {
                 (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                    let info = stream.link().info(stream.sock())?;
+                    let info = stream.info()?;
                     return Ok(tcp_info::write(&info, value));
                 }
                 (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                    let info = stream.link().info(stream.sock())?;
+                    let info = stream.info()?;
                     let mss = i32::try_from(info.snd_mss).unwrap_or(i32::MAX);
                     return Ok(put(value, &mss.to_ne_bytes()));
                 }
@@ -331,7 +331,7 @@ impl Process {
     /// The algorithm of a connection, or what was set for the one to come.
     fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
         if let Some(Decided::Stream(stream)) = socket.decided() {
-            let info = stream.link().info(stream.sock())?;
+            let info = stream.info()?;
             return Ok(Some(info.congestion));
         }
         let cold = socket.cold.lock();
@@ -492,7 +492,7 @@ fn peek_offset(socket: &Description) -> Option<i32> {
 /// Returns the path MTU of a socket that has a peer on the stack.
 fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     let info = match socket.decided() {
-        Some(Decided::Stream(stream)) => stream.link().info(stream.sock())?,
+        Some(Decided::Stream(stream)) => stream.info()?,
         Some(Decided::Dgram(dgram)) if dgram.side() == Side::Stack => match dgram.part() {
             Some((link, sock)) => link.info(sock)?,
             None => return Ok(None),

@@ -73,7 +73,7 @@ impl Process {
             return;
         };
         match socket.decided() {
-            Some(Decided::Stream(stream)) => stream.link().set_option(stream.sock(), option),
+            Some(Decided::Stream(stream)) => stream.set_option(option),
             Some(Decided::Dgram(dgram)) => {
                 if let Some((link, sock)) = dgram.part() {
                     link.set_option(sock, option);

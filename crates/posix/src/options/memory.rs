@@ -61,8 +61,8 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => (1, libc::SO_RCVBUFFORCE),
         _ => return None,
     };
-    let sock = stream.sock();
-    if !stream.link().seen(sock).is_connected() {
+    let (link, sock) = stream.link_and_sock();
+    if !link.seen(sock).is_connected() {
         return None;
     }
     let cold = socket.cold.lock();
@@ -70,5 +70,5 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
     if set != [None, None] {
         return None;
     }
-    i32::try_from(stream.buffers(sock)[at]).ok()
+    i32::try_from(stream.buffers()[at]).ok()
 }

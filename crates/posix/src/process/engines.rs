@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::Placement;
+use slipstack_channel::{Placement, Rule};
 use slipstack_mem::thread::with_room;
 
 use crate::description::{Decided, Description};
@@ -112,7 +112,7 @@ impl Process {
         }
         let own = self.own_engine();
         let is_own = |link: Arc<Link>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &link));
-        let moves_pay = self.homes.moves_pay();
+        let moves_pay = self.moves_pay();
         let is_worth = |socket: &Arc<Description>| match socket.decided() {
             Some(Decided::Stream(stream)) if moves_pay && stream.may_move() => true,
             _ => may_be_elsewhere(socket) || socket.link().is_some_and(is_own),
@@ -163,7 +163,7 @@ impl Process {
     }
 
     /// `None`: there are as many as there may be, or no slot is free.
-    fn one_more(&self) -> Option<u32> {
+    pub(crate) fn one_more(&self) -> Option<u32> {
         let now_ns = self.now_ns();
         if !self.homes.may_ask(self.attach.engines_max(), now_ns) {
             return None;
@@ -178,18 +178,29 @@ impl Process {
             self.homes.note_refusal(now_ns);
             return None;
         };
-        let station = Arc::new(Station::new(self.settings.spin, self.settings.gather_us));
+        let station = Arc::new(self.new_station());
         let link = Arc::new(Link::new(attachment, station));
         self.say(LogLevel::Info, &link.describe);
         self.equip(&link);
         Some(self.homes.add(link))
     }
 
+    fn new_station(&self) -> Station {
+        let settings = &self.settings;
+        Station::new(settings.spin, settings.gather_us, settings.heuristics)
+    }
+
+    /// Whether connections last long enough to be moved.
+    pub(crate) fn moves_pay(&self) -> bool {
+        self.homes.moves_pay() || !self.settings.heuristics.has(Rule::Moves)
+    }
+
     /// Tells those who wait at an engine who stands in for them, and the stand-in whom to call.
     pub(crate) fn equip(&self, link: &Arc<Link>) {
         let station = &link.station;
         station.batch.set_net(link.has_ticker());
-        station.sleepers.lead.set_net(link.has_ticker());
+        let may_lead = self.settings.heuristics.has(Rule::Lead);
+        station.sleepers.lead.set_net(link.has_ticker() && may_lead);
         let sleepers = Arc::clone(&station.sleepers);
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(link);

@@ -7,6 +7,7 @@ mod filter;
 mod gathering;
 mod listener;
 mod moved;
+mod polling;
 mod rings;
 mod stream;
 mod turns;

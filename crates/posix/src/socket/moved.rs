@@ -3,13 +3,63 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::{ProgramEnd, SockId};
+use slipstack_channel::{ProgramEnd, SockId, SocketOption, TcpInfo};
 
+use crate::errno::Errno;
 use crate::link::Link;
+use crate::ready::bits;
 use crate::socket::Stream;
 use crate::socket::stream::{CONNECTING, OPEN, Place, pack, unpack};
 
+/// Waits of one thread in a row after which a connection is that thread's.
+const WAITS: u32 = 8;
+/// Attempts to have a connection go, of which each finds something of it in use.
+const TRIES_MAX: u32 = 64;
+
+/// The place of a connection at one moment. Whoever found nothing there asks again where it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    place: &'a Place,
+    sock: SockId,
+}
+
+impl<'a> Here<'a> {
+    #[inline]
+    pub(crate) fn link(self) -> &'a Arc<Link> {
+        &self.place.link
+    }
+
+    #[inline]
+    pub(crate) fn sock(self) -> SockId {
+        self.sock
+    }
+
+    /// The connection has no number there any more: `none` is nobody's.
+    pub(super) fn forget(self, none: SockId) {
+        self.place.sock.store(pack(none), Ordering::Release);
+    }
+
+    /// The program's end of the channel to that engine.
+    #[inline]
+    pub(super) fn program(self) -> &'a ProgramEnd {
+        &self.place.link.program
+    }
+}
+
 impl Stream {
+    #[inline]
+    pub(crate) fn here(&self) -> Here<'_> {
+        let place = self.place();
+        let sock = unpack(place.sock.load(Ordering::Acquire));
+        Here { place, sock }
+    }
+
+    /// Whether the connection is still there.
+    #[inline]
+    pub(crate) fn is_here(&self, here: Here<'_>) -> bool {
+        std::ptr::eq(self.place(), here.place)
+    }
+
     #[inline]
     pub(super) fn place(&self) -> &Place {
         self.moved.get().unwrap_or(&self.first)
@@ -20,35 +70,87 @@ impl Stream {
         &self.place().link
     }
 
-    /// The program's end of the channel to that engine.
-    #[inline]
-    pub(super) fn program(&self) -> &ProgramEnd {
-        &self.place().link.program
-    }
-
-    #[inline]
-    pub(crate) fn sock(&self) -> SockId {
-        unpack(self.place().sock.load(Ordering::Acquire))
-    }
-
-    /// Both, of one moment.
+    /// The engine and the connection's number there, of one moment.
     pub(crate) fn link_and_sock(&self) -> (&Arc<Link>, SockId) {
-        let place = self.place();
-        (&place.link, unpack(place.sock.load(Ordering::Acquire)))
+        let here = self.here();
+        (here.link(), here.sock)
+    }
+
+    /// Sets an option, wherever the connection is.
+    pub(crate) fn set_option(&self, option: SocketOption) {
+        let here = self.here();
+        here.link().set_option(here.sock(), option);
+        if !self.is_here(here) {
+            self.set_option(option);
+        }
+    }
+
+    pub(crate) fn info(&self) -> Result<TcpInfo, Errno> {
+        let here = self.here();
+        match here.link().info(here.sock()) {
+            Err(_) if !self.is_here(here) => self.info(),
+            told => told,
+        }
     }
 
     /// It has gone to another engine.
     pub(crate) fn set_moved(&self, link: Arc<Link>, sock: SockId) {
         let _ = self.moved.set(Place::new(link, sock));
-        self.told_seen.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it may go to another engine, if nobody has used it yet.
+    /// Whether it may go to another engine.
     pub(crate) fn may_move(&self) -> bool {
         self.moved.get().is_none()
             && self.phase.load(Ordering::Relaxed) == OPEN
             && self.shut.load(Ordering::Relaxed) == 0
-            && self.reads.load(Ordering::Relaxed) == 0
+            && self.unsent_low.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts an attempt to have it go. Returns false if there were enough.
+    pub(crate) fn tries_to_move(&self) -> bool {
+        let tries = self.tries.load(Ordering::Relaxed);
+        self.tries.store(tries.saturating_add(1), Ordering::Relaxed);
+        tries < TRIES_MAX
+    }
+
+    /// The program has bytes of it in its hands where they lie: it goes nowhere.
+    pub(super) fn stay(&self) {
+        self.tries.store(TRIES_MAX, Ordering::Relaxed);
+    }
+
+    /// What watchers are to hear of after a move: nothing of room for which nobody waits.
+    pub(crate) fn readiness_after_move(&self) -> u32 {
+        let ready = self.readiness();
+        match self.wants_space.load(Ordering::SeqCst) {
+            true => ready,
+            false => ready & !bits::OUT,
+        }
+    }
+
+    /// A wait of `thread` for this connection alone has ended. Returns whether so many of that
+    /// thread's have in a row that the connection is taken to be that thread's.
+    pub(crate) fn is_waited_for_by(&self, thread: usize) -> bool {
+        if self.waiter.swap(thread, Ordering::Relaxed) != thread {
+            self.waits.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let waits = self.waits.load(Ordering::Relaxed);
+        self.waits.store((waits + 1).min(WAITS), Ordering::Relaxed);
+        waits == WAITS
+    }
+
+    /// It counts as a user of the engine where it is.
+    pub(crate) fn count_user(&self) {
+        self.is_counted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.is_counted.load(Ordering::Relaxed)
+    }
+
+    /// The thread's waits are counted anew.
+    pub(crate) fn wait_longer(&self) {
+        self.waits.store(0, Ordering::Relaxed);
     }
 
     /// Whether it is open in both directions, as far as the program knows.

@@ -12,15 +12,13 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::link::Link;
-use crate::ready::bits;
 use crate::seen::Seen;
-use crate::sigio::news;
-use crate::socket::Edges;
+use crate::socket::moved::Here;
 
 /// The program has shut its receiving side down.
 pub(super) const SHUT_READ: u8 = 1;
 /// … its sending side.
-const SHUT_WRITE: u8 = 2;
+pub(super) const SHUT_WRITE: u8 = 2;
 
 /// Where the connection stands as the program has been told.
 pub(super) const CONNECTING: u8 = 0;
@@ -85,10 +83,17 @@ pub(crate) struct Stream {
     pub(super) moved: OnceLock<Place>,
     /// Times that bytes were taken.
     pub(super) reads: AtomicU32,
+    /// Attempts to have it go to another engine.
+    pub(super) tries: AtomicU32,
+    /// The thread that waited for it alone, last, and how often in a row.
+    pub(super) waiter: AtomicUsize,
+    pub(super) waits: AtomicU32,
+    /// Its engine counts it.
+    pub(super) is_counted: AtomicBool,
     pub(super) phase: AtomicU8,
     pub(super) shut: AtomicU8,
     /// The error that the end of an attempt has left; 0 = none.
-    untold: AtomicI32,
+    pub(super) untold: AtomicI32,
     /// The program has been told that the engine is gone.
     is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
@@ -115,6 +120,10 @@ impl Stream {
             first: Place::new(link, sock),
             moved: OnceLock::new(),
             reads: AtomicU32::new(0),
+            tries: AtomicU32::new(0),
+            waiter: AtomicUsize::new(0),
+            waits: AtomicU32::new(0),
+            is_counted: AtomicBool::new(false),
             phase: AtomicU8::new(CONNECTING),
             shut: AtomicU8::new(0),
             untold: AtomicI32::new(0),
@@ -143,8 +152,13 @@ impl Stream {
 
     #[inline]
     pub(super) fn seen(&self) -> Seen {
-        let seen = self.link().seen(self.sock());
-        if self.link().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
+        self.seen_at(self.here())
+    }
+
+    #[inline]
+    pub(super) fn seen_at(&self, here: Here<'_>) -> Seen {
+        let seen = here.link().seen(here.sock());
+        if here.link().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
             return seen.with_error();
         }
         seen
@@ -167,19 +181,23 @@ impl Stream {
     /// The error that the next call will be told of.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.untold.load(Ordering::Relaxed) {
-            0 => self.program().peek_error(self.sock()).map(Errno::from),
+            0 => {
+                let here = self.here();
+                here.program().peek_error(here.sock()).map(Errno::from)
+            }
             error => Some(Errno(error)),
         }
     }
 
-    fn is_ended(&self) -> bool {
+    pub(super) fn is_ended(&self) -> bool {
         self.phase.load(Ordering::Acquire) == ENDED
     }
 
     /// tcp_disconnect(): a connection is reset, an attempt given up with an error.
     pub(crate) fn disconnect(&self) {
-        let sock = self.sock();
-        let seen = self.seen();
+        let here = self.here();
+        let sock = here.sock();
+        let seen = self.seen_at(here);
         // tcp_need_reset(), and SYN-SENT.
         if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
             self.untold.store(Errno::ECONNRESET.0, Ordering::Relaxed);
@@ -191,9 +209,9 @@ impl Stream {
             generation: NO_GENERATION,
             ..sock
         };
-        self.place().sock.store(pack(none), Ordering::Release);
-        self.link().close(sock, CloseMode::Abort);
-        self.link().commands();
+        here.forget(none);
+        here.link().close(sock, CloseMode::Abort);
+        here.link().commands();
     }
 
     /// Whether it is under way to its peer: SYN-SENT.
@@ -244,22 +262,27 @@ impl Stream {
     }
 
     pub(crate) fn remote(&self) -> Result<SocketAddr, Errno> {
-        let seen = self.seen();
+        let here = self.here();
+        let seen = self.seen_at(here);
         if !seen.is_connected() || seen.is_closed() {
+            if !self.is_here(here) {
+                return self.remote();
+            }
             return Err(Errno::ENOTCONN);
         }
-        self.program().remote(self.sock()).ok_or(Errno::ENOTCONN)
+        here.program().remote(here.sock()).ok_or(Errno::ENOTCONN)
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.program().local(self.sock())
+        let here = self.here();
+        here.program().local(here.sock())
     }
 
     /// Reads SO_ERROR and clears it.
     pub(crate) fn take_error(&self) -> Option<Errno> {
-        let sock = self.sock();
-        let mut error = self.program().take_error(sock).map(Errno::from);
-        if self.link().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
+        let here = self.here();
+        let mut error = here.program().take_error(here.sock()).map(Errno::from);
+        if here.link().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
         let Some(error) = error else {
@@ -277,44 +300,55 @@ impl Stream {
         bufs: &mut [IoSliceMut<'_>],
         how: How,
     ) -> Result<usize, StreamError> {
-        let sock = self.sock();
+        let here = self.here();
+        let (program, sock) = (here.program(), here.sock());
         let count = match how {
-            How::Take => self.program().recv(sock, bufs),
-            How::Peek(skip) => self.program().peek(sock, bufs, skip),
+            How::Take => program.recv(sock, bufs),
+            How::Peek(skip) => program.peek(sock, bufs, skip),
             How::Drop => {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
-                self.program().discard(sock, len)
+                program.discard(sock, len)
             }
         };
         if count > 0 {
             self.note_read();
             return Ok(count);
         }
-        self.why_nothing(sock, bufs, how)
+        self.why_nothing(here, bufs, how)
     }
 
     /// A look without room for a byte: whether there is something to read, the end or an error,
     /// which is taken.
     pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
-        let sock = self.sock();
-        if self.program().is_readable(sock) {
+        let here = self.here();
+        if here.program().is_readable(here.sock()) {
             return Ok(());
         }
-        self.why_nothing(sock, &mut [], How::Peek(0)).map(|_| ())
+        self.why_nothing(here, &mut [], How::Peek(0)).map(|_| ())
     }
 
     /// No bytes were there: the end, an error, or a reason to wait.
     fn why_nothing(
         &self,
-        sock: SockId,
+        here: Here<'_>,
         bufs: &mut [IoSliceMut<'_>],
         how: How,
     ) -> Result<usize, StreamError> {
+        let seen = self.seen_at(here);
+        let program = here.program();
+        let has_bytes = program.rx_available(here.sock()) > 0;
+        let is_readable = program.is_readable(here.sock());
+        if !self.is_here(here) {
+            // It has gone meanwhile, and its bytes with it.
+            return match bufs {
+                [] => self.recv_nothing().map(|()| 0),
+                _ => self.dequeue(bufs, how),
+            };
+        }
         if self.is_ended() {
             let error = self.take_untold().unwrap_or(Errno::ENOTCONN);
             return Err(StreamError::Errno(error));
         }
-        let seen = self.seen();
         // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has
         // shut itself.
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
@@ -323,12 +357,12 @@ impl Stream {
             return Ok(0);
         }
         let is_end = seen.is_done() || (seen.is_fin() && !seen.is_error());
-        if is_end && self.program().rx_available(sock) == 0 {
+        if is_end && !has_bytes {
             return Ok(0);
         }
         let is_peek = matches!(how, How::Peek(_));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if self.program().is_readable(sock) && !is_peek && !is_held {
+        if is_readable && !is_peek && !is_held {
             // Came between the two looks.
             return self.dequeue(bufs, how);
         }
@@ -349,8 +383,11 @@ impl Stream {
 
     /// Puts bytes into the send ring; at least one, or an error.
     pub(crate) fn enqueue(&self, bufs: &[IoSlice<'_>], push: Push) -> Result<usize, StreamError> {
-        let sock = self.sock();
-        let seen = self.seen();
+        let here = self.here();
+        let seen = self.seen_at(here);
+        if (seen.is_over() || !seen.is_connected()) && !self.is_here(here) {
+            return self.enqueue(bufs, push);
+        }
         // sk_stream_error(): an error comes before what the program has shut itself.
         if seen.is_error() {
             return match self.take_error() {
@@ -367,14 +404,17 @@ impl Stream {
             return Err(StreamError::Wait);
         }
         if self.unsent_low.load(Ordering::Relaxed) != 0 && push != Push::Urgent {
-            return self.send_low(sock, bufs, push);
+            return self.send_low(here, bufs, push);
         }
-        let count = self.put(sock, bufs, push);
+        let count = self.put(here, bufs, push);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
         }
         if count == 0 && asked > 0 {
+            if !self.is_here(here) {
+                return self.enqueue(bufs, push);
+            }
             return Err(StreamError::Wait);
         }
         Ok(count)
@@ -397,54 +437,30 @@ impl Stream {
             return Err(Errno::ENOTCONN);
         }
         let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
-        let before = self.shut.fetch_or(asked, Ordering::Relaxed);
+        let before = self.shut.fetch_or(asked, Ordering::SeqCst);
         let after = before | asked;
         // Reading alone is no concern of the stack's: data is still acknowledged.
         if after != before && after & SHUT_WRITE != 0 {
-            self.link().shutdown(self.sock(), after & SHUT_READ != 0);
+            self.send_end();
         }
         Ok(())
     }
 
-    /// tcp_poll().
-    pub(crate) fn readiness(&self) -> u32 {
-        let sock = self.sock();
-        let seen = self.seen();
-        let shut = self.shut.load(Ordering::Relaxed);
-        let mut ready = 0;
-        if seen.is_error() {
-            ready |= bits::ERR;
+    /// Has the engine end the sending direction, wherever the connection is.
+    fn send_end(&self) {
+        let is_full = || self.shut.load(Ordering::SeqCst) & SHUT_READ != 0;
+        let here = self.here();
+        here.link().shutdown(here.sock(), is_full());
+        if !self.is_here(here) {
+            self.send_end();
         }
-        let is_over = seen.is_closed() || seen.is_hup() || self.is_failed();
-        if is_over {
-            if self.is_ended() {
-                let has_error = self.untold.load(Ordering::Relaxed) != 0;
-                return bits::HUP | bits::OUT | if has_error { bits::ERR } else { 0 };
-            }
-            return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
+    }
+
+    /// After a move: the end that another thread may have sent from where the connection was.
+    pub(crate) fn repeat_end(&self) {
+        if self.has_shut(SHUT_WRITE) {
+            self.send_end();
         }
-        if seen.is_error() {
-            return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
-        }
-        if !seen.is_connected() {
-            return ready;
-        }
-        if seen.is_fin() || shut & SHUT_READ != 0 {
-            ready |= bits::IN | bits::RDHUP;
-        }
-        if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
-            ready |= bits::HUP;
-        }
-        if ready & bits::IN == 0 && self.program().is_readable(sock) && self.has_enough(sock) {
-            ready |= bits::IN;
-        }
-        if self.has_urgent() {
-            ready |= bits::PRI;
-        }
-        if shut & SHUT_WRITE != 0 || self.has_space(sock) {
-            ready |= bits::OUT;
-        }
-        ready
     }
 
     pub(crate) fn low_water(&self) -> usize {
@@ -467,79 +483,10 @@ impl Stream {
     /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been
     /// read.
     pub(crate) fn inq(&self) -> i32 {
-        let seen = self.seen();
-        let left = self.program().rx_available(self.sock()) + usize::from(seen.is_done());
+        let here = self.here();
+        let is_done = self.seen_at(here).is_done();
+        let left = here.program().rx_available(here.sock()) + usize::from(is_done);
         i32::try_from(left).unwrap_or(i32::MAX)
-    }
-
-    /// tcp_epollin_ready().
-    ///
-    /// DEVIATION(Linux): SO_RCVLOWAT does not make the receive buffer larger; half of it is always
-    /// enough.
-    #[inline]
-    fn has_enough(&self, sock: SockId) -> bool {
-        let low_water = self.low_water();
-        low_water <= 1
-            || self.program().rx_available(sock) >= low_water.min(self.program().rx_limit(sock) / 2)
-    }
-
-    /// sk_stream_is_writeable(). If it is not, the next room is news.
-    fn has_space(&self, sock: SockId) -> bool {
-        if self.is_writable(sock) {
-            return true;
-        }
-        self.wants_space.store(true, Ordering::SeqCst);
-        self.is_writable(sock)
-    }
-
-    /// After a send that found too little room: whether there is enough by now, and nobody has been
-    /// told.
-    pub(crate) fn has_room_again(&self) -> bool {
-        self.has_space(self.sock()) && self.wants_space.swap(false, Ordering::SeqCst)
-    }
-
-    /// Returns the events since the last time, as epoll bits: Linux's wake-ups.
-    pub(crate) fn edges(&self) -> Edges {
-        let sock = self.sock();
-        let seen = self.seen();
-        let mut edges = 0;
-        let now = u64::from(seen.bits());
-        let before = self.told_seen.swap(now, Ordering::AcqRel);
-        if before != now {
-            if self.wants_space.load(Ordering::SeqCst) && self.is_writable(sock) {
-                self.wants_space.store(false, Ordering::SeqCst);
-            }
-            // Connected, FIN, reset: tcp's sk_state_change wakes for everything that holds.
-            return Edges {
-                bits: self.readiness() | bits::IN | bits::OUT,
-                news: self.news(Seen::of_bits(now & !before)),
-            };
-        }
-        // An event without a change of state is an arrival, or room that somebody waited for.
-        if self.program().rx_available(sock) > 0 {
-            edges |= bits::IN;
-        }
-        if self.is_urgent_news() {
-            edges |= bits::IN | bits::PRI;
-        }
-        if self.wants_space.load(Ordering::SeqCst) && self.is_writable(sock) {
-            self.wants_space.store(false, Ordering::SeqCst);
-            edges |= bits::OUT;
-        }
-        Edges::of(edges)
-    }
-
-    /// Returns an owner's news of a change of state: tcp_reset(), tcp_fin(),
-    /// tcp_rcv_synsent_state_process().
-    fn news(&self, new: Seen) -> u32 {
-        if new.is_error() {
-            return news::ERR;
-        }
-        let has_text = self.program().rx_available(self.sock()) > 0;
-        let when = |is: bool, what: u32| if is { what } else { 0 };
-        when(new.is_connected(), news::OUT)
-            | when(new.is_fin() || has_text, news::IN)
-            | when(new.is_hup(), news::HUP)
     }
 
     /// An owner is to hear of what comes: that it is connected it knows.
@@ -558,18 +505,18 @@ impl Stream {
 
     /// Returns the written bytes that have not left yet.
     pub(crate) fn unsent(&self) -> Result<usize, Errno> {
-        let info = self.link().info(self.sock())?;
+        let info = self.info()?;
         Ok(info.notsent_bytes.try_into().unwrap_or(usize::MAX))
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        let seen = self.seen();
-        seen.is_error() || seen.is_hup() || seen.is_closed()
+        self.seen().is_over()
     }
 
     /// Bytes that have arrived and are not read.
     pub(crate) fn unread(&self) -> usize {
-        self.program().rx_before_mark(self.sock())
+        let here = self.here();
+        here.program().rx_before_mark(here.sock())
     }
 }
 

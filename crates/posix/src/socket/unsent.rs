@@ -3,8 +3,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::SockId;
-
+use crate::socket::moved::Here;
 use crate::socket::{Push, Stream, StreamError};
 
 /// Bytes taken at least where any are: tcp_sendmsg() asks when it begins a new buffer.
@@ -23,7 +22,8 @@ impl Stream {
 
     /// Takes bytes that were looked at.
     pub(crate) fn discard(&self, count: usize) {
-        self.program().discard(self.sock(), count);
+        let here = self.here();
+        here.program().discard(here.sock(), count);
     }
 
     /// The next room is news.
@@ -32,18 +32,21 @@ impl Stream {
     }
 
     pub(crate) fn room(&self) -> usize {
-        self.program().tx_space(self.sock())
+        let here = self.here();
+        here.program().tx_space(here.sock())
     }
 
     /// Bytes that were sent and are not acknowledged.
     pub(crate) fn queued(&self) -> usize {
-        self.program().tx_unacked(self.sock())
+        let here = self.here();
+        here.program().tx_unacked(here.sock())
     }
 
     /// The same, for who waits until there are none: fewer of them are news.
     pub(crate) fn await_acked(&self) -> usize {
         self.wants_space.store(true, Ordering::SeqCst);
-        self.program().await_acked(self.sock())
+        let here = self.here();
+        here.program().await_acked(here.sock())
     }
 
     pub(crate) fn set_unsent_low(&self, bytes: u32) {
@@ -51,39 +54,30 @@ impl Stream {
     }
 
     /// __sk_stream_is_writeable(). If it is not, an event comes when it is.
-    pub(super) fn is_writable(&self, sock: SockId) -> bool {
-        self.program().is_writable(sock) && self.is_low(sock)
+    pub(super) fn is_writable(&self, here: Here<'_>) -> bool {
+        here.program().is_writable(here.sock()) && self.is_low(here)
     }
 
     /// tcp_stream_memory_free() for who waits: half of what may be unsent is free.
     #[inline]
-    fn is_low(&self, sock: SockId) -> bool {
+    fn is_low(&self, here: Here<'_>) -> bool {
         match self.unsent_low.load(Ordering::Relaxed) {
             0 => true,
-            low => self.is_below(sock, low),
+            low => is_below(here, low),
         }
-    }
-
-    #[cold]
-    fn is_below(&self, sock: SockId, low: u32) -> bool {
-        let is_below = || self.program().tx_unsent(sock) as u64 * 2 < u64::from(low);
-        if is_below() {
-            return true;
-        }
-        self.program().want_sent(sock, low);
-        is_below()
     }
 
     /// As [`Stream::enqueue`], of an open connection.
     #[cold]
     pub(super) fn send_low(
         &self,
-        sock: SockId,
+        here: Here<'_>,
         bufs: &[IoSlice<'_>],
         push: Push,
     ) -> Result<usize, StreamError> {
+        let (program, sock) = (here.program(), here.sock());
         let low = self.unsent_low.load(Ordering::Relaxed);
-        let room = || match (low as usize).saturating_sub(self.program().tx_unsent(sock)) {
+        let room = || match (low as usize).saturating_sub(program.tx_unsent(sock)) {
             0 => 0,
             room => room.max(TAKEN_MIN),
         };
@@ -91,21 +85,32 @@ impl Stream {
         let mut taken = room().min(asked);
         if taken < asked {
             self.wants_space.store(true, Ordering::SeqCst);
-            self.program().want_sent(sock, low);
+            program.want_sent(sock, low);
             taken = room().min(asked);
         }
-        let count = self.put(sock, &front(bufs, taken), push);
+        let count = self.put(here, &front(bufs, taken), push);
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
         }
         if count > 0 {
-            self.program().tell_sent(sock);
+            program.tell_sent(sock);
         }
         match count {
             0 if asked > 0 => Err(StreamError::Wait),
             count => Ok(count),
         }
     }
+}
+
+#[cold]
+fn is_below(here: Here<'_>, low: u32) -> bool {
+    let (program, sock) = (here.program(), here.sock());
+    let is_below = || program.tx_unsent(sock) as u64 * 2 < u64::from(low);
+    if is_below() {
+        return true;
+    }
+    program.want_sent(sock, low);
+    is_below()
 }
 
 /// The first `len` bytes.

@@ -4,13 +4,15 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::Urgent;
 
+use super::moved::Here;
 use super::stream::{SHUT_READ, Stream, StreamError};
 use crate::errno::Errno;
 
 impl Stream {
     /// MSG_OOB. `None`: no byte, and the end of the stream.
     pub(crate) fn recv_urgent(&self, is_peek: bool) -> Result<Option<u8>, StreamError> {
-        let (program, sock) = (self.program(), self.sock());
+        let here = self.here();
+        let (program, sock) = (here.program(), here.sock());
         let failed = |errno| Err(StreamError::Errno(errno));
         if program.is_urgent_inline(sock) {
             return failed(Errno::EINVAL);
@@ -30,43 +32,49 @@ impl Stream {
 
     /// The urgent byte waits to be taken.
     #[inline]
-    pub(super) fn has_urgent(&self) -> bool {
-        let (program, sock) = (self.program(), self.sock());
+    pub(super) fn has_urgent(&self, here: Here<'_>) -> bool {
+        let (program, sock) = (here.program(), here.sock());
         !program.urgent_word(sock).is_none() && matches!(program.urgent(sock), Urgent::Here(_))
     }
 
     /// SIOCATMARK.
     pub(crate) fn is_at_mark(&self) -> bool {
-        self.program().is_at_mark(self.sock())
+        let here = self.here();
+        here.program().is_at_mark(here.sock())
     }
 
     /// Whether a look at so many bytes ends at the mark: no more of them will come.
     pub(crate) fn ends_at_mark(&self, len: usize) -> bool {
-        self.program().ends_at_mark(self.sock(), len)
+        let here = self.here();
+        here.program().ends_at_mark(here.sock(), len)
     }
 
     /// SO_OOBINLINE.
     pub(crate) fn set_urgent_inline(&self, on: bool) {
-        self.program().set_urgent_inline(self.sock(), on);
+        let here = self.here();
+        here.program().set_urgent_inline(here.sock(), on);
     }
 
     /// Something about the mark that no watcher knows.
     #[inline]
-    pub(super) fn is_urgent_news(&self) -> bool {
-        let word = self.program().urgent_word(self.sock());
+    pub(super) fn is_urgent_news(&self, here: Here<'_>) -> bool {
+        let word = here.program().urgent_word(here.sock());
         !word.is_none() && self.told_urgent.swap(word.bits(), Ordering::AcqRel) != word.bits()
     }
 
     /// F_SETOWN.
     pub(crate) fn set_owned(&self, on: bool) {
-        self.program().set_owned(self.sock(), on);
+        let here = self.here();
+        here.program().set_owned(here.sock(), on);
     }
 
     pub(crate) fn unsignalled_mark(&self) -> Option<u64> {
-        self.program().unsignalled_mark(self.sock())
+        let here = self.here();
+        here.program().unsignalled_mark(here.sock())
     }
 
     pub(crate) fn note_signalled(&self, mark: u64) {
-        self.program().note_signalled(self.sock(), mark);
+        let here = self.here();
+        here.program().note_signalled(here.sock(), mark);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use slipstack_config as config;
-use slipstack_posix::{Exit, Process, Settings};
+use slipstack_posix::{Exit, Heuristics, Process, Settings};
 
 use crate::kernel::{self, Libc};
 use crate::lock::Lock;
@@ -105,9 +105,14 @@ fn begin() -> Option<Process> {
     if let Some(file) = &found.log_file {
         kernel::log_to(file);
     }
+    let heuristics = Heuristics::of_environment().unwrap_or_else(|sentence| {
+        write_stderr(format!("slipstack: {sentence}\n").as_bytes());
+        Heuristics::default()
+    });
     let settings = Settings {
         spin: found.spin,
         gather_us: found.gather_us,
+        heuristics,
         strict: found.is_strict,
         verbosity: found.log,
         journal: (found.log >= config::LogLevel::Debug).then_some(kernel::say),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use slipstack_channel::Heuristics;
 use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
@@ -117,6 +118,7 @@ impl World {
         let settings = Settings {
             spin: Spin::FixedUs(spin_us),
             gather_us: 0,
+            heuristics: Heuristics::default(),
             strict,
             verbosity: LogLevel::Warn,
             journal: None,

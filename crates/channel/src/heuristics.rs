@@ -1,0 +1,131 @@
+//! Rules of thumb that can be switched off one by one, to see what each of them brings (`make
+//! heuristics`). Nothing that is right depends on any of them.
+
+/// The variable that names the rules which are not in force, separated by commas.
+pub const WITHOUT: &str = "SLIPSTACK_WITHOUT";
+
+/// A rule of thumb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A wait that finds nothing looks again for some microseconds before it sleeps.
+    Spin,
+    /// A program that always finds something is taken to be behind: frames count, not microseconds.
+    Behind,
+    /// What is sent for a batch of events leaves with its last event.
+    Holds,
+    /// What a program sends that usually waits again at once leaves with that wait.
+    Prompt,
+    /// The engine's own frames wait for the answers of such a program.
+    Gathering,
+    /// The answer to a lone event waits for the end of its connection, if one followed the last.
+    Lone,
+    /// A thread takes the right to drive the engine along into the program's code.
+    Lead,
+    /// Connections stay where they are while those that end have had few reads.
+    Moves,
+    /// A large send takes in what has come.
+    Bulk,
+    /// A thread whose sleeps are short sleeps on a timer first.
+    Naps,
+}
+
+impl Rule {
+    pub const ALL: [Rule; 10] = [
+        Rule::Spin,
+        Rule::Behind,
+        Rule::Holds,
+        Rule::Prompt,
+        Rule::Gathering,
+        Rule::Lone,
+        Rule::Lead,
+        Rule::Moves,
+        Rule::Bulk,
+        Rule::Naps,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Spin => "spin",
+            Rule::Behind => "behind",
+            Rule::Holds => "holds",
+            Rule::Prompt => "prompt",
+            Rule::Gathering => "gathering",
+            Rule::Lone => "lone",
+            Rule::Lead => "lead",
+            Rule::Moves => "moves",
+            Rule::Bulk => "bulk",
+            Rule::Naps => "naps",
+        }
+    }
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// The rules that are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heuristics(u16);
+
+impl Default for Heuristics {
+    /// All of them.
+    fn default() -> Heuristics {
+        Heuristics(u16::MAX)
+    }
+}
+
+impl Heuristics {
+    /// All but those named.
+    ///
+    /// # Errors
+    /// A sentence, if there is no rule of a name.
+    pub fn without(names: &str) -> Result<Heuristics, String> {
+        let mut left = u16::MAX;
+        for name in names.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+            let Some(rule) = Rule::ALL.into_iter().find(|rule| rule.name() == name) else {
+                let known: Vec<&str> = Rule::ALL.iter().map(|rule| rule.name()).collect();
+                let known = known.join(", ");
+                return Err(format!(
+                    "{WITHOUT}: no rule is named {name}; there are {known}"
+                ));
+            };
+            left &= !rule.bit();
+        }
+        Ok(Heuristics(left))
+    }
+
+    /// As the environment says.
+    ///
+    /// # Errors
+    /// As [`Heuristics::without`].
+    pub fn of_environment() -> Result<Heuristics, String> {
+        Heuristics::without(&std::env::var(WITHOUT).unwrap_or_default())
+    }
+
+    #[inline]
+    #[must_use]
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 & rule.bit() != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_are_named_are_not_in_force_and_others_are() {
+        let all = Heuristics::without("").unwrap();
+        assert!(Rule::ALL.into_iter().all(|rule| all.has(rule)));
+        let some = Heuristics::without("lead, naps").unwrap();
+        for rule in Rule::ALL {
+            assert_eq!(some.has(rule), !matches!(rule, Rule::Lead | Rule::Naps));
+        }
+        let error = Heuristics::without("leads").unwrap_err();
+        assert!(
+            error.contains("leads") && error.contains("lead, moves"),
+            "{error}"
+        );
+    }
+}
