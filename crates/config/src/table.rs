@@ -323,7 +323,7 @@ options! {
     sysctls: Vec<SysctlSetting> = "sysctl" "NAME=VALUE" {
         kind: Kind::Sysctls,
         default: "",
-        scope: RunAndInstance, reader: Process, change: AtStart,
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "A sysctl of the stack by its name on Linux or FreeBSD, such as \
             net.ipv4.tcp_fin_timeout=30; may be given several times, or separated by semicolons",
     }
