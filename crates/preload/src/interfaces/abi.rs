@@ -136,11 +136,10 @@ pub unsafe fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
     let Some(own) = own.filter(|own| own.len() < libc::IF_NAMESIZE) else {
         return ptr::null_mut();
     };
-    let place = name.cast::<u8>();
+    let mut text = [0_u8; libc::IF_NAMESIZE];
+    text[..own.len()].copy_from_slice(own.as_bytes());
     // SAFETY: the program has room for IF_NAMESIZE bytes.
-    unsafe { ptr::copy_nonoverlapping(own.as_ptr(), place, own.len()) };
-    // SAFETY: as above.
-    unsafe { place.add(own.len()).write(0) };
+    unsafe { ptr::copy_nonoverlapping(text.as_ptr(), name.cast::<u8>(), own.len() + 1) };
     name
 }
 
