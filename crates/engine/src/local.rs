@@ -246,13 +246,10 @@ impl Local {
         let Some(fabric) = &self.fabric else {
             return false;
         };
-        let flow = Flow {
-            proto: Transport::Tcp,
-            local,
-            remote,
-        };
-        let slot = fabric.steering.find_slot(flow.proto, local, remote);
-        slot != 0 && slot != fabric.own_slot && slot != fabric.find_route(&flow)
+        let found = fabric
+            .steering
+            .find_exception(Transport::Tcp, local, remote);
+        found.is_some_and(|slot| slot != 0 && slot != fabric.own_slot)
     }
 
     /// The slots that get this frame, as bits; 0: it is ours alone.

@@ -430,24 +430,34 @@ impl Steering {
     /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
     /// arrive at the device.
     pub fn find_slot(&self, proto: Transport, local: SocketAddr, remote: SocketAddr) -> u16 {
-        if self.exceptions() != 0
-            && let Ok(map) = self.exceptions_map()
-        {
-            let flow = Flow {
-                proto,
-                local,
-                remote,
-            };
-            if let Ok(slot) = sys::lookup(map, &key_of(&flow)) {
-                // The kernel's are none of those that stay on the machine.
-                return check_slot(slot as u16).unwrap_or(0);
-            }
+        if let Some(slot) = self.find_exception(proto, local, remote) {
+            return slot;
         }
         match self.port(proto, local.port()) {
             Port::Keeper => 0,
             Port::Slot(slot) => slot,
             Port::Group(group) => self.group_slot(group, self.bucket(local, remote)),
         }
+    }
+
+    /// The slot of a flow that has an entry of its own; 0 if that is the kernel.
+    pub fn find_exception(
+        &self,
+        proto: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<u16> {
+        if self.exceptions() == 0 {
+            return None;
+        }
+        let flow = Flow {
+            proto,
+            local,
+            remote,
+        };
+        let slot = sys::lookup(self.exceptions_map().ok()?, &key_of(&flow)).ok()?;
+        // The kernel's are none of those that stay on the machine.
+        Some(check_slot(slot as u16).unwrap_or(0))
     }
 
     /// The slots of all engines that serve a port, as bits: each gets what is sent to a group.
