@@ -72,7 +72,9 @@ def a_capture_is_replayed_to_a_program(world):
 def a_kind_that_does_not_exist_is_refused_with_those_that_do(world):
     program = world.stack("true", options=options("fddi"))
     assert program.wait(10) != 0
-    assert "auto, packet, xdp, tap" in program.errors(), program.errors()
+    assert "--device is 'fddi' but must be auto, packet (" in program.errors(), program.errors()
+    for kind in ("xdp", "tap", "memif:", "dpdk:", "null", "replay:"):
+        assert f" {kind}" in program.errors(), program.errors()
 
 
 @test(modes=("inprocess",), device="tap")

@@ -67,6 +67,9 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     // A file of F-Stack's is read for the device that it is to be used with.
     let device = given(matches, "device");
+    if let Some(text) = &device {
+        Layers::default().set("device", text.clone(), Source::CommandLine)?;
+    }
     let variable = |name: &str| match name {
         "SLIPSTACK_DEVICE" if device.is_some() => device.clone(),
         _ => std::env::var_os(name).and_then(|text| text.into_string().ok()),
