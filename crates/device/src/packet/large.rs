@@ -15,6 +15,8 @@ use crate::vnet;
 
 /// The longest message of the socket's queue: a 64 KiB frame with its headers.
 const LEN_MAX: usize = 68 * 1024;
+/// Messages that one slot looks at to find its own.
+const SEARCHED_MAX: usize = 64;
 /// Bytes by which a fetched frame is matched with the ring slot that announces it.
 const MATCH_LEN: usize = 96;
 
@@ -77,19 +79,23 @@ impl Large {
         announced: &Announced<'_>,
         sink: &mut dyn Sink,
     ) -> Taken {
-        let Some(len) = self.fetch(fd) else {
-            return Taken::Lost;
-        };
-        let frame = self.buffer.get(vnet::PACKET_LEN..len).unwrap_or_default();
-        let compared = announced.beginning.len().min(MATCH_LEN);
-        self.is_in_step = frame.len() == announced.len
-            && frame.get(..compared) == announced.beginning.get(..compared);
-        if !self.is_in_step {
-            self.held = Some(len);
-            return Taken::Lost;
+        // One that waited for this slot in vain belongs to a slot that was given back without it.
+        let searched = if self.held.is_some() { SEARCHED_MAX } else { 1 };
+        for looked in 1..=searched {
+            let Some(len) = self.fetch(fd) else {
+                return Taken::Lost;
+            };
+            let frame = self.buffer.get(vnet::PACKET_LEN..len).unwrap_or_default();
+            self.is_in_step = is_announced(frame, announced);
+            if self.is_in_step {
+                sink.frame(frame, announced.meta);
+                return Taken::Whole;
+            }
+            if looked == searched {
+                self.held = Some(len);
+            }
         }
-        sink.frame(frame, announced.meta);
-        Taken::Whole
+        Taken::Lost
     }
 
     /// The next message of the queue, or the one that was held back; its length.
@@ -101,6 +107,11 @@ impl Large {
         let len = sys::receive(fd, &mut self.buffer).ok()?;
         Some(len.min(LEN_MAX))
     }
+}
+
+fn is_announced(frame: &[u8], announced: &Announced<'_>) -> bool {
+    let compared = announced.beginning.len().min(MATCH_LEN);
+    frame.len() == announced.len && frame.get(..compared) == announced.beginning.get(..compared)
 }
 
 /// The message at the front of the queue.
@@ -133,5 +144,62 @@ impl Rest for Waiting<'_> {
             && head[vnet::PACKET_LEN..] == *beginning;
         self.is_fetched = Some(is_ours);
         is_ours
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Frames(Vec<Vec<u8>>);
+
+    impl Sink for Frames {
+        fn frame(&mut self, frame: &[u8], _: RxMeta) {
+            self.0.push(frame.to_vec());
+        }
+    }
+
+    fn queue(sender: &UnixDatagram, name: u8) {
+        let message = [&[0; vnet::PACKET_LEN][..], &[name; 4000]].concat();
+        sender.send(&message).unwrap();
+    }
+
+    fn take(large: &mut Large, receiver: &UnixDatagram, name: u8, sink: &mut Frames) -> Taken {
+        let announced = Announced {
+            beginning: &[name; 200],
+            len: 4000,
+            meta: RxMeta::default(),
+        };
+        large.take(receiver.as_fd(), &announced, sink)
+    }
+
+    #[test]
+    fn a_message_that_no_slot_waits_for_any_more_holds_up_one_frame() {
+        let (sender, receiver) = UnixDatagram::pair().unwrap();
+        let (mut large, mut sink) = (Large::default(), Frames::default());
+        for name in 1..=3 {
+            queue(&sender, name);
+        }
+        // The slot of 1 was given back without it.
+        assert_eq!(take(&mut large, &receiver, 2, &mut sink), Taken::Lost);
+        assert_eq!(take(&mut large, &receiver, 3, &mut sink), Taken::Whole);
+        queue(&sender, 4);
+        assert_eq!(take(&mut large, &receiver, 4, &mut sink), Taken::Whole);
+        assert_eq!(sink.0, [vec![3; 4000], vec![4; 4000]]);
+    }
+
+    #[test]
+    fn a_message_waits_for_its_slot_where_one_before_it_has_none() {
+        let (sender, receiver) = UnixDatagram::pair().unwrap();
+        let (mut large, mut sink) = (Large::default(), Frames::default());
+        queue(&sender, 2);
+        queue(&sender, 3);
+        assert_eq!(take(&mut large, &receiver, 1, &mut sink), Taken::Lost);
+        assert_eq!(take(&mut large, &receiver, 2, &mut sink), Taken::Whole);
+        assert_eq!(take(&mut large, &receiver, 3, &mut sink), Taken::Whole);
     }
 }

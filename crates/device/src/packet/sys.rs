@@ -134,8 +134,19 @@ fn iovec(bytes: &[u8]) -> libc::iovec {
 pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: `buffer` is live, exclusive and of that length.
-    check(unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) })
+    past_error(|| {
+        // SAFETY: `buffer` is live, exclusive and of that length.
+        unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) }
+    })
+}
+
+/// Calls again after an error that took no message: that an interface went down (ENETDOWN) is told
+/// once, by the first call after it, before what waits.
+fn past_error(mut receive: impl FnMut() -> isize) -> io::Result<usize> {
+    match check(receive()) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => check(receive()),
+        result => result,
+    }
 }
 
 /// Receives one message from the socket's queue, its first bytes into `head`, the others into
@@ -152,9 +163,11 @@ pub(crate) fn receive_scattered(
     let mut iov = [head, rest[0].as_iovec(), rest[1].as_iovec()];
     let mut msg = message(&mut iov);
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the head is live and exclusive; the rest is mapped memory that no reference covers,
-    // for which others' writes at the same time are expected.
-    check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) })
+    past_error(|| {
+        // SAFETY: the head is live and exclusive; the rest is mapped memory that no reference
+        // covers, for which others' writes at the same time are expected.
+        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) }
+    })
 }
 
 /// One message of a listener's socket.
