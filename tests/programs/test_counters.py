@@ -81,7 +81,9 @@ def nstat_shows_what_has_been_added_since_the_last_look(world):
 
 @test(modes=("inprocess", "instance"))
 def top_and_traffic_show_a_busy_engine_and_an_idle_one(world):
-    server = world.stack(*world.program("aborted.py"), 8000)
+    # The thread of a connection would get an engine of its own.
+    options = ("--thread-engines", "1") if world.mode == "inprocess" else ()
+    server = world.stack(*world.program("aborted.py"), 8000, options=options)
     world.wait_port(8000, process=server)
     engine = lambda rows: next(row for row in rows if not str(row["engine"]).endswith("/0"))
     ways = ("-d", "0.5", "-n", "1", "--json")
