@@ -1,6 +1,6 @@
 //! Values as words of shared memory.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 /// Words of the longest value.
@@ -102,7 +102,10 @@ pub const fn ip_words(ip: IpAddr) -> [u64; 2] {
 }
 
 /// Returns the address of [`ip_words`].
+#[inline]
 pub fn ip_of([high, low]: [u64; 2]) -> IpAddr {
-    let bits = u128::from(high) << 64 | u128::from(low);
-    Ipv6Addr::from_bits(bits).to_canonical()
+    if high == 0 && low >> 32 == 0xffff {
+        return IpAddr::V4(Ipv4Addr::from_bits(low as u32));
+    }
+    Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into()
 }
