@@ -1,12 +1,14 @@
-/* Bytes through one connection, with and without copies, and how many bytes were copied in this process: memcpy and memmove
- * are its own, also for the library, and count what is not a header. scripts/bytes runs it.
+/* Bytes through one connection, with and without copies, and how many bytes were copied in this
+ * process: memcpy and memmove are its own, also for the library, and count what is not a header.
+ * scripts/bytes runs it.
  *
  *     bytes serve PORT kernel
  *     bytes serve PORT stack OPTIONS…
  *     bytes MANNER ADDRESS PORT SIZE TOTAL OPTIONS…
  *
- * Manners: write (made in a buffer, ff_write), room (made in the send ring), chain (ff_zc_mbuf_…), read (ff_read), look (read
- * where it lies). Prints nanoseconds of the clock and of the processor, and the bytes that were copied. */
+ * Manners: write (made in a buffer, ff_write), room (made in the send ring), chain
+ * (ff_zc_mbuf_…), read (ff_read), look (read where it lies). Prints nanoseconds of the clock and
+ * of the processor, and the bytes that were copied. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

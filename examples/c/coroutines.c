@@ -1,6 +1,7 @@
-/* Micro-threads: a function for each connection that seems to block, on a stack of its own. Where a call would block it
- * leaves the processor to the others, and waits in one kqueue for as long as it may. A line is sent back; "sleep MS"
- * after so many milliseconds; who says nothing for IDLE_MS is told so: coroutines --ip 10.0.0.5/24 --if eth1 */
+/* Micro-threads: a function for each connection that seems to block, on a stack of its own.
+ * Where a call would block it leaves the processor to the others, and waits in one kqueue for as
+ * long as it may. A line is sent back; "sleep MS" after so many milliseconds; who says nothing
+ * for IDLE_MS is told so: coroutines --ip 10.0.0.5/24 --if eth1 */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -52,7 +53,8 @@ static void start(void (*body)(int), int fd)
     resume(task);
 }
 
-/* Waits until `fd` is ready by `filter`, or `ms` are over: then -1 and ETIMEDOUT. ms -1: for ever; fd -1: the time alone. */
+/* Waits until `fd` is ready by `filter`, or `ms` are over: then -1 and ETIMEDOUT. ms -1: for
+ * ever; fd -1: the time alone. */
 static int task_wait(int fd, int filter, int ms)
 {
     struct task *own = current;

@@ -1,10 +1,10 @@
-/* A client with several engines: each thread connects, asks and waits by an epoll set of its own, and so has an engine of its
- * own on the device. Answers come to the engine that has asked.
+/* A client with several engines: each thread connects, asks and waits by an epoll set of its
+ * own, and so has an engine of its own on the device. Answers come to the engine that has asked.
  *
  *     engines_client ADDRESS PORT THREADS CONNECTIONS REQUESTS --ip 10.0.0.5/24 --if eth1 --thread-engines 4
  *
- * Each of CONNECTIONS in each thread sends 32 bytes and waits for as many, REQUESTS times; 0: until SIGTERM.
- */
+ * Each of CONNECTIONS in each thread sends 32 bytes and waits for as many, REQUESTS times; 0:
+ * until SIGTERM. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

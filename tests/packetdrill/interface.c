@@ -49,7 +49,8 @@ static void with_inq(int fd, char *bytes) {
     CHECK(msg.msg_flags == MSG_CTRUNC && msg.msg_controllen == 0);
 }
 
-// A datagram that is longer than its place, with the time of its arrival, and an ICMP error's queue.
+// A datagram that is longer than its place, with the time of its arrival, and an ICMP error's
+// queue.
 static void datagram(void) {
     int on = 1, fd = ifc.socket(ifc.userdata, AF_INET, SOCK_DGRAM, 0);
     CHECK(fd >= 0);
@@ -116,7 +117,8 @@ static void datagram(void) {
     CHECK(ifc.close(ifc.userdata, fd) == 0);
 }
 
-// IPv6, at the address that packetdrill has drawn and names in its bind: the first packet that leaves is the answer.
+// IPv6, at the address that packetdrill has drawn and names in its bind: the first packet that
+// leaves is the answer.
 static void version6(void (*init)(const char *, struct packetdrill_interface *)) {
     init(NULL, &ifc);
     CHECK(ifc.userdata);
@@ -145,7 +147,8 @@ static void version6(void (*init)(const char *, struct packetdrill_interface *))
     CHECK(ifc.netdev_receive(ifc.userdata, &answer, &len, &at_us) == 0 && len == 64);
     CHECK(answer.ip.ip6_vfc >> 4 == 6 && answer.ip.ip6_nxt == IPPROTO_TCP && answer.tcp.syn && answer.tcp.ack);
     CHECK(memcmp(&answer.ip.ip6_src, &own.sin6_addr, 16) == 0);
-    // The answer comes again, and then nothing more ever will: packetdrill would ask for ever after a failure.
+    // The answer comes again, and then nothing more ever will: packetdrill would ask for ever after
+    // a failure.
     int more = 0;
     do {
         len = sizeof answer;
@@ -176,7 +179,8 @@ static void drawn(void (*init)(const char *, struct packetdrill_interface *)) {
     ifc.free(ifc.userdata);
 }
 
-// Flags that are refused: no pointer is null, and each call fails, the clock's too, at which packetdrill ends.
+// Flags that are refused: no pointer is null, and each call fails, the clock's too, at which
+// packetdrill ends.
 static void refused(void (*init)(const char *, struct packetdrill_interface *)) {
     static void *pointers[sizeof ifc / sizeof(void *)];
     struct packetdrill_interface nothing;

@@ -1,7 +1,8 @@
-// Runs a script's events as packetdrill does as it is published: its waits sleep until shortly before an event and then
-// look at the clock without a pause, a command sets a sysctl after the library is loaded, blocking calls are made on a
-// second thread, and what a block of code asks of a connection is asked by libc's getsockopt. Needs a network namespace
-// of its own, and the library preloaded.
+// Runs a script's events as packetdrill does as it is published: its waits sleep until shortly
+// before an event and then look at the clock without a pause, a command sets a sysctl after the
+// library is loaded, blocking calls are made on a second thread, and what a block of code asks of a
+// connection is asked by libc's getsockopt. Needs a network namespace of its own, and the library
+// preloaded.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -30,7 +30,7 @@ const WARM_UP: usize = 3;
 const GROUP: u8 = 1;
 const DEMO_PAGE: &[u8] = b"<p>hello from here</p>";
 
-/// What is to be run.
+/// Parameters of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub engines: usize,
@@ -47,7 +47,7 @@ pub struct Fleet {
     nic: Nic,
     clients: Vec<Client>,
     backend: Option<Engine>,
-    /// Of each engine: its connections, by client.
+    /// Connections of each engine: client and socket.
     asking: Vec<Vec<(usize, SockId)>>,
     now: Instant,
     is_measured: bool,

@@ -168,9 +168,9 @@ pub struct Nic {
     hash: Toeplitz,
     indirection: [usize; INDIRECTION],
     steering: Steering,
-    /// Of each engine: what it receives, what it sends.
+    /// Lanes of each engine: to it, from it.
     queues: Vec<[Arc<Lane>; 2]>,
-    /// Of each host by its link-layer address.
+    /// Lanes of each host, by its link-layer address.
     hosts: Vec<([u8; 6], [Arc<Lane>; 2])>,
     /// Frames go to the queue beside theirs: a fault.
     pub is_faulty: bool,

@@ -30,7 +30,7 @@ pub const PORT: u16 = 80;
 pub const LEASE: u16 = 200;
 pub const LEASES_FROM: u16 = 32_768;
 pub const FILE: [u8; 64] = [b'f'; 64];
-/// What the web server asks of each engine's cache.
+/// Size of the web server's cache in each engine.
 const CACHE_BYTES: usize = 1 << 20;
 
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -43,7 +43,7 @@ pub enum Kind {
     Proxy(Vec<SocketAddr>),
 }
 
-/// What all engines of a device have in common.
+/// State that all engines of a device share.
 #[derive(Debug)]
 pub struct Shared {
     pub inboxes: Inboxes,

@@ -59,8 +59,9 @@ int ff_socketpair(int domain, int type, int protocol, int sv[2]);
 int ff_ioctl(int fd, unsigned long request, ...);
 int ff_fcntl(int fd, int cmd, ...);
 
-/* kevent waits as long as `timeout` says, NULL for ever; inside the loop of ff_run for a millisecond at
- * most. ff_kevent_do_each calls `do_each` for each event with a cursor that begins at `eventlist`. */
+/* kevent waits as long as `timeout` says, NULL for ever; inside the loop of ff_run for a
+ * millisecond at most. ff_kevent_do_each calls `do_each` for each event with a cursor that
+ * begins at `eventlist`. */
 int ff_kqueue(void);
 int ff_kevent(int kq, const struct kevent *changelist, int nchanges, struct kevent *eventlist,
               int nevents, const struct timespec *timeout);
@@ -106,9 +107,9 @@ enum FF_ROUTE_FLAG {
 int ff_route_ctl(enum FF_ROUTE_CTL req, enum FF_ROUTE_FLAG flag, struct linux_sockaddr *dst,
                  struct linux_sockaddr *gw, struct linux_sockaddr *netmask);
 
-/* Sees each frame before the stack does, on the thread of ff_run: `data` is the Ethernet header. Results: the
- * number of a queue (its own: the frame goes on into the stack), or one of the two below. There is room for
- * 2048 bytes behind the frame. In-process placement only. */
+/* Sees each frame before the stack does, on the thread of ff_run: `data` is the Ethernet header.
+ * Results: the number of a queue (its own: the frame goes on into the stack), or one of the two
+ * below. There is room for 2048 bytes behind the frame. In-process placement only. */
 #define FF_DISPATCH_ERROR (-1)
 #define FF_DISPATCH_RESPONSE (-2)
 struct ff_dispatcher_context {
@@ -128,10 +129,12 @@ int ff_dpdk_raw_packet_send(void *data, int total, uint16_t port_id);
 /* Chooses the source address of connections from unbound sockets, by writing it to `src`. */
 typedef int (*pcblddr_func_t)(uint16_t family, void *dst_addr, uint16_t dst_port, void *src_addr);
 void ff_regist_pcblddr_fun(pcblddr_func_t func);
-/* Six 64-bit numbers: packets received, bytes received, packets sent, bytes sent, received and sent ones dropped. */
+/* Six 64-bit numbers: packets received, bytes received, packets sent, bytes sent, received and
+ * sent ones dropped. */
 void ff_get_traffic(void *buffer);
 
-/* FreeBSD's MIB: the names of `slipstack sysctl` and the machine's; {0, 3} gives the numbers of a name. */
+/* FreeBSD's MIB: the names of `slipstack sysctl` and the machine's; {0, 3} gives the numbers of
+ * a name. */
 int ff_sysctl(const int *name, unsigned int namelen, void *oldp, size_t *oldlenp, const void *newp,
               size_t newlen);
 

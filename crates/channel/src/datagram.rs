@@ -68,7 +68,7 @@ const HAS_PEER: u8 = 1;
 const HAS_LOCAL: u8 = 2;
 const HAS_TOS: u8 = 4;
 const HAS_TTL: u8 = 8;
-/// What is to be sent has a mark where what was received tells of losses.
+/// A datagram to be sent has a mark (SO_MARK). A received one has the count of lost ones there.
 const HAS_MARK: u8 = 16;
 
 impl Header {

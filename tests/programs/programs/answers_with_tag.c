@@ -1,6 +1,6 @@
-/* Answers datagrams of four bytes to port 7 with the dispatcher's context: whether a tag was taken out, and which, and many
- * bytes more.
- * With workers they answer, and the tag is written before. Usage: answers_with_tag OPTIONS… WORKERS */
+/* Answers datagrams of four bytes to port 7 with the dispatcher's context: whether a tag was
+ * taken out, and which, and many bytes more. With workers they answer, and the tag is written
+ * before. Usage: answers_with_tag OPTIONS… WORKERS */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>

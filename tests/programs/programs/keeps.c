@@ -1,6 +1,7 @@
-/* Takes what comes on port 9200 segment by segment without copying it, keeps up to WINDOW segments and gives them back in an
- * order of chance; each must be as it was. The first byte of a connection says which: 'r' reads all and answers with its sum,
- * 'k' keeps all until the peer has closed port 9201's connection. */
+/* Takes what comes on port 9200 segment by segment without copying it, keeps up to WINDOW
+ * segments and gives them back in an order of chance; each must be as it was. The first byte of
+ * a connection says which: 'r' reads all and answers with its sum, 'k' keeps all until the peer
+ * has closed port 9201's connection. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>

@@ -102,6 +102,6 @@ fn sharing_with_the_kernel_is_settled_at_the_start() {
         action: ShareAction::Default,
     });
     check(&kni, &shared).unwrap();
-    // Who does not ask for it takes it.
+    // A program that asks for no sharing takes what the keeper has.
     check(&[], &shared).unwrap();
 }

@@ -1,4 +1,5 @@
-/* libc's functions under their own names, as a program has them that asks the library whose a descriptor is. */
+/* libc's functions under their own names, as a program has them that asks the library whose a
+ * descriptor is. */
 static int is_on;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))

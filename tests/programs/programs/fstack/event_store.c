@@ -1,10 +1,12 @@
-/* A store of keys that calls the stack as redis's port to F-Stack does: libc's functions are the program's own and ask
- * ff_fdisused whose a descriptor is, an event loop with timers waits in one kqueue for sockets and pipes of the kernel, a
- * fork saves while the parent serves, another thread closes descriptors. The first arguments are ff_init's.
+/* A store of keys that calls the stack as redis's port to F-Stack does: libc's functions are the
+ * program's own and ask ff_fdisused whose a descriptor is, an event loop with timers waits in
+ * one kqueue for sockets and pipes of the kernel, a fork saves while the parent serves, another
+ * thread closes descriptors. The first arguments are ff_init's.
  *
  *     event_store --conf FILE --proc-type primary --proc-id 0 … FOLDER
  *
- * Port 6379: SET K V, GET K, SAVE, FROM HOST (all keys of a store like this one at port 6380 of HOST), TICKS, QUIT. */
+ * Port 6379: SET K V, GET K, SAVE, FROM HOST (all keys of a store like this one at port 6380 of
+ * HOST), TICKS, QUIT. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <dlfcn.h>

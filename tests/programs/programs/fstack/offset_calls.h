@@ -1,5 +1,6 @@
-/* libc's functions under their own names, as a program has them that tells the stack's sockets by numbers from an offset on.
- * Flags of accept4 do not reach the stack: there a connection is non-blocking if its listener is. */
+/* libc's functions under their own names, as a program has them that tells the stack's sockets
+ * by numbers from an offset on. Flags of accept4 do not reach the stack: there a connection is
+ * non-blocking if its listener is. */
 #include <dlfcn.h>
 
 #define SOCK_FSTACK 0x1000

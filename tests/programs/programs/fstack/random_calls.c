@@ -1,4 +1,5 @@
-/* Calls of the library in random order with random arguments, for SECONDS_LONG seconds from SEED. Pointers are NULL or point to enough memory; everything else is what comes. */
+/* Calls of the library in random order with random arguments, for SECONDS_LONG seconds from
+ * SEED. Pointers are NULL or point to enough memory; everything else is what comes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,13 @@
-/* A master and workers that call the stack as nginx's port to F-Stack does: the functions of libc are the program's own and
- * go to the stack for numbers from an offset on, each worker calls ff_init after the fork, its listeners and its kqueue come
- * after that, and it ends by exit() inside the loop of ff_run. A descriptor of the kernel is looked at by an epoll of its own.
+/* A master and workers that call the stack as nginx's port to F-Stack does: the functions of
+ * libc are the program's own and go to the stack for numbers from an offset on, each worker
+ * calls ff_init after the fork, its listeners and its kqueue come after that, and it ends by
+ * exit() inside the loop of ff_run. A descriptor of the kernel is looked at by an epoll of its
+ * own.
  *
  *     worker_processes CONF WORKERS RUN_DIR UPSTREAM
  *
- * Port 80 (stack): /hello, /pid, /large (300000 bytes), /upstream (what UPSTREAM says at port 8000); port 81 (kernel): /pid. */
+ * Port 80 (stack): /hello, /pid, /large (300000 bytes), /upstream (what UPSTREAM says at port
+ * 8000); port 81 (kernel): /pid. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
