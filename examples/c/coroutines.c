@@ -1,7 +1,6 @@
 /* Micro-threads: a function for each connection that seems to block, on a stack of its own.
- * Where a call would block it leaves the processor to the others, and waits in one kqueue for as
- * long as it may. A line is sent back; "sleep MS" after so many milliseconds; who says nothing
- * for IDLE_MS is told so: coroutines --ip 10.0.0.5/24 --if eth1 */
+ * Where a call would block, another one runs, and all wait in one kqueue. A line is sent back,
+ * "sleep MS" after MS milliseconds; silence ends after IDLE_MS: coroutines --ip 10.0.0.5/24 --if eth1 */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -12,7 +11,6 @@
 #include "slipstack.h"
 
 enum { PORT = 7, STACK = 64 * 1024, IDLE_MS = 1000 };
-
 struct task {
     ucontext_t own, resumer;
     void (*body)(int fd);
@@ -53,8 +51,7 @@ static void start(void (*body)(int), int fd)
     resume(task);
 }
 
-/* Waits until `fd` is ready by `filter`, or `ms` are over: then -1 and ETIMEDOUT. ms -1: for
- * ever; fd -1: the time alone. */
+/* Waits for `fd` and `filter`, -1 and ETIMEDOUT after `ms`; ms -1: for ever; fd -1: the time. */
 static int task_wait(int fd, int filter, int ms)
 {
     struct task *own = current;
