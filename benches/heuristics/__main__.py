@@ -1,9 +1,10 @@
 """What each rule of thumb brings: rounds with and without it, in turns, on the same two cores.
 
-A row is a case, a placement and a rule: the rate, the processor time for a request, the median and the 99th
-percentile without the rule, each as its difference from what comes with all rules, and how far the rounds with all
-rules lie apart. A rule that brings less than that anywhere has not earned its place. Needs root; the rules are in
-crates/channel/src/heuristics.rs, and SLIPSTACK_WITHOUT=RULE,... switches them off.
+A row is a case, a placement and a rule: the rate, the processor time for a request, the median and
+the 99th percentile without the rule, each as its difference from what comes with all rules, and how
+far the rounds with all rules lie apart. A rule that brings less than that anywhere has not earned
+its place. Needs root; the rules are in crates/channel/src/heuristics.rs, and
+SLIPSTACK_WITHOUT=RULE,... switches them off.
 """
 
 import argparse
@@ -33,11 +34,22 @@ FIGURES = (("rate", "rate"), ("cpu_us", "CPU"), ("p50_us", "p50"), ("p99_us", "p
 
 def options():
     parser = argparse.ArgumentParser(prog="make heuristics", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short runs of fewer cases: some five minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="short runs of fewer cases: some five minutes"
+    )
     parser.add_argument("--rounds", type=int, default=0, help="default 5, or 2 if quick")
-    parser.add_argument("--seconds", type=float, default=0.0, help="measured seconds of a run; default 2, or 0.5 if quick")
-    parser.add_argument("--rule", action="append", choices=RULES, help="may be given several times; default all")
-    parser.add_argument("--only", default="", help="only cases whose name contains one of these, by commas")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=0.0,
+        help="measured seconds of a run; default 2, or 0.5 if quick",
+    )
+    parser.add_argument(
+        "--rule", action="append", choices=RULES, help="may be given several times; default all"
+    )
+    parser.add_argument(
+        "--only", default="", help="only cases whose name contains one of these, by commas"
+    )
     parser.add_argument("--placement", action="append", choices=PLACEMENTS)
     parser.add_argument("--target", default=str(ROOT / "target" / "release"))
     parser.add_argument("--json", default="", help="keep every run there")
@@ -67,8 +79,14 @@ class Runs:
         device = ["--if", "vs", "--ip", f"{topology.STACK_SERVER}/24", *case.options]
         words = case.command(topology.STACK_SERVER)
         if placement == "in-process":
-            return [self.start(case, [*case.before, self.slipstack, "run", *device, "--", *words], without)]
-        instance = self.start(case, [self.slipstack, "instance", "--name", "rules", *device], without)
+            return [
+                self.start(
+                    case, [*case.before, self.slipstack, "run", *device, "--", *words], without
+                )
+            ]
+        instance = self.start(
+            case, [self.slipstack, "instance", "--name", "rules", *device], without
+        )
         time.sleep(0.4)
         run = [self.slipstack, "run", "--instance", "rules", *case.options, "--", *words]
         return [instance, self.start(case, [*case.before, *run], without)]
@@ -99,7 +117,11 @@ class Runs:
         try:
             return self.one(case, placement, without)
         except (RuntimeError, ValueError, OSError) as error:
-            print(f"{case.name} {placement} without {without or 'nothing'}: {error}", file=sys.stderr, flush=True)
+            print(
+                f"{case.name} {placement} without {without or 'nothing'}: {error}",
+                file=sys.stderr,
+                flush=True,
+            )
             return None
 
     def compare(self, case, placement, rules):
@@ -127,14 +149,25 @@ def show(case, placement, found):
     if not base:
         print(f"{case.name}, {placement}: no run with all rules")
         return
-    print(f"\n{case.name}, {placement}: {middle(base, 'rate'):,.0f} /s (± {spread(base, 'rate') / 2:.0f} %), "
-          f"{middle(base, 'cpu_us'):.2f} CPU-µs (± {spread(base, 'cpu_us') / 2:.0f} %), "
-          f"p50 {middle(base, 'p50_us'):.0f} µs, p99 {middle(base, 'p99_us'):.0f} µs")
+    print(
+        f"\n{case.name}, {placement}: {middle(base, 'rate'):,.0f} /s (±"
+        f" {spread(base, 'rate') / 2:.0f} %), {middle(base, 'cpu_us'):.2f} CPU-µs (±"
+        f" {spread(base, 'cpu_us') / 2:.0f} %), p50 {middle(base, 'p50_us'):.0f} µs, p99"
+        f" {middle(base, 'p99_us'):.0f} µs"
+    )
     print(f"  {'without':12}" + "".join(f"{name:>10}" for _, name in FIGURES) + f"{'spread':>10}")
     for rule, runs in found.items():
         if rule and runs:
-            shares = [middle(runs, figure) / max(middle(base, figure), 1e-9) * 100 - 100 for figure, _ in FIGURES]
-            print(f"  {rule:12}" + "".join(f"{share:+9.1f}%" for share in shares) + f"{spread(runs, 'rate') / 2:8.0f} %", flush=True)
+            shares = [
+                middle(runs, figure) / max(middle(base, figure), 1e-9) * 100 - 100
+                for figure, _ in FIGURES
+            ]
+            print(
+                f"  {rule:12}"
+                + "".join(f"{share:+9.1f}%" for share in shares)
+                + f"{spread(runs, 'rate') / 2:8.0f} %",
+                flush=True,
+            )
 
 
 def main():
@@ -151,7 +184,11 @@ def main():
         cases = servers.all_cases(folder, pathlib.Path(opts.target), opts.quick)
         for case in [case for case in cases if any(word in case.name for word in words)]:
             for placement in opts.placement or PLACEMENTS:
-                rules = [rule for rule in opts.rule or RULES if case.concerns(rule, placement, opts.quick)]
+                rules = [
+                    rule
+                    for rule in opts.rule or RULES
+                    if case.concerns(rule, placement, opts.quick)
+                ]
                 if not rules:
                     continue
                 found = Runs(opts, topo, folder).compare(case, placement, rules)

@@ -10,7 +10,12 @@ import re
 import sys
 
 PARTS = ("wire", "stack", "engine + channel", "service", "server", "device", "other")
-CRATES = {"engine": "engine + channel", "channel": "engine + channel", "mem": "engine + channel", "apps": "server"}
+CRATES = {
+    "engine": "engine + channel",
+    "channel": "engine + channel",
+    "mem": "engine + channel",
+    "apps": "server",
+}
 
 
 def part_of_file(path):
@@ -39,8 +44,8 @@ def part_of_function(name):
 class Profile:
     def __init__(self, path):
         self.names = {}
-        self.own = collections.Counter()      # (function, part) → instructions
-        self.called = collections.Counter()   # (function, part, callee) → inclusive
+        self.own = collections.Counter()  # (function, part) → instructions
+        self.called = collections.Counter()  # (function, part, callee) → inclusive
         self.read(path)
 
     def name(self, text):

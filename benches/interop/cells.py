@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 # name → (bits per second, round trip in milliseconds)
-PATHS = {"100M-40ms": (100_000_000, 40), "1G-10ms": (1_000_000_000, 10), "10M-200ms": (10_000_000, 200)}
+PATHS = {
+    "100M-40ms": (100_000_000, 40),
+    "1G-10ms": (1_000_000_000, 10),
+    "10M-200ms": (10_000_000, 200),
+}
 # Who sends the data → who receives it.
 PAIRS = ("kernel-kernel", "ours-kernel", "kernel-ours", "ours-ours")
 BASELINE = "kernel-kernel"
@@ -17,7 +21,7 @@ class Condition:
     name: str
     words: tuple = ()
     queue: float = 1.0
-    reorder_share: int = 0   # per cent, late by up to an eighth of the round trip
+    reorder_share: int = 0  # per cent, late by up to an eighth of the round trip
     police_share: float = 0  # of the rate; the burst is a quarter of a bandwidth-delay product
 
 

@@ -18,19 +18,32 @@ PYTHON = "/usr/bin/python3"
 
 
 def run_cell(topology, path, condition, pair, seed, pcap=None):
-    """→ figures of the run; raises RuntimeError or AssertionError when there are none. What the link draws
-    follows from the seed: each pair of stacks meets the same wires."""
+    """→ figures of the run; raises RuntimeError or AssertionError when there are none. What the
+    link draws follows from the seed: each pair of stacks meets the same wires."""
     sender, receiver = pair.split("-")
     address = ADDRESSES["sender"][sender]
     words, data_words = cells.link_words(path, condition)
     words += ["--seed", str(seed)]
     server = start_server(topology, sender, address)
     try:
-        bulk, wire = over_link(topology, words, data_words, receiver, pcap,
-                               ["bulk", address, PORT, cells.seconds_of(path)], cells.seconds_of(path) + 45)
-        short, _ = over_link(topology, words, data_words, receiver, None,
-                             ["short", address, PORT, SHORT_COUNT, SHORT_BYTES, SHORT_WORKERS, SHORT_SECONDS_MAX],
-                             SHORT_SECONDS_MAX + 60)
+        bulk, wire = over_link(
+            topology,
+            words,
+            data_words,
+            receiver,
+            pcap,
+            ["bulk", address, PORT, cells.seconds_of(path)],
+            cells.seconds_of(path) + 45,
+        )
+        short, _ = over_link(
+            topology,
+            words,
+            data_words,
+            receiver,
+            None,
+            ["short", address, PORT, SHORT_COUNT, SHORT_BYTES, SHORT_WORKERS, SHORT_SECONDS_MAX],
+            SHORT_SECONDS_MAX + 60,
+        )
     finally:
         topology.stop(server)
     data = wire["directions"][1]
@@ -59,7 +72,9 @@ def quantile(times, share):
 
 
 def start_server(topology, stack, address):
-    server = topology.start_program("sender", stack, [PYTHON, PROGRAM, "serve", address, str(PORT), CONGESTION])
+    server = topology.start_program(
+        "sender", stack, [PYTHON, PROGRAM, "serve", address, str(PORT), CONGESTION]
+    )
     until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
     if not server.is_running():
         raise RuntimeError(f"the server ended: {server.tail()}")
@@ -81,7 +96,8 @@ def over_link(topology, words, data_words, stack, pcap, client_words, seconds):
 
 
 def run_fair(topology, first, seconds, path="100M-40ms", condition="loss-0"):
-    """Two flows over one bottleneck to the kernel: from `first` and from the kernel. → Mbit/s of both"""
+    """Two flows over one bottleneck to the kernel: from `first` and from the kernel. → Mbit/s of
+    both"""
     words, data_words = cells.link_words(path, condition)
     report = topology.folder / "link.json"
     servers, clients = [], []
@@ -95,7 +111,9 @@ def run_fair(topology, first, seconds, path="100M-40ms", condition="loss-0"):
             until(lambda server=server: "ready" in server.output(), 15, "the server listens")
         for number, stack in enumerate((first, "kernel")):
             arguments = ["bulk", ADDRESSES["sender"][stack], str(PORT + number), str(seconds)]
-            clients.append(topology.start_program("receiver", "kernel", [PYTHON, PROGRAM, *arguments]))
+            clients.append(
+                topology.start_program("receiver", "kernel", [PYTHON, PROGRAM, *arguments])
+            )
         outputs = [json.loads(client.finish(seconds + 45)) for client in clients]
     finally:
         for process in (*clients, *servers, link):

@@ -1,4 +1,5 @@
-"""Two hosts and the wire between them: three namespaces, two veth pairs, slipstack-link in the middle."""
+"""Two hosts and the wire between them: three namespaces, two veth pairs, slipstack-link in the
+middle."""
 
 import pathlib
 import shutil
@@ -13,8 +14,10 @@ from harness import net  # noqa: E402
 from harness.process import Process, until  # noqa: E402
 
 # In each host's namespace both stacks live on one interface, each with its own address.
-ADDRESSES = {"sender": {"kernel": "10.98.0.1", "ours": "10.98.0.2"},
-             "receiver": {"kernel": "10.98.0.3", "ours": "10.98.0.4"}}
+ADDRESSES = {
+    "sender": {"kernel": "10.98.0.1", "ours": "10.98.0.2"},
+    "receiver": {"kernel": "10.98.0.3", "ours": "10.98.0.4"},
+}
 # What one run learnt of the path must not help the next.
 SYSCTLS = {"net.ipv4.tcp_no_metrics_save": 1}
 OFFLOADS = [word for name in ("tso", "gso", "gro", "tx", "rx") for word in (name, "off")]
@@ -47,7 +50,9 @@ class Topology:
         for side, name in ((host, "eth1"), (wire, role)):
             side.sysctl(f"net.ipv6.conf.{name}.disable_ipv6", 1)
             side.ip("link", "set", name, "up")
-        done = subprocess.run([*host.prefix(), "ethtool", "-K", "eth1", *OFFLOADS], capture_output=True, text=True)
+        done = subprocess.run(
+            [*host.prefix(), "ethtool", "-K", "eth1", *OFFLOADS], capture_output=True, text=True
+        )
         if done.returncode != 0:
             raise RuntimeError(f"ethtool: {done.stderr.strip()}")
         host.ip("addr", "add", f"{ADDRESSES[role]['kernel']}/24", "dev", "eth1")
@@ -84,8 +89,23 @@ class Topology:
         """The data flows from the sender's side (left) to the receiver's (right)."""
         extra = [f"--to-right={word}" for word in data_words]
         extra += ["--pcap", str(pcap)] if pcap else []
-        # Before everything else on the machine: what is measured must be the wire, not the waiting for a core.
-        link = self.start("wire", ["chrt", "--fifo", "10", self.link, "sender", "receiver", *words, *extra, "--report", str(report)])
+        # Before everything else on the machine: what is measured must be the wire, not the waiting
+        # for a core.
+        link = self.start(
+            "wire",
+            [
+                "chrt",
+                "--fifo",
+                "10",
+                self.link,
+                "sender",
+                "receiver",
+                *words,
+                *extra,
+                "--report",
+                str(report),
+            ],
+        )
         until(lambda: "joined" in link.errors() or not link.is_running(), 5, "the link is up")
         if not link.is_running():
             raise RuntimeError(f"slipstack-link: {link.errors().strip()}")
@@ -97,6 +117,16 @@ class Topology:
             address = ADDRESSES[role]["ours"]
             run_dir = self.folder / f"run-{role}"
             run_dir.mkdir(exist_ok=True)
-            words = [self.slipstack, "run", "--run-dir", str(run_dir), "--if", "eth1", "--ip", f"{address}/24", "--",
-                     *words]
+            words = [
+                self.slipstack,
+                "run",
+                "--run-dir",
+                str(run_dir),
+                "--if",
+                "eth1",
+                "--ip",
+                f"{address}/24",
+                "--",
+                *words,
+            ]
         return self.start(role, words)

@@ -61,8 +61,8 @@ def ask(address, port, kind, count):
 
 
 def bulk(address, port, seconds):
-    """Bytes received within so many seconds of the request, second by second. A wire that has lost one
-    retransmission after the other may be silent at the end: that is a result too."""
+    """Bytes received within so many seconds of the request, second by second. A wire that has lost
+    one retransmission after the other may be silent at the end: that is a result too."""
     connection = ask(address, port, b"B", 0)
     begin = time.monotonic()
     buffer = bytearray(1 << 18)

@@ -1,6 +1,6 @@
-"""Reads a trace of memory accesses (valgrind --tool=lackey --trace-mem=yes) from standard input, with
-the address of the marks as its argument. Prints how many cache lines engines wrote in their turns,
-and each that one engine wrote and another one used."""
+"""Reads a trace of memory accesses (valgrind --tool=lackey --trace-mem=yes) from standard input,
+with the address of the marks as its argument. Prints how many cache lines engines wrote in their
+turns, and each that one engine wrote and another one used."""
 
 import collections
 import sys
@@ -42,7 +42,9 @@ class Uses:
     def shared(self):
         """Line → (engines that wrote it, others that used it)."""
         for at, writers in sorted(self.writers.items()):
-            others = (writers | self.readers[at]) if len(writers) > 1 else self.readers[at] - writers
+            others = (
+                (writers | self.readers[at]) if len(writers) > 1 else self.readers[at] - writers
+            )
             if others:
                 yield at * LINE, writers, others
 
@@ -55,8 +57,11 @@ def main():
         sys.exit("shared: the trace has no turns of two engines")
     shared = list(uses.shared())
     everyone = sum(1 for readers in uses.readers.values() if len(readers) > 1)
-    print(f"{len(uses.turns)} engines in {sum(uses.turns.values())} turns wrote {len(uses.writers)} cache lines "
-          f"and read {everyone} together: {len(shared)} are written by one and used by another")
+    print(
+        f"{len(uses.turns)} engines in {sum(uses.turns.values())} turns wrote"
+        f" {len(uses.writers)} cache lines and read {everyone} together: {len(shared)} are written"
+        " by one and used by another"
+    )
     for address, writers, others in shared[:20]:
         print(f"  {address:#x}: written by {sorted(writers)[:5]}, used by {sorted(others)[:5]}")
     sys.exit(1 if shared else 0)

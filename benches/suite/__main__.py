@@ -17,12 +17,18 @@ import cases
 import measure
 import report
 import topology
-from topology import (CLIENT_CORE, KERNEL_CLIENT, KERNEL_SERVER, SERVER_CORE, STACK_CLIENT,
-                      STACK_SERVER)
+from topology import (
+    CLIENT_CORE,
+    KERNEL_CLIENT,
+    KERNEL_SERVER,
+    SERVER_CORE,
+    STACK_CLIENT,
+    STACK_SERVER,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# A client starts and warms up for so long before the processors are looked at, and they are not looked
-# at while it ends.
+# A client starts and warms up for so long before the processors are looked at, and they are not
+# looked at while it ends.
 WARM_S = 0.6
 END_S = 0.1
 AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -32,16 +38,33 @@ def options():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="alternating runs of each case")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured seconds of one run")
-    parser.add_argument("--only", default="", help="only cases whose name contains one of these, by commas")
+    parser.add_argument(
+        "--only", default="", help="only cases whose name contains one of these, by commas"
+    )
     parser.add_argument("--setup", choices=["a", "b", "both"], default="both")
-    parser.add_argument("--placement", action="append", choices=[*report.PLACEMENTS, report.FLOOR],
-                        help="may be given several times; default kernel, in-process and instance. "
-                             "floor: canned answers of HTTP, without a TCP")
-    parser.add_argument("--gather-us", default="25", help="of floor: how long frames gather after a wake-up")
-    parser.add_argument("--congestion", choices=AVAILABLE.read_text().split(), default="cubic",
-                        help="the kernel's congestion control in both namespaces; default cubic, as Slipstack's own")
-    parser.add_argument("--target", default=str(ROOT / "target" / "release"),
-                        help="where the built binaries are")
+    parser.add_argument(
+        "--placement",
+        action="append",
+        choices=[*report.PLACEMENTS, report.FLOOR],
+        help=(
+            "may be given several times; default kernel, in-process and instance. "
+            "floor: canned answers of HTTP, without a TCP"
+        ),
+    )
+    parser.add_argument(
+        "--gather-us", default="25", help="of floor: how long frames gather after a wake-up"
+    )
+    parser.add_argument(
+        "--congestion",
+        choices=AVAILABLE.read_text().split(),
+        default="cubic",
+        help=(
+            "the kernel's congestion control in both namespaces; default cubic, as Slipstack's own"
+        ),
+    )
+    parser.add_argument(
+        "--target", default=str(ROOT / "target" / "release"), help="where the built binaries are"
+    )
     parser.add_argument("--out", default="", help="directory for results")
     return parser.parse_args()
 
@@ -52,8 +75,11 @@ class Bench:
         target = pathlib.Path(opts.target)
         self.slipstack = str(target / "slipstack")
         self.floor = str(target / "slipstack-floor")
-        self.paths = {"load": str(target / "slipstack-load"), "echo": str(target / "slipstack-echo"),
-                      "nginx_conf": str(directory / "nginx.conf")}
+        self.paths = {
+            "load": str(target / "slipstack-load"),
+            "echo": str(target / "slipstack-echo"),
+            "nginx_conf": str(directory / "nginx.conf"),
+        }
         (directory / "nginx.conf").write_text(cases.nginx_conf(directory))
         self.log = str(directory / "programs.log")
         self.kernel_rate = {}
@@ -65,8 +91,16 @@ class Bench:
             return KERNEL_SERVER, [self.start(argv)]
         argv = cases.server_command(case.server, STACK_SERVER, self.paths)
         if placement == report.FLOOR:
-            argv = [self.floor, "--if", "vs", "--ip", STACK_SERVER,
-                    "--gather-us", self.opts.gather_us, *([] if spin else ["--spin"])]
+            argv = [
+                self.floor,
+                "--if",
+                "vs",
+                "--ip",
+                STACK_SERVER,
+                "--gather-us",
+                self.opts.gather_us,
+                *([] if spin else ["--spin"]),
+            ]
             return STACK_SERVER, [self.start(argv)]
         device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
         if placement == "in-process":
@@ -82,8 +116,10 @@ class Bench:
 
     def wait_ready(self, case, address, setup):
         """Ask from the client's namespace until the port answers."""
-        probe = ("import socket,sys\n"
-                 f"socket.create_connection(('{address}',{cases.PORTS[case.server]}),1).close()")
+        probe = (
+            "import socket,sys\n"
+            f"socket.create_connection(('{address}',{cases.PORTS[case.server]}),1).close()"
+        )
         for _ in range(50):
             done = self.topo.run(self.topo.client_ns, CLIENT_CORE, [sys.executable, "-c", probe], 5)
             if done.returncode == 0:
@@ -94,8 +130,17 @@ class Bench:
     def client(self, case, setup, address, rate, spin):
         argv = cases.client_command(case, address, rate, self.opts.seconds, self.paths)
         if setup == "b":
-            argv = [self.slipstack, "run", "--if", "vc", "--ip", f"{STACK_CLIENT}/24", *spin,
-                    "--", *argv]
+            argv = [
+                self.slipstack,
+                "run",
+                "--if",
+                "vc",
+                "--ip",
+                f"{STACK_CLIENT}/24",
+                *spin,
+                "--",
+                *argv,
+            ]
         process = self.topo.start_client(argv)
         try:
             time.sleep(WARM_S)
@@ -112,8 +157,12 @@ class Bench:
 
     def prepare_redis(self, case, address):
         if case.server == "redis":
-            self.topo.run(self.topo.client_ns, CLIENT_CORE,
-                          ["redis-cli", "-h", address, "set", "bench:k", "xxx"], 10)
+            self.topo.run(
+                self.topo.client_ns,
+                CLIENT_CORE,
+                ["redis-cli", "-h", address, "set", "bench:k", "xxx"],
+                10,
+            )
 
     def measure_one(self, case, setup, placement):
         rate = 0
@@ -132,11 +181,17 @@ class Bench:
             for process in reversed(processes):
                 self.topo.stop(process)
             time.sleep(0.3)
-        data |= {"setup": setup, "case": case.name, "placement": placement,
-                 "asked_rate": rate, "server_kib": server_kib,
-                 "cpu_us": cpu.cores * 1e6 / data["rate"] if data["rate"] else None,
-                 "frames": frames / data["rate"] if data["rate"] else None,
-                 "idle0": cpu.idle_share["cpu0"], "idle1": cpu.idle_share["cpu1"]}
+        data |= {
+            "setup": setup,
+            "case": case.name,
+            "placement": placement,
+            "asked_rate": rate,
+            "server_kib": server_kib,
+            "cpu_us": cpu.cores * 1e6 / data["rate"] if data["rate"] else None,
+            "frames": frames / data["rate"] if data["rate"] else None,
+            "idle0": cpu.idle_share["cpu0"],
+            "idle1": cpu.idle_share["cpu1"],
+        }
         if placement == "kernel" and not case.rate_share:
             previous = self.kernel_rate.get((setup, case.name), 0)
             self.kernel_rate[setup, case.name] = max(previous, data["rate"])
@@ -172,8 +227,13 @@ class Bench:
             data = {"setup": setup, "case": case.name, "placement": placement, "failed": str(error)}
         else:
             unit = "Gbit/s" if case.server == "iperf3" else "/s"
-            print(f"{label}: {data['rate']:,.1f} {unit}, {data['cpu_us'] or 0:.2f} CPU-µs, "
-                  f"{data['frames'] or 0:.2f} frames, p50 {data.get('p50_us', 0)}", flush=True)
+            print(
+                (
+                    f"{label}: {data['rate']:,.1f} {unit}, {data['cpu_us'] or 0:.2f} CPU-µs, "
+                    f"{data['frames'] or 0:.2f} frames, p50 {data.get('p50_us', 0)}"
+                ),
+                flush=True,
+            )
         results.append(data)
         raw.write(json.dumps(data) + "\n")
         raw.flush()
@@ -185,10 +245,17 @@ def main():
     stamp = time.strftime("%Y%m%d-%H%M%S")
     directory = pathlib.Path(opts.out or ROOT / "bench-results" / stamp).resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
-                            capture_output=True, text=True).stdout.strip()
-    meta = {"commit": commit, "kernel": platform.release(), "congestion": opts.congestion, "runs": opts.runs,
-            "seconds": opts.seconds, "when": stamp}
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
+    meta = {
+        "commit": commit,
+        "kernel": platform.release(),
+        "congestion": opts.congestion,
+        "runs": opts.runs,
+        "seconds": opts.seconds,
+        "when": stamp,
+    }
     with topology.Topology(opts.congestion) as topo:
         results = Bench(opts, topo, directory).all()
     report.write(results, meta, directory)

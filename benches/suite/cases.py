@@ -11,9 +11,9 @@ class Case:
     mode: str = ""
     connections: int = 1
     pipeline: int = 1
-    rate_share: float = 0.0   # of the kernel's saturation rate; 0 = saturation
-    base: str = ""            # the saturation case whose kernel rate is the reference
-    reverse: bool = False     # iperf3: the server sends
+    rate_share: float = 0.0  # of the kernel's saturation rate; 0 = saturation
+    base: str = ""  # the saturation case whose kernel rate is the reference
+    reverse: bool = False  # iperf3: the server sends
     extra: list = field(default_factory=list)
 
 
@@ -25,9 +25,11 @@ def all_cases():
     for mode in ("redis-get", "redis-set"):
         for pipeline in (1, 16):
             cases.append(Case(f"{mode} P{pipeline}", "redis", mode, 50, pipeline))
-    for base, mode, connections in (("nginx keep 64", "http", 64),
-                                    ("nginx close 64", "http-close", 64),
-                                    ("redis-get P1", "redis-get", 50)):
+    for base, mode, connections in (
+        ("nginx keep 64", "http", 64),
+        ("nginx close 64", "http-close", 64),
+        ("redis-get P1", "redis-get", 50),
+    ):
         server = "redis" if mode.startswith("redis") else "nginx"
         cases.append(Case(f"{base} @70%", server, mode, connections, 1, 0.7, base))
     cases.append(Case("ping-pong", "echo", "echo", 1, extra=["--size", "64"]))
@@ -45,8 +47,19 @@ def server_command(server, address, paths):
     if server == "nginx":
         return ["nginx", "-c", paths["nginx_conf"], "-g", "daemon off;"]
     if server == "redis":
-        return ["redis-server", "--port", str(PORTS["redis"]), "--save", "", "--appendonly", "no",
-                "--protected-mode", "no", "--bind", address]
+        return [
+            "redis-server",
+            "--port",
+            str(PORTS["redis"]),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--protected-mode",
+            "no",
+            "--bind",
+            address,
+        ]
     if server == "echo":
         return [paths["echo"], f"{address}:{PORTS['echo']}"]
     return ["iperf3", "-s", "-p", str(PORTS["iperf3"]), "-B", address]
@@ -60,10 +73,34 @@ def client_seconds(case, seconds):
 def client_command(case, address, rate, seconds, paths):
     port = PORTS[case.server]
     if case.server == "iperf3":
-        argv = ["iperf3", "-c", address, "-p", str(port), "-t", str(client_seconds(case, seconds)), "-J"]
+        argv = [
+            "iperf3",
+            "-c",
+            address,
+            "-p",
+            str(port),
+            "-t",
+            str(client_seconds(case, seconds)),
+            "-J",
+        ]
         return argv + (["-R"] if case.reverse else [])
-    return [paths["load"], f"{address}:{port}", "--mode", case.mode, "-c", str(case.connections),
-            "--pipeline", str(case.pipeline), "-r", str(rate), "--warmup", str(LOAD_WARM_S), "-s", str(seconds), *case.extra]
+    return [
+        paths["load"],
+        f"{address}:{port}",
+        "--mode",
+        case.mode,
+        "-c",
+        str(case.connections),
+        "--pipeline",
+        str(case.pipeline),
+        "-r",
+        str(rate),
+        "--warmup",
+        str(LOAD_WARM_S),
+        "-s",
+        str(seconds),
+        *case.extra,
+    ]
 
 
 def read_output(case, text):
@@ -74,10 +111,12 @@ def read_output(case, text):
     if "error" in data:
         raise ValueError(data["error"])
     end = data["end"]
-    return {"rate": end["sum_received"]["bits_per_second"] / 1e9,
-            "requests": end["sum_received"]["bytes"] / 1e9,
-            "seconds": end["sum_received"]["seconds"],
-            "retransmits": end.get("sum_sent", {}).get("retransmits", 0)}
+    return {
+        "rate": end["sum_received"]["bits_per_second"] / 1e9,
+        "requests": end["sum_received"]["bytes"] / 1e9,
+        "seconds": end["sum_received"]["seconds"],
+        "retransmits": end.get("sum_sent", {}).get("retransmits", 0),
+    }
 
 
 def nginx_conf(directory):

@@ -5,11 +5,11 @@ import time
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = ("cpu0", "cpu1")
-# Columns of a cpu line (proc(5)): user nice system idle iowait irq softirq steal. Idle is measured by
-# the clock. The others are samples of the kernel's tick, which comes in step with the load's own and
-# with every nap: they see one moment of each period again and again, and were wrong by a third either
-# way. So what is not idle was busy. Not so what the host took away and what runs niced, which is no
-# part of what is measured.
+# Columns of a cpu line (proc(5)): user nice system idle iowait irq softirq steal. Idle is measured
+# by the clock. The others are samples of the kernel's tick, which comes in step with the load's own
+# and with every nap: they see one moment of each period again and again, and were wrong by a third
+# either way. So what is not idle was busy. Not so what the host took away and what runs niced,
+# which is no part of what is measured.
 UNUSED_COLUMNS = (1, 3, 4, 7)
 
 
@@ -35,8 +35,9 @@ class Cpu:
     def __exit__(self, *_):
         (begun, before), (ended, after) = self.before, snapshot()
         self.seconds = ended - begun
-        self.idle_share = {core: (after[core] - before[core]) / TICKS_PER_SECOND / self.seconds
-                           for core in CORES}
+        self.idle_share = {
+            core: (after[core] - before[core]) / TICKS_PER_SECOND / self.seconds for core in CORES
+        }
         self.cores = sum(1 - idle for idle in self.idle_share.values())
 
 

@@ -6,14 +6,18 @@ import statistics
 import subprocess
 
 PLACEMENTS = ("kernel", "in-process", "instance")
-# Only when asked for: canned answers without a TCP, what a server on a packet socket costs beside itself.
+# Only when asked for: canned answers without a TCP, what a server on a packet socket costs beside
+# itself.
 FLOOR = "floor"
 
 
 def median_of(results, setup, case, placement, key):
-    values = [r[key] for r in results
-              if (r["setup"], r["case"], r["placement"]) == (setup, case, placement)
-              and r.get(key) is not None]
+    values = [
+        r[key]
+        for r in results
+        if (r["setup"], r["case"], r["placement"]) == (setup, case, placement)
+        and r.get(key) is not None
+    ]
     return statistics.median(values) if values else None
 
 
@@ -26,9 +30,19 @@ def summarise(results):
     for setup, case in seen:
         row = {"setup": setup, "case": case}
         for placement in (*PLACEMENTS, FLOOR):
-            row[placement] = {key: median_of(results, setup, case, placement, key)
-                              for key in ("rate", "p50_us", "p99_us", "cpu_us", "idle0", "idle1",
-                                          "server_kib", "errors")}
+            row[placement] = {
+                key: median_of(results, setup, case, placement, key)
+                for key in (
+                    "rate",
+                    "p50_us",
+                    "p99_us",
+                    "cpu_us",
+                    "idle0",
+                    "idle1",
+                    "server_kib",
+                    "errors",
+                )
+            }
         rows.append(row)
     return rows
 
@@ -43,21 +57,39 @@ def ratio(row, placement, key):
 
 
 def table(rows):
-    lines = ["| set-up | case | placement | rate | × kernel | p50 µs | p99 µs | CPU-µs/request | × kernel "
-             "| idle core 0 | idle core 1 | server KiB |",
-             "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    lines = [
+        (
+            "| set-up | case | placement | rate | × kernel | p50 µs | p99 µs | CPU-µs/request | ×"
+            " kernel | idle core 0 | idle core 1 | server KiB |"
+        ),
+        "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
     for row in rows:
         for placement in (*PLACEMENTS, FLOOR):
             cell = row[placement]
             if cell["rate"] is None:
                 continue
             digits = 2 if row["case"].startswith("iperf3") else 0
-            lines.append("| " + " | ".join([
-                row["setup"], row["case"], placement, number(cell["rate"], digits),
-                ratio(row, placement, "rate"), number(cell["p50_us"], 1), number(cell["p99_us"], 1),
-                number(cell["cpu_us"], 2), ratio(row, placement, "cpu_us"),
-                number(cell["idle0"], 2), number(cell["idle1"], 2),
-                number(cell["server_kib"])]) + " |")
+            lines.append(
+                "| "
+                + " | ".join(
+                    [
+                        row["setup"],
+                        row["case"],
+                        placement,
+                        number(cell["rate"], digits),
+                        ratio(row, placement, "rate"),
+                        number(cell["p50_us"], 1),
+                        number(cell["p99_us"], 1),
+                        number(cell["cpu_us"], 2),
+                        ratio(row, placement, "cpu_us"),
+                        number(cell["idle0"], 2),
+                        number(cell["idle1"], 2),
+                        number(cell["server_kib"]),
+                    ]
+                )
+                + " |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -66,8 +98,12 @@ def plot(rows, directory):
     if shutil.which("gnuplot") is None:
         return "no plot: gnuplot is not installed"
     data = directory / "ratios.dat"
-    kinds = [(kind, placement) for kind in ("rate", "cpu_us") for placement in ("in-process", "instance", FLOOR)
-             if any(ratio(row, placement, kind) != "–" for row in rows)]
+    kinds = [
+        (kind, placement)
+        for kind in ("rate", "cpu_us")
+        for placement in ("in-process", "instance", FLOOR)
+        if any(ratio(row, placement, kind) != "–" for row in rows)
+    ]
     if not kinds:
         return "no plot: nothing was measured beside the kernel"
     with open(data, "w") as out:
@@ -75,10 +111,15 @@ def plot(rows, directory):
             values = [ratio(row, placement, kind).replace("–", "NaN") for kind, placement in kinds]
             out.write(f'"{row["setup"]} {row["case"]}" ' + " ".join(values) + "\n")
     charts = ""
-    for kind, title in (("rate", "Rate (higher is better)"),
-                        ("cpu_us", "Whole-machine CPU per request (lower is better)")):
-        bars = [f"'{data}' using {column}:xtic(1) title '{placement}'"
-                for column, (of, placement) in enumerate(kinds, start=2) if of == kind]
+    for kind, title in (
+        ("rate", "Rate (higher is better)"),
+        ("cpu_us", "Whole-machine CPU per request (lower is better)"),
+    ):
+        bars = [
+            f"'{data}' using {column}:xtic(1) title '{placement}'"
+            for column, (of, placement) in enumerate(kinds, start=2)
+            if of == kind
+        ]
         if bars:
             charts += f"set title '{title}'\nplot {', '.join(bars)}\n"
     script = f"""
@@ -99,9 +140,11 @@ set multiplot layout 2,1
 def write(results, meta, directory):
     rows = summarise(results)
     (directory / "results.json").write_text(
-        json.dumps({"meta": meta, "summary": rows, "raw": results}, indent=1))
+        json.dumps({"meta": meta, "summary": rows, "raw": results}, indent=1)
+    )
     text = table(rows)
     (directory / "results.md").write_text(
-        "".join(f"- {key}: {value}\n" for key, value in meta.items()) + "\n" + text)
+        "".join(f"- {key}: {value}\n" for key, value in meta.items()) + "\n" + text
+    )
     print(text)
     print(plot(rows, directory))

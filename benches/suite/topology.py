@@ -44,16 +44,43 @@ class Topology:
         # second would soon measure nothing but its search for a free one.
         for setting in ("ip_local_port_range=1024 65535", "tcp_max_tw_buckets=1024"):
             sh("ip", "netns", "exec", self.client_ns, "sysctl", "-qw", f"net.ipv4.{setting}")
-        sh("ip", "link", "add", "vs", "netns", self.server_ns, "type", "veth",
-           "peer", "name", "vc", "netns", self.client_ns)
-        for ns, dev, addr in ((self.server_ns, "vs", KERNEL_SERVER),
-                              (self.client_ns, "vc", KERNEL_CLIENT)):
+        sh(
+            "ip",
+            "link",
+            "add",
+            "vs",
+            "netns",
+            self.server_ns,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "vc",
+            "netns",
+            self.client_ns,
+        )
+        for ns, dev, addr in (
+            (self.server_ns, "vs", KERNEL_SERVER),
+            (self.client_ns, "vc", KERNEL_CLIENT),
+        ):
             sh("ip", "-n", ns, "addr", "add", f"{addr}/24", "dev", dev)
             sh("ip", "-n", ns, "link", "set", dev, "up")
-            # A namespace has the machine's, which need not be what Slipstack uses, and may be kept from
-            # changing it; a route may not.
-            sh("ip", "-n", ns, "route", "replace", NETWORK, "dev", dev, "src", addr,
-               "congctl", self.congestion)
+            # A namespace has the machine's, which need not be what Slipstack uses, and may be kept
+            # from changing it; a route may not.
+            sh(
+                "ip",
+                "-n",
+                ns,
+                "route",
+                "replace",
+                NETWORK,
+                "dev",
+                dev,
+                "src",
+                addr,
+                "congctl",
+                self.congestion,
+            )
 
     def __exit__(self, *_):
         while self.started:
@@ -84,8 +111,9 @@ class Topology:
 
     def start(self, ns, core, argv, log):
         out = open(log, "a")
-        process = subprocess.Popen(self.command(ns, core, argv), stdin=subprocess.DEVNULL,
-                                   stdout=out, stderr=out)
+        process = subprocess.Popen(
+            self.command(ns, core, argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
         self.started.append(process)
         return process
 
@@ -101,11 +129,16 @@ class Topology:
                 process.wait()
 
     def start_client(self, argv):
-        process = subprocess.Popen(self.command(self.client_ns, CLIENT_CORE, argv),
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            self.command(self.client_ns, CLIENT_CORE, argv),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.started.append(process)
         return process
 
     def run(self, ns, core, argv, timeout):
-        return subprocess.run(self.command(ns, core, argv), capture_output=True, text=True,
-                              timeout=timeout)
+        return subprocess.run(
+            self.command(ns, core, argv), capture_output=True, text=True, timeout=timeout
+        )

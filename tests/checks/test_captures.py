@@ -25,13 +25,21 @@ most = 1
 why = "invented"
 """
 SERVER, CLIENT = 7000, 40000
-# Port, flags, number, acknowledged number, length: the client ends first, the server has 100 bytes to say before it does.
-ENDS = ((CLIENT, 0x11, 500, 1, 0), (SERVER, 0x18, 1, 501, 100), (SERVER, 0x11, 101, 501, 0), (CLIENT, 0x10, 501, 102, 0))
+# Port, flags, number, acknowledged number, length: the client ends first, the server has 100 bytes
+# to say before it does.
+ENDS = (
+    (CLIENT, 0x11, 500, 1, 0),
+    (SERVER, 0x18, 1, 501, 100),
+    (SERVER, 0x11, 101, 501, 0),
+    (CLIENT, 0x10, 501, 102, 0),
+)
 
 
 def late(*more, ends=ENDS):
     rows = [(3, port, hex(flags), *numbers) for port, flags, *numbers in (*ends, *more)]
-    return expert.resets_of_the_closed("\n".join("\t".join(str(word) for word in row) for row in rows))
+    return expert.resets_of_the_closed(
+        "\n".join("\t".join(str(word) for word in row) for row in rows)
+    )
 
 
 class Captures(unittest.TestCase):
@@ -46,7 +54,9 @@ class Captures(unittest.TestCase):
     def saw(self, name, mode, findings, is_full=False, again=None):
         folder = self.folder if again is None else comparison.further(self.folder, again)
         folder.mkdir(exist_ok=True)
-        (folder / f"{name}.{mode}.json").write_text(json.dumps({"is_full": is_full, "findings": findings}))
+        (folder / f"{name}.{mode}.json").write_text(
+            json.dumps({"is_full": is_full, "findings": findings})
+        )
 
     def compared(self, recorded=(), of_kernel=()):
         return comparison.Comparison(self.folder, self.explained, recorded, set(of_kernel))
@@ -90,20 +100,43 @@ class Captures(unittest.TestCase):
 
     def test_what_comes_late_for_the_end_that_closed_last_is_reset_by_number(self):
         self.assertEqual(late((SERVER, 0x04, 102, 0, 0)), 1)
-        self.assertEqual(late((CLIENT, 0x10, 501, 101, 0), (SERVER, 0x04, 101, 0, 0), (SERVER, 0x04, 102, 0, 0)), 2)
-        together = ((CLIENT, 0x11, 500, 1, 0), (SERVER, 0x10, 1, 501, 0), (SERVER, 0x11, 1, 501, 0), (CLIENT, 0x10, 501, 2, 0))
+        self.assertEqual(
+            late((CLIENT, 0x10, 501, 101, 0), (SERVER, 0x04, 101, 0, 0), (SERVER, 0x04, 102, 0, 0)),
+            2,
+        )
+        together = (
+            (CLIENT, 0x11, 500, 1, 0),
+            (SERVER, 0x10, 1, 501, 0),
+            (SERVER, 0x11, 1, 501, 0),
+            (CLIENT, 0x10, 501, 2, 0),
+        )
         self.assertEqual(late((SERVER, 0x04, 2, 0, 0), ends=together), 1)
 
     def test_other_resets_are_not_taken_for_late(self):
-        self.assertEqual(late((SERVER, 0x14, 102, 501, 0)), 0, "it acknowledges: who is closed has nothing to")
+        self.assertEqual(
+            late((SERVER, 0x14, 102, 501, 0)), 0, "it acknowledges: who is closed has nothing to"
+        )
         self.assertEqual(late((SERVER, 0x04, 60, 0, 0)), 0, "nobody acknowledged that")
-        self.assertEqual(late((CLIENT, 0x04, 501, 0, 0)), 0, "who ends first has TIME-WAIT, which resets nothing")
+        self.assertEqual(
+            late((CLIENT, 0x04, 501, 0, 0)), 0, "who ends first has TIME-WAIT, which resets nothing"
+        )
         for missing in range(len(ENDS)):
             if missing != 1:
                 ends = ENDS[:missing] + ENDS[missing + 1 :]
-                self.assertEqual(late((SERVER, 0x04, 102, 0, 0), ends=ends), 0, f"without {ENDS[missing]}")
-        crossed = ((CLIENT, 0x11, 500, 101, 0), (SERVER, 0x11, 101, 500, 0), (SERVER, 0x10, 102, 501, 0), (CLIENT, 0x10, 501, 102, 0))
-        self.assertEqual(late((SERVER, 0x04, 102, 0, 0), ends=crossed), 0, "both ended at once: both have TIME-WAIT")
+                self.assertEqual(
+                    late((SERVER, 0x04, 102, 0, 0), ends=ends), 0, f"without {ENDS[missing]}"
+                )
+        crossed = (
+            (CLIENT, 0x11, 500, 101, 0),
+            (SERVER, 0x11, 101, 500, 0),
+            (SERVER, 0x10, 102, 501, 0),
+            (CLIENT, 0x10, 501, 102, 0),
+        )
+        self.assertEqual(
+            late((SERVER, 0x04, 102, 0, 0), ends=crossed),
+            0,
+            "both ended at once: both have TIME-WAIT",
+        )
 
     def test_what_is_explained_is_named_and_only_as_often_as_it_may_be(self):
         self.saw("nginx.b", "kernel", {})
@@ -124,7 +157,9 @@ class Captures(unittest.TestCase):
 
     def test_a_recorded_test_whose_capture_is_missing_is_incomplete(self):
         self.saw("a.b", "kernel", {})
-        self.assertEqual(self.compared([("a.b", "instance")], ["a.b"]).incomplete, ["a.b (instance)"])
+        self.assertEqual(
+            self.compared([("a.b", "instance")], ["a.b"]).incomplete, ["a.b (instance)"]
+        )
 
     def test_what_a_former_run_left_is_nobodys_baseline(self):
         self.saw("a.b", "kernel", {RESET: 50})
@@ -136,7 +171,9 @@ class Captures(unittest.TestCase):
         self.assertFalse(comparison.is_named("a.b", {"what": RESET, "tests": ["c."]}))
 
     def test_each_name_in_captures_toml_begins_some(self):
-        known = comparison.Explained(Path(comparison.__file__).resolve().parents[1] / "captures.toml")
+        known = comparison.Explained(
+            Path(comparison.__file__).resolve().parents[1] / "captures.toml"
+        )
         for entry in (*known.differences, *known.incomplete):
             self.assertTrue(all(entry.get("tests", ["all"])), entry)
 

@@ -1,6 +1,8 @@
-"""What known.toml must explain, and what it must not: differences as tests/differential/run prints them.
+"""What known.toml must explain, and what it must not: differences as tests/differential/run prints
+them.
 
-argued.txt has one for each entry of TCP, as they were found; invented.txt has stacks that are broken."""
+argued.txt has one for each entry of TCP, as they were found; invented.txt has stacks that are
+broken."""
 
 import sys
 import unittest
@@ -55,7 +57,9 @@ class Known(unittest.TestCase):
         for entry in known.ENTRIES:
             if "state" in entry:
                 with self.subTest(entry["why"]):
-                    self.assertTrue(any(difference.explanation([entry]) for difference in differences))
+                    self.assertTrue(
+                        any(difference.explanation([entry]) for difference in differences)
+                    )
 
     def test_no_entry_explains_an_argued_answer_with_other_numbers(self):
         for difference in read("argued.txt"):
@@ -64,7 +68,11 @@ class Known(unittest.TestCase):
                     if "state" in entry and f"{number} " in difference.said["ours"][0]:
                         with self.subTest(f"{difference.name}: {number}"):
                             wrong = difference.said["ours"][0].replace(f"{number} ", f"{number} 7")
-                            other = Difference(difference.name, difference.steps, {**difference.said, "ours": [wrong]})
+                            other = Difference(
+                                difference.name,
+                                difference.steps,
+                                {**difference.said, "ours": [wrong]},
+                            )
                             self.assertIsNone(other.explanation([entry]))
 
 

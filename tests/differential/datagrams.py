@@ -10,7 +10,14 @@ import termios
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SOCKETS = {}
-EVENTS = {select.POLLIN: "in", select.POLLOUT: "out", select.POLLPRI: "pri", select.POLLRDHUP: "rdhup", select.POLLHUP: "hup", select.POLLERR: "err"}
+EVENTS = {
+    select.POLLIN: "in",
+    select.POLLOUT: "out",
+    select.POLLPRI: "pri",
+    select.POLLRDHUP: "rdhup",
+    select.POLLHUP: "hup",
+    select.POLLERR: "err",
+}
 FLAGS = {socket.MSG_TRUNC: "TRUNC", socket.MSG_CTRUNC: "CTRUNC", 0x2000: "ERRQUEUE"}
 # The marks of a burst.
 ALL = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -52,17 +59,25 @@ def udp_send(name, label, length, mark, flags):
 
 
 def udp_send_to(name, label, address, length, mark, flags):
-    return SOCKETS[name, label].sendto(mark.encode() * length, flags | socket.MSG_NOSIGNAL, tuple(address))
+    return SOCKETS[name, label].sendto(
+        mark.encode() * length, flags | socket.MSG_NOSIGNAL, tuple(address)
+    )
 
 
 def udp_send_message(name, label, address, length, mark, level, number, value):
     control = [(level, number, struct.pack("i", value))]
-    return SOCKETS[name, label].sendmsg([mark.encode() * length], control, socket.MSG_NOSIGNAL, tuple(address))
+    return SOCKETS[name, label].sendmsg(
+        [mark.encode() * length], control, socket.MSG_NOSIGNAL, tuple(address)
+    )
 
 
 def udp_receive(name, label, size, flags):
     place = bytearray(size)
-    count, sender = SOCKETS[name, label].recvfrom_into(place, size, flags) if size else (0, SOCKETS[name, label].recvfrom(0, flags)[1])
+    count, sender = (
+        SOCKETS[name, label].recvfrom_into(place, size, flags)
+        if size
+        else (0, SOCKETS[name, label].recvfrom(0, flags)[1])
+    )
     return f"{count} {content(place[: min(count, size)])} from {named(sender)}"
 
 
@@ -74,7 +89,8 @@ def udp_receive_message(name, label, size, room, flags):
 
 
 def udp_drain(name, label):
-    """Reads all that waits. Of a burst, whose marks are capitals, it is told whether all came, or the first of them."""
+    """Reads all that waits. Of a burst, whose marks are capitals, it is told whether all came, or
+    the first of them."""
     burst, others = "", []
     while True:
         try:
@@ -85,7 +101,11 @@ def udp_drain(name, label):
             others.append(errno.errorcode[error.errno])
             continue
         mark = content(data)
-        burst, others = (burst + mark, others) if mark.isupper() else (burst, [*others, f"{len(data)} {mark} from {named(sender)}"])
+        burst, others = (
+            (burst + mark, others)
+            if mark.isupper()
+            else (burst, [*others, f"{len(data)} {mark} from {named(sender)}"])
+        )
     return " ".join([*others, came(burst)])
 
 
@@ -125,7 +145,9 @@ def udp_names(name, label):
 
 def udp_events(name, label):
     poll = select.poll()
-    poll.register(SOCKETS[name, label], select.POLLIN | select.POLLOUT | select.POLLPRI | select.POLLRDHUP)
+    poll.register(
+        SOCKETS[name, label], select.POLLIN | select.POLLOUT | select.POLLPRI | select.POLLRDHUP
+    )
     found = poll.poll(0)
     return " ".join(text for bit, text in EVENTS.items() if found and found[0][1] & bit)
 
@@ -173,10 +195,32 @@ def returned(data):
         socket.AF_INET: lambda: socket.inet_ntoa(data[20:24]),
         socket.AF_INET6: lambda: socket.inet_ntop(socket.AF_INET6, data[24:40]),
     }.get(family, lambda: f"family {family}")()
-    return f"RECVERR {errno.errorcode.get(number, number)} origin {origin} {kind}/{code} info {info} data {extra} by {offender} in {len(data)}"
+    return (
+        f"RECVERR {errno.errorcode.get(number, number)} origin {origin} {kind}/{code} info"
+        f" {info} data {extra} by {offender} in {len(data)}"
+    )
 
 
-CALLS = {function.__name__: function for function in (
-    udp_open, udp_reopen, udp_bind, udp_connect, udp_disconnect, udp_send, udp_send_to, udp_send_message, udp_receive,
-    udp_receive_message, udp_drain, udp_shutdown, udp_option, udp_error, udp_waiting, udp_names, udp_events, udp_close,
-)}
+CALLS = {
+    function.__name__: function
+    for function in (
+        udp_open,
+        udp_reopen,
+        udp_bind,
+        udp_connect,
+        udp_disconnect,
+        udp_send,
+        udp_send_to,
+        udp_send_message,
+        udp_receive,
+        udp_receive_message,
+        udp_drain,
+        udp_shutdown,
+        udp_option,
+        udp_error,
+        udp_waiting,
+        udp_names,
+        udp_events,
+        udp_close,
+    )
+}

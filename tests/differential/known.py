@@ -13,11 +13,18 @@ PROOFS = ("state", "place", "acks", "facts", "window_max", "same_bytes")
 
 
 def explanation(protocol, steps, before, kernel, ours, entries=ENTRIES):
-    """Why the last of the steps may differ: `before` is what both did at those before it. All are texts."""
+    """Why the last of the steps may differ: `before` is what both did at those before it. All are
+    texts."""
     texts = {"step": steps[-1], "script": "\n".join(steps), "kernel": kernel, "ours": ours}
-    past, segment = (Past.of(steps, before), peers(steps[-1])) if protocol == "tcp" else (None, None)
+    past, segment = (
+        (Past.of(steps, before), peers(steps[-1])) if protocol == "tcp" else (None, None)
+    )
     for entry in entries:
-        if is_for(entry, protocol) and matches(entry, past, segment, texts) and is_proved(entry, past, segment, texts):
+        if (
+            is_for(entry, protocol)
+            and matches(entry, past, segment, texts)
+            and is_proved(entry, past, segment, texts)
+        ):
             return entry["why"]
     return None
 
@@ -55,18 +62,38 @@ def is_same_bytes(past, kernel, ours):
 
 def matches(entry, past, segment, texts):
     numbers = numbers_of(past, segment) if past else {}
-    return all(re.search(filled(entry[key], numbers), texts[key]) for key in PATTERNS if key in entry)
+    return all(
+        re.search(filled(entry[key], numbers), texts[key]) for key in PATTERNS if key in entry
+    )
 
 
 def numbers_of(past, segment):
-    numbers = {"sent": past.sent, "expects": past.expects, "una": past.una, "unsent": past.written - past.sent}
+    numbers = {
+        "sent": past.sent,
+        "expects": past.expects,
+        "una": past.una,
+        "unsent": past.written - past.sent,
+    }
     numbers |= {"room": past.una + past.window - past.sent}
     if past.fins:
         numbers |= {"last_fin": max(past.fins), "before_fin": max(past.fins) - 1}
     if segment:
-        numbers |= {"ack": segment.ack, "end": segment.end, "fin": segment.end - 1, "after_syn": segment.seq + 1}
+        numbers |= {
+            "ack": segment.ack,
+            "end": segment.end,
+            "fin": segment.end - 1,
+            "after_syn": segment.seq + 1,
+        }
         # A size and whatever the peer has offered.
-        numbers["offered"] = ", ".join(["2", *(str(kind) for kind in sorted(KINDS[name] for name in segment.options if name != "mss"))])
+        numbers["offered"] = ", ".join(
+            [
+                "2",
+                *(
+                    str(kind)
+                    for kind in sorted(KINDS[name] for name in segment.options if name != "mss")
+                ),
+            ]
+        )
     return numbers
 
 

@@ -36,7 +36,18 @@ def parse_v4(packet):
     src, dst = socket.inet_ntoa(packet[12:16]), socket.inet_ntoa(packet[16:20])
     whole = packet[:length]
     body = whole[(packet[0] & 15) * 4 :]
-    return Packet(src, dst, protocol, tos, ttl, not fragment & 0x4000, (fragment & 0x1FFF) * 8, bool(fragment & 0x2000), body, whole)
+    return Packet(
+        src,
+        dst,
+        protocol,
+        tos,
+        ttl,
+        not fragment & 0x4000,
+        (fragment & 0x1FFF) * 8,
+        bool(fragment & 0x2000),
+        body,
+        whole,
+    )
 
 
 def parse_v6(packet):
@@ -47,14 +58,38 @@ def parse_v6(packet):
     if protocol == FRAGMENT_HEADER:
         protocol, fragment = body[0], struct.unpack("!H", body[2:4])[0]
         body = body[8:]
-    return Packet(src, dst, protocol, first >> 20 & 0xFF, ttl, False, fragment & 0xFFF8, bool(fragment & 1), body, whole)
+    return Packet(
+        src,
+        dst,
+        protocol,
+        first >> 20 & 0xFF,
+        ttl,
+        False,
+        fragment & 0xFFF8,
+        bool(fragment & 1),
+        body,
+        whole,
+    )
 
 
 def build(src, dst, protocol, body, tos=0, ttl=64, dont_fragment=True):
     ends = packed(src) + packed(dst)
     if ":" in src:
         return struct.pack("!IHBB", 6 << 28 | tos << 20, len(body), protocol, ttl) + ends + body
-    ip = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(body), 0, 0x4000 if dont_fragment else 0, ttl, protocol, 0) + ends
+    ip = (
+        struct.pack(
+            "!BBHHHBBH",
+            0x45,
+            tos,
+            20 + len(body),
+            0,
+            0x4000 if dont_fragment else 0,
+            ttl,
+            protocol,
+            0,
+        )
+        + ends
+    )
     return ip[:10] + checksum(ip) + ip[12:] + body
 
 
@@ -65,9 +100,19 @@ def fragment(src, dst, protocol, identification, piece, tos=0, ttl=64):
     word = offset | has_more
     if ":" in src:
         header = struct.pack("!BBHI", protocol, 0, word, identification)
-        return struct.pack("!IHBB", 6 << 28 | tos << 20, 8 + len(body), FRAGMENT_HEADER, ttl) + ends + header + body
+        return (
+            struct.pack("!IHBB", 6 << 28 | tos << 20, 8 + len(body), FRAGMENT_HEADER, ttl)
+            + ends
+            + header
+            + body
+        )
     word = offset >> 3 | has_more << 13
-    ip = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(body), identification & 0xFFFF, word, ttl, protocol, 0) + ends
+    ip = (
+        struct.pack(
+            "!BBHHHBBH", 0x45, tos, 20 + len(body), identification & 0xFFFF, word, ttl, protocol, 0
+        )
+        + ends
+    )
     return ip[:10] + checksum(ip) + ip[12:] + body
 
 

@@ -1,7 +1,9 @@
-"""What the steps that both stacks answered alike prove of a TCP connection: its state, its numbers, its windows.
+"""What the steps that both stacks answered alike prove of a TCP connection: its state, its numbers,
+its windows.
 
-Numbers are relative to the first ones, as in scripts and outcomes. What is not proved is not assumed: a state is left
-only for what the target has said or for a segment that no stack can refuse."""
+Numbers are relative to the first ones, as in scripts and outcomes. What is not proved is not
+assumed: a state is left only for what the target has said or for a segment that no stack can
+refuse."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +12,24 @@ PEERS = re.compile(r"^< (\S+) seq (-?\d+) ack (-?\d+) len (\d+) win (\d+)(?: wit
 TARGETS = re.compile(r"> (\S+) seq (-?\d+|zero) ack (-?\d+) len (\d+)(?: options \(([\d, ]*)\))?")
 # What lies so far ahead is beyond any window that a sequence offers.
 BEYOND = 90_000
-# Steps of a slow run of which three fit into half a second: challenges and ACKs of what is unacceptable are held back.
+# Steps of a slow run of which three fit into half a second: challenges and ACKs of what is
+# unacceptable are held back.
 HELD_BACK_STEPS = 4
-# Those after which what is not acknowledged has been sent again, and those for which a port changes hands (two seconds).
+# Those after which what is not acknowledged has been sent again, and those for which a port changes
+# hands (two seconds).
 TIMEOUT_STEPS, MOVING_STEPS = 2, 12
-AFTER_OUR_FIN = {"ESTABLISHED": "FIN-WAIT-1", "SYN-RECEIVED": "FIN-WAIT-1", "CLOSE-WAIT": "LAST-ACK"}
+AFTER_OUR_FIN = {
+    "ESTABLISHED": "FIN-WAIT-1",
+    "SYN-RECEIVED": "FIN-WAIT-1",
+    "CLOSE-WAIT": "LAST-ACK",
+}
 AFTER_ITS_ACK = {"FIN-WAIT-1": "FIN-WAIT-2", "CLOSING": "TIME-WAIT", "LAST-ACK": "CLOSED"}
-AFTER_PEERS_FIN = {"SYN-RECEIVED": "CLOSE-WAIT", "ESTABLISHED": "CLOSE-WAIT", "FIN-WAIT-1": "CLOSING", "FIN-WAIT-2": "TIME-WAIT"}
+AFTER_PEERS_FIN = {
+    "SYN-RECEIVED": "CLOSE-WAIT",
+    "ESTABLISHED": "CLOSE-WAIT",
+    "FIN-WAIT-1": "CLOSING",
+    "FIN-WAIT-2": "TIME-WAIT",
+}
 
 
 @dataclass
@@ -39,14 +52,27 @@ def peers(text):
     if not found:
         return None
     flags, seq, ack, length, window, options = found.groups()
-    return Segment(set(flags.split("|")), int(seq), int(ack), int(length), int(window), tuple((options or "").split()))
+    return Segment(
+        set(flags.split("|")),
+        int(seq),
+        int(ack),
+        int(length),
+        int(window),
+        tuple((options or "").split()),
+    )
 
 
 def targets(text):
     """The segments that an outcome has."""
     for flags, seq, ack, length, options in TARGETS.findall(text):
         kinds = tuple(int(kind) for kind in options.split(",") if kind.strip())
-        yield Segment(set(flags.split("|")), 0 if seq == "zero" else int(seq), int(ack), int(length), options=kinds)
+        yield Segment(
+            set(flags.split("|")),
+            0 if seq == "zero" else int(seq),
+            int(ack),
+            int(length),
+            options=kinds,
+        )
 
 
 class Past:
@@ -62,11 +88,13 @@ class Past:
         self.written = 1
         self.window, self.window_max, self.window_seq = 0, 0, None
         self.window_seq_max, self.has_older_window = 0, False
-        # Whether both have offered to scale windows, and a window that a segment ending at RCV.NXT has opened.
+        # Whether both have offered to scale windows, and a window that a segment ending at RCV.NXT
+        # has opened.
         self.offers, self.is_offered, self.doubtful_window = False, False, 0
         # What lies ahead of RCV.NXT, and where FINs end.
         self.ahead, self.fins = [], set()
-        # Steps since the last ACK that answered something unacceptable, and since other events of these names.
+        # Steps since the last ACK that answered something unacceptable, and since other events of
+        # these names.
         self.ages = {}
 
     @classmethod
@@ -93,18 +121,23 @@ class Past:
             self._say(said, segment)
 
     def place(self, segment):
-        """Where a segment's numbers lie: 'next' begins at RCV.NXT, 'ended' ends there, 'across' does neither but has it in
-        it, 'ahead' is in any window and 'beyond' in none."""
+        """Where a segment's numbers lie: 'next' begins at RCV.NXT, 'ended' ends there, 'across'
+        does neither but has it in it, 'ahead' is in any window and 'beyond' in none."""
         if self.expects is None:
             return "unknown"
         if segment.seq == self.expects:
             return "next"
         if segment.seq > self.expects:
             return "beyond" if segment.seq >= self.expects + BEYOND else "ahead"
-        return "ended" if segment.end == self.expects else "old" if segment.end < self.expects else "across"
+        return (
+            "ended"
+            if segment.end == self.expects
+            else "old" if segment.end < self.expects else "across"
+        )
 
     def acks(self, segment):
-        """What a segment's ACK is worth; what is older than all lies before the largest window and what was ever acknowledged."""
+        """What a segment's ACK is worth; what is older than all lies before the largest window and
+        what was ever acknowledged."""
         if "ACK" not in segment.flags:
             return "none"
         if segment.ack > self.sent:
@@ -120,12 +153,21 @@ class Past:
         if segment.flags - {"PSH"} == {"FIN", "ACK"}:
             self.fins.add(segment.end)
         if "RST" in segment.flags:
-            if segment.seq == self.expects or self.state == "SYN-SENT" and worth in ("known", "new") and segment.ack == self.sent:
+            if (
+                segment.seq == self.expects
+                or self.state == "SYN-SENT"
+                and worth in ("known", "new")
+                and segment.ack == self.sent
+            ):
                 self.is_assassinated = self.is_assassinated or self.state == "TIME-WAIT"
                 self._end()
             return
         # A SYN that comes later is challenged, and that is all.
-        is_due = self.state == "SYN-SENT" if "SYN" in segment.flags else place in ("next", "across", "ahead")
+        is_due = (
+            self.state == "SYN-SENT"
+            if "SYN" in segment.flags
+            else place in ("next", "across", "ahead")
+        )
         if is_due:
             if worth in ("known", "new"):
                 self._hear_ack(segment)
@@ -154,7 +196,9 @@ class Past:
                 self.ages["left"] = 0
 
     def _scaled(self, segment):
-        return segment.window << (7 if self.offers and self.is_offered and "SYN" not in segment.flags else 0)
+        return segment.window << (
+            7 if self.offers and self.is_offered and "SYN" not in segment.flags else 0
+        )
 
     def _say(self, said, answered):
         if "RST" in said.flags:
@@ -180,7 +224,13 @@ class Past:
         if "ACK" not in said.flags:
             self.state, self.sent = "SYN-SENT", 1
         elif self.state in ("CLOSED", "SYN-SENT", "TIME-WAIT"):
-            self.state, self.sent, self.una, self.expects, self.fin_at = "SYN-RECEIVED", 1, 0, said.ack, None
+            self.state, self.sent, self.una, self.expects, self.fin_at = (
+                "SYN-RECEIVED",
+                1,
+                0,
+                said.ack,
+                None,
+            )
             self.is_orphan, self.is_assassinated = False, False
             self.written, self.window_seq, self.window_seq_max = 1, None, 0
             self.ahead, self.fins = [], set()
@@ -192,7 +242,8 @@ class Past:
             self.ages["left"] = 0
 
     def has(self, fact, segment):
-        """Whether a fact that known.toml names is proved, of what came before or of the segment that is judged."""
+        """Whether a fact that known.toml names is proved, of what came before or of the segment
+        that is judged."""
         return FACTS[fact](self, segment)
 
     def is_within(self, what, steps):
@@ -202,14 +253,28 @@ class Past:
 FACTS = {
     "orphan": lambda past, _: past.is_orphan,
     "window used up": lambda past, _: past.una + past.window <= past.sent,
-    "window opened by a duplicate": lambda past, _: past.una + past.window <= past.sent < past.una + past.doubtful_window,
+    "window opened by a duplicate": (
+        lambda past, _: past.una + past.window <= past.sent < past.una + past.doubtful_window
+    ),
     "window of an older segment": lambda past, _: past.has_older_window,
     "timeout": lambda past, _: past.una < past.sent and not past.is_within("sent", TIMEOUT_STEPS),
     "answered a moment ago": lambda past, _: past.is_within("answered", HELD_BACK_STEPS),
-    "refused for its ACK a moment ago": lambda past, _: past.is_within("refused by its ACK", HELD_BACK_STEPS),
-    "port left a moment ago": lambda past, _: past.is_orphan and not past.has_listener and past.is_within("left", MOVING_STEPS),
-    "beyond the connection": lambda past, segment: segment.end > past.expects or past.acks(segment) == "unsent",
-    "at the end of what lies ahead": lambda past, segment: segment.seq == max((end for _, end in past.ahead), default=None),
+    "refused for its ACK a moment ago": lambda past, _: past.is_within(
+        "refused by its ACK", HELD_BACK_STEPS
+    ),
+    "port left a moment ago": (
+        lambda past, _: past.is_orphan
+        and not past.has_listener
+        and past.is_within("left", MOVING_STEPS)
+    ),
+    "beyond the connection": (
+        lambda past, segment: segment.end > past.expects or past.acks(segment) == "unsent"
+    ),
+    "at the end of what lies ahead": lambda past, segment: segment.seq == max(
+        (end for _, end in past.ahead), default=None
+    ),
     "reset in TIME-WAIT": lambda past, _: past.is_assassinated,
-    "sent bytes behind its FIN": lambda past, segment: any(end >= segment.end for _, end in past.ahead),
+    "sent bytes behind its FIN": lambda past, segment: any(
+        end >= segment.end for _, end in past.ahead
+    ),
 }

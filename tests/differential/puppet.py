@@ -1,4 +1,5 @@
-"""Makes the socket calls it is told, on whatever stack it runs; one JSON list of calls a line, one of outcomes back.
+"""Makes the socket calls it is told, on whatever stack it runs; one JSON list of calls a line, one
+of outcomes back.
 
     puppet.py PATH       listens on the unix socket PATH for its master
 """
@@ -94,7 +95,9 @@ def close(name, which):
 
 
 def linger(name, seconds):
-    SOCKETS[name, "stream"].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    SOCKETS[name, "stream"].setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds)
+    )
     return "ok"
 
 
@@ -111,7 +114,13 @@ def error(name):
 def events(name):
     poll = select.poll()
     poll.register(SOCKETS[name, "stream"], select.POLLIN | select.POLLOUT | select.POLLRDHUP)
-    names = {select.POLLIN: "in", select.POLLOUT: "out", select.POLLRDHUP: "rdhup", select.POLLHUP: "hup", select.POLLERR: "err"}
+    names = {
+        select.POLLIN: "in",
+        select.POLLOUT: "out",
+        select.POLLRDHUP: "rdhup",
+        select.POLLHUP: "hup",
+        select.POLLERR: "err",
+    }
     found = poll.poll(0)
     return " ".join(text for bit, text in names.items() if found and found[0][1] & bit)
 
@@ -123,7 +132,20 @@ def state(name):
 
 CALLS = {
     function.__name__: function
-    for function in (listen, accept, connect, send, receive, shutdown, close, linger, option, error, events, state)
+    for function in (
+        listen,
+        accept,
+        connect,
+        send,
+        receive,
+        shutdown,
+        close,
+        linger,
+        option,
+        error,
+        events,
+        state,
+    )
 } | datagrams.CALLS
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from wire import Wire
 FOLDER = Path(__file__).resolve().parent
 # A sequence has ports of its own for ever: no TIME-WAIT of one meets another.
 PORTS = range(2_000, 30_000)
-# The steps of a handshake are longer: timeouts, which are multiples of its round trip, then fall between the others.
+# The steps of a handshake are longer: timeouts, which are multiples of its round trip, then fall
+# between the others.
 HANDSHAKE = 3
 LONGER = 7 / 6
 RUNS = {"tcp": TcpRun, "udp": UdpRun}
@@ -38,7 +39,18 @@ class Target:
     def _start(self):
         world = self.world
         for namespace in (world.stack_ns, world.peer_ns):
-            words = [*namespace.prefix(), "ethtool", "-K", "eth1", "tx", "off", "tso", "off", "gso", "off"]
+            words = [
+                *namespace.prefix(),
+                "ethtool",
+                "-K",
+                "eth1",
+                "tx",
+                "off",
+                "tso",
+                "off",
+                "gso",
+                "off",
+            ]
             subprocess.run(words, check=True, capture_output=True)
         world.use_ipv6()
         # The gateway has nothing to say of its own about what goes to peers behind it.
@@ -63,7 +75,13 @@ class Target:
         world, gateway = self.world, ("--gw", World.PEER6)
         if self.mode == "instance":
             world.instance = world.start_instance("t", *gateway)
-        return world.stack(PYTHON, "-u", FOLDER / "puppet.py", path, options=gateway if self.mode == "inprocess" else ())
+        return world.stack(
+            PYTHON,
+            "-u",
+            FOLDER / "puppet.py",
+            path,
+            options=gateway if self.mode == "inprocess" else (),
+        )
 
     def _warm_up(self):
         """A stack begins with its first socket; the sequences are to meet it at work."""
@@ -92,7 +110,10 @@ class Target:
     def run(self, scripts, pause):
         """Runs the scripts side by side, step by step; gives each one's outcomes, step by step."""
         kinds = [RUNS[script.protocol] for script in scripts]
-        runs = [kind(script, self._next_port(kind.PORTS), self.addresses) for kind, script in zip(kinds, scripts)]
+        runs = [
+            kind(script, self._next_port(kind.PORTS), self.addresses)
+            for kind, script in zip(kinds, scripts)
+        ]
         by_key = {key: run for run in runs for key in run.keys}
         for at in range(max(len(script.steps) for script in scripts)):
             now = [run for run in runs if at < len(run.script.steps)]
@@ -128,4 +149,8 @@ class Target:
 
 def port_at_peer(packet):
     """Of a segment; what is known of others is their address."""
-    return struct.unpack("!H", packet.body[2:4])[0] if packet.protocol == TCP and packet.offset == 0 else None
+    return (
+        struct.unpack("!H", packet.body[2:4])[0]
+        if packet.protocol == TCP and packet.offset == 0
+        else None
+    )

@@ -22,7 +22,8 @@ class TcpRun:
         self.address = addresses[0]
         self.target_iss = 0
         self.fresh = []
-        # Ends of what the target has sent: what it sends again says nothing new, nor does a probe before what was acknowledged.
+        # Ends of what the target has sent: what it sends again says nothing new, nor does a probe
+        # before what was acknowledged.
         self.sent_to = -1
         self.acked = 0
         self.outcomes = []
@@ -48,9 +49,24 @@ class TcpRun:
             self.acked = max(self.acked, segment.ack)
         seq = (PEER_ISS + segment.seq) % 2**32
         offset = (20 + len(options)) // 4
-        tcp = struct.pack("!HHIIBBHHH", self.peer_port, self.port, seq, ack, offset << 4, segment.flags, segment.window, 0, 0)
+        tcp = struct.pack(
+            "!HHIIBBHHH",
+            self.peer_port,
+            self.port,
+            seq,
+            ack,
+            offset << 4,
+            segment.flags,
+            segment.window,
+            0,
+            0,
+        )
         tcp += options + b"y" * segment.length
-        tcp = tcp[:16] + checksum(pseudo_header(ADDRESS, self.address, TCP, len(tcp)) + tcp) + tcp[18:]
+        tcp = (
+            tcp[:16]
+            + checksum(pseudo_header(ADDRESS, self.address, TCP, len(tcp)) + tcp)
+            + tcp[18:]
+        )
         return build(ADDRESS, self.address, TCP, tcp)
 
     def take(self, packet):
@@ -61,7 +77,8 @@ class TcpRun:
         self.fresh.append(segment)
 
     def end_step(self, answer, is_answer):
-        """`is_answer`: the peer has sent something, so that even what was seen before may be the answer."""
+        """`is_answer`: the peer has sent something, so that even what was seen before may be the
+        answer."""
         seen = []
         for segment in self.fresh:
             text, end = relative(segment, self.target_iss)
@@ -69,7 +86,11 @@ class TcpRun:
             is_again = end is not None and end <= self.sent_to and not is_handshake
             if end is not None:
                 self.sent_to = max(self.sent_to, end)
-            is_probe = end is None and segment.flags == ACK and signed(segment.seq - self.target_iss) == self.acked - 1
+            is_probe = (
+                end is None
+                and segment.flags == ACK
+                and signed(segment.seq - self.target_iss) == self.acked - 1
+            )
             if not is_again and not is_probe and text not in seen:
                 seen.append(text)
         self.fresh = []
@@ -109,7 +130,11 @@ def kinds(options):
 
 def relative(segment, iss):
     """The segment in relative numbers, and where its sequence space ends if it takes any."""
-    flags = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (ACK, "ACK")) if segment.flags & bit]
+    flags = [
+        name
+        for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (ACK, "ACK"))
+        if segment.flags & bit
+    ]
     # Who has no number of its own says zero (RFC 9293 3.10.7.1), which is relative to nothing.
     seq = "zero" if segment.flags & RST and not segment.seq else signed(segment.seq - iss)
     ack = signed(segment.ack - PEER_ISS) if segment.flags & ACK else 0

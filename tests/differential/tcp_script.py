@@ -24,13 +24,21 @@ class Segment:
     options: tuple = ()
 
     def text(self):
-        names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK")) if self.flags & bit]
+        names = [
+            name
+            for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK"))
+            if self.flags & bit
+        ]
         options = f" with {' '.join(self.options)}" if self.options else ""
-        return f"< {'|'.join(names) or 'none'} seq {self.seq} ack {self.ack} len {self.length} win {self.window}{options}"
+        return (
+            f"< {'|'.join(names) or 'none'} seq {self.seq} ack {self.ack} len {self.length} win"
+            f" {self.window}{options}"
+        )
 
 
 class Writer:
-    """Keeps what a well-behaved peer would know: mostly it goes on from there, now and then beside it."""
+    """Keeps what a well-behaved peer would know: mostly it goes on from there, now and then beside
+    it."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -73,14 +81,20 @@ class Writer:
         return Segment(SYN, 0, 0, 0, self.window(), self.options())
 
     def options(self):
-        return tuple(name for name, share in (("mss", 0.9), ("sack", 0.5), ("wscale", 0.3)) if self.random.random() < share)
+        return tuple(
+            name
+            for name, share in (("mss", 0.9), ("sack", 0.5), ("wscale", 0.3))
+            if self.random.random() < share
+        )
 
     def window(self):
         return self.random.choice((65535, 65535, 65535, 8000, 1000))
 
     def step(self):
         """The next step, and mostly the ACK of what it makes the target send."""
-        kind = self.random.choices((self.call, self.orderly_segment, self.odd_segment), (45, 35, 20))[0]
+        kind = self.random.choices(
+            (self.call, self.orderly_segment, self.odd_segment), (45, 35, 20)
+        )[0]
         step = kind()
         if self.target_next == self.target_acked or self.random.random() < 0.1:
             return [step]
@@ -93,14 +107,35 @@ class Writer:
 
     def call(self):
         calls = (
-            (24, self.send), (20, lambda: Call("receive", (self.random.choice((1, 500, 4096)),))),
-            (6, lambda: Call("shutdown", (self.random.choice((socket.SHUT_WR, socket.SHUT_WR, socket.SHUT_RD, socket.SHUT_RDWR)),))),
-            (9, lambda: Call("close", ("stream",))), (2, lambda: Call("linger", (0,))), (8, lambda: Call("events")),
-            (6, lambda: Call("state")), (6, lambda: Call("error")),
+            (24, self.send),
+            (20, lambda: Call("receive", (self.random.choice((1, 500, 4096)),))),
+            (
+                6,
+                lambda: Call(
+                    "shutdown",
+                    (
+                        self.random.choice(
+                            (socket.SHUT_WR, socket.SHUT_WR, socket.SHUT_RD, socket.SHUT_RDWR)
+                        ),
+                    ),
+                ),
+            ),
+            (9, lambda: Call("close", ("stream",))),
+            (2, lambda: Call("linger", (0,))),
+            (8, lambda: Call("events")),
+            (6, lambda: Call("state")),
+            (6, lambda: Call("error")),
             (3, lambda: Call("option", (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))),
-            (2, lambda: Call("option", (socket.IPPROTO_TCP, socket.TCP_CORK, self.random.randint(0, 1)))),
+            (
+                2,
+                lambda: Call(
+                    "option", (socket.IPPROTO_TCP, socket.TCP_CORK, self.random.randint(0, 1))
+                ),
+            ),
         )
-        call = self.random.choices([call for _, call in calls], [weight for weight, _ in calls])[0]()
+        call = self.random.choices([call for _, call in calls], [weight for weight, _ in calls])[
+            0
+        ]()
         if call.name in ("close", "shutdown") and self.is_open and call.words != (socket.SHUT_RD,):
             self.target_next += 1
             self.is_open = False
@@ -122,7 +157,24 @@ class Writer:
 
     def odd_segment(self):
         pick = self.random.choice
-        flags = pick((ACK, ACK, ACK | PSH, FIN | ACK, RST, RST | ACK, SYN, SYN | ACK, 0, FIN, SYN | RST, SYN | FIN))
-        seq = self.peer_next + pick((0, 0, -1, 1, 100, -100, 1000, -1000, 400_000, 1_000_000, -100_000))
+        flags = pick(
+            (
+                ACK,
+                ACK,
+                ACK | PSH,
+                FIN | ACK,
+                RST,
+                RST | ACK,
+                SYN,
+                SYN | ACK,
+                0,
+                FIN,
+                SYN | RST,
+                SYN | FIN,
+            )
+        )
+        seq = self.peer_next + pick(
+            (0, 0, -1, 1, 100, -100, 1000, -1000, 400_000, 1_000_000, -100_000)
+        )
         ack = self.target_next + pick((0, 0, 0, -1, 1, -100, 100_000, -100_000))
         return Segment(flags, seq, ack, pick((0, 0, 1, 100)), pick((0, 1000, 65535)))

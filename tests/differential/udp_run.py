@@ -1,4 +1,5 @@
-"""A sequence of UDP on one stack: its datagrams and errors as packets, and what is seen of the target's."""
+"""A sequence of UDP on one stack: its datagrams and errors as packets, and what is seen of the
+target's."""
 
 import random
 import re
@@ -14,8 +15,10 @@ ROUTERS = {"v4": "10.97.0.1", "v6": "fd00:97::1"}
 
 
 class UdpRun:
-    """One script on one stack. Its peers are beyond the gateway and no other sequence's, so that what the target learns
-    of a path is this one's alone; where it is made of addresses and ports, it is told by their names."""
+    """One script on one stack. Its peers are beyond the gateway and no other sequence's, so that
+    what the target learns of a path is this one's alone; where it is made of addresses and ports,
+    it is told by their names.
+    """
 
     PORTS = 2
 
@@ -26,7 +29,9 @@ class UdpRun:
         self.family = "v6" if self.kind == "v6" else "v4"
         self.own = addresses[self.family == "v6"]
         near, far = (peer_address(self.family, port + at) for at in (0, 1))
-        self.peers = dict(zip(PEERS, ((near, port + 30_000), (near, port + 30_001), (far, port + 30_000))))
+        self.peers = dict(
+            zip(PEERS, ((near, port + 30_000), (near, port + 30_001), (far, port + 30_000)))
+        )
         # The port that was chosen for a socket that did not ask for one.
         self.chosen = None
         # The last packet to each peer.
@@ -68,7 +73,9 @@ class UdpRun:
     def fragments(self, step):
         address, port = self.peers[step.peer]
         whole = self.udp(address, self.own, (port, self.port_of(step)), step)
-        return [fragment(address, self.own, UDP, step.number, piece) for piece in pieces(whole, step)]
+        return [
+            fragment(address, self.own, UDP, step.number, piece) for piece in pieces(whole, step)
+        ]
 
     def burst(self, step):
         datagrams = (Datagram(step.peer, step.to, step.length, mark) for mark in step.MARKS)
@@ -79,7 +86,14 @@ class UdpRun:
         to = self.port_of(step)
         source = 0 if step.fault == "source port zero" else port
         to = 0 if step.fault == "port zero" else to
-        return build(address, self.own, UDP, faulty(self.udp(address, self.own, (source, to), step), step.fault), step.tos, step.ttl)
+        return build(
+            address,
+            self.own,
+            UDP,
+            faulty(self.udp(address, self.own, (source, to), step), step.fault),
+            step.tos,
+            step.ttl,
+        )
 
     def udp(self, src, dst, ports, step):
         length = 8 + step.length
@@ -93,7 +107,9 @@ class UdpRun:
         header = 40 if is_v6 else 20
         if step.fault == "foreign port":
             quote = quote[:header] + struct.pack("!H", CLOSED) + quote[header + 2 :]
-        quote = quote[: header + 4] if step.fault == "short quote" else quote[: 1232 if is_v6 else 548]
+        quote = (
+            quote[: header + 4] if step.fault == "short quote" else quote[: 1232 if is_v6 else 548]
+        )
         source = ROUTERS[self.family] if step.source == ROUTER else self.peers[step.peer][0]
         icmp = struct.pack("!BBHI", step.kind, step.code, 0, error_word(is_v6, step)) + quote
         covered = pseudo_header(source, self.own, ICMPV6, len(icmp)) if is_v6 else b""
@@ -128,7 +144,9 @@ class UdpRun:
         near, far = self.peers["peer0"][0], self.peers["peer2"][0]
         names = {near: "near", far: "far", self.own: "own", ROUTERS[self.family]: "router"}
         for address in sorted(names, key=len, reverse=True):
-            text = re.sub(rf"(?<![0-9a-f.]){re.escape(address)}(?![0-9a-f.:])", names[address], text)
+            text = re.sub(
+                rf"(?<![0-9a-f.]){re.escape(address)}(?![0-9a-f.:])", names[address], text
+            )
         text = re.sub(rf"/{self.port}\b", "/port", text)
         for at in (0, 1):
             text = re.sub(rf"/{self.port + 30_000 + at}\b", f"/p{at}", text)
@@ -160,7 +178,14 @@ def pieces(whole, step):
         "overlapping backwards": lambda: [*rest[::-1], (0, whole[: step.size + 8], first[2])],
         "covered": lambda: [first, (0, whole[:8], True), *rest],
         "longer": lambda: [right[-1], (last_at, last + b"?" * 8, False), *right[:-1]],
-        "ends early": lambda: [(first[0], first[1], False) if len(right) == 1 else (right[middle][0], right[middle][1], False), *right],
+        "ends early": lambda: [
+            (
+                (first[0], first[1], False)
+                if len(right) == 1
+                else (right[middle][0], right[middle][1], False)
+            ),
+            *right,
+        ],
         "missing": lambda: [*right[:middle], *right[middle + 1 :]],
         "the missing one": lambda: [right[middle]],
         "ragged": lambda: [(0, first[1][:-3], True), *rest],
@@ -201,10 +226,16 @@ def describe(packet):
         source, port, length, _ = struct.unpack("!HHHH", packet.body[:8])
         data = packet.body[8:]
         marks = "".join(map(chr, sorted(set(data)))) or "-"
-        return f"> udp {packet.src}/{source} to {packet.dst}/{port} {head} len {len(data)} of {length - 8} {marks} {checksum_of(packet)}"
+        return (
+            f"> udp {packet.src}/{source} to {packet.dst}/{port} {head} len {len(data)} of"
+            f" {length - 8} {marks} {checksum_of(packet)}"
+        )
     if packet.protocol in (ICMP, ICMPV6):
         kind, code, _, value = struct.unpack("!BBHI", packet.body[:8])
-        return f"> icmp {kind}/{code} {where} value {value} quotes {len(packet.body) - 8} {head} {checksum_of(packet)}"
+        return (
+            f"> icmp {kind}/{code} {where} value {value} quotes"
+            f" {len(packet.body) - 8} {head} {checksum_of(packet)}"
+        )
     return f"> protocol {packet.protocol} {where} {head} len {len(packet.body)}"
 
 
@@ -213,5 +244,9 @@ def checksum_of(packet):
         return "checksum of more"
     if packet.protocol == UDP and packet.body[6:8] == b"\0\0":
         return "no checksum"
-    covered = b"" if packet.protocol == ICMP else pseudo_header(packet.src, packet.dst, packet.protocol, len(packet.body))
+    covered = (
+        b""
+        if packet.protocol == ICMP
+        else pseudo_header(packet.src, packet.dst, packet.protocol, len(packet.body))
+    )
     return "right" if checksum(covered + packet.body) == b"\0\0" else "WRONG"

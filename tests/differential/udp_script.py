@@ -15,8 +15,24 @@ KINDS = ("v4", "v6", "mapped")
 
 IP, IPV6 = socket.IPPROTO_IP, socket.IPPROTO_IPV6
 OPTIONS = {
-    "v4": {"RECVERR": (IP, 11), "RECVTTL": (IP, 12), "RECVTOS": (IP, 13), "PKTINFO": (IP, 8), "MTU_DISCOVER": (IP, 10), "TTL": (IP, 2), "TOS": (IP, 1)},
-    "v6": {"RECVERR": (IPV6, 25), "RECVTTL": (IPV6, 51), "RECVTOS": (IPV6, 66), "PKTINFO": (IPV6, 49), "MTU_DISCOVER": (IPV6, 23), "TTL": (IPV6, 16), "TOS": (IPV6, 67)},
+    "v4": {
+        "RECVERR": (IP, 11),
+        "RECVTTL": (IP, 12),
+        "RECVTOS": (IP, 13),
+        "PKTINFO": (IP, 8),
+        "MTU_DISCOVER": (IP, 10),
+        "TTL": (IP, 2),
+        "TOS": (IP, 1),
+    },
+    "v6": {
+        "RECVERR": (IPV6, 25),
+        "RECVTTL": (IPV6, 51),
+        "RECVTOS": (IPV6, 66),
+        "PKTINFO": (IPV6, 49),
+        "MTU_DISCOVER": (IPV6, 23),
+        "TTL": (IPV6, 16),
+        "TOS": (IPV6, 67),
+    },
 }
 
 RCVBUF, RXQ_OVFL = (socket.SOL_SOCKET, socket.SO_RCVBUF), (socket.SOL_SOCKET, 40)
@@ -31,8 +47,8 @@ FRAGMENTATION_NEEDED = 4
 
 @dataclass(frozen=True)
 class Datagram:
-    """From a peer to the script's port ("port"), a port that nobody has ("closed"), or the one that was chosen for the
-    socket ("chosen")."""
+    """From a peer to the script's port ("port"), a port that nobody has ("closed"), or the one that
+    was chosen for the socket ("chosen")."""
 
     peer: str
     to: str
@@ -44,12 +60,16 @@ class Datagram:
 
     def text(self):
         fault = "" if self.fault == "none" else f" fault {self.fault}"
-        return f"< udp {self.peer} to {self.to} len {self.length} {self.mark} tos {self.tos} ttl {self.ttl}{fault}"
+        return (
+            f"< udp {self.peer} to {self.to} len {self.length} {self.mark} tos {self.tos} ttl"
+            f" {self.ttl}{fault}"
+        )
 
 
 @dataclass(frozen=True)
 class Error:
-    """An ICMP error about the last datagram that the target has sent to `peer`, or about one as it might have sent."""
+    """An ICMP error about the last datagram that the target has sent to `peer`, or about one as it
+    might have sent."""
 
     source: str
     peer: str
@@ -60,7 +80,10 @@ class Error:
 
     def text(self):
         fault = "" if self.fault == "none" else f" fault {self.fault}"
-        return f"< icmp {self.kind}/{self.code} from {self.source} about {self.peer} value {self.value}{fault}"
+        return (
+            f"< icmp {self.kind}/{self.code} from {self.source} about {self.peer} value"
+            f" {self.value}{fault}"
+        )
 
 
 @dataclass(frozen=True)
@@ -78,12 +101,29 @@ class Fragments:
     ttl: int = 64
 
     def text(self):
-        return f"< fragments {self.peer} to {self.to} len {self.length} {self.mark} number {self.number} of {self.size} {self.way}"
+        return (
+            f"< fragments {self.peer} to {self.to} len {self.length} {self.mark} number"
+            f" {self.number} of {self.size} {self.way}"
+        )
 
 
 WAYS = (
-    "in order", "reversed", "shuffled", "twice", "last twice", "overlapping", "overlapping backwards", "covered", "longer", "ends early",
-    "missing", "ragged", "beyond", "whole", "empty piece", "small first",
+    "in order",
+    "reversed",
+    "shuffled",
+    "twice",
+    "last twice",
+    "overlapping",
+    "overlapping backwards",
+    "covered",
+    "longer",
+    "ends early",
+    "missing",
+    "ragged",
+    "beyond",
+    "whole",
+    "empty piece",
+    "small first",
 )
 # With nearly all in one piece, which has to fit in a frame.
 TOGETHER = ("whole", "small first", "beyond")
@@ -161,49 +201,113 @@ class Writer:
         return Call("udp_bind", (name, where, port))
 
     def step(self):
-        return self.weighted(((45, self.call), (28, self.arrival), (9, self.pieces), (3, self.overflow), (15, self.error)))()
+        return self.weighted(
+            (
+                (45, self.call),
+                (28, self.arrival),
+                (9, self.pieces),
+                (3, self.overflow),
+                (15, self.error),
+            )
+        )()
 
     def arrival(self):
         """A datagram, and mostly a look at what it has done."""
-        fault = self.weighted(((20, "none"), (1, "checksum"), (1, "no checksum"), (1, "short"), (1, "long"), (1, "tiny"), (1, "port zero"), (1, "source port zero")))
+        fault = self.weighted(
+            (
+                (20, "none"),
+                (1, "checksum"),
+                (1, "no checksum"),
+                (1, "short"),
+                (1, "long"),
+                (1, "tiny"),
+                (1, "port zero"),
+                (1, "source port zero"),
+            )
+        )
         tos, ttl = self.pick(((0, 64), (0, 64), (0x2E << 2, 7), (1, 1)))
-        datagram = Datagram(self.pick(PEERS), self.target(), self.pick((0, 1, 5, 100, 1000, 1400)), self.mark(), fault, tos, ttl)
+        datagram = Datagram(
+            self.pick(PEERS),
+            self.target(),
+            self.pick((0, 1, 5, 100, 1000, 1400)),
+            self.mark(),
+            fault,
+            tos,
+            ttl,
+        )
         return [datagram, *self.look()]
 
     def pieces(self):
         way, size = self.pick(WAYS), self.pick((8, 16, 256, 1280, 1400))
-        length = self.pick((9, 200, 1300, 3000)) if size >= 256 and way not in TOGETHER else self.pick((9, 40, 100))
+        length = (
+            self.pick((9, 200, 1300, 3000))
+            if size >= 256 and way not in TOGETHER
+            else self.pick((9, 40, 100))
+        )
         self.numbers += 1
-        pieces = Fragments(self.pick(PEERS), self.target(), length, self.mark(), self.numbers, size, way)
+        pieces = Fragments(
+            self.pick(PEERS), self.target(), length, self.mark(), self.numbers, size, way
+        )
         if way != "missing" or self.happens(0.4):
             return [pieces, *self.look()]
         return [pieces, *self.look(), replace(pieces, way="the missing one"), *self.look()]
 
     def overflow(self):
-        """On a fresh socket, whose memory nothing else has taken. The kernel counts what a datagram takes of it, and we its
-        bytes: what is the same is that some find no room, and which."""
+        """On a fresh socket, whose memory nothing else has taken. The kernel counts what a datagram
+        takes of it, and we its bytes: what is the same is that some find no room, and which."""
         name = self.pick(self.sockets)
         self.is_bound = True
         self.fixed.add(name)
         fresh = [Call("udp_reopen", (name, self.kind)), Call("udp_bind", (name, "any", "port"))]
         counted = [Call("udp_option", (name, *RXQ_OVFL, 1))] if self.happens(0.5) else []
-        buffer = [Call("udp_option", (name, *RCVBUF, self.pick((1, 2000, 8000))))] if self.happens(0.8) else []
-        again = [Datagram(self.pick(PEERS), "port", 5, self.mark()), Call("udp_receive_message", (name, 2000, 512, 0))]
+        buffer = (
+            [Call("udp_option", (name, *RCVBUF, self.pick((1, 2000, 8000))))]
+            if self.happens(0.8)
+            else []
+        )
+        again = [
+            Datagram(self.pick(PEERS), "port", 5, self.mark()),
+            Call("udp_receive_message", (name, 2000, 512, 0)),
+        ]
         drain = Call("udp_drain", (name,))
         burst = Burst(self.pick(PEERS), "port", self.pick((700, 1400)))
-        return [*fresh, *counted, *buffer, burst, drain, Call("udp_option", (name, *RCVBUF, 106_496)), *again]
+        return [
+            *fresh,
+            *counted,
+            *buffer,
+            burst,
+            drain,
+            Call("udp_option", (name, *RCVBUF, 106_496)),
+            *again,
+        ]
 
     def error(self):
         if self.happens(0.25):
             errors = ((UNREACHABLE, code, 0) for code in range(16))
-            errors = [*errors, (TIME_EXCEEDED, 0, 0), (TIME_EXCEEDED, 1, 0), (PARAMETER, 0, 0), (QUENCH, 0, 0)]
-            errors6 = [(UNREACHABLE6, code, 0) for code in range(8)] + [(TIME_EXCEEDED6, 0, 0), (PARAMETER6, 0, 40), (PARAMETER6, 1, 6)]
+            errors = [
+                *errors,
+                (TIME_EXCEEDED, 0, 0),
+                (TIME_EXCEEDED, 1, 0),
+                (PARAMETER, 0, 0),
+                (QUENCH, 0, 0),
+            ]
+            errors6 = [(UNREACHABLE6, code, 0) for code in range(8)] + [
+                (TIME_EXCEEDED6, 0, 0),
+                (PARAMETER6, 0, 40),
+                (PARAMETER6, 1, 6),
+            ]
         else:
-            errors = [(UNREACHABLE, 3, 0), (UNREACHABLE, 1, 0), (UNREACHABLE, FRAGMENTATION_NEEDED, self.mtu())]
+            errors = [
+                (UNREACHABLE, 3, 0),
+                (UNREACHABLE, 1, 0),
+                (UNREACHABLE, FRAGMENTATION_NEEDED, self.mtu()),
+            ]
             errors6 = [(UNREACHABLE6, 4, 0), (UNREACHABLE6, 3, 0), (TOO_BIG6, 0, self.mtu())]
         kind, code, value = self.pick(errors6 if self.kind == "v6" else errors)
         peer = self.pick(PEERS)
-        fault = self.weighted(((20, "none"), (1, "checksum"), (1, "short quote"), (1, "foreign port")))
+        fault = self.weighted(
+            ((20, "none"), (1, "checksum"), (1, "short quote"), (1, "foreign port"))
+        )
         source = self.pick((peer, peer, ROUTER))
         # Mostly there is something to report.
         before = [self.send_to(self.pick(self.sockets), peer)] if self.happens(0.7) else []
@@ -214,19 +318,42 @@ class Writer:
 
     def look(self):
         name = self.pick(self.sockets)
-        return [self.weighted(((3, Call("udp_receive", (name, 2000, 0))), (3, self.receive_message(name)), (1, self.queue(name)), (2, Call("udp_events", (name,)))))] if self.happens(0.6) else []
+        return (
+            [
+                self.weighted(
+                    (
+                        (3, Call("udp_receive", (name, 2000, 0))),
+                        (3, self.receive_message(name)),
+                        (1, self.queue(name)),
+                        (2, Call("udp_events", (name,))),
+                    )
+                )
+            ]
+            if self.happens(0.6)
+            else []
+        )
 
     def call(self):
         name = self.pick(self.sockets)
         size = self.pick((0, 1, 50, 2000))
         flags = self.pick((0, 0, DONTWAIT, PEEK, TRUNC, PEEK | TRUNC))
         calls = (
-            (10, lambda: Call("udp_receive", (name, size, flags))), (8, lambda: self.receive_message(name)), (5, lambda: self.queue(name)),
-            (9, lambda: self.send_to(name, self.pick(PEERS))), (9, lambda: self.send(name)), (2, lambda: self.send_message(name)),
-            (6, lambda: Call("udp_connect", (name, self.pick(PEERS)))), (4 if name in self.fixed else 0.3, lambda: Call("udp_disconnect", (name,))),
-            (3, lambda: self.bind(name)), (5, lambda: Call("udp_events", (name,))), (5, lambda: Call("udp_error", (name,))),
-            (3, lambda: Call("udp_names", (name,))), (2, lambda: Call("udp_waiting", (name,))), (2, lambda: self.shutdown(name)),
-            (2, lambda: self.any_option(name)), (2, lambda: self.reopen(name)),
+            (10, lambda: Call("udp_receive", (name, size, flags))),
+            (8, lambda: self.receive_message(name)),
+            (5, lambda: self.queue(name)),
+            (9, lambda: self.send_to(name, self.pick(PEERS))),
+            (9, lambda: self.send(name)),
+            (2, lambda: self.send_message(name)),
+            (6, lambda: Call("udp_connect", (name, self.pick(PEERS)))),
+            (4 if name in self.fixed else 0.3, lambda: Call("udp_disconnect", (name,))),
+            (3, lambda: self.bind(name)),
+            (5, lambda: Call("udp_events", (name,))),
+            (5, lambda: Call("udp_error", (name,))),
+            (3, lambda: Call("udp_names", (name,))),
+            (2, lambda: Call("udp_waiting", (name,))),
+            (2, lambda: self.shutdown(name)),
+            (2, lambda: self.any_option(name)),
+            (2, lambda: self.reopen(name)),
         )
         return [self.weighted(calls)()]
 
@@ -235,26 +362,51 @@ class Writer:
         return Call("udp_reopen", (name, self.kind))
 
     def receive_message(self, name):
-        return Call("udp_receive_message", (name, self.pick((0, 10, 2000)), self.pick((512, 512, 512, 30, 0)), self.pick((0, 0, PEEK, TRUNC))))
+        return Call(
+            "udp_receive_message",
+            (
+                name,
+                self.pick((0, 10, 2000)),
+                self.pick((512, 512, 512, 30, 0)),
+                self.pick((0, 0, PEEK, TRUNC)),
+            ),
+        )
 
     def queue(self, name):
-        return Call("udp_receive_message", (name, self.pick((2, 2000)), 512, ERRQUEUE | self.pick((0, 0, PEEK))))
+        return Call(
+            "udp_receive_message",
+            (name, self.pick((2, 2000)), 512, ERRQUEUE | self.pick((0, 0, PEEK))),
+        )
 
     def send(self, name):
         return Call("udp_send", (name, self.length(), self.mark(), self.pick((0, 0, 0, DONTWAIT))))
 
     def send_to(self, name, peer):
-        return Call("udp_send_to", (name, peer, self.length(), self.mark(), self.pick((0, 0, 0, DONTWAIT))))
+        return Call(
+            "udp_send_to", (name, peer, self.length(), self.mark(), self.pick((0, 0, 0, DONTWAIT)))
+        )
 
     def send_message(self, name):
         control = self.pick(CONTROLS["v6" if self.kind == "v6" else "v4"])
-        return Call("udp_send_message", (name, self.pick(PEERS), self.length(), self.mark(), *control))
+        return Call(
+            "udp_send_message", (name, self.pick(PEERS), self.length(), self.mark(), *control)
+        )
 
     def shutdown(self, name):
-        return Call("udp_shutdown", (name, self.pick((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR))))
+        return Call(
+            "udp_shutdown", (name, self.pick((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)))
+        )
 
     def any_option(self, name):
-        key, values = self.pick((("RECVERR", (0, 1)), ("MTU_DISCOVER", (0, 1, 2, 3)), ("RECVTTL", (0, 1)), ("TTL", (5,)), ("TOS", (0x20,))))
+        key, values = self.pick(
+            (
+                ("RECVERR", (0, 1)),
+                ("MTU_DISCOVER", (0, 1, 2, 3)),
+                ("RECVTTL", (0, 1)),
+                ("TTL", (5,)),
+                ("TOS", (0x20,)),
+            )
+        )
         return self.option(name, key, self.pick(values))
 
     def option(self, name, key, value):

@@ -65,5 +65,11 @@ class Wire:
 
 
 def arp(operation, mac, target):
-    body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation) + MAC + socket.inet_aton(ADDRESS) + mac + socket.inet_aton(target)
+    body = (
+        struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
+        + MAC
+        + socket.inet_aton(ADDRESS)
+        + mac
+        + socket.inet_aton(target)
+    )
     return (mac if operation == 2 else b"\xff" * 6) + MAC + ARP + body

@@ -1,4 +1,5 @@
-"""Answers of ours and of another server, section by section; differences that are argued are told apart."""
+"""Answers of ours and of another server, section by section; differences that are argued are told
+apart."""
 
 import collections
 
@@ -19,7 +20,9 @@ def differences(ours, theirs):
         left, right = ours[key], theirs[key]
         if key == "edns" and left and right:
             # What a server says of itself is its own matter; whether it does is not.
-            left, right = ({**it, "size": 0, "options": sorted(it["options"])} for it in (left, right))
+            left, right = (
+                {**it, "size": 0, "options": sorted(it["options"])} for it in (left, right)
+            )
         if left != right:
             found.append(key)
     return found
@@ -27,12 +30,19 @@ def differences(ours, theirs):
 
 def shown(value):
     if isinstance(value, list):
-        return "[" + ", ".join(f"{show(name)} {rtype} {ttl} {data!r:.60}" for name, rtype, ttl, data in value) + "]"
+        return (
+            "["
+            + ", ".join(
+                f"{show(name)} {rtype} {ttl} {data!r:.60}" for name, rtype, ttl, data in value
+            )
+            + "]"
+        )
     return repr(value)
 
 
 def compare(world, targets, files, count, seed, report=print):
-    """Asks `count` questions; gives lines for the differences that nobody argues, and counts of those that are."""
+    """Asks `count` questions; gives lines for the differences that nobody argues, and counts of
+    those that are."""
     source, asker = Source(files, seed), Asker(world, targets)
     lines, argued = [], collections.Counter()
     done = 0
@@ -48,7 +58,9 @@ def compare(world, targets, files, count, seed, report=print):
                 theirs = answers[name][number]
                 if ours is None or theirs is None:
                     if ours is not theirs:
-                        lines.append(f"{question}: {'ours' if ours is None else name} gives no answer")
+                        lines.append(
+                            f"{question}: {'ours' if ours is None else name} gives no answer"
+                        )
                     continue
                 left, right = parsed(ours), parsed(theirs)
                 for key in differences(left, right):
@@ -56,7 +68,10 @@ def compare(world, targets, files, count, seed, report=print):
                     if why:
                         argued[f"{name} {key}: {why}"] += 1
                     else:
-                        lines.append(f"{question}: {key}\n    ours {shown(left[key])}\n    {name} {shown(right[key])}")
+                        lines.append(
+                            f"{question}: {key}\n    ours {shown(left[key])}\n   "
+                            f" {name} {shown(right[key])}"
+                        )
         if done % 10000 < BATCH:
             report(f"{done} questions, {len(lines)} differences")
     asker.close()

@@ -1,10 +1,24 @@
-"""DNS messages: written, and read with names written out, so that compression makes no difference."""
+"""DNS messages: written, and read with names written out, so that compression makes no
+difference."""
 
 import struct
 
 OPT = 41
 # Bytes before the first name in a type's data, and how many names follow.
-NAMES = {2: (0, 1), 5: (0, 1), 6: (0, 2), 7: (0, 1), 8: (0, 1), 9: (0, 1), 12: (0, 1), 14: (0, 2), 15: (2, 1), 17: (0, 2), 33: (6, 1), 39: (0, 1)}
+NAMES = {
+    2: (0, 1),
+    5: (0, 1),
+    6: (0, 2),
+    7: (0, 1),
+    8: (0, 1),
+    9: (0, 1),
+    12: (0, 1),
+    14: (0, 2),
+    15: (2, 1),
+    17: (0, 2),
+    33: (6, 1),
+    39: (0, 1),
+}
 TYPES = {
     "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "DNAME": 39, "DS": 43, "RRSIG": 46, "NSEC": 47,
     "DNSKEY": 48, "NSEC3": 50, "NSEC3PARAM": 51, "TLSA": 52, "HTTPS": 65, "IXFR": 251, "AXFR": 252, "ANY": 255, "CAA": 257, "TYPE731": 731,
@@ -13,14 +27,29 @@ TYPES = {
 
 def wire(name):
     """A name given as text without odd bytes, or as a list of labels."""
-    labels = [label.encode() for label in name.split(".") if label] if isinstance(name, str) else name
+    labels = (
+        [label.encode() for label in name.split(".") if label] if isinstance(name, str) else name
+    )
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
 
 
-def question(name, qtype, number=1, size=1232, *, do=False, version=0, options=b"", qclass=1, flags=0x0100):
+def question(
+    name, qtype, number=1, size=1232, *, do=False, version=0, options=b"", qclass=1, flags=0x0100
+):
     """A query; `size` None: without EDNS."""
-    opt = b"" if size is None else b"\0" + struct.pack("!HHBBHH", OPT, size, 0, version, 0x8000 if do else 0, len(options)) + options
-    return struct.pack("!HHHHHH", number, flags, 1, 0, 0, int(bool(opt))) + wire(name) + struct.pack("!HH", qtype, qclass) + opt
+    opt = (
+        b""
+        if size is None
+        else b"\0"
+        + struct.pack("!HHBBHH", OPT, size, 0, version, 0x8000 if do else 0, len(options))
+        + options
+    )
+    return (
+        struct.pack("!HHHHHH", number, flags, 1, 0, 0, int(bool(opt)))
+        + wire(name)
+        + struct.pack("!HH", qtype, qclass)
+        + opt
+    )
 
 
 def read_name(data, at):
@@ -39,7 +68,13 @@ def show(name):
     """A name in wire format as people write it."""
     text, at = "", 0
     while length := name[at]:
-        text += "".join(chr(byte) if 0x21 <= byte < 0x7F and byte != 0x2E else f"\\{byte:03}" for byte in name[at + 1 : at + 1 + length]) + "."
+        text += (
+            "".join(
+                chr(byte) if 0x21 <= byte < 0x7F and byte != 0x2E else f"\\{byte:03}"
+                for byte in name[at + 1 : at + 1 + length]
+            )
+            + "."
+        )
         at += 1 + length
     return text or "."
 
@@ -77,7 +112,13 @@ def parsed(data):
             rtype, size, ttl, length = struct.unpack("!HHIH", data[at : at + 10])
             at += 10
             if rtype == OPT:
-                edns = {"size": size, "high": ttl >> 24, "version": ttl >> 16 & 255, "flags": ttl & 0xFFFF, "options": options_of(data[at : at + length])}
+                edns = {
+                    "size": size,
+                    "high": ttl >> 24,
+                    "version": ttl >> 16 & 255,
+                    "flags": ttl & 0xFFFF,
+                    "options": options_of(data[at : at + length]),
+                }
             else:
                 records.append((name, rtype, ttl, rdata(data, at, length, rtype)))
             at += length

@@ -8,8 +8,34 @@ from message import TYPES, question, show, wire
 
 COMMON = [TYPES[name] for name in ("A", "AAAA", "MX", "NS", "SOA", "TXT", "CNAME", "DS", "ANY")]
 ODD_TYPES = [0, 3, 10, 41, 99, 128, 248, 249, 250, 251, 253, 254, 256, 259, 32768, 65535]
-LABELS = ["www", "x", "sub", "wild", "here", "old", "none", "c", "b", "new", "*", "odd", "star", "deep", "secure", "below", "insecure", "empty", "plain", "alias", "l" * 63]
-NSID, COOKIE, UNKNOWN = struct.pack("!HH", 3, 0), struct.pack("!HH", 10, 8) + b"12345678", struct.pack("!HH", 65001, 3) + b"abc"
+LABELS = [
+    "www",
+    "x",
+    "sub",
+    "wild",
+    "here",
+    "old",
+    "none",
+    "c",
+    "b",
+    "new",
+    "*",
+    "odd",
+    "star",
+    "deep",
+    "secure",
+    "below",
+    "insecure",
+    "empty",
+    "plain",
+    "alias",
+    "l" * 63,
+]
+NSID, COOKIE, UNKNOWN = (
+    struct.pack("!HH", 3, 0),
+    struct.pack("!HH", 10, 8) + b"12345678",
+    struct.pack("!HH", 65001, 3) + b"abc",
+)
 
 
 @dataclass
@@ -56,7 +82,10 @@ class Source:
         elif kind < 0.6:
             relative = [pick.choice(LABELS).encode() for _ in range(pick.randrange(4))]
         elif kind < 0.75:
-            relative = [pick.choice(LABELS).encode(), *pick.choice(self.owners[origin]).encode().split(b".")]
+            relative = [
+                pick.choice(LABELS).encode(),
+                *pick.choice(self.owners[origin]).encode().split(b"."),
+            ]
             relative = relative[: -len(suffix)] if relative[-len(suffix) :] == suffix else relative
         elif kind < 0.85:
             # An empty non-terminal, perhaps.
@@ -71,7 +100,13 @@ class Source:
             relative = [b"odd.dot"] if pick.random() < 0.5 else [b"odd\0zero"]
         labels = [label for label in relative if label] + suffix
         if pick.random() < 0.2:
-            labels = [bytes(byte ^ 0x20 if 65 <= byte & 0xDF <= 90 and pick.random() < 0.5 else byte for byte in label) for label in labels]
+            labels = [
+                bytes(
+                    byte ^ 0x20 if 65 <= byte & 0xDF <= 90 and pick.random() < 0.5 else byte
+                    for byte in label
+                )
+                for label in labels
+            ]
         while sum(map(len, labels)) + len(labels) + 1 > 255:
             labels = labels[1:]
         return labels
@@ -80,7 +115,15 @@ class Source:
         pick = self.random
         origin = pick.choice(list(self.origins))
         kind = pick.random()
-        qtype = pick.choice(COMMON) if kind < 0.7 else pick.choice([value for name, value in TYPES.items() if name != "AXFR"]) if kind < 0.95 else pick.choice(ODD_TYPES)
+        qtype = (
+            pick.choice(COMMON)
+            if kind < 0.7
+            else (
+                pick.choice([value for name, value in TYPES.items() if name != "AXFR"])
+                if kind < 0.95
+                else pick.choice(ODD_TYPES)
+            )
+        )
         more = {}
         size = pick.choice([None, 512, 1232, 1232, 4096, 0, 65535])
         if size is not None:

@@ -26,12 +26,16 @@ def start_nsd(world, files, more="", zone_more=lambda origin: ""):
     folder = world.folder / "nsd"
     folder.mkdir(exist_ok=True)
     conf = folder / "nsd.conf"
-    zones = "".join(f'zone:\n name: {origin}\n zonefile: "{path}"\n{zone_more(origin)}' for origin, path in files.items())
+    zones = "".join(
+        f'zone:\n name: {origin}\n zonefile: "{path}"\n{zone_more(origin)}'
+        for origin, path in files.items()
+    )
     conf.write_text(
-        f'server:\n ip-address: {world.PEER}\n port: {NSD_PORT}\n username: ""\n database: ""\n zonesdir: "{folder}"\n pidfile: ""\n'
-        f' xfrdfile: "{folder}/xfrd"\n zonelistfile: "{folder}/list"\n xfrdir: "{folder}"\n minimal-responses: yes\n rrl-ratelimit: 0\n'
-        f' ipv4-edns-size: 1232\n xfrd-reload-timeout: 0\n answer-cookie: yes\n nsid: "ascii_nsd"\n{more}'
-        f"remote-control:\n control-enable: no\n{zones}"
+        f'server:\n ip-address: {world.PEER}\n port: {NSD_PORT}\n username: ""\n database: ""\n'
+        f' zonesdir: "{folder}"\n pidfile: ""\n xfrdfile: "{folder}/xfrd"\n zonelistfile:'
+        f' "{folder}/list"\n xfrdir: "{folder}"\n minimal-responses: yes\n rrl-ratelimit: 0\n'
+        " ipv4-edns-size: 1232\n xfrd-reload-timeout: 0\n answer-cookie: yes\n nsid:"
+        f' "ascii_nsd"\n{more}remote-control:\n control-enable: no\n{zones}'
     )
     started = world.peer(nsd, "-d", "-c", conf)
     await_answers(world, started, world.PEER, NSD_PORT)
@@ -43,11 +47,16 @@ def start_knot(world, files, more="", zone_more=lambda origin: ""):
     folder = world.folder / "knot"
     (folder / "db").mkdir(parents=True, exist_ok=True)
     conf = folder / "knot.conf"
-    zones = "".join(f'  - domain: {origin}\n    file: "{path}"\n{zone_more(origin)}' for origin, path in files.items())
+    zones = "".join(
+        f'  - domain: {origin}\n    file: "{path}"\n{zone_more(origin)}'
+        for origin, path in files.items()
+    )
     conf.write_text(
-        f'server:\n    listen: {world.PEER}@{KNOT_PORT}\n    rundir: "{folder}"\n    udp-workers: 1\n    tcp-workers: 1\n    background-workers: 1\n'
-        f'    nsid: kno\ndatabase:\n    storage: "{folder}/db"\n    journal-db-max-size: 64M\n    timer-db-max-size: 16M\n    kasp-db-max-size: 16M\n'
-        f"    catalog-db-max-size: 16M\nlog:\n  - target: stderr\n    any: info\n{more}zone:\n{zones}"
+        f'server:\n    listen: {world.PEER}@{KNOT_PORT}\n    rundir: "{folder}"\n    udp-workers:'
+        " 1\n    tcp-workers: 1\n    background-workers: 1\n    nsid: kno\ndatabase:\n    storage:"
+        f' "{folder}/db"\n    journal-db-max-size: 64M\n    timer-db-max-size: 16M\n   '
+        " kasp-db-max-size: 16M\n    catalog-db-max-size: 16M\nlog:\n  - target: stderr\n    any:"
+        f" info\n{more}zone:\n{zones}"
     )
     started = world.peer(knotd, "-c", conf)
     await_answers(world, started, world.PEER, KNOT_PORT)
@@ -80,7 +89,9 @@ class Asker:
 
     def __init__(self, world, targets):
         with world.peer_ns.inside():
-            self.socks = {name: socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for name in targets}
+            self.socks = {
+                name: socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for name in targets
+            }
         for name, target in targets.items():
             self.socks[name].connect(target)
             self.socks[name].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -90,7 +101,8 @@ class Asker:
             sock.close()
 
     def ask(self, messages, seconds=3):
-        """`messages` have the numbers of their places. Gives the answers of each server in that order, None for a missing one."""
+        """`messages` have the numbers of their places. Gives the answers of each server in that
+        order, None for a missing one."""
         answers = {name: [None] * len(messages) for name in self.socks}
         for message in messages:
             for sock in self.socks.values():

@@ -1,10 +1,14 @@
-"""Zones that servers are compared on: small ones with every kind of name, large ones, signed ones."""
+"""Zones that servers are compared on: small ones with every kind of name, large ones, signed
+ones."""
 
 import random
 import shutil
 import subprocess
 
-SOA = "$TTL 3600\n@ IN SOA ns1 host 2024010101 7200 900 604800 300\n@ NS ns1\n@ NS ns.elsewhere.test.\nns1 A 10.0.0.1\nns1 AAAA fd00::1\n"
+SOA = (
+    "$TTL 3600\n@ IN SOA ns1 host 2024010101 7200 900 604800 300\n@ NS ns1\n@ NS"
+    " ns.elsewhere.test.\nns1 A 10.0.0.1\nns1 AAAA fd00::1\n"
+)
 MIXED = """@ MX 10 mail
 @ MX 20 mail.sub
 @ TXT "hello" "world"
@@ -63,7 +67,10 @@ LONG = ".".join(["l" * 60] * 3)
 
 
 def mixed():
-    chain = "".join(f"chain{number} CNAME chain{number + 1}\n" for number in range(12)) + "chain12 A 10.0.0.12\n"
+    chain = (
+        "".join(f"chain{number} CNAME chain{number + 1}\n" for number in range(12))
+        + "chain12 A 10.0.0.12\n"
+    )
     big = "".join(f'big TXT "{number:03} {"x" * 100}"\n' for number in range(30))
     wide = "".join(f"wide A 10.3.{number // 200}.{number % 200}\n" for number in range(300))
     return SOA + MIXED.replace("LONG", LONG) + chain + big + wide
@@ -84,7 +91,10 @@ def delegations(count):
     """Like the root: little but cuts."""
     lines = [SOA]
     for number in range(count):
-        lines.append(f"d{number} NS ns.d{number}\nd{number} NS ns.d{(number + 1) % count}\nns.d{number} A 10.4.{number >> 8 & 255}.{number & 255}\n")
+        lines.append(
+            f"d{number} NS ns.d{number}\nd{number} NS ns.d{(number + 1) % count}\nns.d{number} A"
+            f" 10.4.{number >> 8 & 255}.{number & 255}\n"
+        )
         if number % 2:
             lines.append(f"ns.d{number} AAAA fd01::{number:x}\n")
         if number % 3 == 0:
@@ -93,14 +103,18 @@ def delegations(count):
 
 
 def reverse(count):
-    return SOA + "".join(f"{number & 255}.{number >> 8}.0 PTR h{number}.many.test.\n" for number in range(count))
+    return SOA + "".join(
+        f"{number & 255}.{number >> 8}.0 PTR h{number}.many.test.\n" for number in range(count)
+    )
 
 
 def signed(folder, origin, text, *options):
     """The file, signed by ldns-signzone."""
     plain = folder / f"{origin}.plain"
     plain.write_text(text)
-    tool = lambda *words: subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()  # noqa: E731
+    tool = lambda *words: subprocess.run(
+        [str(word) for word in words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()  # noqa: E731
     key = tool("ldns-keygen", "-r", "/dev/urandom", "-a", "ECDSAP256SHA256", origin)
     tool("ldns-signzone", "-o", origin, "-f", folder / f"{origin}.zone", *options, plain, key)
     return folder / f"{origin}.zone"
@@ -110,15 +124,33 @@ def signed_by_bind(folder, origin, text, *options):
     """The file, signed by dnssec-signzone."""
     plain = folder / f"{origin}.plain"
     plain.write_text(text)
-    tool = lambda *words: subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()  # noqa: E731
+    tool = lambda *words: subprocess.run(
+        [str(word) for word in words], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()  # noqa: E731
     tool("dnssec-keygen", "-a", "ED25519", "-f", "KSK", "-n", "ZONE", origin)
-    tool("dnssec-signzone", "-S", "-z", "-o", origin, "-f", folder / f"{origin}.zone", *options, plain)
+    tool(
+        "dnssec-signzone",
+        "-S",
+        "-z",
+        "-o",
+        origin,
+        "-f",
+        folder / f"{origin}.zone",
+        *options,
+        plain,
+    )
     return folder / f"{origin}.zone"
 
 
 def write(folder, names, seed):
     """Zone files by origin; `names`: how many the large ones have."""
-    texts = {"example.test": mixed(), "child.example.test": SOA + "www A 10.9.9.9\n", "many.test": many(names), "deleg.test": delegations(names // 4), "10.in-addr.arpa": reverse(min(names, 50000))}
+    texts = {
+        "example.test": mixed(),
+        "child.example.test": SOA + "www A 10.9.9.9\n",
+        "many.test": many(names),
+        "deleg.test": delegations(names // 4),
+        "10.in-addr.arpa": reverse(min(names, 50000)),
+    }
     texts["example.test"] += "child NS ns1.child\nns1.child A 10.0.0.1\n"
     files = {}
     for origin, text in texts.items():

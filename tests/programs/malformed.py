@@ -1,7 +1,9 @@
-"""Requests that are malformed, odd, or at a limit: what the web server answers, and nginx where that differs.
+"""Requests that are malformed, odd, or at a limit: what the web server answers, and nginx where
+that differs.
 
-An answer is the status of each response and what becomes of the connection: `stays`, `ends`. A difference to nginx has
-its reason beside it; most are of one kind: a request that two servers could read differently is refused."""
+An answer is the status of each response and what becomes of the connection: `stays`, `ends`. A
+difference to nginx has its reason beside it; most are of one kind: a request that two servers could
+read differently is refused."""
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -26,11 +28,17 @@ NEXT = b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n"
 OLD = "nginx speaks HTTP/0.9, whose answers have no status"
 VERSION = "RFC 9110, section 15.6.6: a version that is not served is 505"
 NO_VERSION = "RFC 9112, section 2.3: a version is a digit, a point and a digit"
-BLANKS = "RFC 9112, section 3: one blank between the parts of the line, and a recipient may refuse more"
+BLANKS = (
+    "RFC 9112, section 3: one blank between the parts of the line, and a recipient may refuse more"
+)
 FRAMED = "what is wrong is the path, not where the request ends"
-METHOD = "RFC 9110, section 9.1: 501 for a method that is not known, 405 for one that is not allowed"
+METHOD = (
+    "RFC 9110, section 9.1: 501 for a method that is not known, 405 for one that is not allowed"
+)
 TARGET = "a URI is ASCII"
-FIELDS = "RFC 9110, section 5.1, 5.5: nginx drops a field with such a name or value, and others read it"
+FIELDS = (
+    "RFC 9110, section 5.1, 5.5: nginx drops a field with such a name or value, and others read it"
+)
 STATUS_431 = "the status for it"
 LINE_FEED = "RFC 9112, section 2.2: a bare line feed is a request's end for some and not for others"
 LINGERS = "nginx reads on for a while before it ends the connection"
@@ -51,31 +59,43 @@ ROWS = {
     "version 2.0": row(get(line=b"GET /hello HTTP/2.0\r\n"), "505 ends"),
     "version 3": row(get(line=b"GET /hello HTTP/3\r\n"), REFUSED, "505 ends", NO_VERSION),
     "version 10.1": row(get(line=b"GET /hello HTTP/10.1\r\n"), REFUSED, "505 ends", NO_VERSION),
-    "version of two digits": row(get(line=b"GET /hello HTTP/1.11\r\n"), REFUSED, SERVED, NO_VERSION),
+    "version of two digits": row(
+        get(line=b"GET /hello HTTP/1.11\r\n"), REFUSED, SERVED, NO_VERSION
+    ),
     "no version number": row(get(line=b"GET /hello HTTP/x\r\n"), REFUSED),
     "lower-case version": row(get(line=b"GET /hello http/1.1\r\n"), REFUSED),
     "another protocol": row(get(line=b"GET /hello ICAP/1.0\r\n"), REFUSED),
     "two blanks": row(get(line=b"GET  /hello HTTP/1.1\r\n"), REFUSED, SERVED, BLANKS),
-    "two blanks before the version": row(get(line=b"GET /hello  HTTP/1.1\r\n"), REFUSED, SERVED, BLANKS),
+    "two blanks before the version": row(
+        get(line=b"GET /hello  HTTP/1.1\r\n"), REFUSED, SERVED, BLANKS
+    ),
     "tab for a blank": row(get(line=b"GET\t/hello HTTP/1.1\r\n"), REFUSED),
     "blank first": row(get(line=b" GET /hello HTTP/1.1\r\n"), REFUSED),
     "blank at the end": row(get(line=b"GET /hello HTTP/1.1 \r\n"), REFUSED, SERVED, BLANKS),
     "blank in the target": row(get(line=b"GET /hel lo HTTP/1.1\r\n"), REFUSED),
     "no target": row(get(line=b"GET HTTP/1.1\r\n"), REFUSED),
-    "target without a slash": row(get(line=b"GET hello HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
+    "target without a slash": row(
+        get(line=b"GET hello HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED
+    ),
     "absolute form": row(get(line=b"GET http://x/hello HTTP/1.1\r\n"), SERVED),
-    "absolute form without a host": row(get(line=b"GET http:///hello HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
+    "absolute form without a host": row(
+        get(line=b"GET http:///hello HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED
+    ),
     "authority form": row(get(line=b"CONNECT x:80 HTTP/1.1\r\n"), "405 ends", REFUSED, METHOD),
     "star": row(get(line=b"OPTIONS * HTTP/1.1\r\n"), "405 stays", REFUSED, METHOD),
     "fragment": row(get(line=b"GET /hello#part HTTP/1.1\r\n"), SERVED),
     "query": row(get(line=b"GET /hello?a=b&c HTTP/1.1\r\n"), SERVED),
     "control in the target": row(get(line=b"GET /hel\x01lo HTTP/1.1\r\n"), REFUSED),
-    "eighth bit in the target": row(get(line=b"GET /hel\xfflo HTTP/1.1\r\n"), REFUSED, "404 stays", TARGET),
+    "eighth bit in the target": row(
+        get(line=b"GET /hel\xfflo HTTP/1.1\r\n"), REFUSED, "404 stays", TARGET
+    ),
     "bad escape": row(get(line=b"GET /%zz HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
     "half an escape": row(get(line=b"GET /hello%2 HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
     "escaped zero": row(get(line=b"GET /hello%00 HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
     "way out": row(get(line=b"GET /../etc/passwd HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
-    "escaped way out": row(get(line=b"GET /%2e%2e/etc/passwd HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED),
+    "escaped way out": row(
+        get(line=b"GET /%2e%2e/etc/passwd HTTP/1.1\r\n"), "400 stays", REFUSED, FRAMED
+    ),
     "long line": row(get(line=b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n"), "414 ends"),
     "garbage": row(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", REFUSED),
     "preface of HTTP/2": row(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 ends", REFUSED, VERSION),
@@ -109,12 +129,16 @@ ROWS = {
     "many fields": row(get(*[b"X-Y: a"] * 200), "431 ends", SERVED, STATUS_431),
     # Ends of lines.
     "bare line feeds": row(b"GET /hello HTTP/1.1\nHost: x\n\n", REFUSED, SERVED, LINE_FEED),
-    "one bare line feed": row(b"GET /hello HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", REFUSED, SERVED, LINE_FEED),
+    "one bare line feed": row(
+        b"GET /hello HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", REFUSED, SERVED, LINE_FEED
+    ),
     "bare carriage returns": row(b"GET /hello HTTP/1.1\rHost: x\r\r", REFUSED),
     "empty lines first": row(b"\r\n\r\n" + get(), SERVED),
     # Where the body ends.
     "both lengths": row(get(b"Content-Length: 3", CHUNKED[:-2], body=b"0\r\n\r\n"), REFUSED),
-    "two lengths that are one": row(get(b"Content-Length: 3", b"Content-Length: 3", body=b"abc"), REFUSED),
+    "two lengths that are one": row(
+        get(b"Content-Length: 3", b"Content-Length: 3", body=b"abc"), REFUSED
+    ),
     "two lengths": row(get(b"Content-Length: 3", b"Content-Length: 4", body=b"abcd"), REFUSED),
     "list of lengths": row(get(b"Content-Length: 3, 3", body=b"abc"), REFUSED),
     "signed length": row(get(b"Content-Length: +3", body=b"abc"), REFUSED),
@@ -124,23 +148,46 @@ ROWS = {
     "empty length": row(get(b"Content-Length:"), REFUSED),
     "length beyond all numbers": row(get(b"Content-Length: " + b"9" * 30), REFUSED),
     "long body": row(get(b"Content-Length: 20000000"), "413 ends", "413 stays", LINGERS),
-    "chunked in 1.0": row(get(CHUNKED[:-2], line=b"GET /hello HTTP/1.0\r\n", body=b"0\r\n\r\n"), REFUSED),
+    "chunked in 1.0": row(
+        get(CHUNKED[:-2], line=b"GET /hello HTTP/1.0\r\n", body=b"0\r\n\r\n"), REFUSED
+    ),
     "unknown coding": row(get(b"Transfer-Encoding: gzip"), "501 ends"),
-    "chunked and another coding": row(get(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), "501 ends"),
+    "chunked and another coding": row(
+        get(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), "501 ends"
+    ),
     "chunked twice": row(get(CHUNKED[:-2], CHUNKED[:-2], body=b"0\r\n\r\n"), REFUSED),
-    "chunked with a tab": row(get(b"Transfer-Encoding: \tchunked", body=b"0\r\n\r\n"), SERVED, "501 ends", BLANK_IN_VALUE),
+    "chunked with a tab": row(
+        get(b"Transfer-Encoding: \tchunked", body=b"0\r\n\r\n"), SERVED, "501 ends", BLANK_IN_VALUE
+    ),
     "chunked with a sign": row(get(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), "501 ends"),
-    "chunk of nonsense": row(get(CHUNKED[:-2], body=b"xyz\r\n\r\n"), "200 400 ends", REFUSED, EARLY),
-    "signed chunk": row(get(CHUNKED[:-2], body=b"+3\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY),
-    "chunk that is longer than it says": row(get(CHUNKED[:-2], body=b"3\r\nabcd\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY),
-    "chunk beyond all numbers": row(get(CHUNKED[:-2], body=b"f" * 20 + b"\r\n"), "200 400 ends", REFUSED, EARLY),
-    "chunks with line feeds": row(get(CHUNKED[:-2], body=b"3\nabc\n0\n\n"), "200 400 ends", SERVED, LINE_FEED),
+    "chunk of nonsense": row(
+        get(CHUNKED[:-2], body=b"xyz\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "signed chunk": row(
+        get(CHUNKED[:-2], body=b"+3\r\nabc\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "chunk that is longer than it says": row(
+        get(CHUNKED[:-2], body=b"3\r\nabcd\r\n0\r\n\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "chunk beyond all numbers": row(
+        get(CHUNKED[:-2], body=b"f" * 20 + b"\r\n"), "200 400 ends", REFUSED, EARLY
+    ),
+    "chunks with line feeds": row(
+        get(CHUNKED[:-2], body=b"3\nabc\n0\n\n"), "200 400 ends", SERVED, LINE_FEED
+    ),
     # What follows.
     "pipelined": row(get() + NEXT, "200 404 stays"),
     "body, then the next": row(get(b"Content-Length: 5", body=b"GET /" + NEXT), "200 404 stays"),
-    "chunks, then the next": row(get(CHUNKED[:-2], body=b"3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n" + NEXT), "200 404 stays"),
+    "chunks, then the next": row(
+        get(CHUNKED[:-2], body=b"3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n" + NEXT), "200 404 stays"
+    ),
     "close, then the next": row(get(b"Connection: close") + NEXT, LAST),
-    "expectation": row(get(b"Expect: 100-continue", b"Content-Length: 3", body=b"abc"), LAST, "100 200 stays", EXPECTED),
+    "expectation": row(
+        get(b"Expect: 100-continue", b"Content-Length: 3", body=b"abc"),
+        LAST,
+        "100 200 stays",
+        EXPECTED,
+    ),
     "unknown expectation": row(get(b"Expect: miracles"), SERVED),
     "upgrade": row(get(b"Connection: upgrade", b"Upgrade: h2c", b"HTTP2-Settings: "), SERVED),
     # Ranges and conditions.

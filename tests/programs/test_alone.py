@@ -35,7 +35,15 @@ def is_running(pid):
 def second(world, *words):
     """Another `slipstack run` on the device."""
     device = DEVICE if world.device == "veth" else []
-    run = [str(world.slipstack), "run", "--run-dir", str(world.run_dir), *device, "--", *map(str, words or ["true"])]
+    run = [
+        str(world.slipstack),
+        "run",
+        "--run-dir",
+        str(world.run_dir),
+        *device,
+        "--",
+        *map(str, words or ["true"]),
+    ]
     started = world.process([*world.stack_ns.prefix(), *run])
     return started.wait(15), started.errors().strip()
 
@@ -75,7 +83,9 @@ def lives_alone(world):
             if world.mode == "inprocess" or words == ["status"]:
                 asked = world.admin(*words)
                 said = asked.output() + asked.errors()
-                assert "no keeper" in said and str(engine) in said and "nothing runs" not in said, said
+                assert (
+                    "no keeper" in said and str(engine) in said and "nothing runs" not in said
+                ), said
         for _ in range(2):
             assert_refused(world, engine)
             transfer.goes_on("after another program was refused")
@@ -100,7 +110,8 @@ def nor_on_a_tap_that_they_keep_alive(world):
 
 @test(modes=("inprocess",), serial=True)
 def children_do_not_hold_what_their_parent_held(world):
-    """A forked child without an engine and one that became another program outlive the one with the engine."""
+    """A forked child without an engine and one that became another program outlive the one with the
+    engine."""
     code = (
         "import os, socket, subprocess, time\n"
         "listener = socket.create_server(('0.0.0.0', 7000))\n"
@@ -148,7 +159,9 @@ def each_worker_with_an_engine_counts(world):
 
 def number_anew(world):
     """Four programs, of which the second ends when nobody is left to keep its queue."""
-    servers = [world.stack(*world.program("threaded.py"), "server", 7000 + number) for number in range(3)]
+    servers = [
+        world.stack(*world.program("threaded.py"), "server", 7000 + number) for number in range(3)
+    ]
     datagrams = world.stack(*world.program("udp_echo.py"), 7010)
     for number, server in enumerate(servers):
         world.wait_port(7000 + number, process=server)

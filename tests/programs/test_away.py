@@ -20,8 +20,8 @@ CORE = 0
 
 
 def acknowledgements_leave(world, how):
-    # The sentinel is treated as the ticker: on the same core, in the program's session (and so in its
-    # share of the processor), with a short time slice.
+    # The sentinel is treated as the ticker: on the same core, in the program's session (and so in
+    # its share of the processor), with a short time slice.
     watch = [*world.program("sentinel.py"), SECONDS + 1, world.folder / "delays", 100_000]
     os.sched_setaffinity(0, {CORE})
     server = world.stack(*world.program("away.py"), 7600, SECONDS, how, *watch)
@@ -32,7 +32,10 @@ def acknowledgements_leave(world, how):
     pairs = acknowledgement_times(capture.segments, world.address)
     assert len(pairs) >= 0.9 * sent, f"{len(pairs)} of {sent} acknowledgements seen"
     until(lambda: (world.folder / "delays").exists(), 5, "the sentinel's figures")
-    delays = [tuple(map(float, line.split())) for line in (world.folder / "delays").read_text().splitlines()]
+    delays = [
+        tuple(map(float, line.split()))
+        for line in (world.folder / "delays").read_text().splitlines()
+    ]
     judge(pairs, delays)
 
 
@@ -54,26 +57,37 @@ def talk_to_the_absent(world):
 
 
 def judge(pairs, delays):
-    """An acknowledgement is late when it takes longer than the limit and than what the scheduler took
-    from the sentinel, which sleeps on the same core, in the same moment."""
+    """An acknowledgement is late when it takes longer than the limit and than what the scheduler
+    took from the sentinel, which sleeps on the same core, in the same moment."""
     waits = sorted(came - sent for sent, came in pairs)
-    late = [(came - sent, stolen) for sent, came in pairs if came - sent > LIMIT_S + (stolen := stolen_between(delays, sent, came))]
+    late = [
+        (came - sent, stolen)
+        for sent, came in pairs
+        if came - sent > LIMIT_S + (stolen := stolen_between(delays, sent, came))
+    ]
     figures = f"{len(waits)} acknowledgements: " + ", ".join(
-        f"p{share * 100:g} {waits[min(int(len(waits) * share), len(waits) - 1)] * 1000:.2f} ms" for share in (0.5, 0.9, 0.99, 1)
+        f"p{share * 100:g} {waits[min(int(len(waits) * share), len(waits) - 1)] * 1000:.2f} ms"
+        for share in (0.5, 0.9, 0.99, 1)
     )
     overshoot = sorted(woke - due for due, woke in delays)
-    figures += f"; sentinel late by p50 {overshoot[len(overshoot) // 2] * 1000:.2f}, p99 {overshoot[len(overshoot) * 99 // 100] * 1000:.2f} ms"
+    figures += (
+        f"; sentinel late by p50 {overshoot[len(overshoot) // 2] * 1000:.2f}, p99"
+        f" {overshoot[len(overshoot) * 99 // 100] * 1000:.2f} ms"
+    )
     print(figures)
     assert len(late) <= LATE_SHARE_MAX * len(pairs), f"{len(late)} late ({late[:5]}); {figures}"
 
 
 def stolen_between(delays, begin, end):
     """For how long the sentinel was kept from running while an acknowledgement was due."""
-    return sum(min(woke, end) - max(due, begin) for due, woke in delays if woke > begin and due < end)
+    return sum(
+        min(woke, end) - max(due, begin) for due, woke in delays if woke > begin and due < end
+    )
 
 
 def acknowledgement_times(segments, address):
-    """When each data segment came and when the first ACK behind it left, at the peer's end of the wire."""
+    """When each data segment came and when the first ACK behind it left, at the peer's end of the
+    wire."""
     waiting, pairs = [], []
     for segment in segments:
         if not segment.is_from(address) and segment.length == SIZE:
@@ -106,7 +120,9 @@ def a_lost_answer_is_sent_again_while_the_program_is_away(world):
         block(world, False)
         before = time.monotonic()
         assert sock.recv(5, socket.MSG_WAITALL) == b"ready"
-        assert time.monotonic() - before < 2.5, "the retransmission came only after the program woke"
+        assert (
+            time.monotonic() - before < 2.5
+        ), "the retransmission came only after the program woke"
 
 
 def block(world, is_on):
@@ -114,4 +130,6 @@ def block(world, is_on):
     if is_on:
         text = world.peer_ns.ip("-o", "link", "show", "eth1")
         world.old_mac = text.split("link/ether ")[1].split()[0]
-    world.peer_ns.ip("link", "set", "eth1", "address", "02:00:00:00:00:99" if is_on else world.old_mac)
+    world.peer_ns.ip(
+        "link", "set", "eth1", "address", "02:00:00:00:00:99" if is_on else world.old_mac
+    )

@@ -42,7 +42,9 @@ def an_option_that_a_child_sets_has_its_effect_on_its_parents_connection(world):
     """SO_LINGER with no time: the last close resets."""
     server = world.stack(PYTHON, "-c", RESETS, 7150)
     until(lambda: "listening" in server.output(), 5, "it listens")
-    until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 5, "the stack is up")
+    until(
+        lambda: world.mode == "kernel" or "is reached at" in server.errors(), 5, "the stack is up"
+    )
     for is_used in range(2):
         with connected(world, 7150) as sock:
             if is_used:
@@ -61,7 +63,11 @@ def a_connection_is_kept_while_its_process_becomes_another_program(world):
     for port, how in enumerate(("itself", "cat", "child", "againagain"), 7140):
         server = world.stack(*world.program("becomes.py"), port, how)
         until(lambda: "listening" in server.output(), 5, "it listens")
-        until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 5, "the stack is up")
+        until(
+            lambda: world.mode == "kernel" or "is reached at" in server.errors(),
+            5,
+            "the stack is up",
+        )
         with connected(world, port) as sock, sock.makefile("rb") as stream:
             turns(sock, stream, 5 * TURNS)
             much = b"m" * 100_000 + b"\n"

@@ -34,7 +34,17 @@ def every_example_is_short_and_is_c_and_cpp_for_two_compilers(world):
     for source in sorted(EXAMPLES.glob("*.c")):
         assert len(source.read_text().splitlines()) <= 150, source
         for compiler, standard in STANDARDS.items():
-            words = [compiler, *standard, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADERS}", str(source)]
+            words = [
+                compiler,
+                *standard,
+                "-D_GNU_SOURCE",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-fsyntax-only",
+                f"-I{HEADERS}",
+                str(source),
+            ]
             made = subprocess.run(words, capture_output=True, text=True)
             assert made.returncode == 0, made.stderr
 
@@ -50,10 +60,21 @@ def calls_that_make_no_sense_are_told_so(world):
 @test(modes=ON_STACK)
 def a_configuration_file_names_address_and_gateway(world):
     conf = world.folder / "config.ini"
-    conf.write_text(f"[dpdk]\nlcore_mask=1\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n")
+    conf.write_text(
+        f"[dpdk]\nlcore_mask=1\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n"
+    )
     place = ["--instance", world.ready_instance()] if world.mode == "instance" else ["--if", "eth1"]
     program = compiled(world, EXAMPLES / "kqueue_http.c", "clang")
-    server = world.beside(program, "--conf", conf, "--proc-type=primary", "--proc-id=0", "--run-dir", world.run_dir, *place)
+    server = world.beside(
+        program,
+        "--conf",
+        conf,
+        "--proc-type=primary",
+        "--proc-id=0",
+        "--run-dir",
+        world.run_dir,
+        *place,
+    )
     world.wait_port(80, process=server)
     assert get(world, 80, "/") == (200, b"hello from the stack\n")
     assert server.stop() == 0
@@ -63,7 +84,10 @@ def a_configuration_file_names_address_and_gateway(world):
 def one_program_has_a_port_on_both_sides(world):
     server = start(world, compiled(world, EXAMPLES / "mixed.c"))
     world.wait_port(8080, process=server)
-    for sock, side in ((world.connect(8080), b"stack: "), (world.connect_beside(8080), b"kernel: ")):
+    for sock, side in (
+        (world.connect(8080), b"stack: "),
+        (world.connect_beside(8080), b"kernel: "),
+    ):
         with sock:
             sock.sendall(b"hello")
             text = b""
@@ -114,7 +138,13 @@ def segments_that_are_kept_stay_as_they_are_and_come_back_in_any_order(world):
         sock.sendall(b"k")
         sock.setblocking(False)
         # What is kept stops the sender, and him alone.
-        until(lambda: select.select([sock], [], [], 0)[0] or not server.is_running() or advanced(sock), 20, "the program has kept all")
+        until(
+            lambda: select.select([sock], [], [], 0)[0]
+            or not server.is_running()
+            or advanced(sock),
+            20,
+            "the program has kept all",
+        )
         sock.setblocking(True)
         kept = int(sock.recv(100))
         assert 0 < kept < 64_000_000
@@ -177,12 +207,37 @@ for _ in range(30):
 @test(modes=("inprocess",))
 def answers_leave_by_the_interface_and_the_vlan_that_the_question_came_by(world):
     world.use_second_pair()
-    tagged = [world.slipstack, "run", "--run-dir", world.run_dir, "--if", "eth2", "--ip", "10.79.0.1/24", "--vlan", "7", "--"]
+    tagged = [
+        world.slipstack,
+        "run",
+        "--run-dir",
+        world.run_dir,
+        "--if",
+        "eth2",
+        "--ip",
+        "10.79.0.1/24",
+        "--vlan",
+        "7",
+        "--",
+    ]
     for workers in (0, 2):
-        server = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), "--vlan", "7,ip=10.79.0.2/24", workers)
-        for where, before, address, tag in ((world.peer, [], world.STACK, 0), (world.peer_b, [], world.STACK_B, 0), (world.peer_b, tagged, "10.79.0.2", 7)):
+        server = start(
+            world,
+            compiled(world, PROGRAMS / "answers_with_tag.c"),
+            "--vlan",
+            "7,ip=10.79.0.2/24",
+            workers,
+        )
+        for where, before, address, tag in (
+            (world.peer, [], world.STACK, 0),
+            (world.peer_b, [], world.STACK_B, 0),
+            (world.peer_b, tagged, "10.79.0.2", 7),
+        ):
             asker = where(*before, PYTHON, "-c", ASKS, address).finish(20)
-            assert asker.strip() == (struct.pack("!HH", tag != 0, tag) + b"l" * 600).hex(), (address, server.tail())
+            assert asker.strip() == (struct.pack("!HH", tag != 0, tag) + b"l" * 600).hex(), (
+                address,
+                server.tail(),
+            )
         assert server.stop() == 0, server.tail()
 
 
@@ -210,9 +265,14 @@ def a_dispatchers_workers_answer_in_bursts(world):
                 for text in sent:
                     sock.sendto(text, (world.address, 7))
                 server.signal(signal.SIGCONT)
-                assert {sock.recvfrom(100) for _ in sent} == {(text, (world.address, 7)) for text in sent}
+                assert {sock.recvfrom(100) for _ in sent} == {
+                    (text, (world.address, 7)) for text in sent
+                }
         assert server.stop() == 0, server.tail()
-        rows = re.findall(r"worker \d: (\d+) frames in (\d+) bursts of up to (\d+), (\d+) answers, 0 found", server.output())
+        rows = re.findall(
+            r"worker \d: (\d+) frames in (\d+) bursts of up to (\d+), (\d+) answers, 0 found",
+            server.output(),
+        )
         rows = [[int(figure) for figure in row] for row in rows]
         assert len(rows) == shape[0], server.tail()
         parts = 4 if shape[1] else 3
@@ -223,13 +283,28 @@ def a_dispatchers_workers_answer_in_bursts(world):
 @test(modes=("inprocess",))
 def a_dispatcher_hands_frames_to_another_process(world):
     conf = world.folder / "config.ini"
-    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n")
+    conf.write_text(
+        f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n"
+    )
     program = compiled(world, PROGRAMS / "queue_to.c")
     servers = []
     for number, kind in enumerate(("primary", "secondary")):
-        words = ["--conf", conf, f"--proc-type={kind}", f"--proc-id={number}", "--run-dir", world.run_dir, "--if", "eth1"]
+        words = [
+            "--conf",
+            conf,
+            f"--proc-type={kind}",
+            f"--proc-id={number}",
+            "--run-dir",
+            world.run_dir,
+            "--if",
+            "eth1",
+        ]
         servers.append(world.beside(program, *words))
-        until(lambda: "ready" in servers[-1].output() or not servers[-1].is_running(), 10, "it is bound")
+        until(
+            lambda: "ready" in servers[-1].output() or not servers[-1].is_running(),
+            10,
+            "it is bound",
+        )
     with contextlib.ExitStack() as stack:
         for number in range(40):
             with world.at_peer():
@@ -265,10 +340,15 @@ def answers(sock, text, to):
 @test(modes=("inprocess",))
 def processes_of_one_configuration_share_its_ports(world):
     conf = world.folder / "config.ini"
-    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n")
+    conf.write_text(
+        f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n"
+    )
     program = compiled(world, EXAMPLES / "kqueue_http.c")
     words = ["--conf", conf, "--run-dir", world.run_dir, "--if", "eth1"]
-    servers = [world.beside(program, *words, f"--proc-type={kind}", f"--proc-id={number}") for number, kind in enumerate(("primary", "secondary"))]
+    servers = [
+        world.beside(program, *words, f"--proc-type={kind}", f"--proc-id={number}")
+        for number, kind in enumerate(("primary", "secondary"))
+    ]
     pids = [str(server.pid) for server in servers]
     until(lambda: all(pid in listening(world, 80) for pid in pids), 10, "both listen")
     for _ in range(40):
@@ -280,7 +360,12 @@ def processes_of_one_configuration_share_its_ports(world):
 def listening(world, port):
     """The processes that `status` names for a listening port."""
     lines = world.admin("status").output().splitlines()
-    return [pid.strip(",") for line in lines if f":{port} " in line and line.startswith("tcp") for pid in line.split()[2:]]
+    return [
+        pid.strip(",")
+        for line in lines
+        if f":{port} " in line and line.startswith("tcp")
+        for pid in line.split()[2:]
+    ]
 
 
 @test(modes=ON_STACK)
@@ -296,7 +381,9 @@ def a_preloaded_program_finds_kqueue_and_the_stack_by_its_flag(world):
 
 @test(modes=ON_STACK)
 def routes_and_sysctls_are_changed_while_it_runs(world):
-    program = world.beside(compiled(world, PROGRAMS / "capi_network.c"), world.PEER, *world.options())
+    program = world.beside(
+        compiled(world, PROGRAMS / "capi_network.c"), world.PEER, *world.options()
+    )
     assert program.wait(20) == 0, program.tail()
 
 
@@ -311,7 +398,9 @@ def coroutines_wait_for_sockets_and_for_time_on_one_thread(world):
             for number, sock in enumerate(socks):
                 sock.sendall(b"sleep %d\n" % (number % 2 * 300))
             for number, sock in enumerate(socks[::2] + socks[1::2]):
-                assert sock.recv(100) == (b"sleep 0\n" if number < 10 else b"sleep 300\n"), server.tail()
+                assert sock.recv(100) == (
+                    b"sleep 0\n" if number < 10 else b"sleep 300\n"
+                ), server.tail()
                 if number == 9:
                     assert time.monotonic() - begun < 0.3, "those that need not wait have waited"
             assert 0.3 <= time.monotonic() - begun < 1
@@ -323,15 +412,29 @@ def coroutines_wait_for_sockets_and_for_time_on_one_thread(world):
 def a_client_has_an_engine_for_each_thread(world):
     world.peer(PYTHON, PROGRAMS / "asyncio_echo.py", "server", world.PEER, 7300)
     program = compiled(world, EXAMPLES / "engines_client.c", "g++")
-    client = world.beside(program, world.PEER, 7300, 3, 10, 0, *world.options(("--thread-engines", "4")))
+    client = world.beside(
+        program, world.PEER, 7300, 3, 10, 0, *world.options(("--thread-engines", "4"))
+    )
 
     def engines():
         reports = json.loads(world.admin("status", "--json").output() or "[]")
-        return sum(engine["pid"] == client.pid for report in reports for engine in report["engines"])
+        return sum(
+            engine["pid"] == client.pid for report in reports for engine in report["engines"]
+        )
 
     until(lambda: not client.is_running() or engines() == 3, 10, "three engines")
     assert client.stop() == 0, client.tail()
-    assert len([line for line in client.output().splitlines() if int(line.split()[2]) > 0]) == 3, client.tail()
-    again = world.beside(compiled(world, EXAMPLES / "engines_client.c", "clang"), world.PEER, 7300, 2, 5, 40, *world.options())
+    assert (
+        len([line for line in client.output().splitlines() if int(line.split()[2]) > 0]) == 3
+    ), client.tail()
+    again = world.beside(
+        compiled(world, EXAMPLES / "engines_client.c", "clang"),
+        world.PEER,
+        7300,
+        2,
+        5,
+        40,
+        *world.options(),
+    )
     assert again.wait(20) == 0, again.tail()
     assert again.output().splitlines() == ["thread 0: 200 answers", "thread 1: 200 answers"]

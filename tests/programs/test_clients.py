@@ -16,7 +16,9 @@ def kernel_files(world, names=("one.bin",), size=2_000_000):
         data = hashlib.shake_256(name.encode()).digest(size)
         (folder / name).write_bytes(data)
         digests[name] = hashlib.sha256(data).hexdigest()
-    world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", world.peer_address, cwd=folder)
+    world.peer(
+        "/usr/bin/python3", "-m", "http.server", 8000, "--bind", world.peer_address, cwd=folder
+    )
     world.wait_port(8000, address=world.peer_address)
     return digests
 
@@ -29,7 +31,18 @@ def curl_on_the_stack_downloads(world):
     world.stack("curl", "-sS", "--max-time", 20, "-o", out, f"{base}/one.bin").finish()
     assert hashlib.sha256(out.read_bytes()).hexdigest() == digests["one.bin"]
     second = world.folder / "got2.bin"
-    world.stack("curl", "-sS", "--max-time", 20, "-o", out, f"{base}/one.bin", "-o", second, f"{base}/two.bin").finish()
+    world.stack(
+        "curl",
+        "-sS",
+        "--max-time",
+        20,
+        "-o",
+        out,
+        f"{base}/one.bin",
+        "-o",
+        second,
+        f"{base}/two.bin",
+    ).finish()
     assert hashlib.sha256(second.read_bytes()).hexdigest() == digests["two.bin"]
 
 
@@ -42,7 +55,9 @@ def curl_on_the_stack_downloads_in_parallel(world):
         words += ["-o", world.folder / f"got-{name}", f"http://{world.peer_address}:8000/{name}"]
     world.stack(*words).finish()
     for name in names:
-        assert hashlib.sha256((world.folder / f"got-{name}").read_bytes()).hexdigest() == digests[name]
+        assert (
+            hashlib.sha256((world.folder / f"got-{name}").read_bytes()).hexdigest() == digests[name]
+        )
 
 
 @test
@@ -74,7 +89,15 @@ def curl_on_the_kernel_downloads_and_uploads(world):
     source, target = world.folder / "source.bin", world.folder / "target.bin"
     source.write_bytes(data)
     world.peer(
-        "curl", "-sS", "--max-time", 30, "--data-binary", f"@{source}", "-o", target, f"http://{world.address}:8080/echo"
+        "curl",
+        "-sS",
+        "--max-time",
+        30,
+        "--data-binary",
+        f"@{source}",
+        "-o",
+        target,
+        f"http://{world.address}:8080/echo",
     ).finish(40)
     assert target.read_bytes() == data
 
@@ -87,7 +110,15 @@ def curl_on_the_stack_uploads(world):
     source, target = world.folder / "source.bin", world.folder / "target.bin"
     source.write_bytes(data)
     world.stack(
-        "curl", "-sS", "--max-time", 30, "--data-binary", f"@{source}", "-o", target, f"http://{world.peer_address}:8080/echo"
+        "curl",
+        "-sS",
+        "--max-time",
+        30,
+        "--data-binary",
+        f"@{source}",
+        "-o",
+        target,
+        f"http://{world.peer_address}:8080/echo",
     ).finish(40)
     assert target.read_bytes() == data
 
@@ -114,7 +145,9 @@ def kernel_nginx(world):
 @test
 def wrk_runs_on_the_stack(world):
     kernel_nginx(world)
-    wrk = world.stack("wrk", "-t", 2, "-c", 40, "-d", "2s", f"http://{world.peer_address}:8080/hello")
+    wrk = world.stack(
+        "wrk", "-t", 2, "-c", 40, "-d", "2s", f"http://{world.peer_address}:8080/hello"
+    )
     text = wrk.finish(30)
     assert_wrk(text)
 
@@ -123,7 +156,11 @@ def wrk_runs_on_the_stack(world):
 def wrk_on_the_kernel_loads_the_stack(world):
     nginx = Nginx(world, workers=2)
     assert_wrk(world.peer("wrk", "-t", 2, "-c", 100, "-d", "2s", nginx.url()).finish(30))
-    assert_wrk(world.peer("wrk", "-t", 1, "-c", 20, "-d", "2s", "-H", "Connection: close", nginx.url()).finish(30))
+    assert_wrk(
+        world.peer(
+            "wrk", "-t", 1, "-c", 20, "-d", "2s", "-H", "Connection: close", nginx.url()
+        ).finish(30)
+    )
     assert not nginx.alerts(), nginx.alerts()
 
 
@@ -131,7 +168,9 @@ def wrk_on_the_kernel_loads_the_stack(world):
 def ab_runs_on_the_stack(world):
     kernel_nginx(world)
     for keep in ([], ["-k"]):
-        ab = world.stack("ab", "-q", "-n", 3000, "-c", 20, *keep, f"http://{world.peer_address}:8080/hello")
+        ab = world.stack(
+            "ab", "-q", "-n", 3000, "-c", 20, *keep, f"http://{world.peer_address}:8080/hello"
+        )
         assert_ab(ab.finish(40), 3000)
 
 

@@ -1,4 +1,5 @@
-"""Configuration files: F-Stack's config.ini starts instances and programs, and is checked and converted."""
+"""Configuration files: F-Stack's config.ini starts instances and programs, and is checked and
+converted."""
 
 import signal
 import socket
@@ -47,7 +48,10 @@ def a_program_runs_by_config_ini_at_every_address_of_it(world):
     world.admin("wait", 8000).finish()
     for address in (world.STACK, "10.77.1.1", "10.77.1.2"):
         assert get(world, address, 8000) == "200", address
-    assert "line 5: [dpdk] lcore_maks: there is no such key; the nearest is 'lcore_mask'" in server.errors()
+    assert (
+        "line 5: [dpdk] lcore_maks: there is no such key; the nearest is 'lcore_mask'"
+        in server.errors()
+    )
     assert "no meaning here" in server.errors()
 
 
@@ -69,7 +73,15 @@ def instances_of_config_ini_are_ready_when_the_command_returns(world):
 
 @test(modes=("instance",))
 def a_program_waits_for_an_instance_that_is_being_started(world):
-    words = [world.slipstack, "instance", "--name", "late", "--run-dir", world.run_dir, *world.device_options()]
+    words = [
+        world.slipstack,
+        "instance",
+        "--name",
+        "late",
+        "--run-dir",
+        world.run_dir,
+        *world.device_options(),
+    ]
     instance = world.beside(*words)
     known = lambda: "instance late" in world.admin("status").output()
     until(known, 10, "the keeper knows the instance")
@@ -108,7 +120,12 @@ def sysctls_are_shown_and_set_while_programs_run(world):
     with world.connect(8000) as client:
         info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
     assert info[5] & 1 == 0, "timestamps"
-    for wrong in ("hz=1000", "net.ipv4.tcp_ecn=9", "net.ipv4.tcp_ecm=1", "net.ipv4.tcp_max_tw_buckets=9"):
+    for wrong in (
+        "hz=1000",
+        "net.ipv4.tcp_ecn=9",
+        "net.ipv4.tcp_ecm=1",
+        "net.ipv4.tcp_max_tw_buckets=9",
+    ):
         assert world.admin("sysctl", wrong).wait() != 0, wrong
 
 

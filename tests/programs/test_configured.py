@@ -1,4 +1,5 @@
-"""`slipstack reload`: a running stack becomes what its configuration file says now, whole or not at all."""
+"""`slipstack reload`: a running stack becomes what its configuration file says now, whole or not at
+all."""
 
 import json
 import os
@@ -14,7 +15,7 @@ OTHER = "10.77.0.50"
 def configured(world, **options):
     """Writes the file: the stack as it was started, and what comes beside it."""
     options = {"if": "eth1", "ip": f"{world.STACK}/24", "gw": world.PEER, **options}
-    lines = [f'{name} = {json.dumps(value)}\n' for name, value in options.items()]
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in options.items()]
     file = world.folder / "slipstack.toml"
     file.write_text("".join(lines))
     return file
@@ -26,17 +27,28 @@ def is_answered(client):
 
 
 def addresses(world):
-    return {it["local"] for link in json.loads(world.admin("ip", "-json", "addr").finish()) for it in link["addr_info"]}
+    return {
+        it["local"]
+        for link in json.loads(world.admin("ip", "-json", "addr").finish())
+        for it in link["addr_info"]
+    }
 
 
 @test(modes=("inprocess", "instance"))
 def a_reload_changes_what_differs_and_ends_no_connection_whose_address_stays(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
-    reload = lambda *words: world.admin("reload", "--config", world.folder / "slipstack.toml", *words).finish()
+    reload = lambda *words: world.admin(
+        "reload", "--config", world.folder / "slipstack.toml", *words
+    ).finish()
     configured(world)
     assert reload() == "nothing changes\n"
-    configured(world, ip=f"{world.STACK}/24,{OTHER}/32", route=f"10.9.0.0/16,via={world.PEER}", sysctl="net.ipv4.tcp_fin_timeout=31")
+    configured(
+        world,
+        ip=f"{world.STACK}/24,{OTHER}/32",
+        route=f"10.9.0.0/16,via={world.PEER}",
+        sysctl="net.ipv4.tcp_fin_timeout=31",
+    )
     with world.connect(8000) as kept:
         assert is_answered(kept)
         would = reload("--dry-run").splitlines()
@@ -53,7 +65,10 @@ def a_reload_changes_what_differs_and_ends_no_connection_whose_address_stays(wor
         world.admin("ip", "addr", "add", "10.77.0.51/32", "dev", "eth1").finish()
         configured(world)
         gone = json.loads(reload("--json"))
-        assert sorted(it["DelAddress"]["ip"] for it in gone if "DelAddress" in it) == [OTHER, "10.77.0.51"], gone
+        assert sorted(it["DelAddress"]["ip"] for it in gone if "DelAddress" in it) == [
+            OTHER,
+            "10.77.0.51",
+        ], gone
         assert addresses(world) == {world.STACK} and is_answered(kept)
         assert "10.9.0.0/16" not in world.admin("ip", "route").finish()
 
@@ -62,9 +77,15 @@ def a_reload_changes_what_differs_and_ends_no_connection_whose_address_stays(wor
 def a_configuration_that_cannot_be_changes_nothing(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
-    before = world.admin("ip", "-json", "addr").finish(), world.admin("ip", "-json", "route").finish()
+    before = (
+        world.admin("ip", "-json", "addr").finish(),
+        world.admin("ip", "-json", "route").finish(),
+    )
     table = [
-        ({"ip": f"{world.STACK}/24,{OTHER}/32", "route": "10.9.0.0/16,via=192.0.2.1"}, "invalid gateway; nothing was changed"),
+        (
+            {"ip": f"{world.STACK}/24,{OTHER}/32", "route": "10.9.0.0/16,via=192.0.2.1"},
+            "invalid gateway; nothing was changed",
+        ),
         ({"ipp": OTHER}, "ipp"),
         ({"ip": "10.77.0.2.3"}, "10.77.0.2.3"),
     ]
@@ -72,7 +93,10 @@ def a_configuration_that_cannot_be_changes_nothing(world):
         for options, word in table:
             refused = world.admin("reload", "--config", configured(world, **options))
             assert refused.wait(10) == 1 and word in refused.errors(), refused.tail()
-            after = world.admin("ip", "-json", "addr").finish(), world.admin("ip", "-json", "route").finish()
+            after = (
+                world.admin("ip", "-json", "addr").finish(),
+                world.admin("ip", "-json", "route").finish(),
+            )
             assert before == after and is_answered(kept), options
 
 
@@ -92,13 +116,20 @@ def filter_profile_and_drop_ins_hold_from_the_start_and_are_reloaded(world):
         server = world.stack(*world.program("aborted.py"), port, options=("--config", file))
         until(lambda: "reached at" in server.errors(), 10, "the stack is up")
     world.wait_port(8000)
-    until(lambda: attempt(world, 9000) is ConnectionRefusedError and counts(world)[200] >= 1, 10, "it is filtered")
+    until(
+        lambda: attempt(world, 9000) is ConnectionRefusedError and counts(world)[200] >= 1,
+        10,
+        "it is filtered",
+    )
     reload = lambda *words: world.admin("reload", "--config", file, *words)
     assert reload().finish() == "nothing changes\n"
     with world.connect(8000) as kept:
         assert is_answered(kept)
         rules, drop_ins = world.folder / "more.rules", world.folder / "slipstack.d"
-        rules.write_text("# others\nadd 100 allow tcp from any to me 8000 setup keep-state\nadd 300 deny ip from any to any\n")
+        rules.write_text(
+            "# others\nadd 100 allow tcp from any to me 8000 setup keep-state\nadd 300 deny ip from"
+            " any to any\n"
+        )
         drop_ins.mkdir()
         (drop_ins / "10-first.toml").write_text('filter = "add deny ip from any to any"\n')
         (drop_ins / "50-more.toml").write_text(f'filter = "{rules}"\n')
@@ -113,7 +144,9 @@ def filter_profile_and_drop_ins_hold_from_the_start_and_are_reloaded(world):
         assert reload().finish() == "nothing changes\n"
         rules.write_text("add 100 allow tcp from any to any\nadd 200 deny tpc from any to any\n")
         refused = reload()
-        assert refused.wait(10) == 1 and 'more.rules:2: ipfw: what is "tpc"?' in refused.errors(), refused.tail()
+        assert (
+            refused.wait(10) == 1 and 'more.rules:2: ipfw: what is "tpc"?' in refused.errors()
+        ), refused.tail()
         assert is_answered(kept)
     refused = world.process([str(world.slipstack), "config", "check", str(file)])
     assert refused.wait(10) == 1 and "more.rules:2" in refused.errors(), refused.tail()
@@ -132,10 +165,18 @@ def an_instance_reads_its_configuration_again_at_sighup(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
     with world.connect(8000) as kept:
-        configured(world, filter="add 100 reset tcp from any to me 8000 setup in;add 200 count ip from any to any")
+        configured(
+            world,
+            filter=(
+                "add 100 reset tcp from any to me 8000 setup in;add 200 count ip from any to any"
+            ),
+        )
         os.kill(world.instance.pid, signal.SIGHUP)
         until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the rules hold")
-        assert is_answered(kept) and "slipstack: reload: + filter 00100 set 0 reset" in world.instance.errors()
+        assert (
+            is_answered(kept)
+            and "slipstack: reload: + filter 00100 set 0 reset" in world.instance.errors()
+        )
         configured(world, ipp=OTHER)
         os.kill(world.instance.pid, signal.SIGHUP)
         until(lambda: "ipp" in world.instance.errors(), 10, "it is said what is wrong")
@@ -148,9 +189,22 @@ def an_instance_reads_its_configuration_again_at_sighup(world):
 @test(modes=("instance",))
 def instances_of_one_command_read_their_configuration_again_at_its_sighup(world):
     file = configured(world)
-    words = [world.slipstack, "instance", "--run-dir", world.run_dir, "--config", file, "--count", 2]
+    words = [
+        world.slipstack,
+        "instance",
+        "--run-dir",
+        world.run_dir,
+        "--config",
+        file,
+        "--count",
+        2,
+    ]
     group = world.beside(*words)
-    until(lambda: len(group.output().splitlines()) >= 2 or not group.is_running(), 15, "both instances are ready")
+    until(
+        lambda: len(group.output().splitlines()) >= 2 or not group.is_running(),
+        15,
+        "both instances are ready",
+    )
     shown = lambda: world.admin("sysctl", "-n", "net.ipv4.tcp_fin_timeout").finish().split()
     assert set(shown()) == {"60"}
     configured(world, sysctl="net.ipv4.tcp_fin_timeout=31")

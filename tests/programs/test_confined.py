@@ -52,7 +52,11 @@ def a_child_confines_itself_after_its_connection_has_come_to_it(world):
         world.wait_port(port, process=server)
         for last in (False, True):
             use(world.connect(port), last)
-        until(lambda: server.output().count("status 0") >= 3, 5, f"{how}: the children end well\n{server.tail()}")
+        until(
+            lambda: server.output().count("status 0") >= 3,
+            5,
+            f"{how}: the children end well\n{server.tail()}",
+        )
         assert "signal" not in server.output() and "another" not in server.output(), server.output()
 
 
@@ -62,6 +66,10 @@ def a_program_confines_itself_with_a_connection_of_its_own(world):
     for port, last in ((7120, False), (7121, True)):
         server = world.stack(program, port, "alone")
         until(lambda: "listening" in server.output(), 5, "it listens")
-        until(lambda: world.mode == "kernel" or "is reached at" in server.errors(), 5, "the stack is up")
+        until(
+            lambda: world.mode == "kernel" or "is reached at" in server.errors(),
+            5,
+            "the stack is up",
+        )
         use(connected(world, port), last)
         server.finish(5)

@@ -1,4 +1,5 @@
-"""Many of a kind, and ends at the worst moment: children beside connections, threads, children that are killed."""
+"""Many of a kind, and ends at the worst moment: children beside connections, threads, children that
+are killed."""
 
 import contextlib
 import os

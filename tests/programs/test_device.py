@@ -37,7 +37,7 @@ def options(kind):
 
 def device(world):
     """What `status` says of the only device."""
-    report, = json.loads(world.admin("status", "--json").output())
+    (report,) = json.loads(world.admin("status", "--json").output())
     return report["device"]["device"]
 
 
@@ -48,7 +48,16 @@ def run(world, kind, text):
         return world.stack(*words, options=options(kind))
     started = world.start_instance("d", *options(kind))
     assert started.is_running()
-    words = [str(world.slipstack), "run", "--run-dir", str(world.run_dir), "--instance", "d", "--", *words]
+    words = [
+        str(world.slipstack),
+        "run",
+        "--run-dir",
+        str(world.run_dir),
+        "--instance",
+        "d",
+        "--",
+        *words,
+    ]
     return world.process([*world.stack_ns.prefix(), *words])
 
 
@@ -84,7 +93,9 @@ def status_and_why_say_of_what_kind_a_device_is(world):
     said = "device tap: no interface was named, so one was made"
     assert said in world.admin("status").output()
     assert said in world.admin("why", program.pid).output()
-    other = world.stack("true", options=("--device", "null", "--if", "slip0", "--ip", f"{STACK}/24"))
+    other = world.stack(
+        "true", options=("--device", "null", "--if", "slip0", "--ip", f"{STACK}/24")
+    )
     assert other.wait(10) != 0
     assert "in use as a device of kind tap" in other.errors(), other.errors()
 

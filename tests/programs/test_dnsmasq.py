@@ -1,4 +1,5 @@
-"""dnsmasq with a wildcard listener: it answers a TCP query only on addresses that its lists of interfaces tell."""
+"""dnsmasq with a wildcard listener: it answers a TCP query only on addresses that its lists of
+interfaces tell."""
 
 import shutil
 import signal
@@ -15,8 +16,17 @@ PORT = 5300
 def dnsmasq(world, *options):
     hosts = world.folder / "hosts"
     hosts.write_text("192.0.2.7 known.test\n")
-    words = ("--keep-in-foreground", "--conf-file=/dev/null", f"--port={PORT}", "--no-resolv", "--no-hosts", "--user=root")
-    started = world.stack(BINARY, *words, f"--addn-hosts={hosts}", f"--pid-file={world.folder}/pid", *options)
+    words = (
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        f"--port={PORT}",
+        "--no-resolv",
+        "--no-hosts",
+        "--user=root",
+    )
+    started = world.stack(
+        BINARY, *words, f"--addn-hosts={hosts}", f"--pid-file={world.folder}/pid", *options
+    )
     until(lambda: ask(world, "udp", 1) or not started.is_running(), 10, "dnsmasq answers")
     assert started.is_running(), started.tail()
     return started
@@ -41,7 +51,9 @@ def ask(world, how, number, address=None):
             if how == "tcp":
                 sock.sendall(struct.pack(">H", len(asked)) + asked)
                 length = sock.recv(2, socket.MSG_WAITALL)
-                answer = sock.recv(struct.unpack(">H", length)[0], socket.MSG_WAITALL) if length else b""
+                answer = (
+                    sock.recv(struct.unpack(">H", length)[0], socket.MSG_WAITALL) if length else b""
+                )
             else:
                 sock.sendall(asked)
                 answer = sock.recv(4096)

@@ -1,4 +1,5 @@
-"""Debian's dovecot: a login process hands each connection to one that serves the mailbox, and ends."""
+"""Debian's dovecot: a login process hands each connection to one that serves the mailbox, and
+ends."""
 
 import contextlib
 import imaplib

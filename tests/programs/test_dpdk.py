@@ -1,4 +1,5 @@
-"""Ports of DPDK's as devices: packet sockets, TAP, memif, vhost-user, and what becomes of wrong ones."""
+"""Ports of DPDK's as devices: packet sockets, TAP, memif, vhost-user, and what becomes of wrong
+ones."""
 
 import os
 import shutil
@@ -88,7 +89,7 @@ def name_of(pid):
 def sleeps(pid):
     """How often a process has slept."""
     with open(f"/proc/{pid}/status") as file:
-        line, = (line for line in file if line.startswith("voluntary"))
+        (line,) = (line for line in file if line.startswith("voluntary"))
     return int(line.split()[1])
 
 
@@ -97,7 +98,14 @@ def nginx_serves_through_packet_sockets_of_dpdks(world):
     need_dpdk(world)
     world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
     world.kind = dpdk("--vdev=net_af_packet0,iface=eth1")
-    world.device_options = lambda: ["--device", world.kind, "--ip", f"{world.STACK}/24", "--gw", world.PEER]
+    world.device_options = lambda: [
+        "--device",
+        world.kind,
+        "--ip",
+        f"{world.STACK}/24",
+        "--gw",
+        world.PEER,
+    ]
     server = Nginx(world, workers=2)
     for _ in range(3):
         fetch(world, world.peer_ns.prefix(), port=8080, path="big.bin", content=server.big)
@@ -111,9 +119,19 @@ def a_killed_process_of_dpdks_is_started_again_and_connections_go_on(world):
     world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
     device = dpdk("--vdev=net_af_packet0,iface=eth1")
     server = web_server(world, world.stack_ns, device)
-    process, = processes(world)
+    (process,) = processes(world)
     into = world.folder / "slow"
-    words = ["curl", "-sS", "--limit-rate", "1M", "-m", "30", "-o", into, f"http://{world.STACK}:8000/big"]
+    words = [
+        "curl",
+        "-sS",
+        "--limit-rate",
+        "1M",
+        "-m",
+        "30",
+        "-o",
+        into,
+        f"http://{world.STACK}:8000/big",
+    ]
     client = world.peer(*words)
     until(lambda: into.exists() and into.stat().st_size > 0, 10, "the transfer has begun")
     os.kill(process, 9)
@@ -145,7 +163,9 @@ def a_port_is_in_a_vlan_and_has_both_families(world):
     until(lambda: "Serving" in server.output() or not server.is_running(), 20, "the server listens")
     into = world.folder / "fetched"
     for url in ("http://10.79.0.2:8000/big", "http://[fd00:79::2]:8000/big"):
-        client = start(world.peer_ns, 1, "--if", "eth1", "--", "curl", "-sS", "-m", "20", "-o", into, url)
+        client = start(
+            world.peer_ns, 1, "--if", "eth1", "--", "curl", "-sS", "-m", "20", "-o", into, url
+        )
         assert client.wait(30) == 0, client.tail()
         assert into.read_bytes() == CONTENT
     assert "sleeps up to 50 µs" in world.admin("status").output()
@@ -155,7 +175,7 @@ def a_port_is_in_a_vlan_and_has_both_families(world):
 def an_idle_port_sleeps_and_goes_with_the_last_process_that_is_killed(world):
     need_dpdk(world)
     web_server(world, world.stack_ns, dpdk("--vdev=net_af_packet0,iface=eth1"))
-    port, = processes(world)
+    (port,) = processes(world)
     before = cpu_seconds(port)
     time.sleep(1)
     assert cpu_seconds(port) - before < 0.2
@@ -180,7 +200,7 @@ def what_dpdk_cannot_do_is_refused_in_a_sentence_and_leaves_nothing(world):
         dpdk("--vdev=net_af_packet0,iface=nosuch"): "No such device",
         dpdk("--no-pci"): "finds no port",
         dpdk("--vdev=net_null0 --vdev=net_null1"): "net_null0, net_null1",
-        dpdk("--vdev=net_null0", "--port=eth0"): "no port \"eth0\"",
+        dpdk("--vdev=net_null0", "--port=eth0"): 'no port "eth0"',
         dpdk("--vdev=net_null0", "--sleep-us=soon"): "--sleep-us",
     }
     if not huge:
@@ -207,7 +227,9 @@ def a_build_without_dpdk_says_so(world):
     move(world)
     program = run(world, world.stack_ns, dpdk("--vdev=net_null0"), "true")
     assert program.wait(20) != 0
-    assert "slipstack-dpdk is missing" in program.errors() and "make dpdk" in program.errors(), program.errors()
+    assert (
+        "slipstack-dpdk is missing" in program.errors() and "make dpdk" in program.errors()
+    ), program.errors()
 
 
 @test(modes=ONLY, device="none")
@@ -232,7 +254,9 @@ def a_bond_of_dpdks_is_the_port(world):
         world.stack_ns.ip("link", "set", name, "up")
     members = ["--vdev=net_af_packet0,iface=eth1", "--vdev=net_af_packet1,iface=spare"]
     names = "slave=net_af_packet0,slave=net_af_packet1,primary=net_af_packet0"
-    web_server(world, world.stack_ns, dpdk(" ".join([*members, f"--vdev=net_bonding0,mode=1,{names}"])))
+    web_server(
+        world, world.stack_ns, dpdk(" ".join([*members, f"--vdev=net_bonding0,mode=1,{names}"]))
+    )
     fetch(world, world.peer_ns.prefix())
     status = world.admin("status").output()
     assert "dpdk:net_bonding0 (net_bonding; polled" in status, status
@@ -246,7 +270,7 @@ def the_kernel_asks_through_a_tap_of_dpdks(world):
     fetch(world, world.stack_ns.prefix())
     status = world.admin("status").output()
     assert "net_tap0 (net_tap; interrupts;" in status, status
-    port, = processes(world)
+    (port,) = processes(world)
     before = sleeps(port)
     time.sleep(0.5)
     assert sleeps(port) - before < 50, "who has interrupts does not look every moment"
@@ -259,11 +283,24 @@ def dpdks_memif_and_ours_are_two_ends_of_a_link(world):
     need_dpdk(world)
     path = world.folder / "memif.sock"
     ours = f"memif:{path},role=server,id=4"
-    theirs = dpdk(f"--vdev=net_memif0,role=client,id=4,socket={path},socket-abstract=no", "--sleep-us=0")
+    theirs = dpdk(
+        f"--vdev=net_memif0,role=client,id=4,socket={path},socket-abstract=no", "--sleep-us=0"
+    )
     web_server(world, world.stack_ns, ours)
     client_ns = world._namespace("c")
     into = world.folder / "fetched"
-    words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    words = [
+        "curl",
+        "-sS",
+        "--retry",
+        "5",
+        "--retry-all-errors",
+        "-m",
+        "20",
+        "-o",
+        into,
+        f"http://{world.STACK}:8000/big",
+    ]
     for _ in range(2):
         client = run(world, client_ns, theirs, *words, address=world.PEER)
         assert client.wait(30) == 0, client.tail()
@@ -302,7 +339,18 @@ def a_container_without_a_card_joins_a_vhost_user_socket_by_config_ini(world):
     conf.write_text(CONTAINER.format(path=path, address=world.PEER, gateway=world.STACK))
     client_ns = world._namespace("c")
     into = world.folder / "fetched"
-    curl = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    curl = [
+        "curl",
+        "-sS",
+        "--retry",
+        "5",
+        "--retry-all-errors",
+        "-m",
+        "20",
+        "-o",
+        into,
+        f"http://{world.STACK}:8000/big",
+    ]
     words = [world.slipstack, "run", "--run-dir", world.run_dir, "--config", conf, "--", *curl]
     for _ in range(2):
         client = world.process([*client_ns.prefix(), *map(str, words)])
@@ -319,21 +367,50 @@ def frames_pass_through_testpmd_from_a_vhost_user_socket_to_memif(world):
         raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
     vhost, memif = world.folder / "vhost.sock", world.folder / "memif.sock"
     switch = [
-        "dpdk-testpmd", "-l", "0,1", "--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf",
-        f"--vdev=net_vhost0,iface={vhost}", f"--vdev=net_memif0,role=server,id=0,socket={memif},socket-abstract=no",
-        "--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=8192",
+        "dpdk-testpmd",
+        "-l",
+        "0,1",
+        "--no-huge",
+        "-m",
+        "128",
+        "--no-pci",
+        "--no-telemetry",
+        "--no-shconf",
+        f"--vdev=net_vhost0,iface={vhost}",
+        f"--vdev=net_memif0,role=server,id=0,socket={memif},socket-abstract=no",
+        "--",
+        "--forward-mode=io",
+        "--auto-start",
+        "--total-num-mbufs=8192",
     ]
     here, there = socket.socketpair()
     with here:
         with there:
             forwarder = world.process([*world.stack_ns.prefix(), *switch], stdin=there)
-        until(lambda: memif.exists() and vhost.exists() or not forwarder.is_running(), 20, "the switch listens")
+        until(
+            lambda: memif.exists() and vhost.exists() or not forwarder.is_running(),
+            20,
+            "the switch listens",
+        )
         assert forwarder.is_running(), forwarder.tail()
         web_server(world, world.stack_ns, f"memif:{memif},role=client")
         into = world.folder / "fetched"
-        words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+        words = [
+            "curl",
+            "-sS",
+            "--retry",
+            "5",
+            "--retry-all-errors",
+            "-m",
+            "20",
+            "-o",
+            into,
+            f"http://{world.STACK}:8000/big",
+        ]
         client_ns = world._namespace("c")
-        client = run(world, client_ns, dpdk(f"--vdev=virtio_user0,path={vhost}"), *words, address=world.PEER)
+        client = run(
+            world, client_ns, dpdk(f"--vdev=virtio_user0,path={vhost}"), *words, address=world.PEER
+        )
         assert client.wait(30) == 0, client.tail()
         assert into.read_bytes() == CONTENT
     assert forwarder.wait(20) == 0, forwarder.tail()

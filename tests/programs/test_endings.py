@@ -165,7 +165,9 @@ def kill_9_resets_transfers_and_silent_peers_within_a_second(world):
         assert len(readers.reset_at) + len(readers.ended) == 120
         return
     late = [at - killed for at in readers.reset_at.values() if at - killed > 1.0]
-    assert len(readers.reset_at) == 120, f"{len(readers.reset_at)} of 120 reset, {len(readers.ended)} ended"
+    assert (
+        len(readers.reset_at) == 120
+    ), f"{len(readers.reset_at)} of 120 reset, {len(readers.ended)} ended"
     assert not late, f"late: {late[:5]}"
 
 
@@ -201,7 +203,11 @@ def kill_9_of_the_instance_is_told_to_its_programs(world):
     assert sock.recv(10) == b"waiting"
     os.kill(world.instance.pid, signal.SIGKILL)
     world.instance.wait()
-    text = until(lambda: server.output() if "connection:" in server.output() else None, 3, "the program is told")
+    text = until(
+        lambda: server.output() if "connection:" in server.output() else None,
+        3,
+        "the program is told",
+    )
     assert "ECONNRESET" in text or "ENETDOWN" in text, text
     assert server.wait(5) == 0, server.tail()
     assert is_reset(sock, 1.0), "the peer is reset"
@@ -309,7 +315,15 @@ def an_instance_goes_on_after_a_hang_up_and_ends_in_order_later(world):
 
 @test(modes=("instance",))
 def an_instance_under_nohup_outlives_its_terminal(world):
-    words = ["nohup", str(world.slipstack), "instance", "--name", "t", "--run-dir", str(world.run_dir)]
+    words = [
+        "nohup",
+        str(world.slipstack),
+        "instance",
+        "--name",
+        "t",
+        "--run-dir",
+        str(world.run_dir),
+    ]
     world.instance = world.process(world.stack_ns.prefix() + words + world.device_options())
     until(lambda: "is ready" in world.instance.output(), 10, "the instance is ready")
     world.instance.signal(signal.SIGHUP)
@@ -332,7 +346,11 @@ def sigterm_of_the_instance_is_told_to_its_programs(world):
     assert sock.recv(10) == b"waiting"
     world.instance.signal(signal.SIGTERM)
     assert world.instance.wait(5) == 0
-    text = until(lambda: server.output() if "connection:" in server.output() else None, 3, "the program is told")
+    text = until(
+        lambda: server.output() if "connection:" in server.output() else None,
+        3,
+        "the program is told",
+    )
     assert "ECONNRESET" in text or "ENETDOWN" in text, text
     assert sock.recv(10) == b"", "the peer sees the end of the stream"
     world.instance = None
@@ -422,7 +440,9 @@ def without_any_keeper_what_comes_is_acknowledged_in_time(world):
             sock.sendall(b"x")
             began = time.monotonic()
             # tcpi_unacked
-            while int.from_bytes(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[24:28], "little"):
+            while int.from_bytes(
+                sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[24:28], "little"
+            ):
                 time.sleep(0.001)
             waits.append(time.monotonic() - began)
             time.sleep(0.05)

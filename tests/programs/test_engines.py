@@ -1,4 +1,5 @@
-"""Programs whose threads each wait on sockets of their own: an engine for each, as far as there are."""
+"""Programs whose threads each wait on sockets of their own: an engine for each, as far as there
+are."""
 
 import json
 import random
@@ -116,11 +117,15 @@ def what_has_come_before_a_connection_moves_goes_along(world):
 
 
 def chat(sock, seed, rounds, failed):
-    """Sends texts of all lengths and compares what comes back, now and then one before the answer to the last."""
+    """Sends texts of all lengths and compares what comes back, now and then one before the answer
+    to the last."""
     try:
         dice = random.Random(seed)
         for _ in range(rounds):
-            texts = [dice.randbytes(dice.choice((1, 10, 1000, 40_000))) for _ in range(dice.choice((1, 1, 1, 3)))]
+            texts = [
+                dice.randbytes(dice.choice((1, 10, 1000, 40_000)))
+                for _ in range(dice.choice((1, 1, 1, 3)))
+            ]
             sent = b"".join(text.replace(b"\n", b" ") + b"\n" for text in texts)
             sock.sendall(sent)
             got = b""
@@ -138,7 +143,10 @@ def a_thread_for_each_connection(world, how):
     socks = [world.connect(7000) for _ in range(6)]
     threads = [who(sock) for sock in socks]
     failed = []
-    chats = [threading.Thread(target=chat, args=(sock, seed, 150, failed)) for seed, sock in enumerate(socks)]
+    chats = [
+        threading.Thread(target=chat, args=(sock, seed, 150, failed))
+        for seed, sock in enumerate(socks)
+    ]
     for it in chats:
         it.start()
     for it in chats:

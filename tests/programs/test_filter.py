@@ -1,4 +1,5 @@
-"""The packet filter (`slipstack ipfw`): rules by address, port, protocol and direction, in every engine at once."""
+"""The packet filter (`slipstack ipfw`): rules by address, port, protocol and direction, in every
+engine at once."""
 
 import json
 import os
@@ -77,17 +78,31 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
     end = lambda **keys: {"nets": [], "ports": [], **keys}
     rule = lambda n, action, source: {
         "Add": {
-            "id": 0, "number": n, "action": action, "protocol": 6, "is_v6": None, "direction": "In", "vlan": None, "part": "Setup",
-            "from": end(nets=[[source, 32]]), "to": end(ports=[[8000, 8000]]),
+            "id": 0,
+            "number": n,
+            "action": action,
+            "protocol": 6,
+            "is_v6": None,
+            "direction": "In",
+            "vlan": None,
+            "part": "Setup",
+            "from": end(nets=[[source, 32]]),
+            "to": end(ports=[[8000, 8000]]),
         }
     }
-    rules = [rule(n + 1, "Deny", f"192.0.{n // 250}.{n % 250}") for n in range(999)] + [rule(1000, "Reset", world.PEER)]
+    rules = [rule(n + 1, "Deny", f"192.0.{n // 250}.{n % 250}") for n in range(999)] + [
+        rule(1000, "Reset", world.PEER)
+    ]
     keeper = json.loads(world.admin("status", "--json").finish())[0]["keeper_pid"]
     control = next(world.run_dir.rglob("control"))
     for at in range(0, 1000, 250):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(str(control))
-            link.send(json.dumps({"Net": {"version": 3, "query": {"SetFilter": rules[at : at + 250]}}}).encode())
+            link.send(
+                json.dumps(
+                    {"Net": {"version": 3, "query": {"SetFilter": rules[at : at + 250]}}}
+                ).encode()
+            )
             answer = json.loads(link.recv(200_000))
             assert len(answer["Net"]["FilterChanged"]) == 250, answer
     until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the last rule holds")
@@ -100,7 +115,10 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
         (["add", 70000, "deny", "ip", "from", "any", "to", "any"], "a rule's number"),
         (["add", 500, "skipto", 400, "ip", "from", "any", "to", "any"], "skipto goes forward"),
         (["delete", 5000], "rule 5000 not found"),
-        (["add", 500, "allow", "ip", "from", "any", "to", "any", "uid", "root"], "whose owners it does not know"),
+        (
+            ["add", 500, "allow", "ip", "from", "any", "to", "any", "uid", "root"],
+            "whose owners it does not know",
+        ),
         (["set", "disable", 31], "set 31 is always enabled"),
         (["table", 1, "delete", "10.0.0.0/8"], "there is no table 1"),
         (["table", 1, "create", "type", "iface"], "tables of type iface are not supported"),

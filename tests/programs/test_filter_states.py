@@ -36,7 +36,9 @@ def what_a_rule_has_let_in_goes_on_in_both_directions(world):
     assert is_echoed(held)
     (line,) = flows(world)
     port = held.getsockname()[1]
-    assert line.startswith("00100 (") and line.endswith(f") STATE tcp {world.PEER} {port} <-> {world.STACK} 8000 :default"), line
+    assert line.startswith("00100 (") and line.endswith(
+        f") STATE tcp {world.PEER} {port} <-> {world.STACK} 8000 :default"
+    ), line
     assert 250 < int(line.split("(")[1].split("s")[0]) <= 300, line
     # Nobody has seen the beginning of this one.
     before.settimeout(0.3)
@@ -48,7 +50,9 @@ def what_a_rule_has_let_in_goes_on_in_both_directions(world):
         pass
     assert counts(world)[100] > 4 and counts(world)[200] >= 1
     log = next(world.run_dir.rglob("log")).read_text()
-    wanted = f"ipfw: 200 Deny TCP {world.PEER}:{before.getsockname()[1]} {world.STACK}:8000 in via eth1"
+    wanted = (
+        f"ipfw: 200 Deny TCP {world.PEER}:{before.getsockname()[1]} {world.STACK}:8000 in via eth1"
+    )
     assert wanted in log, log
     held.close()
     until(lambda: not flows(world), 10, "the flow ends with the connection")
@@ -71,7 +75,9 @@ def flows_that_are_alike_are_limited_and_logs_too(world):
     assert len(flows(world)) == 2 and all(" LIMIT tcp " in line for line in flows(world))
     assert attempt(world, 8000, 0.3) is TimeoutError, "a third is one too many"
     log = next(world.run_dir.rglob("log"))
-    lines = [line[line.index("ipfw: ") :] for line in log.read_text().splitlines() if "ipfw: " in line]
+    lines = [
+        line[line.index("ipfw: ") :] for line in log.read_text().splitlines() if "ipfw: " in line
+    ]
     assert len(lines) == 4 and lines[3] == "ipfw: limit 3 reached on entry 100", lines
     assert ipfw(world, "resetlog", 100) == "Entry 100 logging count reset.\n"
     assert is_echoed(first)

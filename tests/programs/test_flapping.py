@@ -1,4 +1,5 @@
-"""Links that go down and up, queues whose number changes: connections survive, and `status` says what is the matter."""
+"""Links that go down and up, queues whose number changes: connections survive, and `status` says
+what is the matter."""
 
 import json
 import shutil
@@ -26,7 +27,7 @@ def serve(world):
 
 
 def trouble(world):
-    report, = json.loads(world.admin("status", "--json").output())
+    (report,) = json.loads(world.admin("status", "--json").output())
     return report["device"]["trouble"]
 
 
@@ -40,7 +41,10 @@ class Transfers:
         self.rounds = [0, 0]
         self.failures = []
         self.is_over = threading.Event()
-        self.threads = [threading.Thread(target=self._run, args=(at, way)) for at, way in enumerate((Asker.get, Asker.put))]
+        self.threads = [
+            threading.Thread(target=self._run, args=(at, way))
+            for at, way in enumerate((Asker.get, Asker.put))
+        ]
         for thread in self.threads:
             thread.start()
         self.wait_for_more()
@@ -56,7 +60,9 @@ class Transfers:
     def wait_for_more(self, seconds=PATIENCE):
         """Both move bytes, that are the right ones."""
         before = list(self.rounds)
-        move = lambda: self.failures or all(now > was + 1 for now, was in zip(self.rounds, before))  # noqa: E731
+        move = lambda: self.failures or all(
+            now > was + 1 for now, was in zip(self.rounds, before)
+        )  # noqa: E731
         until(move, seconds, "both transfers go on")
         assert not self.failures, self.failures
 
@@ -64,13 +70,17 @@ class Transfers:
         self.is_over.set()
         for thread in self.threads:
             thread.join(20)
-        assert not self.failures and not any(thread.is_alive() for thread in self.threads), self.failures
+        assert not self.failures and not any(
+            thread.is_alive() for thread in self.threads
+        ), self.failures
 
 
 def flap(world, side, seconds):
     side.ip("link", "set", "eth1", "down")
     if world.mode != "kernel" and side is world.stack_ns:
-        until(lambda: "is down" in (trouble(world) or ""), 5, "status says that the interface is down")
+        until(
+            lambda: "is down" in (trouble(world) or ""), 5, "status says that the interface is down"
+        )
     time.sleep(seconds)
     side.ip("link", "set", "eth1", "up")
     if side is world.peer_ns:

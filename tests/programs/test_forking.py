@@ -44,7 +44,9 @@ def answers(world, count):
 def a_forking_server_ends_every_one_of_many_connections(world):
     """It forks while others of its connections end."""
     started = server(world, "http")
-    text = world.peer("ab", "-q", "-s", 5, "-n", 1500, "-c", 10, f"http://{world.address}:7200/").finish(50)
+    text = world.peer(
+        "ab", "-q", "-s", 5, "-n", 1500, "-c", 10, f"http://{world.address}:7200/"
+    ).finish(50)
     assert "Complete requests:      1500" in text and "Failed requests:        0" in text, text
     childless(started)
 
@@ -131,10 +133,12 @@ def it_goes_while_the_peer_sends_without_waiting(world):
     lines = [f"{number:09}\n".encode() for number in range(30_000)]
     with world.connect(7200, 30) as sock, sock.makefile("rb") as stream:
         with ThreadPoolExecutor(1) as pool:
+
             def send():
                 for line in lines:
                     sock.sendall(line)
                 sock.shutdown(socket.SHUT_WR)
+
             sent = pool.submit(send)
             assert stream.read() == b"".join(lines)
             sent.result()
@@ -218,7 +222,7 @@ def a_peer_that_does_not_read_holds_up_no_other(world):
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             try:
-                sent += stuck.send(data[sent % SIZE:])
+                sent += stuck.send(data[sent % SIZE :])
             except BlockingIOError:
                 time.sleep(0.01)
         with ThreadPoolExecutor(4) as pool:
@@ -229,7 +233,7 @@ def a_peer_that_does_not_read_holds_up_no_other(world):
         count = 0
         while chunk := stuck.recv(65536):
             at = count % SIZE
-            assert chunk[:SIZE - at] == data[at:at + len(chunk)], f"at {count}"
+            assert chunk[: SIZE - at] == data[at : at + len(chunk)], f"at {count}"
             count += len(chunk)
         assert count == sent
     childless(started)
@@ -306,7 +310,9 @@ def why_names_the_connection_of_a_child(world):
         said = world.admin("why", pid).output()
         here, there = (":".join(map(str, end)) for end in (sock.getsockname(), sock.getpeername()))
         assert "uses no stack of its own" in said, said
-        assert any(f"{there}  {here}" in line and "was forked from" in line for line in said.splitlines()), said
+        assert any(
+            f"{there}  {here}" in line and "was forked from" in line for line in said.splitlines()
+        ), said
         os.kill(pid, signal.SIGKILL)
     childless(started)
 
@@ -383,4 +389,7 @@ def answer_to(sock, address, data):
 
 def programs(world):
     report = json.loads(world.admin("status", "--json").output())[0]
-    return [*report["programs"], *(program for instance in report["instances"] for program in instance["programs"])]
+    return [
+        *report["programs"],
+        *(program for instance in report["instances"] for program in instance["programs"]),
+    ]

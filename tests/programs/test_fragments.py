@@ -24,12 +24,15 @@ def datagrams_in_fragments_arrive_whole(world):
 
 
 def ask(client, question, where, want, answered):
-    """Asks until the answer is there: datagrams may be lost, and answers to what was asked twice come twice."""
+    """Asks until the answer is there: datagrams may be lost, and answers to what was asked twice
+    come twice."""
     for _ in range(10):
         client.sendto(question, where)
         try:
             while (got := client.recv(65_536)) != want:
-                assert got in answered, f"{len(got)} bytes from {where[0]} answer nothing that was asked"
+                assert (
+                    got in answered
+                ), f"{len(got)} bytes from {where[0]} answer nothing that was asked"
             answered.append(want)
             return
         except TimeoutError:

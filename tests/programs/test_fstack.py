@@ -1,4 +1,5 @@
-"""Programs written as those for F-Stack and for its adapter are: compiled unchanged, linked, and started by its command lines."""
+"""Programs written as those for F-Stack and for its adapter are: compiled unchanged, linked, and
+started by its command lines."""
 
 import os
 import shutil
@@ -18,7 +19,9 @@ SERVED = (200, b"served")
 def a_kqueue_program_serves_both_families_and_logs(world):
     world.use_ipv6()
     log = world.folder / "program.log"
-    server = start(world, compiled(world, THEIRS / "kqueue_both_families.c", "clang++"), env={"LOG_FILE": log})
+    server = start(
+        world, compiled(world, THEIRS / "kqueue_both_families.c", "clang++"), env={"LOG_FILE": log}
+    )
     for address in (world.STACK, world.STACK6):
         world.wait_port(80, process=server, address=address)
         with world.connect(80, address=address) as sock:
@@ -29,7 +32,9 @@ def a_kqueue_program_serves_both_families_and_logs(world):
 
 @test(modes=("instance",))
 def a_program_with_zero_copy_sends_chains_and_bytes(world):
-    server = start(world, compiled(world, THEIRS / "zero_copy_pieces.c", "clang", flags=["-DFSTACK_ZC_SEND"]))
+    server = start(
+        world, compiled(world, THEIRS / "zero_copy_pieces.c", "clang", flags=["-DFSTACK_ZC_SEND"])
+    )
     world.wait_port(80, process=server)
     with world.connect(80) as sock:
         for _ in range(3):
@@ -66,7 +71,11 @@ def one_port_is_served_on_the_stack_and_on_the_kernel(world):
         with connect(80) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert sock.recv(1000).endswith(b"served")
-    until(lambda: {"stack", "kernel"} <= set(server.output().split()), 5, "both listeners have been used")
+    until(
+        lambda: {"stack", "kernel"} <= set(server.output().split()),
+        5,
+        "both listeners have been used",
+    )
 
 
 @test(modes=("instance",))
@@ -75,7 +84,12 @@ def the_adapters_command_lines_work_without_a_command_of_ours(world):
     shutil.copy(LIBRARY / "libslipstack.so", adapter)
     world.start_instance("0")
     where = {"SLIPSTACK_RUN_DIR": world.run_dir}
-    linked = compiled(world, THEIRS / "kqueue_threads.c", flags=[f"-L{world.folder}", f"-Wl,-rpath,{world.folder}"], library="ff_syscall")
+    linked = compiled(
+        world,
+        THEIRS / "kqueue_threads.c",
+        flags=[f"-L{world.folder}", f"-Wl,-rpath,{world.folder}"],
+        library="ff_syscall",
+    )
     plain = compiled(world, THEIRS / "epoll_threads.c", "clang", library="pthread")
     for program, more in ((linked, {}), (plain, {"LD_PRELOAD": adapter, "FF_PROC_ID": 0})):
         server = world.beside(program, env={**where, **more})
@@ -88,7 +102,11 @@ def the_adapters_command_lines_work_without_a_command_of_ours(world):
 @test(modes=("inprocess", "instance"))
 def every_group_of_functions_does_its_work_in_one_program(world):
     for compiler in ("gcc", "clang++"):
-        program = start(world, compiled(world, THEIRS / "every_group.c", compiler), env={"STACK": world.STACK, "FOLDER": world.folder})
+        program = start(
+            world,
+            compiled(world, THEIRS / "every_group.c", compiler),
+            env={"STACK": world.STACK, "FOLDER": world.folder},
+        )
         assert program.wait(20) == 0, program.tail()
 
 
@@ -96,7 +114,10 @@ def every_group_of_functions_does_its_work_in_one_program(world):
 def random_calls_with_random_arguments_do_no_harm(world):
     """SECONDS_LONG and SEED of the environment: how long, and which calls."""
     program = compiled(world, THEIRS / "random_calls.c", "gcc", flags=["-fsanitize=address"])
-    wanted = {"SECONDS_LONG": os.environ.get("SECONDS_LONG", "3"), "SEED": os.environ.get("SEED", "0x9e3779b97f4a7c15")}
+    wanted = {
+        "SECONDS_LONG": os.environ.get("SECONDS_LONG", "3"),
+        "SEED": os.environ.get("SEED", "0x9e3779b97f4a7c15"),
+    }
     started = start(world, program, env={**wanted, "ASAN_OPTIONS": "detect_leaks=0"})
     code = started.wait(int(wanted["SECONDS_LONG"]) + 20)
     assert code == 0, f"{code}\n{started.tail()}"
@@ -106,14 +127,22 @@ def random_calls_with_random_arguments_do_no_harm(world):
 def a_copy_of_the_command_named_fstack_starts_the_instances_that_programs_use(world):
     shutil.copy(world.slipstack, world.folder / "fstack")
     conf = world.folder / "config.ini"
-    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n")
+    conf.write_text(
+        f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n"
+    )
     where = {"SLIPSTACK_RUN_DIR": world.run_dir}
     for number in (0, 1):
         instance = world.beside(world.folder / "fstack", "-c", conf, "--proc-id", number, env=where)
-        until(lambda: instance.errors() or instance.output() or not instance.is_running(), 10, "the instance is ready")
+        until(
+            lambda: instance.errors() or instance.output() or not instance.is_running(),
+            10,
+            "the instance is ready",
+        )
         assert instance.is_running(), instance.tail()
     program = compiled(world, THEIRS / "epoll_threads.c", library="pthread")
-    server = world.beside(program, env={**where, "LD_PRELOAD": LIBRARY / "libslipstack.so", "FF_PROC_ID": 1})
+    server = world.beside(
+        program, env={**where, "LD_PRELOAD": LIBRARY / "libslipstack.so", "FF_PROC_ID": 1}
+    )
     world.wait_port(80, process=server)
     assert get(world, 80, "/") == SERVED
 
@@ -121,19 +150,52 @@ def a_copy_of_the_command_named_fstack_starts_the_instances_that_programs_use(wo
 @test(modes=("inprocess",))
 def an_installed_library_is_found_by_pkg_config(world):
     where = world.folder / "root"
-    made = subprocess.run(["make", "-o", "build", "install", f"DESTDIR={where}", "PREFIX=/opt/s"], cwd=ROOT, capture_output=True, text=True)
+    made = subprocess.run(
+        ["make", "-o", "build", "install", f"DESTDIR={where}", "PREFIX=/opt/s"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert made.returncode == 0, made.stderr
-    search = {**os.environ, "PKG_CONFIG_PATH": str(where / "opt/s/lib/pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(where)}
-    asked = subprocess.run(["pkg-config", "--cflags", "--libs", "libfstack"], env=search, capture_output=True, text=True, check=True)
+    search = {
+        **os.environ,
+        "PKG_CONFIG_PATH": str(where / "opt/s/lib/pkgconfig"),
+        "PKG_CONFIG_SYSROOT_DIR": str(where),
+    }
+    asked = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "libfstack"],
+        env=search,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     program = world.folder / "installed"
-    words = ["cc", *STANDARDS["gcc"], "-D_GNU_SOURCE", str(THEIRS / "kqueue_both_families.c"), "-o", str(program), *asked.stdout.split()]
+    words = [
+        "cc",
+        *STANDARDS["gcc"],
+        "-D_GNU_SOURCE",
+        str(THEIRS / "kqueue_both_families.c"),
+        "-o",
+        str(program),
+        *asked.stdout.split(),
+    ]
     words.append(f"-Wl,-rpath,{where}/opt/s/lib")
     subprocess.run(words, check=True, cwd=world.folder)
     assert str(HEADERS) not in asked.stdout
-    server = start(world, program, env={"LOG_FILE": world.folder / "log", "PATH": f"{where}/opt/s/bin:{os.environ['PATH']}"})
+    server = start(
+        world,
+        program,
+        env={"LOG_FILE": world.folder / "log", "PATH": f"{where}/opt/s/bin:{os.environ['PATH']}"},
+    )
     world.wait_port(80, process=server)
     with world.connect(80) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert sock.recv(1000).endswith(b"served"), (world.folder / "log").read_text()
     names = {path.name for path in (where / "opt/s/lib").iterdir()}
-    assert {"libfstack.so", "libfstack.a", "libslipstack.so", "libslipstack.a", "libff_syscall.so"} <= names
+    assert {
+        "libfstack.so",
+        "libfstack.a",
+        "libslipstack.so",
+        "libslipstack.a",
+        "libff_syscall.so",
+    } <= names

@@ -1,4 +1,5 @@
-"""Programs that call the library as F-Stack's ports of nginx and redis do: libc's names are their own."""
+"""Programs that call the library as F-Stack's ports of nginx and redis do: libc's names are their
+own."""
 
 import contextlib
 import os
@@ -19,7 +20,9 @@ WORKERS = 2
 def configured(world, processes):
     conf = world.folder / "config.ini"
     mask = f"{(1 << processes) - 1:x}"
-    conf.write_text(f"[dpdk]\nlcore_mask={mask}\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n")
+    conf.write_text(
+        f"[dpdk]\nlcore_mask={mask}\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n"
+    )
     return conf
 
 
@@ -62,14 +65,22 @@ def workers_that_are_forked_and_then_init_serve_like_nginx(world):
         sock.sendall(b"GET /pid HTTP/1.1\r\n\r\n")
         assert sock.recv(1000).split(b"\r\n\r\n")[1] in pids
     os.kill(int(min(pids)), signal.SIGKILL)
-    until(lambda: len({get(world, 80, "/pid")[1] for _ in range(40)} - {min(pids)}) == WORKERS, 10, "the worker has come back")
+    until(
+        lambda: len({get(world, 80, "/pid")[1] for _ in range(40)} - {min(pids)}) == WORKERS,
+        10,
+        "the worker has come back",
+    )
     assert server.stop() == 0, server.tail()
-    assert sorted(server.output().splitlines()) == [f"worker {number}: notified 1" for number in range(WORKERS)]
+    assert sorted(server.output().splitlines()) == [
+        f"worker {number}: notified 1" for number in range(WORKERS)
+    ]
 
 
 def store(world, static):
     library = ":libfstack.a" if static else "fstack"
-    return compiled(world, THEIRS / "event_store.c", "clang" if static else "gcc", ["-lm", "-ldl"], library)
+    return compiled(
+        world, THEIRS / "event_store.c", "clang" if static else "gcc", ["-lm", "-ldl"], library
+    )
 
 
 @test(modes=("inprocess", "instance"))
@@ -77,7 +88,15 @@ def a_loop_of_events_with_timers_a_fork_and_a_thread_serves_like_redis(world):
     for static in (False, True):
         conf = configured(world, 1)
         place = ["--instance", world.ready_instance()] if world.mode == "instance" else []
-        words = ["--conf", conf, "--proc-type=primary", "--proc-id=0", "--run-dir", world.run_dir, *place]
+        words = [
+            "--conf",
+            conf,
+            "--proc-type=primary",
+            "--proc-id=0",
+            "--run-dir",
+            world.run_dir,
+            *place,
+        ]
         # A static program does not lie beside the command.
         path = {"PATH": f"{LIBRARY}:{os.environ['PATH']}"}
         server = world.beside(store(world, static), *words, world.folder, env=path)

@@ -1,4 +1,5 @@
-"""Groups and broadcasts of both families, with the kernel at the other end, and what is told to routers."""
+"""Groups and broadcasts of both families, with the kernel at the other end, and what is told to
+routers."""
 
 import socket
 import struct
@@ -38,7 +39,9 @@ def records(frame):
     for _ in range(count):
         sources = struct.unpack("!H", frame[at + 2 : at + 4])[0]
         group = frame[at + 4 : at + 4 + width]
-        found.append((frame[at], socket.inet_ntop(socket.AF_INET if width == 4 else socket.AF_INET6, group)))
+        found.append(
+            (frame[at], socket.inet_ntop(socket.AF_INET if width == 4 else socket.AF_INET6, group))
+        )
         at += 4 + width * (1 + sources)
     return found
 
@@ -68,16 +71,37 @@ class Router:
         """General queries of IGMPv3 and MLDv2, to be answered within a second."""
         body = struct.pack("!BBHIBBH", 0x11, 10, 0, 0, 2, 125, 0)
         body = body[:2] + struct.pack("!H", checksum(body)) + body[4:]
-        header = struct.pack("!BBHHHBBH4s4s4s", 0x46, 0xC0, 24 + len(body), 0, 0, 1, 2, 0,
-                             socket.inet_aton("10.77.0.1"), socket.inet_aton("224.0.0.1"), b"\x94\x04\0\0")
+        header = struct.pack(
+            "!BBHHHBBH4s4s4s",
+            0x46,
+            0xC0,
+            24 + len(body),
+            0,
+            0,
+            1,
+            2,
+            0,
+            socket.inet_aton("10.77.0.1"),
+            socket.inet_aton("224.0.0.1"),
+            b"\x94\x04\0\0",
+        )
         header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
         self.raw.send(b"\x01\0\x5e\0\0\1" + self.mac + b"\x08\0" + header + body)
-        ends = socket.inet_pton(socket.AF_INET6, "fe80::1") + socket.inet_pton(socket.AF_INET6, "ff02::1")
+        ends = socket.inet_pton(socket.AF_INET6, "fe80::1") + socket.inet_pton(
+            socket.AF_INET6, "ff02::1"
+        )
         body = struct.pack("!BBHHH16sBBH", 130, 0, 0, 1000, 0, b"\0" * 16, 2, 125, 0)
         total = checksum(ends + struct.pack("!II", len(body), 58) + body)
         body = body[:2] + struct.pack("!H", total) + body[4:]
         header = struct.pack("!IHBB", 6 << 28, 8 + len(body), 0, 1) + ends
-        self.raw.send(b"\x33\x33\0\0\0\1" + self.mac + b"\x86\xdd" + header + bytes([58, 0, 5, 2, 0, 0, 1, 0]) + body)
+        self.raw.send(
+            b"\x33\x33\0\0\0\1"
+            + self.mac
+            + b"\x86\xdd"
+            + header
+            + bytes([58, 0, 5, 2, 0, 0, 1, 0])
+            + body
+        )
 
 
 def speakers(world):
@@ -95,7 +119,11 @@ def speakers(world):
     v4.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     v6.bind(("::", PORT))
-    v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, GROUP6) + index)
+    v6.setsockopt(
+        socket.IPPROTO_IPV6,
+        socket.IPV6_JOIN_GROUP,
+        socket.inet_pton(socket.AF_INET6, GROUP6) + index,
+    )
     v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
     v6.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
     for one in (v4, v6):
@@ -144,7 +172,8 @@ def members_hear_and_are_heard_and_routers_are_told(world):
 
 @test
 def two_programs_hear_one_group(world):
-    """Engines of their own in-process: each gets its copy, of what it says itself and the other says too."""
+    """Engines of their own in-process: each gets its copy, of what it says itself and the other
+    says too."""
     world.use_ipv6()
     router = Router(world)
     both = [world.stack(*world.program("groups.py"), PORT, world.STACK, "eth1") for _ in range(2)]
@@ -154,11 +183,23 @@ def two_programs_hear_one_group(world):
     for version, (speaker, group, peer, stack) in sides.items():
         speaker.sendto(b"hello", (group, PORT))
         speaker.sendto(b"say", (group, PORT))
-        want = [f"v{version} {n} {peer} hello" for n in (0, 1)] + 2 * [f"v{version} {n} {stack} said" for n in (0, 1)]
+        want = [f"v{version} {n} {peer} hello" for n in (0, 1)] + 2 * [
+            f"v{version} {n} {stack} said" for n in (0, 1)
+        ]
         for program in both:
+
             def got():
-                return [line for line in program.output().splitlines() if "hello" in line or "said" in line]
-            until(lambda: sorted(got()[-len(want):]) == sorted(want), 5, f"{want}, got {program.output()!r}")
+                return [
+                    line
+                    for line in program.output().splitlines()
+                    if "hello" in line or "said" in line
+                ]
+
+            until(
+                lambda: sorted(got()[-len(want) :]) == sorted(want),
+                5,
+                f"{want}, got {program.output()!r}",
+            )
     # The group is left when the last program has gone.
     both[0].stop()
     assert not router.hears((TO_INCLUDE, GROUP), 1.5)

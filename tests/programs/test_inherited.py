@@ -83,7 +83,11 @@ def a_child_that_confines_itself_uses_its_connection(world):
             for _ in range(3):
                 sock.sendall(data)
                 assert back.read(len(data)) == data, "the echo differs"
-        until(lambda: server.output().split()[-2:] == ["status", "0"], 5, f"the child ends well\n{server.output()}")
+        until(
+            lambda: server.output().split()[-2:] == ["status", "0"],
+            5,
+            f"the child ends well\n{server.output()}",
+        )
         assert "signal" not in server.output(), server.output()
 
 

@@ -22,12 +22,18 @@ def status_lists_engines_programs_and_sockets(world):
         assert table.child.returncode == 0, table.tail()
         assert "nginx" in table.output() and world.address in table.output(), table.tail()
         report = json.loads(world.admin("status", "--json").output())[0]
-    programs = [*report["programs"], *(program for instance in report["instances"] for program in instance["programs"])]
+    programs = [
+        *report["programs"],
+        *(program for instance in report["instances"] for program in instance["programs"]),
+    ]
     (worker,) = nginx.workers()
     mine = [program for program in programs if program["pid"] == worker]
     assert mine, (worker, programs)
     sockets = mine[0]["sockets"]
-    assert any(socket["place"] in ("stack", "both") and (socket["local"] or "").endswith(":8080") for socket in sockets), sockets
+    assert any(
+        socket["place"] in ("stack", "both") and (socket["local"] or "").endswith(":8080")
+        for socket in sockets
+    ), sockets
     assert report["engines"], report
 
 
@@ -36,7 +42,9 @@ def why_and_status_know_stacks_of_other_network_namespaces(world):
     server = world.stack(*world.program("threaded.py"), "server", 7081)
     world.wait_port(7081, process=server)
     words = [str(world.slipstack), "{}", "--run-dir", str(world.run_dir)]
-    asked = world.process(world.peer_ns.prefix() + [word.format("why") for word in words] + [str(server.pid)])
+    asked = world.process(
+        world.peer_ns.prefix() + [word.format("why") for word in words] + [str(server.pid)]
+    )
     assert asked.wait(10) == 0 and "7081" in asked.output(), asked.tail()
     asked = world.process(world.peer_ns.prefix() + [word.format("status") for word in words])
     assert asked.wait(10) == 0 and "nothing runs" in asked.output(), asked.tail()
@@ -51,13 +59,18 @@ def why_says_for_each_socket_where_it_is_and_why(world):
     server = world.stack(*world.program("places.py"), world.peer_address, 7060)
     until(lambda: "ready" in server.output() or not server.is_running(), 10, "the sockets are made")
     report = json.loads(world.admin("why", server.pid, "--json").output())
-    sockets = {socket["local"] or socket["remote"] or str(socket["fd"]): socket for socket in report["program"]["sockets"]}
+    sockets = {
+        socket["local"] or socket["remote"] or str(socket["fd"]): socket
+        for socket in report["program"]["sockets"]
+    }
     places = {name.rpartition(":")[2]: socket["place"] for name, socket in sockets.items()}
     assert places.get("7060") in ("both", "stack"), report
     assert places.get("7061") == "kernel", report
     assert places.get("7062") == "stack", report
     assert all(socket["why"] for socket in sockets.values()), report
-    (asker,) = [row for row in report["program"]["sockets"] if row["kind"] == "udp" and row["remote"]]
+    (asker,) = [
+        row for row in report["program"]["sockets"] if row["kind"] == "udp" and row["remote"]
+    ]
     address, _, number = (asker["local"] or "").rpartition(":")
     assert address == "10.77.0.2" and int(number) > 1023, asker
     assert f"{asker['local']}  {asker['remote']}" in world.admin("status").output(), asker
@@ -70,7 +83,11 @@ def why_tells_of_a_listener_that_only_a_worker_waits_on(world):
     server = world.stack(*world.program("masters.py"))
     world.wait_port(9000, process=server)
     master, worker = server.output().split()
-    for pid, words in ((server.pid, "not served by this process yet"), (master, "not served by this process yet"), (worker, "belongs to the stack")):
+    for pid, words in (
+        (server.pid, "not served by this process yet"),
+        (master, "not served by this process yet"),
+        (worker, "belongs to the stack"),
+    ):
         report = json.loads(world.admin("why", pid, "--json").output())
         (row,) = report["program"]["sockets"]
         assert row["local"] == "0.0.0.0:9000" and words in row["why"], (pid, report)
@@ -80,7 +97,9 @@ def why_tells_of_a_listener_that_only_a_worker_waits_on(world):
 def why_of_strangers_is_one_sentence(world):
     stranger = world.beside("sleep", 30)
     answer = world.admin("why", stranger.pid)
-    assert answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1, answer.tail()
+    assert (
+        answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1
+    ), answer.tail()
     nobody = world.admin("why", 4194303)
     assert nobody.child.returncode != 0 and "4194303" in nobody.errors(), nobody.tail()
 
@@ -114,10 +133,20 @@ def is_local(world, port):
 def ld_preload_and_variables_alone_do_the_same(world):
     library = world.slipstack.parent / "libslipstack.so"
     env = {
-        "LD_PRELOAD": library, "SLIPSTACK_IF": "eth1", "SLIPSTACK_IP": "10.77.0.2/24", "SLIPSTACK_GW": "10.77.0.1",
-        "SLIPSTACK_RUN_DIR": world.run_dir, "SLIPSTACK_BIN": world.slipstack,
+        "LD_PRELOAD": library,
+        "SLIPSTACK_IF": "eth1",
+        "SLIPSTACK_IP": "10.77.0.2/24",
+        "SLIPSTACK_GW": "10.77.0.1",
+        "SLIPSTACK_RUN_DIR": world.run_dir,
+        "SLIPSTACK_BIN": world.slipstack,
     }
-    words = ["env", *(f"{name}={value}" for name, value in env.items()), *world.program("threaded.py"), "server", 7000]
+    words = [
+        "env",
+        *(f"{name}={value}" for name, value in env.items()),
+        *world.program("threaded.py"),
+        "server",
+        7000,
+    ]
     server = world.beside(*words)
     world.wait_port(7000, process=server)
 
@@ -126,7 +155,17 @@ def ld_preload_and_variables_alone_do_the_same(world):
 def a_configuration_file_names_the_device(world):
     file = world.folder / "slipstack.toml"
     file.write_text('if = "eth1"\nip = "10.77.0.2/24"\ngw = "10.77.0.1"\n')
-    words = ["run", "--run-dir", world.run_dir, "--config", file, "--", *world.program("threaded.py"), "server", 7000]
+    words = [
+        "run",
+        "--run-dir",
+        world.run_dir,
+        "--config",
+        file,
+        "--",
+        *world.program("threaded.py"),
+        "server",
+        7000,
+    ]
     server = world.beside(world.slipstack, *words)
     world.wait_port(7000, process=server)
 
@@ -140,17 +179,27 @@ def a_pcap_file_has_the_frames(world):
     nginx.process.stop()
     files = sorted(world.folder.glob("frames*"))
     texts = [
-        subprocess.run(["tcpdump", "-n", "-A", "-r", file], capture_output=True, text=True, errors="replace").stdout for file in files
+        subprocess.run(
+            ["tcpdump", "-n", "-A", "-r", file], capture_output=True, text=True, errors="replace"
+        ).stdout
+        for file in files
     ]
-    assert any("hello from nginx" in text and "10.77.0.2.8080" in text for text in texts), (files, [text[:300] for text in texts])
+    assert any("hello from nginx" in text and "10.77.0.2.8080" in text for text in texts), (
+        files,
+        [text[:300] for text in texts],
+    )
     # pcapng: a section header with its byte order, then the interface by its name.
     for start in (file.read_bytes()[:4096] for file in files):
-        assert start[:4] == bytes.fromhex("0a0d0d0a") and start[8:12] == bytes.fromhex("4d3c2b1a"), start[:16]
+        assert start[:4] == bytes.fromhex("0a0d0d0a") and start[8:12] == bytes.fromhex(
+            "4d3c2b1a"
+        ), start[:16]
         assert b"eth1" in start, start[:200]
     wrong = [
         line
         for file in files
-        for line in subprocess.run(["tcpdump", "-n", "-vv", "-r", file], capture_output=True, text=True, errors="replace").stdout.splitlines()
+        for line in subprocess.run(
+            ["tcpdump", "-n", "-vv", "-r", file], capture_output=True, text=True, errors="replace"
+        ).stdout.splitlines()
         if "incorrect" in line
     ]
     assert not wrong, f"frames with wrong checksums: {wrong[:3]}"
@@ -180,27 +229,41 @@ def a_capture_of_the_tap_has_the_stacks_directions(world):
         assert sock.recv(1) == b"x"
     capture.wait(10)
     rows = frames(file, "frame.packet_flags_direction", "ip.src")
-    assert rows and all((int(way, 16) == OUTBOUND) == (source == world.address) for way, source in rows if source), rows
+    assert rows and all(
+        (int(way, 16) == OUTBOUND) == (source == world.address) for way, source in rows if source
+    ), rows
 
 
 @test(modes=("inprocess",))
 def a_capture_of_nothing_is_one_sentence(world):
     file = world.folder / "none.pcapng"
     answer = world.admin("capture", file)
-    assert answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1, answer.tail()
+    assert (
+        answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1
+    ), answer.tail()
     assert not file.exists(), "a refused command changes nothing"
 
 
 def start_capture(world, file, *words):
     words = [world.slipstack, "capture", "--run-dir", world.run_dir, file, *words]
     capture = world.beside(*words)
-    until(lambda: "capturing on" in capture.errors() or not capture.is_running(), 10, "the capture has begun")
+    until(
+        lambda: "capturing on" in capture.errors() or not capture.is_running(),
+        10,
+        "the capture has begun",
+    )
     assert capture.is_running(), capture.tail()
     return capture
 
 
 def check_capture(world, file):
-    rows = frames(file, "frame.packet_flags_direction", "ip.src", "tcp.checksum.status", "frame.interface_name")
+    rows = frames(
+        file,
+        "frame.packet_flags_direction",
+        "ip.src",
+        "tcp.checksum.status",
+        "frame.interface_name",
+    )
     ways = {(int(way, 16), source) for way, source, _, _ in rows}
     assert ways == {(INBOUND, world.peer_address), (OUTBOUND, world.address)}, ways
     assert {status for _, _, status, _ in rows} == {"1"}, "every TCP checksum is good"
@@ -212,14 +275,18 @@ def frames(file, *fields):
     words = ["tshark", "-n", "-r", file, "-T", "fields", "-o", "tcp.check_checksum:TRUE"]
     for field in fields:
         words += ["-e", field]
-    text = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=True
+    ).stdout
     return [tuple(line.split("\t")) for line in text.splitlines()]
 
 
 @test(modes=("instance",))
 def several_programs_share_one_instance(world):
     nginx = Nginx(world)
-    redis = world.stack("redis-server", "--port", 6379, "--save", "", "--protected-mode", "no", cwd=world.folder)
+    redis = world.stack(
+        "redis-server", "--port", 6379, "--save", "", "--protected-mode", "no", cwd=world.folder
+    )
     world.wait_port(6379, process=redis)
     assert get(world, 8080)[0] == 200
     text = world.stack("redis-cli", "-h", world.address, "-p", 6379, "set", "a", "1").finish()

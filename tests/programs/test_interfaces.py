@@ -26,7 +26,21 @@ def nginx_answers_on_both_interfaces_at_once(world):
     started = []
     for number, (at, address) in enumerate(wanted):
         out = world.folder / f"got-{number}"
-        started.append((at("curl", "-sS", "-g", "--max-time", 20, "-o", out, f"http://{address}:8080/big.bin"), out))
+        started.append(
+            (
+                at(
+                    "curl",
+                    "-sS",
+                    "-g",
+                    "--max-time",
+                    20,
+                    "-o",
+                    out,
+                    f"http://{address}:8080/big.bin",
+                ),
+                out,
+            )
+        )
     for curl, out in started:
         curl.finish()
         assert out.read_bytes() == nginx.big, curl.words
@@ -50,9 +64,13 @@ def start_caller(world, extra=()):
 
 @test(modes=("kernel", "inprocess", "instance"))
 def clients_go_out_by_both_with_the_addresses_of_each(world):
-    """The link-layer addresses are those of the interface, as in the other end's table of neighbours."""
+    """The link-layer addresses are those of the interface, as in the other end's table of
+    neighbours."""
     world.use_second_pair()
-    ends = [(world.peer, world.peer_ns, "eth1", world.PEER, world.STACK), (world.peer_b, world.peer_b_ns, "eth2", world.PEER_B, world.STACK_B)]
+    ends = [
+        (world.peer, world.peer_ns, "eth1", world.PEER, world.STACK),
+        (world.peer_b, world.peer_b_ns, "eth2", world.PEER_B, world.STACK_B),
+    ]
     for at, namespace, device, address, _ in ends:
         at(*world.program("dual_echo.py"), 8000)
         with namespace.inside():
@@ -76,7 +94,10 @@ def is_open(address, port):
 @test(modes=("kernel", "inprocess", "instance"))
 def a_transfer_between_two_namespaces_is_passed_on(world):
     world.use_second_pair()
-    for namespace, far, by in ((world.peer_ns, "10.78.0.0/24", world.STACK), (world.peer_b_ns, "10.77.0.0/24", world.STACK_B)):
+    for namespace, far, by in (
+        (world.peer_ns, "10.78.0.0/24", world.STACK),
+        (world.peer_b_ns, "10.77.0.0/24", world.STACK_B),
+    ):
         namespace.ip("route", "add", far, "via", by)
     extra = ["--forward"]
     if world.mode == "kernel":
@@ -89,7 +110,19 @@ def a_transfer_between_two_namespaces_is_passed_on(world):
     (folder / "big").write_bytes(data)
     world.peer_b("/usr/bin/python3", "-m", "http.server", 8000, cwd=folder)
     out = world.folder / "got"
-    fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out, "-w", "%{local_ip}"]
+    fetch = [
+        "curl",
+        "-sS",
+        "--retry",
+        5,
+        "--retry-connrefused",
+        "--max-time",
+        30,
+        "-o",
+        out,
+        "-w",
+        "%{local_ip}",
+    ]
     came_from = world.peer(*fetch, f"http://{world.PEER_B}:8000/big").finish()
     assert came_from == world.PEER
     assert hashlib.sha256(out.read_bytes()).digest() == hashlib.sha256(data).digest()
@@ -97,7 +130,14 @@ def a_transfer_between_two_namespaces_is_passed_on(world):
 
 def forwarded(world, engine):
     """How many packets for others an engine has passed on; 0: the keeper."""
-    told = world.admin("nstat", "-as", "--json", "--engine", engine, env={"SLIPSTACK_NSTAT_HISTORY": world.folder / "history"})
+    told = world.admin(
+        "nstat",
+        "-as",
+        "--json",
+        "--engine",
+        engine,
+        env={"SLIPSTACK_NSTAT_HISTORY": world.folder / "history"},
+    )
     return json.loads(told.finish())["slipstack"].get("IpForwDatagrams", 0)
 
 
@@ -108,9 +148,15 @@ def packets_for_others_pass_through_the_engine(world):
     world.use_second_pair()
     for namespace in (world.stack_ns, world.peer_b_ns):
         namespace.ip("link", "set", "eth2", "mtu", "1400")
-    for namespace, far, by in ((world.peer_ns, "10.78.0.0/24", world.STACK), (world.peer_b_ns, "10.77.0.0/24", world.STACK_B)):
+    for namespace, far, by in (
+        (world.peer_ns, "10.78.0.0/24", world.STACK),
+        (world.peer_b_ns, "10.77.0.0/24", world.STACK_B),
+    ):
         namespace.ip("route", "add", far, "via", by)
-    for namespace, far, by in ((world.peer_ns, "fd00:78::/64", world.STACK6), (world.peer_b_ns, "fd00:77::/64", world.STACK6_B)):
+    for namespace, far, by in (
+        (world.peer_ns, "fd00:78::/64", world.STACK6),
+        (world.peer_b_ns, "fd00:77::/64", world.STACK6_B),
+    ):
         namespace.ip("-6", "route", "add", far, "via", by)
     start_caller(world, ["--forward"])
     data = hashlib.shake_256(b"passed on").digest(3_000_000)
@@ -120,7 +166,18 @@ def packets_for_others_pass_through_the_engine(world):
     world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", "::", cwd=folder)
     for address in (world.PEER, f"[{world.PEER6}]"):
         out = world.folder / "got"
-        fetch = ["curl", "-sS", "-g", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]
+        fetch = [
+            "curl",
+            "-sS",
+            "-g",
+            "--retry",
+            5,
+            "--retry-connrefused",
+            "--max-time",
+            30,
+            "-o",
+            out,
+        ]
         world.peer_b(*fetch, f"http://{address}:8000/big").finish()
         assert out.read_bytes() == data, address
     # Without a port, in fragments, and with the last hop used up.
@@ -128,7 +185,9 @@ def packets_for_others_pass_through_the_engine(world):
     world.peer("ping", "-6", "-c", 1, "-W", 5, world.PEER6_B).finish()
     told = world.peer("ping", "-c", 1, "-W", 5, "-t", 1, world.PEER_B)
     told.wait(10)
-    assert f"From {world.STACK}" in told.output() and "Time to live exceeded" in told.output(), told.tail()
+    assert (
+        f"From {world.STACK}" in told.output() and "Time to live exceeded" in told.output()
+    ), told.tail()
     told = world.peer("ping", "-c", 1, "-W", 5, "-M", "do", "-s", 1450, world.PEER_B)
     told.wait(10)
     assert "mtu = 1400" in told.output() or "mtu=1400" in told.output(), told.tail()
@@ -151,7 +210,18 @@ def one_interface_down_leaves_the_other_serving(world):
     assert "eth2: the interface is down" in text, text
     world.stack_ns.ip("link", "set", "eth2", "up")
     world.peer_b_ns.ip("link", "set", "eth2", "up")
-    world.peer_b("curl", "-sS", "--retry", 5, "--retry-all-errors", "--max-time", 20, "-o", out, f"http://{world.STACK_B}:8080/big.bin").finish()
+    world.peer_b(
+        "curl",
+        "-sS",
+        "--retry",
+        5,
+        "--retry-all-errors",
+        "--max-time",
+        20,
+        "-o",
+        out,
+        f"http://{world.STACK_B}:8080/big.bin",
+    ).finish()
     assert out.read_bytes() == nginx.big
 
 
@@ -162,7 +232,9 @@ def a_vlan_of_the_second_interface_is_served(world):
     out = world.folder / "got"
     other = ["--run-dir", world.run_dir, "--if", "eth2", "--ip", "10.79.0.1/24", "--vlan", 7]
     fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 20, "-o", out]
-    world.peer_b(world.slipstack, "run", *other, "--", *fetch, "http://10.79.0.2:8080/big.bin").finish()
+    world.peer_b(
+        world.slipstack, "run", *other, "--", *fetch, "http://10.79.0.2:8080/big.bin"
+    ).finish()
     assert out.read_bytes() == nginx.big
     listed = world.admin("ip", "addr").output()
     assert "eth2.7@eth2" in listed and "10.79.0.2/24" in listed, listed
@@ -175,7 +247,10 @@ def what_cannot_be_on_several_interfaces_is_refused_with_one_sentence(world):
         (["--if", "eth2"], "eth2 is there twice"),
         (["--if", "eth9", "--ip", "10.9.0.2/24"], 'there is no network interface named "eth9"'),
         (["--if", "lo"], "--if lo needs --ip"),
-        (["--ip", "10.77.0.9/24"], "--if eth2 --ip 10.77.0.9/24: File exists: the network is that of another interface"),
+        (
+            ["--ip", "10.77.0.9/24"],
+            "--if eth2 --ip 10.77.0.9/24: File exists: the network is that of another interface",
+        ),
         (["--device", "tap"], "--device tap has one interface"),
         (["--kni", "reject"], "--kni and several interfaces"),
         (["--gw", "10.99.0.1"], "the gateway 10.99.0.1"),
@@ -183,7 +258,9 @@ def what_cannot_be_on_several_interfaces_is_refused_with_one_sentence(world):
     for options, why in table:
         started = world.stack("/bin/true", options=options)
         assert started.wait(10) != 0, options
-        assert why in started.errors() and len(started.errors().strip().splitlines()) <= 3, started.tail()
+        assert (
+            why in started.errors() and len(started.errors().strip().splitlines()) <= 3
+        ), started.tail()
 
 
 @test(modes=("inprocess",))
@@ -197,12 +274,24 @@ def every_interface_names_the_stack(world):
     assert len(json.loads(world.admin("status", "--json").output())) == 1
     text = world.admin("status").output()
     assert f"eth2  {world.STACK_B}/24  mtu 1500" in text, text
-    alone = world.beside(world.slipstack, "run", "--run-dir", world.run_dir, "--if", "eth2", "--ip", "10.78.0.9/24", "--", "true")
+    alone = world.beside(
+        world.slipstack,
+        "run",
+        "--run-dir",
+        world.run_dir,
+        "--if",
+        "eth2",
+        "--ip",
+        "10.78.0.9/24",
+        "--",
+        "true",
+    )
     assert alone.wait(10) != 0 and "has the address" in alone.errors(), alone.tail()
 
 
 class Peer:
-    """A socket of the kernel's at the other end of an interface, which hears the group and what goes to all."""
+    """A socket of the kernel's at the other end of an interface, which hears the group and what
+    goes to all."""
 
     GROUP, PORT = "239.7.7.7", 7001
 
@@ -235,7 +324,9 @@ def sockets_see_and_choose_the_interface(world):
         world.stack_ns.ip("route", "del", "default", check=False)
     words = world.program("by_interface.py") + ["eth1", "eth2", world.STACK, world.STACK_B]
     program = world.stack(*words, stdin=subprocess.PIPE)
-    until(lambda: "ready" in program.output() or not program.is_running(), 10, "the program is ready")
+    until(
+        lambda: "ready" in program.output() or not program.is_running(), 10, "the program is ready"
+    )
     assert program.is_running(), program.tail()
     first, second = Peer(world.peer_ns, world.PEER), Peer(world.peer_b_ns, world.PEER_B)
 
@@ -243,7 +334,11 @@ def sockets_see_and_choose_the_interface(world):
         before = len(program.output().splitlines())
         program.child.stdin.write((" ".join(line) + "\n").encode())
         program.child.stdin.flush()
-        until(lambda: len(program.output().splitlines()) > before or not program.is_running(), 10, line)
+        until(
+            lambda: len(program.output().splitlines()) > before or not program.is_running(),
+            10,
+            line,
+        )
         return program.output().splitlines()[before]
 
     # Datagrams to an address tell which interface they came by, and groups are heard by both.
@@ -268,7 +363,10 @@ def sockets_see_and_choose_the_interface(world):
     assert does("accept") == f"{world.STACK_B} {world.PEER_B}"
     client.close()
     # To a group and to all by the one that is named.
-    for peer, other, name, own in ((first, second, "eth1", world.STACK), (second, first, "eth2", world.STACK_B)):
+    for peer, other, name, own in (
+        (first, second, "eth1", world.STACK),
+        (second, first, "eth2", world.STACK_B),
+    ):
         assert does("say", own) == "said"
         assert peer.hears() == ("said", own)
         assert does("say-by-number", name) == "said"
@@ -295,16 +393,24 @@ def an_interface_counts_for_itself_and_is_put_down_and_up(world):
         held = socket.create_connection((world.STACK_B, 8000), 5)
         held.settimeout(5)
     lines = held.makefile("rw")
-    counted = lambda: {it["name"]: it for it in json.loads(world.admin("netstat", "-i", "--json").finish()) if it["mtu"]}
+    counted = lambda: {
+        it["name"]: it
+        for it in json.loads(world.admin("netstat", "-i", "--json").finish())
+        if it["mtu"]
+    }
     before = counted()
     for _ in range(100):
         print("who", file=lines, flush=True)
         assert lines.readline()
     after = counted()
-    grown = {name: after[name]["rx_packets"] - before[name]["rx_packets"] for name in ("eth1", "eth2")}
+    grown = {
+        name: after[name]["rx_packets"] - before[name]["rx_packets"] for name in ("eth1", "eth2")
+    }
     assert grown["eth2"] >= 100 and grown["eth1"] < 50, grown
     world.admin("ip", "link", "set", "eth2", "down").finish()
-    assert "eth2: <BROADCAST,MULTICAST> mtu 1500" in world.admin("ip", "link", "show", "eth2").finish()
+    assert (
+        "eth2: <BROADCAST,MULTICAST> mtu 1500" in world.admin("ip", "link", "show", "eth2").finish()
+    )
     world.peer_b_ns.ip("neigh", "flush", "all")
     with world.peer_b_ns.inside():
         assert not is_open(world.STACK_B, 8000)
@@ -342,7 +448,13 @@ def both_interfaces_are_listed_shown_and_changed(world):
         with world.peer_b_ns.inside():
             until(lambda address=address: is_open(address, 8000), 5, f"{address} is served")
     shown = world.admin("ip", "addr").output()
-    for text in ("inet 10.78.0.3/24", "inet 10.78.0.4/24", "eth2.9@eth2", "f-stack-1.10@eth2", "id 10"):
+    for text in (
+        "inet 10.78.0.3/24",
+        "inet 10.78.0.4/24",
+        "eth2.9@eth2",
+        "f-stack-1.10@eth2",
+        "id 10",
+    ):
         assert text in shown, shown
     assert "10.99.0.0/16 via 10.78.0.1 dev eth2" in world.admin("ip", "route").output()
     shown = world.admin("ifconfig").output()
@@ -357,21 +469,41 @@ def f_stacks_file_has_two_ports(world):
     file = world.folder / "config.ini"
     ports = [(0, world.STACK, world.PEER), (1, world.STACK_B, world.PEER_B)]
     sections = [
-        f"[port{n}]\nif_name=eth{n + 1}\naddr={own}\nnetmask=255.255.255.0\ngateway={gateway}\n" for n, own, gateway in ports
+        f"[port{n}]\nif_name=eth{n + 1}\naddr={own}\nnetmask=255.255.255.0\ngateway={gateway}\n"
+        for n, own, gateway in ports
     ]
     file.write_text("[dpdk]\nlcore_mask=1\nport_list=0,1\n" + "".join(sections))
     for namespace, far in ((world.peer_ns, "10.55.0.1"), (world.peer_b_ns, "10.56.0.1")):
         namespace.ip("addr", "add", f"{far}/32", "dev", "lo")
-    words = [world.slipstack, "run", "--run-dir", world.run_dir, "--config", file, "--", *world.program("dual_echo.py"), 8000]
+    words = [
+        world.slipstack,
+        "run",
+        "--run-dir",
+        world.run_dir,
+        "--config",
+        file,
+        "--",
+        *world.program("dual_echo.py"),
+        8000,
+    ]
     server = world.beside(*words)
     # From behind the gateway of each: answers leave by the interface by which the question came.
-    for namespace, far, own in ((world.peer_ns, "10.55.0.1", world.STACK), (world.peer_b_ns, "10.56.0.1", world.STACK_B)):
+    for namespace, far, own in (
+        (world.peer_ns, "10.55.0.1", world.STACK),
+        (world.peer_b_ns, "10.56.0.1", world.STACK_B),
+    ):
         with namespace.inside():
-            until(lambda own=own: is_open(own, 8000) or not server.is_running(), 10, f"{own} is served")
+            until(
+                lambda own=own: is_open(own, 8000) or not server.is_running(),
+                10,
+                f"{own} is served",
+            )
             with socket.create_connection((own, 8000), 5, (far, 0)) as client:
                 client.sendall(b"who\n")
                 assert far in client.makefile().readline()
-    assert "default via 10.78.0.1 dev eth2" in world.admin("ip", "route", "show", "table", 1).output()
+    assert (
+        "default via 10.78.0.1 dev eth2" in world.admin("ip", "route", "show", "table", 1).output()
+    )
 
 
 @test(modes=("inprocess",))
@@ -410,4 +542,8 @@ def a_successor_of_the_keeper_has_both_interfaces(world):
 
 def is_succeeded(world, keeper):
     told = world.admin("status", "--json")
-    return told.wait(10) == 0 and told.output() and json.loads(told.output())[0]["keeper_pid"] != keeper
+    return (
+        told.wait(10) == 0
+        and told.output()
+        and json.loads(told.output())[0]["keeper_pid"] != keeper
+    )

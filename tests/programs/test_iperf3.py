@@ -11,7 +11,9 @@ ONE_MBIT = 1e6
 def measure(world, server_on, client_on, address, *more):
     # `-1` ends the server after one test, so its port cannot be tried: wait for what it says.
     server = server_on("iperf3", "-s", "-1", "-p", 5201, "--forceflush")
-    until(lambda: "listening" in server.output() or not server.is_running(), 10, "iperf3 -s listens")
+    until(
+        lambda: "listening" in server.output() or not server.is_running(), 10, "iperf3 -s listens"
+    )
     client = client_on("iperf3", "-c", address, "-p", 5201, "-t", 2, "-J", *more)
     text = client.finish(30)
     result = json.loads(text)
@@ -56,8 +58,8 @@ def four_streams_and_both_directions_at_once(world):
 
 @test
 def udp_arrives(world):
-    # A larger buffer than the default, which holds 50 to 80 ms of this: a busy machine lets a reader wait longer, on the
-    # kernel too.
+    # A larger buffer than the default, which holds 50 to 80 ms of this: a busy machine lets a
+    # reader wait longer, on the kernel too.
     flow = ("-u", "-b", "20M", "-w", "200K")
     end = measure(world, world.stack, world.peer, world.address, *flow)
     assert end["sum"]["lost_percent"] < 5, end["sum"]

@@ -57,7 +57,17 @@ def curl_6_reaches_the_kernel(world):
     world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", world.PEER6, cwd=folder)
     world.wait_port(8000, address=world.PEER6)
     out = world.folder / "got.bin"
-    world.stack("curl", "-6", "-g", "-sS", "--max-time", 20, "-o", out, f"http://[{world.PEER6}]:8000/six.bin").finish()
+    world.stack(
+        "curl",
+        "-6",
+        "-g",
+        "-sS",
+        "--max-time",
+        20,
+        "-o",
+        out,
+        f"http://[{world.PEER6}]:8000/six.bin",
+    ).finish()
     assert out.read_bytes() == data
 
 
@@ -140,8 +150,14 @@ def link_local_addresses_are_the_interfaces(world):
     options = ["--ip", f"{own}/64"] if world.mode == "inprocess" else []
     world.peer(*world.program("echo_both.py"), 7000, 7001)
     world.wait_port(7000, address=world.PEER6)
-    program = world.stack(*world.program("link_local.py"), own, peer, 7000, 7001, 7002, options=options)
-    until(lambda: "listening" in program.output() or not program.is_running(), 20, "the program listens")
+    program = world.stack(
+        *world.program("link_local.py"), own, peer, 7000, 7001, 7002, options=options
+    )
+    until(
+        lambda: "listening" in program.output() or not program.is_running(),
+        20,
+        "the program listens",
+    )
     with world.peer_ns.inside():
         client = socket.create_connection((f"{own}%eth1", 7002), timeout=10)
     with client:

@@ -23,11 +23,14 @@ while True:
 """
 
 
-ECHO6 = ECHO.replace("sys.argv[3], int(sys.argv[1]))", "'::', int(sys.argv[1])), family=socket.AF_INET6")
+ECHO6 = ECHO.replace(
+    "sys.argv[3], int(sys.argv[1]))", "'::', int(sys.argv[1])), family=socket.AF_INET6"
+)
 
 
 def share(world, *options):
-    """The kernel has the address too, and an echo server on it; the stack has another at the other port."""
+    """The kernel has the address too, and an echo server on it; the stack has another at the other
+    port."""
     options = [str(word) for word in options]
     world.stack_ns.ip("addr", "add", f"{world.STACK}/24", "dev", "eth1")
     kernel = world.beside("python3", "-c", ECHO, KERNELS, "kernel ", world.STACK)
@@ -112,7 +115,14 @@ def listed_ports_are_the_kernels_and_so_are_those_it_connects_from(world):
     asker.sendto(b"query", (world.STACK, 53))
     assert name_server.recv(100) == b"query"
     # The stack's own connection to the same peer.
-    fetched = world.stack("/usr/bin/python3", "-c", f"import socket; s = socket.create_connection(('{world.PEER}', 9000), 5); s.sendall(b'from the stack'); print(s.recv(9).decode())")
+    fetched = world.stack(
+        "/usr/bin/python3",
+        "-c",
+        (
+            f"import socket; s = socket.create_connection(('{world.PEER}', 9000), 5);"
+            " s.sendall(b'from the stack'); print(s.recv(9).decode())"
+        ),
+    )
     other = far.accept()[0]
     assert other.recv(100) == b"from the stack"
     other.sendall(b"heard")
@@ -127,7 +137,9 @@ def addresses_of_ipv6_are_shared_too(world):
     world.stack_ns.ip("addr", "add", f"{world.STACK6}/64", "dev", "eth1", "nodad")
     kernel = world.beside("python3", "-c", ECHO6, KERNELS, "kernel ")
     options = ["--kni", "reject", "--kni-tcp", OURS]
-    ours = world.stack("/usr/bin/python3", "-c", ECHO6, OURS, "stack ", options=[str(word) for word in options])
+    ours = world.stack(
+        "/usr/bin/python3", "-c", ECHO6, OURS, "stack ", options=[str(word) for word in options]
+    )
     for port, process, name in ((OURS, ours, "stack"), (KERNELS, kernel, "kernel")):
         world.wait_port(port, process=process, address=world.STACK6)
         with world.connect(port, address=world.STACK6) as client:

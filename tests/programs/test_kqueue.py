@@ -1,4 +1,5 @@
-"""kqueue and kevent of the C library, filter by filter, for sockets of the stack and descriptors of the kernel."""
+"""kqueue and kevent of the C library, filter by filter, for sockets of the stack and descriptors of
+the kernel."""
 
 import socket
 import struct
@@ -26,7 +27,14 @@ def a_kqueue_server_in_the_loop_of_ff_run_serves(world):
 def kqueue_tells_what_it_tells_on_freebsd(world):
     program = start(world, compiled(world, PROGRAMS / "kqueue_calls.c"))
     peer = Peer(world)
-    for step in ("connect two", "send abc on the first", "send def on the first", "send abc on the second", "close the second", "reset the first"):
+    for step in (
+        "connect two",
+        "send abc on the first",
+        "send def on the first",
+        "send abc on the second",
+        "close the second",
+        "reset the first",
+    ):
         until(lambda: f"go: {step}" in program.output() or not program.is_running(), 15, step)
         peer.do(step)
     assert program.wait(15) == 0, program.tail()

@@ -28,12 +28,16 @@ def the_first_programs_limits_are_its_own(world):
     before = ["taskset", "-c", "0", "nice", "-n", "5", *TIGHT]
     first = world.stack(*world.program("threaded.py"), "server", 7000, before=before)
     world.wait_port(7000, process=first)
-    servers = [world.stack(*world.program("threaded.py"), "server", 7001 + number) for number in range(4)]
+    servers = [
+        world.stack(*world.program("threaded.py"), "server", 7001 + number) for number in range(4)
+    ]
     for number, server in enumerate(servers):
         world.wait_port(7001 + number, process=server)
     for port in range(7000, 7005):
         serves(world, port)
-    assert "slipstack" not in "".join(server.errors() for server in servers).replace("slipstack: what the program listens on is reached", "")
+    assert "slipstack" not in "".join(server.errors() for server in servers).replace(
+        "slipstack: what the program listens on is reached", ""
+    )
 
 
 @test(modes=("inprocess", "instance"))
@@ -41,9 +45,15 @@ def an_open_file_limit_that_is_too_low_is_named(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=first)
     low = 24 if world.mode == "inprocess" else 8
-    second = world.stack(*world.program("threaded.py"), "server", 7001, before=["prlimit", f"--nofile={low}"])
-    until(lambda: "open files" in second.errors() or not second.is_running(), 10, "the limit is named")
-    assert f"the limit of open files is too low: it is {low}; raise it (ulimit -n" in second.errors(), second.tail()
+    second = world.stack(
+        *world.program("threaded.py"), "server", 7001, before=["prlimit", f"--nofile={low}"]
+    )
+    until(
+        lambda: "open files" in second.errors() or not second.is_running(), 10, "the limit is named"
+    )
+    assert (
+        f"the limit of open files is too low: it is {low}; raise it (ulimit -n" in second.errors()
+    ), second.tail()
     assert "too long" not in second.errors(), second.tail()
 
 
@@ -51,7 +61,10 @@ def an_open_file_limit_that_is_too_low_is_named(world):
 def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
     """Nobody may lift a hard limit but who has the capability: the keeper keeps it here."""
     bound = ["setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=24"]
-    for words in (["run", *world.device_options(), "--", "true"], ["instance", "--name", "a", *world.device_options()]):
+    for words in (
+        ["run", *world.device_options(), "--", "true"],
+        ["instance", "--name", "a", *world.device_options()],
+    ):
         words = [str(world.slipstack), words[0], "--run-dir", str(world.run_dir), *words[1:]]
         started = world.process([*world.stack_ns.prefix(), *bound, *words])
         assert started.wait(10) != 0
@@ -61,7 +74,9 @@ def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
 
 @test
 def a_server_may_have_a_limited_address_space(world):
-    server = world.stack(*world.program("threaded.py"), "server", 7000, before=["prlimit", "--as=1000000000"])
+    server = world.stack(
+        *world.program("threaded.py"), "server", 7000, before=["prlimit", "--as=1000000000"]
+    )
     world.wait_port(7000, process=server)
     serves(world, 7000)
 
@@ -70,8 +85,14 @@ def a_server_may_have_a_limited_address_space(world):
 def an_address_space_that_is_too_small_is_named(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=first)
-    second = world.stack(*world.program("threaded.py"), "server", 7001, before=["prlimit", "--as=100000000"])
-    until(lambda: "too small for a stack" in second.errors() or not second.is_running(), 10, "the sentence is there")
+    second = world.stack(
+        *world.program("threaded.py"), "server", 7001, before=["prlimit", "--as=100000000"]
+    )
+    until(
+        lambda: "too small for a stack" in second.errors() or not second.is_running(),
+        10,
+        "the sentence is there",
+    )
     assert "it is limited to 95 MB; raise it (ulimit -v " in second.errors(), second.tail()
     report = json.loads(world.admin("why", second.pid, "--json").output())
     (row,) = report["program"]["sockets"]

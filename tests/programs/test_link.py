@@ -1,4 +1,5 @@
-"""slipstack-link between two kernels: frames arrive as late, as lossy and as marked as was asked for."""
+"""slipstack-link between two kernels: frames arrive as late, as lossy and as marked as was asked
+for."""
 
 import json
 import re
@@ -26,7 +27,18 @@ class Wire:
         self.hosts = []
         for name, address in (("wire1", LEFT), ("wire2", RIGHT)):
             host = world._namespace(name[-1])
-            host.ip("link", "add", "eth1", "type", "veth", "peer", "name", name, "netns", world.stack_ns.name)
+            host.ip(
+                "link",
+                "add",
+                "eth1",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                name,
+                "netns",
+                world.stack_ns.name,
+            )
             for side, device in ((host, "eth1"), (world.stack_ns, name)):
                 side.sysctl(f"net.ipv6.conf.{device}.disable_ipv6", 1)
                 side.ip("link", "set", device, "up")
@@ -55,13 +67,17 @@ class Wire:
 @test(modes=("kernel",), device="none")
 def delay_and_mtu_are_as_asked_and_the_router_says_what_fits(world):
     wire = Wire(world)
-    link = wire.run("delay=20ms", "mtu=1000", "--router", "10.78.0.254", "--pcap", world.folder / "frames")
+    link = wire.run(
+        "delay=20ms", "mtu=1000", "--router", "10.78.0.254", "--pcap", world.folder / "frames"
+    )
     told = wire.on_left("ping", "-c", 10, "-i", 0.05, RIGHT).finish()
     fastest = float(re.search(r"= ([\d.]+)/", told).group(1))
     assert 40 <= fastest < 43, told
     ping = wire.on_left("ping", "-c", 1, "-W", 1, "-M", "do", "-s", 1200, RIGHT)
     ping.wait(10)
-    assert "10.78.0.254" in ping.output() and "mtu = 1000" in ping.output().replace("mtu=", "mtu = "), ping.tail()
+    assert "10.78.0.254" in ping.output() and "mtu = 1000" in ping.output().replace(
+        "mtu=", "mtu = "
+    ), ping.tail()
     _, right = wire.end(link)
     assert right["dropped_too_big"] == 1, right
     assert right["delivered"] >= 11, right

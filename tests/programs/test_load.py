@@ -77,8 +77,18 @@ def htstress_from_the_kernel_counts_good_and_bad(world):
     serve(world, "http", root, "--port", 8081)
     world.wait_port(8081)
     url = f"http://{world.address}:8081"
-    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "-t", 2) == [2000, 2000, 0, 0]
-    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "--keep-alive") == [2000, 2000, 0, 0]
+    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "-t", 2) == [
+        2000,
+        2000,
+        0,
+        0,
+    ]
+    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "--keep-alive") == [
+        2000,
+        2000,
+        0,
+        0,
+    ]
     assert stress(at_peer(world), f"{url}/none", "-n", 100, "-c", 5, "-h", "x") == [100, 0, 100, 0]
     assert stress(at_peer(world), "http://127.0.0.1:9/", "-n", 50, "-c", 5) == [50, 0, 0, 50]
 
@@ -91,11 +101,23 @@ def htstress_sweeps_threads_and_connections(world):
     serve(world, "http", root, "--port", 8081)
     world.wait_port(8081)
     svg = world.folder / "rates.svg"
-    words = ["-n", 300, "-t", "1,2", "-c", "1,5,20", "--svg", svg, f"http://{world.address}:8081/hello"]
+    words = [
+        "-n",
+        300,
+        "-t",
+        "1,2",
+        "-c",
+        "1,5,20",
+        "--svg",
+        svg,
+        f"http://{world.address}:8081/hello",
+    ]
     done = at_peer(world)("htstress", *words)
     assert done.wait(60) == 0, done.tail()
     rows = [line.split() for line in done.output().splitlines()]
-    assert [row[:2] for row in rows[1:]] == [[t, c] for t in "12" for c in ("1", "5", "20")], done.tail()
+    assert [row[:2] for row in rows[1:]] == [
+        [t, c] for t in "12" for c in ("1", "5", "20")
+    ], done.tail()
     assert all(float(row[2]) > 0 and row[5] == "0" for row in rows[1:]), rows
     text = svg.read_text()
     assert text.count("<polyline") == 2 and text.count("<circle") == 6, text
@@ -126,10 +148,21 @@ def htstress_at_a_constant_rate_counts_the_time_that_requests_waited(world):
     world.wait_port(8081)
     found = {}
     for name, more in (("kept", ["--keep-alive"]), ("new", [])):
-        words = ["--json", "--rate", 500, "-n", 250, "-c", 20, *more, f"http://{world.address}:8081/hello"]
+        words = [
+            "--json",
+            "--rate",
+            500,
+            "-n",
+            250,
+            "-c",
+            20,
+            *more,
+            f"http://{world.address}:8081/hello",
+        ]
         done = at_peer(world)("htstress", *words)
         if name == "kept":
-            # It stands still for 200 ms of the half second: every request that was due then is late.
+            # It stands still for 200 ms of the half second: every request that was due then is
+            # late.
             until(server.is_running, 1, "it runs")
             server.signal(signal.SIGSTOP)
             time.sleep(0.2)

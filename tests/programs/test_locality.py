@@ -1,4 +1,5 @@
-"""Whether connections stay on their engine, and what decides it: `slipstack locality`, `status`, and the line of `run`."""
+"""Whether connections stay on their engine, and what decides it: `slipstack locality`, `status`,
+and the line of `run`."""
 
 import json
 
@@ -9,7 +10,11 @@ from harness.process import until
 def locality(world):
     """The table's rows, summed: an instance has one engine, a program with threads several."""
     rows = json.loads(world.admin("locality", "--json").finish())
-    numbers = [name for name, value in rows[0].items() if isinstance(value, int) and name not in ("engine", "pid")]
+    numbers = [
+        name
+        for name, value in rows[0].items()
+        if isinstance(value, int) and name not in ("engine", "pid")
+    ]
     return len(rows), {name: sum(row[name] for row in rows) for name in numbers}
 
 
@@ -37,7 +42,9 @@ def connections_that_move_between_threads_are_counted_where_they_came_from_and_w
     assert sums["moved_in"] == sums["moved_out"] > 0, sums
     assert sums["lost"] == sums["refused"] == 0, sums
     lines = world.admin("locality").finish().splitlines()
-    assert lines[0].split()[:4] == ["ENGINE", "PID", "PROGRAM", "ACCEPTED"] and len(lines) == 6, lines
+    assert (
+        lines[0].split()[:4] == ["ENGINE", "PID", "PROGRAM", "ACCEPTED"] and len(lines) == 6
+    ), lines
 
 
 @test(modes=("inprocess", "instance"))
@@ -48,7 +55,10 @@ def every_connection_that_another_thread_serves_moves(world):
     before = locality(world)[1]
     served(world, 24, at_once=24)
     sums = locality(world)[1]
-    assert sums["accepted"] - before["accepted"] == 24 <= sums["moved_in"] - before["moved_in"], (before, sums)
+    assert sums["accepted"] - before["accepted"] == 24 <= sums["moved_in"] - before["moved_in"], (
+        before,
+        sums,
+    )
     if world.mode == "inprocess":
         assert sums["moved_out"] == sums["moved_in"], sums
 

@@ -27,7 +27,11 @@ def the_keeper_logs_who_comes_and_leaves_where_that_is_asked_for(world):
     held = world.stack(*world.program("aborted.py"), 8001, options=("--log", "info"))
     world.wait_port(8001, process=held)
     pid = serve_once(world)
-    until(lambda: f"a client has left client=2 pid={pid}" in keepers_log(world), 10, "the end is logged")
+    until(
+        lambda: f"a client has left client=2 pid={pid}" in keepers_log(world),
+        10,
+        "the end is logged",
+    )
     lines = keepers_log(world).splitlines()
     came = [line for line in lines if f"a client is here client=2 pid={pid}" in line]
     assert len(came) == 1 and came[0].split()[1] == "INFO", lines
@@ -53,7 +57,9 @@ def the_default_level_logs_warnings_alone(world):
     held = world.stack(*world.program("aborted.py"), 8001)
     world.wait_port(8001, process=held)
     claim(world)
-    wanted = f"WARN another station claims an address of ours ip={world.STACK} mac=02:00:00:00:00:77"
+    wanted = (
+        f"WARN another station claims an address of ours ip={world.STACK} mac=02:00:00:00:00:77"
+    )
     until(lambda: wanted in keepers_log(world), 10, "the claim is logged")
     serve_once(world)
     assert " INFO " not in keepers_log(world), keepers_log(world)
@@ -64,7 +70,11 @@ def off_is_off(world):
     world.stack(*world.program("aborted.py"), 8001, options=("--log", "off"))
     world.wait_port(8001)
     claim(world)
-    until(lambda: "drop_arp_conflict" in world.admin("status", "--json").output(), 10, "the claim is counted")
+    until(
+        lambda: "drop_arp_conflict" in world.admin("status", "--json").output(),
+        10,
+        "the claim is counted",
+    )
     serve_once(world)
     assert keepers_log(world) == "", keepers_log(world)
 
@@ -73,5 +83,7 @@ def off_is_off(world):
 def an_instance_logs_its_programs(world):
     world.instance = world.start_instance("t", "--log", "info")
     pid = serve_once(world)
-    until(lambda: f"a program has left pid={pid}" in world.instance.errors(), 10, "the end is logged")
+    until(
+        lambda: f"a program has left pid={pid}" in world.instance.errors(), 10, "the end is logged"
+    )
     assert f"a program has a channel pid={pid}" in world.instance.errors(), world.instance.errors()

@@ -39,7 +39,10 @@ def answers(connect):
                 key.fileobj.close()
     for key in list(selector.get_map().values()):
         key.fileobj.close()
-    codes = {name: re.findall(r"HTTP/1\.[01] (\d{3}) ", text.decode("latin1")) for name, text in got.items()}
+    codes = {
+        name: re.findall(r"HTTP/1\.[01] (\d{3}) ", text.decode("latin1"))
+        for name, text in got.items()
+    }
     return {name: " ".join([*codes[name], "ends" if name in ends else "stays"]) for name in ROWS}
 
 
@@ -48,8 +51,9 @@ def malformed_requests_are_refused_as_nginx_does_or_more_strictly(world):
     root = http(world)
     nginx = world.folder / "nginx.conf"
     nginx.write_text(
-        f"daemon off; master_process off; user root; error_log stderr; pid {world.folder}/nginx.pid; events {{ worker_connections 1000; }}\n"
-        f"http {{ access_log off; server {{ listen {world.PEER}:8080; root {root}; }} }}\n"
+        "daemon off; master_process off; user root; error_log stderr; pid"
+        f" {world.folder}/nginx.pid; events {{ worker_connections 1000; }}\nhttp {{ access_log off;"
+        f" server {{ listen {world.PEER}:8080; root {root}; }} }}\n"
     )
     world.peer("nginx", "-e", "stderr", "-c", nginx)
     world.wait_port(8080, address=world.PEER)

@@ -15,7 +15,8 @@ FRAMES = "--total-num-mbufs=8192"
 
 
 class Ends:
-    """A web server on one stack, and a place for clients on another; each in a namespace of its own."""
+    """A web server on one stack, and a place for clients on another; each in a namespace of its
+    own."""
 
     def __init__(self, world, server, client):
         self.world = world
@@ -27,7 +28,11 @@ class Ends:
         (pages / "big").write_bytes(self.content)
         web = [PYTHON, "-u", "-m", "http.server", "8000", "--bind", SERVER, "-d", pages]
         self.server = self.run(world.stack_ns, server, SERVER, *web)
-        until(lambda: "Serving" in self.server.output() or not self.server.is_running(), 10, "the server listens")
+        until(
+            lambda: "Serving" in self.server.output() or not self.server.is_running(),
+            10,
+            "the server listens",
+        )
         assert self.server.is_running(), self.server.tail()
 
     def run(self, namespace, kind, address, *words):
@@ -39,7 +44,18 @@ class Ends:
     def fetch(self):
         """A client comes, fetches the file over a link of its own, and goes."""
         into = self.world.folder / "fetched"
-        curl = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "10", "-o", into, f"http://{SERVER}:8000/big"]
+        curl = [
+            "curl",
+            "-sS",
+            "--retry",
+            "5",
+            "--retry-all-errors",
+            "-m",
+            "10",
+            "-o",
+            into,
+            f"http://{SERVER}:8000/big",
+        ]
         client = self.run(self.client_ns, self.client_kind, CLIENT, *curl)
         assert client.wait(20) == 0, client.tail()
         assert into.read_bytes() == self.content
@@ -82,13 +98,32 @@ def passes_through_dpdks_driver(world, queues):
     if shutil.which("dpdk-testpmd") is None:
         raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
     near, far = world.folder / "near.sock", world.folder / "far.sock"
-    ends = Ends(world, f"{near},role=server,id=3,queues={queues}", f"{far},role=client,id=0,queues={queues}")
+    ends = Ends(
+        world, f"{near},role=server,id=3,queues={queues}", f"{far},role=client,id=0,queues={queues}"
+    )
     devices = [
         f"--vdev=net_memif0,role=server,id=0,socket={far},socket-abstract=no",
         f"--vdev=net_memif1,role=client,id=3,socket={near},socket-abstract=no",
     ]
-    memory = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", f"--file-prefix={world.folder.name}"]
-    words = ["dpdk-testpmd", "-l", "0,1", *memory, *devices, "--", "--forward-mode=io", "--auto-start", FRAMES]
+    memory = [
+        "--no-huge",
+        "-m",
+        "128",
+        "--no-pci",
+        "--no-telemetry",
+        f"--file-prefix={world.folder.name}",
+    ]
+    words = [
+        "dpdk-testpmd",
+        "-l",
+        "0,1",
+        *memory,
+        *devices,
+        "--",
+        "--forward-mode=io",
+        "--auto-start",
+        FRAMES,
+    ]
     words += [f"--rxq={queues}", f"--txq={queues}"]
     # It ends with its input.
     here, there = socket.socketpair()
@@ -137,11 +172,29 @@ def engines_with_a_queue_each_serve_over_one_link(world):
     client_ns = world._namespace("c")
 
     def run(namespace, kind, address, *words, more=()):
-        options = ["--run-dir", world.run_dir, "--device", f"memif:{path},{kind}", "--ip", f"{address}/24", *more]
-        return world.process([*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])])
+        options = [
+            "--run-dir",
+            world.run_dir,
+            "--device",
+            f"memif:{path},{kind}",
+            "--ip",
+            f"{address}/24",
+            *more,
+        ]
+        return world.process(
+            [*namespace.prefix(), *map(str, [world.slipstack, "run", *options, "--", *words])]
+        )
 
-    server = run(world.stack_ns, "role=server,queues=4", SERVER, *world.program("engines.py"), "own", 7000, 4,
-                 more=("--thread-engines", "4"))
+    server = run(
+        world.stack_ns,
+        "role=server,queues=4",
+        SERVER,
+        *world.program("engines.py"),
+        "own",
+        7000,
+        4,
+        more=("--thread-engines", "4"),
+    )
     until(lambda: "reached at" in server.errors(), 10, "the server's stack is up")
     # A client asks for more than the server takes; its one engine sends by its own queue.
     for queues in (1, 3, 8):
@@ -154,8 +207,11 @@ def engines_with_a_queue_each_serve_over_one_link(world):
 
 @test(modes=ONLY, device="none")
 def what_memif_cannot_be_is_refused_in_a_sentence(world):
-    for kind, words in (("memif", "needs a socket"), ("memif:/x,role=both", "role=client or role=server"),
-                        ("memif:/x,queues=17", "from 1 to 16")):
+    for kind, words in (
+        ("memif", "needs a socket"),
+        ("memif:/x,role=both", "role=client or role=server"),
+        ("memif:/x,queues=17", "from 1 to 16"),
+    ):
         options = ["--run-dir", str(world.run_dir), "--device", kind, "--ip", f"{CLIENT}/24"]
         command = [*world.stack_ns.prefix(), str(world.slipstack), "run", *options, "--", "true"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)

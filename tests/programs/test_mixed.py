@@ -39,7 +39,9 @@ def a_wildcard_listener_serves_the_stack_and_loopback(world):
 
 @test
 def a_dual_stack_listener_serves_the_stack(world):
-    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000, "--bind", "::", cwd=world.folder)
+    server = world.stack(
+        "/usr/bin/python3", "-m", "http.server", 8000, "--bind", "::", cwd=world.folder
+    )
     (world.folder / "x.txt").write_text("x")
     world.wait_port(8000, process=server)
     for sock in (world.connect(8000), world.connect_beside(8000)):
@@ -53,7 +55,9 @@ def a_dual_stack_listener_serves_the_stack(world):
 
 @test
 def a_listener_on_loopback_stays_in_the_kernel(world):
-    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000, "--bind", "127.0.0.1", cwd=world.folder)
+    server = world.stack(
+        "/usr/bin/python3", "-m", "http.server", 8000, "--bind", "127.0.0.1", cwd=world.folder
+    )
     end = time.monotonic() + 10
     while True:
         try:

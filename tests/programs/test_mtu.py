@@ -1,4 +1,5 @@
-"""An interface whose MTU changes under its programs: connections, new and old, and datagrams follow."""
+"""An interface whose MTU changes under its programs: connections, new and old, and datagrams
+follow."""
 
 import hashlib
 import json
@@ -61,7 +62,11 @@ def exchange_datagrams(world):
 
 
 def everything_follows(world, old, mtu):
-    until(lambda: old.mss() == mtu - HEADERS, 10, f"the segments of a running connection are for {mtu}")
+    until(
+        lambda: old.mss() == mtu - HEADERS,
+        10,
+        f"the segments of a running connection are for {mtu}",
+    )
     for asker in (old, Asker(world)):
         asker.get(LEN)
         asker.put(LEN)
@@ -120,7 +125,9 @@ def transfers_go_on_while_the_mtu_changes(world):
             failures.append(repr(error))
 
     askers = [Asker(world) for _ in range(2)]
-    threads = [threading.Thread(target=transfer, args=it) for it in zip(askers, (Asker.get, Asker.put))]
+    threads = [
+        threading.Thread(target=transfer, args=it) for it in zip(askers, (Asker.get, Asker.put))
+    ]
     for thread in threads:
         thread.start()
     for mtu in (1200, 1500, 900, 1500, 1200):
@@ -129,5 +136,8 @@ def transfers_go_on_while_the_mtu_changes(world):
     is_over.set()
     for thread in threads:
         thread.join(20)
-    assert not failures and not any(thread.is_alive() for thread in threads), (failures, server.tail())
+    assert not failures and not any(thread.is_alive() for thread in threads), (
+        failures,
+        server.tail(),
+    )
     until(lambda: askers[0].mss() == 1200 - HEADERS, 10, "the last MTU is followed")

@@ -68,7 +68,8 @@ def a_keeper_that_takes_over_announces_the_addresses_again(world):
 
 @test(modes=("kernel", *SLIPSTACK))
 def a_station_that_changes_its_link_layer_address_is_answered_there(world):
-    """Its own question tells of it; what was known of it before would be believed for half a minute."""
+    """Its own question tells of it; what was known of it before would be believed for half a
+    minute."""
     server = world.stack(*world.program("dual_echo.py"), 7000)
     world.wait_port(7000, process=server)
     with world.connect(7000) as sock:

@@ -41,7 +41,9 @@ def answers_pipelined_requests_in_order(world):
     Nginx(world)
     with Connection(world.connect(8080)) as connection:
         request = "GET {} HTTP/1.1\r\nHost: test\r\n\r\n"
-        connection.sock.sendall("".join(request.format(path) for path in ["/hello", "/small.txt"] * 20).encode())
+        connection.sock.sendall(
+            "".join(request.format(path) for path in ["/hello", "/small.txt"] * 20).encode()
+        )
         bodies = [connection.response()[1] for _ in range(40)]
         assert bodies == [b"hello from nginx\n", b"x" * 64] * 20
 
@@ -51,8 +53,14 @@ def logs_every_request_with_the_peers_address(world):
     nginx = Nginx(world)
     for _ in range(20):
         get(world, 8080)
-    until(lambda: sum("GET /hello" in line for line in nginx.access_lines()) == 20, 5, "20 lines in the log")
-    assert all(line.startswith(world.peer_address + " ") for line in nginx.access_lines() if "GET" in line)
+    until(
+        lambda: sum("GET /hello" in line for line in nginx.access_lines()) == 20,
+        5,
+        "20 lines in the log",
+    )
+    assert all(
+        line.startswith(world.peer_address + " ") for line in nginx.access_lines() if "GET" in line
+    )
 
 
 @test
@@ -90,7 +98,12 @@ def a_killed_worker_is_replaced_and_the_new_one_serves(world):
 @test
 def a_stopped_worker_of_two_holds_up_no_new_connection(world):
     nginx = Nginx(world, workers=2)
-    until(lambda: {int(get(world, 8080, "/worker")[1]) for _ in range(20)} and len(nginx.workers()) == 2, 10, "both serve")
+    until(
+        lambda: {int(get(world, 8080, "/worker")[1]) for _ in range(20)}
+        and len(nginx.workers()) == 2,
+        10,
+        "both serve",
+    )
     first = nginx.workers()[0]
     os.kill(first, signal.SIGSTOP)
     try:
@@ -102,7 +115,11 @@ def a_stopped_worker_of_two_holds_up_no_new_connection(world):
         os.kill(first, signal.SIGCONT)
     if world.mode == "inprocess":
         served = set()
-        until(lambda: served.add(int(get(world, 8080, "/worker")[1])) or first in served, 10, "the first worker serves again")
+        until(
+            lambda: served.add(int(get(world, 8080, "/worker")[1])) or first in served,
+            10,
+            "the first worker serves again",
+        )
 
 
 @test
@@ -231,17 +248,29 @@ def proxies_to_the_kernel_and_to_itself(world):
     more = f"""location /peer/ {{ proxy_pass http://{world.peer_address}:9000/; }}
         location /self/ {{ proxy_pass http://127.0.0.1:8080/; }}
         location /stack/ {{ proxy_pass http://{world.address}:8080/; }}"""
-    world.peer("/usr/bin/python3", "-m", "http.server", "9000", "--bind", world.peer_address, cwd=world.folder)
+    world.peer(
+        "/usr/bin/python3",
+        "-m",
+        "http.server",
+        "9000",
+        "--bind",
+        world.peer_address,
+        cwd=world.folder,
+    )
     (world.folder / "there.txt").write_text("from the peer")
     Nginx(world, more=more)
-    until(lambda: get(world, 8080, "/peer/there.txt") == (200, b"from the peer"), 10, "the peer's answer")
+    until(
+        lambda: get(world, 8080, "/peer/there.txt") == (200, b"from the peer"),
+        10,
+        "the peer's answer",
+    )
     assert get(world, 8080, "/self/small.txt") == (200, b"x" * 64)
     assert get(world, 8080, "/stack/small.txt") == (200, b"x" * 64)
 
 
 class Requests:
-    """Asks one request after the other, each on a new connection, in several threads until the block
-    ends."""
+    """Asks one request after the other, each on a new connection, in several threads until the
+    block ends."""
 
     def __init__(self, world, threads=4):
         self.world = world

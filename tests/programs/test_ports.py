@@ -31,7 +31,9 @@ def serve(world):
 
 
 def ports_of(world, count, *options):
-    started = world.stack("/usr/bin/python3", "-c", PORTS, world.peer_address, 7900, count, options=options)
+    started = world.stack(
+        "/usr/bin/python3", "-c", PORTS, world.peer_address, 7900, count, options=options
+    )
     return [int(word) for word in started.finish().split()]
 
 

@@ -1,4 +1,5 @@
-"""`slipstack serve proxy` where backends and clients behave badly, beside nginx with the same backends."""
+"""`slipstack serve proxy` where backends and clients behave badly, beside nginx with the same
+backends."""
 
 import os
 import re
@@ -52,7 +53,9 @@ class Backend:
                     self.asked.append((method + b" " + path, number))
                     self.active += 1
                     self.most = max(self.most, self.active)
-                goes_on, buffer = getattr(self, "on_" + path.decode().strip("/").replace("-", "_"))(sock, head, buffer)
+                goes_on, buffer = getattr(self, "on_" + path.decode().strip("/").replace("-", "_"))(
+                    sock, head, buffer
+                )
                 with self.lock:
                     self.active -= 1
                 if not goes_on:
@@ -82,7 +85,11 @@ class Backend:
         return self.says(sock, OK, rest=buffer)
 
     def on_name(self, sock, head, buffer):
-        return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(self.name), self.name), rest=buffer)
+        return self.says(
+            sock,
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(self.name), self.name),
+            rest=buffer,
+        )
 
     def on_busy(self, sock, head, buffer):
         time.sleep(0.4)
@@ -91,8 +98,12 @@ class Backend:
     def on_echo(self, sock, head, buffer):
         body, rest = self.body(sock, head, buffer)
         if b"chunked" in head.lower():
-            return self.says(sock, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body, rest=rest)
-        return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), rest=rest)
+            return self.says(
+                sock, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body, rest=rest
+            )
+        return self.says(
+            sock, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), rest=rest
+        )
 
     def on_continue(self, sock, head, buffer):
         sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -102,7 +113,11 @@ class Backend:
         return self.says(sock, b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK, rest=buffer)
 
     def on_early(self, sock, head, buffer):
-        return self.says(sock, b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno", False)
+        return self.says(
+            sock,
+            b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+            False,
+        )
 
     def on_cut_head(self, sock, head, buffer):
         return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Le", False)
@@ -111,7 +126,9 @@ class Backend:
         return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b"x" * 50, False)
 
     def on_cut_chunk(self, sock, head, buffer):
-        return self.says(sock, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n" + b"x" * 50, False)
+        return self.says(
+            sock, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n" + b"x" * 50, False
+        )
 
     def on_nothing(self, sock, head, buffer):
         return False, b""
@@ -136,7 +153,14 @@ class Backend:
         return self.says(sock, b"SSH-2.0-OpenSSH_9.2\r\n\r\n", False)
 
     def on_both(self, sock, head, buffer):
-        return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", False)
+        return self.says(
+            sock,
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding:"
+                b" chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+            ),
+            False,
+        )
 
     def on_long_head(self, sock, head, buffer):
         return self.says(sock, b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", False)
@@ -151,32 +175,56 @@ class Backend:
         return self.says(sock, b"HTTP/1.1 204 No Content\r\n\r\n", rest=buffer)
 
     def on_unchanged(self, sock, head, buffer):
-        return self.says(sock, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", rest=buffer)
+        return self.says(
+            sock, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", rest=buffer
+        )
 
     def on_head(self, sock, head, buffer):
         return self.says(sock, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", rest=buffer)
 
 
 def req(path, method=b"GET", *fields, body=b"", version=b"1.1"):
-    return b"%s /%s HTTP/%s\r\nHost: x\r\n%s\r\n%s" % (method, path, version, b"".join(field + b"\r\n" for field in fields), body)
+    return b"%s /%s HTTP/%s\r\nHost: x\r\n%s\r\n%s" % (
+        method,
+        path,
+        version,
+        b"".join(field + b"\r\n" for field in fields),
+        body,
+    )
 
 
 CHUNKS = b"3\r\nabc\r\n5;x=y\r\ndefgh\r\n0\r\n\r\n"
-# The client's bytes, what ours answers, and nginx where that is another answer, with the reason. An answer is the
-# statuses, the bytes of the last body, and what becomes of the connection: stays, ends, or is reset.
+# The client's bytes, what ours answers, and nginx where that is another answer, with the reason. An
+# answer is the statuses, the bytes of the last body, and what becomes of the connection: stays,
+# ends, or is reset.
 ROWS = {
     "ok": (req(b"ok"), "200 ok stays"),
     "pipelined": (req(b"ok") + req(b"name") + req(b"ok"), "200 200 200 ok stays"),
     "echo": (req(b"echo", b"POST", b"Content-Length: 5", body=b"hello"), "200 hello stays"),
-    "chunks": (req(b"echo", b"POST", b"Transfer-Encoding: chunked", body=CHUNKS), "200 abcdefgh stays"),
+    "chunks": (
+        req(b"echo", b"POST", b"Transfer-Encoding: chunked", body=CHUNKS),
+        "200 abcdefgh stays",
+    ),
     "head": (req(b"head", b"HEAD") + req(b"ok"), "200 200 ok stays"),
     "204": (req(b"empty") + req(b"ok"), "204 200 ok stays"),
     "304": (req(b"unchanged") + req(b"ok"), "304 200 ok stays"),
     "interim": (req(b"hints"), "103 200 ok stays"),
-    "interim to 1.0": (req(b"hints", version=b"1.0"), "200 ok ends", "103 200 ok stays"),  # RFC 9110, section 15.2: HTTP/1.0 knows no interim responses
-    "continue": (req(b"continue", b"POST", b"Expect: 100-continue", b"Content-Length: 5", body=b"hello"), "100 200 hello stays", "100 100 200 hello stays"),  # nginx says it of its own accord too
+    "interim to 1.0": (
+        req(b"hints", version=b"1.0"),
+        "200 ok ends",
+        "103 200 ok stays",
+    ),  # RFC 9110, section 15.2: HTTP/1.0 knows no interim responses
+    "continue": (
+        req(b"continue", b"POST", b"Expect: 100-continue", b"Content-Length: 5", body=b"hello"),
+        "100 200 hello stays",
+        "100 100 200 hello stays",
+    ),  # nginx says it of its own accord too
     "byte by byte": (req(b"trickle"), "200 ok stays"),
-    "until the end": (req(b"until-end"), "200 all of it ends", "200 all of it stays"),  # nginx makes chunks of it
+    "until the end": (
+        req(b"until-end"),
+        "200 all of it ends",
+        "200 all of it stays",
+    ),  # nginx makes chunks of it
     "close": (req(b"ok", b"GET", b"Connection: close"), "200 ok ends"),
     "cut head": (req(b"cut-head"), "502 stays"),
     "cut length": (req(b"cut-length"), "200 cut"),
@@ -186,9 +234,16 @@ ROWS = {
     "reset": (req(b"reset"), "502 stays"),
     "reset in the middle": (req(b"reset-body"), "200 cut"),
     "garbage": (req(b"garbage"), "502 stays", "stays"),  # nginx takes it for HTTP/0.9
-    "both lengths": (req(b"both"), "502 stays", "200 ok stays"),  # RFC 9112, section 6.3: two servers could read it differently
+    "both lengths": (
+        req(b"both"),
+        "502 stays",
+        "200 ok stays",
+    ),  # RFC 9112, section 6.3: two servers could read it differently
     "long head": (req(b"long-head"), "502 stays"),
-    "early answer": (req(b"early", b"POST", b"Content-Length: 100000", body=b"x" * 1000), "413 no ends"),
+    "early answer": (
+        req(b"early", b"POST", b"Content-Length: 100000", body=b"x" * 1000),
+        "413 no ends",
+    ),
 }
 
 
@@ -222,7 +277,9 @@ def told(got, end):
             continue
         if b"chunked" in fields:
             body = b""
-            while (c := re.match(rb"([0-9a-f]+)[^\r]*\r\n", got)) and len(got) >= c.end() + int(c[1], 16) + 2:
+            while (c := re.match(rb"([0-9a-f]+)[^\r]*\r\n", got)) and len(got) >= c.end() + int(
+                c[1], 16
+            ) + 2:
                 size = int(c[1], 16)
                 body, got = body + got[c.end() : c.end() + size], got[c.end() + size + 2 :]
                 if not size:
@@ -266,13 +323,18 @@ def exchanges_end_as_behind_nginx_or_better(world):
     backend = Backend(world)
     conf = world.folder / "nginx.conf"
     conf.write_text(
-        f"daemon off; master_process off; user root; error_log stderr; pid {world.folder}/nginx.pid; events {{ worker_connections 1000; }}\n"
-        f"http {{ access_log off; upstream b {{ server {world.PEER}:{BACKEND} max_fails=0; keepalive 16; }}\n"
-        f"server {{ listen {world.PEER}:{NGINX}; location / {{ proxy_pass http://b; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_request_buffering off; proxy_buffering off; }} }} }}\n"
+        "daemon off; master_process off; user root; error_log stderr; pid"
+        f" {world.folder}/nginx.pid; events {{ worker_connections 1000; }}\nhttp {{ access_log off;"
+        f" upstream b {{ server {world.PEER}:{BACKEND} max_fails=0; keepalive 16; }}\nserver {{"
+        f" listen {world.PEER}:{NGINX}; location / {{ proxy_pass http://b; proxy_http_version 1.1;"
+        ' proxy_set_header Connection ""; proxy_request_buffering off; proxy_buffering off; } }'
+        " }\n"
     )
     world.peer("nginx", "-e", "stderr", "-c", conf)
     world.wait_port(NGINX, address=world.PEER)
-    serve(world, "proxy", "--port", PROXY, "--check-every", 0, "--backend", f"{world.PEER}:{BACKEND}")
+    serve(
+        world, "proxy", "--port", PROXY, "--check-every", 0, "--backend", f"{world.PEER}:{BACKEND}"
+    )
 
     def beside():
         with world.peer_ns.inside():
@@ -291,7 +353,9 @@ def exchanges_end_as_behind_nginx_or_better(world):
 @test(modes=ALONE)
 def only_what_may_be_repeated_is_sent_again(world):
     backend = Backend(world)
-    serve(world, "proxy", "--port", PROXY, "--check-every", 0, "--backend", f"{world.PEER}:{BACKEND}")
+    serve(
+        world, "proxy", "--port", PROXY, "--check-every", 0, "--backend", f"{world.PEER}:{BACKEND}"
+    )
     for method, statuses, asked in ((b"GET", "200 ok stays", 3), (b"POST", "502 stays", 2)):
         backend.asked.clear()
         fields = () if method == b"GET" else (b"Content-Length: 0",)
@@ -308,10 +372,24 @@ def only_what_may_be_repeated_is_sent_again(world):
 def the_least_loaded_backend_is_next_and_one_that_flaps_is_passed_over(world):
     slow, fast = Backend(world, 9001, b"slow"), Backend(world, 9002, b"fast")
     words = ["--backend", f"{world.PEER}:9001", "--backend", f"{world.PEER}:9002"]
-    serve(world, "proxy", "--port", PROXY, "--balance", "least-connections", "--check-every", 1, "--check-path", "/ok", *words)
+    serve(
+        world,
+        "proxy",
+        "--port",
+        PROXY,
+        "--balance",
+        "least-connections",
+        "--check-every",
+        1,
+        "--check-path",
+        "/ok",
+        *words,
+    )
 
     def ask(path, seconds=3):
-        return outcome(lambda: world.connect(PROXY), req(path, b"GET", b"Connection: close"), seconds)
+        return outcome(
+            lambda: world.connect(PROXY), req(path, b"GET", b"Connection: close"), seconds
+        )
 
     held = [threading.Thread(target=ask, args=(b"busy",)) for _ in range(8)]
     for thread in held:
@@ -320,7 +398,10 @@ def the_least_loaded_backend_is_next_and_one_that_flaps_is_passed_over(world):
         thread.join()
     assert (slow.most, fast.most) == (4, 4), "eight at once are four for each"
     # While one is at work on two requests, the others all go to the other one.
-    slow.on_name = lambda sock, head, buffer: (time.sleep(1.5), Backend.on_name(slow, sock, head, buffer))[1]
+    slow.on_name = lambda sock, head, buffer: (
+        time.sleep(1.5),
+        Backend.on_name(slow, sock, head, buffer),
+    )[1]
     held = [threading.Thread(target=ask, args=(b"name",)) for _ in range(2)]
     for thread in held:
         thread.start()
@@ -331,8 +412,12 @@ def the_least_loaded_backend_is_next_and_one_that_flaps_is_passed_over(world):
     del slow.on_name
     # A backend that answers its checks badly gets nothing; then well again, then badly.
     for _ in range(2):
-        fast.on_ok = lambda sock, head, buffer: Backend.says(fast, sock, b"HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n", rest=buffer)
-        until(lambda: {ask(b"name") for _ in range(4)} == {"200 slow ends"}, 10, "it is passed over")
+        fast.on_ok = lambda sock, head, buffer: Backend.says(
+            fast, sock, b"HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n", rest=buffer
+        )
+        until(
+            lambda: {ask(b"name") for _ in range(4)} == {"200 slow ends"}, 10, "it is passed over"
+        )
         del fast.on_ok
         until(lambda: "200 fast ends" in {ask(b"name") for _ in range(4)}, 10, "it is found well")
 
@@ -340,7 +425,18 @@ def the_least_loaded_backend_is_next_and_one_that_flaps_is_passed_over(world):
 @test(modes=ALONE)
 def slow_ends_and_half_closes_lose_nothing(world):
     backend = Backend(world)
-    serve(world, "proxy", "--port", PROXY, "--check-every", 0, "--answer-timeout", 1, "--backend", f"{world.PEER}:{BACKEND}")
+    serve(
+        world,
+        "proxy",
+        "--port",
+        PROXY,
+        "--check-every",
+        0,
+        "--answer-timeout",
+        1,
+        "--backend",
+        f"{world.PEER}:{BACKEND}",
+    )
     # A client that says its end after its request gets the answer.
     sock = world.connect(PROXY)
     sock.sendall(req(b"busy"))
@@ -373,7 +469,9 @@ def slow_ends_and_half_closes_lose_nothing(world):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         chunked = framing.startswith(b"T")
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(big), big) if chunked else big
-        sender = threading.Thread(target=sock.sendall, args=(req(b"echo", b"POST", framing, body=body),))
+        sender = threading.Thread(
+            target=sock.sendall, args=(req(b"echo", b"POST", framing, body=body),)
+        )
         sender.start()
         got = b""
         while not got.endswith(body[-100:]):

@@ -25,7 +25,9 @@ def http_server_serves_files(world):
 def asyncio_server_echoes_to_many_kernel_clients(world):
     server = world.stack(*world.program("asyncio_echo.py"), "server", "0.0.0.0", 7000)
     world.wait_port(7000, process=server)
-    client = world.peer(*world.program("asyncio_echo.py"), "client", world.address, 7000, 100, 100_000)
+    client = world.peer(
+        *world.program("asyncio_echo.py"), "client", world.address, 7000, 100, 100_000
+    )
     assert client.finish(60).strip() == "100 echoed"
 
 
@@ -33,13 +35,23 @@ def asyncio_server_echoes_to_many_kernel_clients(world):
 def asyncio_client_is_echoed_by_the_kernel(world):
     world.peer(*world.program("asyncio_echo.py"), "server", world.peer_address, 7000)
     world.wait_port(7000, address=world.peer_address)
-    client = world.stack(*world.program("asyncio_echo.py"), "client", world.peer_address, 7000, 100, 100_000)
+    client = world.stack(
+        *world.program("asyncio_echo.py"), "client", world.peer_address, 7000, 100, 100_000
+    )
     assert client.finish(60).strip() == "100 echoed"
 
 
 @test
 def asyncio_talks_to_itself_over_the_stack_and_over_loopback(world):
-    both = world.stack(*world.program("asyncio_echo.py"), "both", "0.0.0.0", 7000, 20, 50_000, env={"TARGETS": f"{world.address},127.0.0.1"})
+    both = world.stack(
+        *world.program("asyncio_echo.py"),
+        "both",
+        "0.0.0.0",
+        7000,
+        20,
+        50_000,
+        env={"TARGETS": f"{world.address},127.0.0.1"},
+    )
     assert both.finish(60).strip() == "20 echoed\n20 echoed", both.tail()
 
 
@@ -47,7 +59,9 @@ def asyncio_talks_to_itself_over_the_stack_and_over_loopback(world):
 def two_programs_on_the_stack_talk(world):
     server = world.stack(*world.program("asyncio_echo.py"), "server", "0.0.0.0", 7000)
     world.wait_port(7000, process=server)
-    client = world.stack(*world.program("asyncio_echo.py"), "client", world.address, 7000, 20, 100_000)
+    client = world.stack(
+        *world.program("asyncio_echo.py"), "client", world.address, 7000, 20, 100_000
+    )
     assert client.finish(60).strip() == "20 echoed"
 
 
@@ -73,7 +87,9 @@ def one_connection_is_read_and_written_by_two_threads(world):
     world.wait_port(7000, process=server)
     world.peer(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, address=world.peer_address)
-    duplex = world.stack(*world.program("threaded.py"), "duplex", world.peer_address, 7000, 20_000_000)
+    duplex = world.stack(
+        *world.program("threaded.py"), "duplex", world.peer_address, 7000, 20_000_000
+    )
     assert duplex.finish(60).strip() == "20000000 bytes both ways"
     data = hashlib.shake_256(b"duplex").digest(4_000_000)
     with world.connect(7000) as sock:
@@ -99,7 +115,9 @@ def makefile_and_subprocess_work_together(world):
             lines.write("first line\nsecond line\n\n")
             lines.flush()
             sock.shutdown(1)
-            assert lines.read() == f"hello {number}\nfirst line\nsecond line\n", "what the child printed"
+            assert (
+                lines.read() == f"hello {number}\nfirst line\nsecond line\n"
+            ), "what the child printed"
 
 
 @test

@@ -22,7 +22,10 @@ def serves_a_kernel_client(world):
     assert world.peer(*cli, "get", "key").finish().strip() == "value"
     value = "v" * 1_000_000
     with world.connect(PORT) as sock:
-        sock.sendall(f"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${len(value)}\r\n{value}\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".encode())
+        sock.sendall(
+            f"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${len(value)}\r\n{value}\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n"
+            .encode()
+        )
         expected = f"+OK\r\n${len(value)}\r\n{value}\r\n".encode()
         assert receive(sock, len(expected)) == expected
 
@@ -31,7 +34,18 @@ def serves_a_kernel_client(world):
 def serves_redis_benchmark_on_the_kernel(world):
     server = start_server(world, world.stack)
     world.wait_port(PORT, process=server)
-    benchmark = ["redis-benchmark", "-h", world.address, "-p", PORT, "-q", "-t", "set,get,lrange_100", "-n", 20000]
+    benchmark = [
+        "redis-benchmark",
+        "-h",
+        world.address,
+        "-p",
+        PORT,
+        "-q",
+        "-t",
+        "set,get,lrange_100",
+        "-n",
+        20000,
+    ]
     text = world.peer(*benchmark).finish(40)
     assert text.count("requests per second") >= 3, text
     text = world.peer(*benchmark, "-P", 16).finish(40)
@@ -42,7 +56,20 @@ def serves_redis_benchmark_on_the_kernel(world):
 def redis_benchmark_runs_on_the_stack(world):
     start_server(world, world.peer)
     wait_kernel_server(world)
-    benchmark = ["redis-benchmark", "-h", world.peer_address, "-p", PORT, "-q", "-t", "set,get", "-n", 20000, "-c", 50]
+    benchmark = [
+        "redis-benchmark",
+        "-h",
+        world.peer_address,
+        "-p",
+        PORT,
+        "-q",
+        "-t",
+        "set,get",
+        "-n",
+        20000,
+        "-c",
+        50,
+    ]
     text = world.stack(*benchmark).finish(40)
     assert text.count("requests per second") == 2, text
 
@@ -78,7 +105,20 @@ def blocking_and_subscribed_clients_are_woken(world):
 def threaded_io_works(world):
     server = start_server(world, world.stack, "--io-threads", 2, "--io-threads-do-reads", "yes")
     world.wait_port(PORT, process=server)
-    benchmark = ["redis-benchmark", "-h", world.address, "-p", PORT, "-q", "-t", "set,get", "-n", 5000, "-c", 50]
+    benchmark = [
+        "redis-benchmark",
+        "-h",
+        world.address,
+        "-p",
+        PORT,
+        "-q",
+        "-t",
+        "set,get",
+        "-n",
+        5000,
+        "-c",
+        50,
+    ]
     assert world.peer(*benchmark).finish(40).count("requests per second") == 2
 
 
@@ -91,9 +131,29 @@ def saves_and_replicates(world):
     world.peer(*cli, "set", "key", "value").finish()
     assert "saving started" in world.peer(*cli, "bgsave").finish()
     replica = world.stack(
-        "redis-server", "--port", 6380, "--replicaof", world.peer_address, 6381, "--save", "", "--protected-mode", "no", cwd=world.folder
+        "redis-server",
+        "--port",
+        6380,
+        "--replicaof",
+        world.peer_address,
+        6381,
+        "--save",
+        "",
+        "--protected-mode",
+        "no",
+        cwd=world.folder,
     )
-    start_other = ["redis-server", "--port", 6381, "--save", "", "--protected-mode", "no", "--repl-diskless-sync-delay", "0"]
+    start_other = [
+        "redis-server",
+        "--port",
+        6381,
+        "--save",
+        "",
+        "--protected-mode",
+        "no",
+        "--repl-diskless-sync-delay",
+        "0",
+    ]
     (world.folder / "other").mkdir()
     world.peer(*start_other, cwd=world.folder / "other")
     other = ["redis-cli", "-h", world.peer_address, "-p", 6381]
@@ -102,7 +162,12 @@ def saves_and_replicates(world):
     world.wait_port(6380, process=replica)
 
     def is_copied():
-        return world.peer("redis-cli", "-h", world.address, "-p", 6380, "get", "copied").finish().strip() == "yes"
+        return (
+            world.peer("redis-cli", "-h", world.address, "-p", 6380, "get", "copied")
+            .finish()
+            .strip()
+            == "yes"
+        )
 
     from harness.process import until
 

@@ -17,9 +17,12 @@ DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
 
 
 def state(world):
-    """What must be the same before and after. Not the carrier, which a new link gets a moment later."""
+    """What must be the same before and after. Not the carrier, which a new link gets a moment
+    later."""
     with world.stack_ns.inside():
-        told = subprocess.run(["ip", "-json", "addr"], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            ["ip", "-json", "addr"], capture_output=True, text=True, check=True
+        ).stdout
     links = json.loads(told)
     for link in links:
         del link["operstate"]
@@ -36,7 +39,9 @@ def refused(world, *words, says, prefix=(), env=None):
     code = started.wait(15)
     text = started.errors().strip()
     assert code != 0, f"{words} succeeded"
-    assert len(text.splitlines()) == 1 and text.startswith("slipstack: "), f"not one sentence: {text!r}"
+    assert len(text.splitlines()) == 1 and text.startswith(
+        "slipstack: "
+    ), f"not one sentence: {text!r}"
     for part in says:
         assert part in text, f"{part!r} is not in {text!r}"
     assert "panicked" not in text
@@ -84,7 +89,8 @@ def build(world, name, *flags):
 
 @test(modes=("inprocess",))
 def a_program_into_which_nothing_can_be_loaded_is_named(world):
-    """The loader takes no library into a program whose effective user is another (squid's workers)."""
+    """The loader takes no library into a program whose effective user is another (squid's
+    workers)."""
     code = "import os; os.seteuid(33); os.execv('/bin/true', ['true'])"
     program = world.stack("/usr/bin/python3", "-c", code)
     assert program.wait(10) == 0
@@ -166,7 +172,10 @@ def who_is_not_root_is_told_that_something_runs(world):
         "mount -t tmpfs -o mode=755 none /run || exit",
         f"{world.slipstack} run {' '.join(DEVICE)} -- sleep 2 &",
         "until ls /run/slipstack/*/control; do sleep 0.05; done",
-        f"setpriv --reuid nobody --regid nogroup --clear-groups env XDG_RUNTIME_DIR=/nowhere {world.slipstack} status",
+        (
+            "setpriv --reuid nobody --regid nogroup --clear-groups env XDG_RUNTIME_DIR=/nowhere"
+            f" {world.slipstack} status"
+        ),
         "wait",
     ]
     started = world.beside("unshare", "-m", "sh", "-c", "\n".join(steps))
@@ -240,30 +249,70 @@ def stopping_all_of_which_one_is_in_use(world):
         world.stack_ns.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
         for end in (name, f"{name}p"):
             world.stack_ns.ip("link", "set", end, "up")
-        words = ["run", "--run-dir", str(world.run_dir), "--if", name, "--ip", address, "--persist", "--", "true"]
+        words = [
+            "run",
+            "--run-dir",
+            str(world.run_dir),
+            "--if",
+            name,
+            "--ip",
+            address,
+            "--persist",
+            "--",
+            "true",
+        ]
         world.process([*world.stack_ns.prefix(), str(world.slipstack), *words]).finish()
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
     told = world.admin("stop", "--all")
     assert told.child.returncode == 1 and "eth1 is in use by" in told.errors(), told.tail()
     assert told.output().split() == ["stopped", "ss2", "stopped", "ss3"], told.tail()
-    until(lambda: [line.split()[0] for line in world.admin("status").output().splitlines() if "slots" in line] == ["eth1"], 5, "eth1 is left")
+    until(
+        lambda: [
+            line.split()[0]
+            for line in world.admin("status").output().splitlines()
+            if "slots" in line
+        ]
+        == ["eth1"],
+        5,
+        "eth1 is left",
+    )
     assert server.is_running()
 
 
 @test(modes=("instance",))
 def a_name_that_an_instance_has_already(world):
     world.ready_instance()
-    words = [str(world.slipstack), "instance", "--name", "t", "--run-dir", str(world.run_dir), *DEVICE]
+    words = [
+        str(world.slipstack),
+        "instance",
+        "--name",
+        "t",
+        "--run-dir",
+        str(world.run_dir),
+        *DEVICE,
+    ]
     second = world.process(world.stack_ns.prefix() + words)
-    assert second.wait(10) != 0 and " t " in second.errors().replace("'", " ").replace("`", " "), second.errors()
+    assert second.wait(10) != 0 and " t " in second.errors().replace("'", " ").replace(
+        "`", " "
+    ), second.errors()
 
 
 @test(modes=ONLY)
 def a_second_address_on_the_same_device(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
-    words = ["run", "--run-dir", str(world.run_dir), "--if", "eth1", "--ip", "10.77.0.3/24", "--", "true"]
+    words = [
+        "run",
+        "--run-dir",
+        str(world.run_dir),
+        "--if",
+        "eth1",
+        "--ip",
+        "10.77.0.3/24",
+        "--",
+        "true",
+    ]
     other = world.process(world.stack_ns.prefix() + [str(world.slipstack), *words])
     assert other.wait(10) != 0 and "10.77.0.2" in other.errors(), other.tail()
     assert server.is_running()
@@ -295,7 +344,11 @@ def an_interface_that_was_deleted_under_a_program(world):
 def a_tap_that_was_deleted_under_a_program_keeps_nobody_busy(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
-    (link,) = [line.split(":")[1].strip() for line in world.stack_ns.ip("-o", "link").splitlines() if "slip" in line]
+    (link,) = [
+        line.split(":")[1].strip()
+        for line in world.stack_ns.ip("-o", "link").splitlines()
+        if "slip" in line
+    ]
     world.stack_ns.ip("link", "del", link)
     told = world.admin("status")
     assert "deleted" in told.output(), told.tail()
@@ -324,7 +377,10 @@ def two_programs_on_one_port(world):
 def a_run_directory_that_cannot_be_written(world):
     """A container with a read-only /run."""
     before = state(world)
-    command = f"mount -t tmpfs -o ro none {world.run_dir} && exec {world.slipstack} run --run-dir {world.run_dir} {' '.join(DEVICE)} -- true"
+    command = (
+        f"mount -t tmpfs -o ro none {world.run_dir} && exec {world.slipstack} run --run-dir"
+        f" {world.run_dir} {' '.join(DEVICE)} -- true"
+    )
     started = world.beside("unshare", "-m", "sh", "-c", command)
     assert started.wait(15) != 0
     (said,) = started.errors().strip().splitlines()

@@ -55,7 +55,9 @@ def reloads(world, reload, workers):
             asking.wait_for(10)
             before = set(workers())
             reload()
-            until(lambda: workers() and before.isdisjoint(workers()), 15, "the old workers are gone")
+            until(
+                lambda: workers() and before.isdisjoint(workers()), 15, "the old workers are gone"
+            )
         asking.wait_for(10)
     assert not asking.failures, (asking.done, asking.failures[:3])
 
@@ -91,8 +93,16 @@ def app(environ, start):
 def gunicorn_takes_sighup(world):
     (world.folder / "app.py").write_text(APP)
     started = world.stack(
-        found("/usr/bin/gunicorn"), "-w", 2, "-b", f"{world.address}:{PORT}", "--chdir", world.folder, "app:app",
-        "--graceful-timeout", 5,
+        found("/usr/bin/gunicorn"),
+        "-w",
+        2,
+        "-b",
+        f"{world.address}:{PORT}",
+        "--chdir",
+        world.folder,
+        "app:app",
+        "--graceful-timeout",
+        5,
     )
     world.wait_port(PORT, process=started)
     reloads(world, lambda: os.kill(started.pid, signal.SIGHUP), lambda: children(started.pid))
@@ -135,7 +145,9 @@ def apache(world, mpm, workers, more):
         path.chmod(0o755)
     conf = folder / "conf"
     conf.write_text(
-        APACHE.format(folder=folder, mpm=mpm, address=world.address, port=PORT, workers=workers, more=more)
+        APACHE.format(
+            folder=folder, mpm=mpm, address=world.address, port=PORT, workers=workers, more=more
+        )
     )
     started = world.stack(binary, "-f", conf, "-D", "FOREGROUND")
     world.wait_port(PORT, process=started)
@@ -169,7 +181,9 @@ def haproxy_hands_its_listeners_to_its_successor(world):
 
     def reload():
         old = running[-1]
-        running.append(world.stack(binary, "-db", "-f", conf, "-x", world.folder / "admin", "-sf", old.pid))
+        running.append(
+            world.stack(binary, "-db", "-f", conf, "-x", world.folder / "admin", "-sf", old.pid)
+        )
 
     def workers():
         return [process.pid for process in running if process.is_running()]

@@ -1,4 +1,5 @@
-"""An instance is killed under its programs and started again: nobody hangs, and who listened listens again."""
+"""An instance is killed under its programs and started again: nobody hangs, and who listened
+listens again."""
 
 import contextlib
 import os
@@ -52,7 +53,10 @@ def serving(world, what, hows, is_served, **keywords):
     """Servers of that kind that have served once, by port."""
     servers = {}
     for at, how in enumerate(hows):
-        servers[7980 + at] = (how, world.stack(*world.program("waits.py"), what, how, 7980 + at, **keywords))
+        servers[7980 + at] = (
+            how,
+            world.stack(*world.program("waits.py"), what, how, 7980 + at, **keywords),
+        )
     for port in servers:
         until(lambda port=port: is_served(world, port), 10, "it is served")
     return servers
@@ -99,7 +103,10 @@ def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
 
 @test(modes=("instance",), serial=True)
 def to_wait_for_an_instance_is_no_fallback_of_strict_programs(world):
-    for what, how, is_served in (("listener", "accept", is_greeted), ("datagrams", "recv", is_answered)):
+    for what, how, is_served in (
+        ("listener", "accept", is_greeted),
+        ("datagrams", "recv", is_answered),
+    ):
         servers = serving(world, what, (how,), is_served, options=("--strict",))
         restart(world)
         serve_again(world, servers, is_served)
@@ -115,11 +122,15 @@ def whatever_a_connection_waits_in_ends_with_its_instance(world):
     with server, contextlib.ExitStack() as held:
         clients = []
         for how in ("recv", "send", *READY):
-            client = world.stack(*world.program("waits.py"), "connection", how, world.peer_address, 7970)
+            client = world.stack(
+                *world.program("waits.py"), "connection", how, world.peer_address, 7970
+            )
             held.enter_context(server.accept()[0])
             clients.append((how, client))
         # Nobody has that address: the attempt goes on for three seconds.
-        client = world.stack(*world.program("waits.py"), "connection", "connect", "10.77.0.99", 7970)
+        client = world.stack(
+            *world.program("waits.py"), "connection", "connect", "10.77.0.99", 7970
+        )
         clients.append(("connect", client))
         for _, client in clients:
             until(lambda client=client: "waits" in client.output(), 10, "it waits")
@@ -140,7 +151,8 @@ def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
     with peer:
         peer.settimeout(10)
         askers = [
-            (how, world.stack(*world.program("waits.py"), "asker", how, world.peer_address, 7970)) for how in ("recv", *READY, *LOOKING)
+            (how, world.stack(*world.program("waits.py"), "asker", how, world.peer_address, 7970))
+            for how in ("recv", *READY, *LOOKING)
         ]
         for _ in askers:
             assert peer.recv(10) == b"asked"
@@ -185,7 +197,10 @@ def who_was_let_in_stays_so_though_he_is_not_root(world):
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     servers = {}
     for at, how in enumerate(("accept", "epoll", "child")):
-        servers[7980 + at] = (how, world.stack(*nobody, *world.program("waits.py"), "listener", how, 7980 + at))
+        servers[7980 + at] = (
+            how,
+            world.stack(*nobody, *world.program("waits.py"), "listener", how, 7980 + at),
+        )
     serve_again(world, servers, is_greeted)
     for _ in range(2):
         restart(world)
@@ -195,7 +210,18 @@ def who_was_let_in_stays_so_though_he_is_not_root(world):
 @test(modes=("instance",), serial=True)
 def who_was_not_let_in_stays_out(world):
     world.skip_unless_others_may_run_it()
-    words = [*world.stack_ns.prefix(), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(world.slipstack), "run", *world.options()]
-    refused = world.process([*words, "--", *world.program("waits.py"), "listener", "accept", "7980"])
+    words = [
+        *world.stack_ns.prefix(),
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        str(world.slipstack),
+        "run",
+        *world.options(),
+    ]
+    refused = world.process(
+        [*words, "--", *world.program("waits.py"), "listener", "accept", "7980"]
+    )
     assert refused.wait(10) != 0, refused.tail()
     assert "may not use the instance" in refused.errors(), refused.errors()

@@ -14,7 +14,8 @@ LOST = ("timeout", "EHOSTUNREACH")
 
 
 def start(world, routes, rules=(), extra=(), second=True):
-    """A program that calls others, on a stack with these routes and rules: (kernel's words, option) each."""
+    """A program that calls others, on a stack with these routes and rules: (kernel's words, option)
+    each."""
     if world.mode == "kernel":
         if second:
             world.stack_ns.ip("addr", "add", f"{SECOND}/24", "dev", "eth1")
@@ -54,7 +55,10 @@ def serve(world):
 def a_route_leads_by_its_gateway_and_with_its_source(world):
     serve(world)
     routes = [
-        (f"10.80.0.0/24 via {world.PEER} src {SECOND}", f"10.80.0.0/24,via={world.PEER},src={SECOND}"),
+        (
+            f"10.80.0.0/24 via {world.PEER} src {SECOND}",
+            f"10.80.0.0/24,via={world.PEER},src={SECOND}",
+        ),
         (f"10.80.1.0/24 via {NOBODY}", f"10.80.1.0/24,via={NOBODY}"),
         ("unreachable 10.80.2.0/24", "10.80.2.0/24,unreachable"),
         ("10.90.0.0/24 dev eth1", "10.90.0.0/24"),
@@ -70,7 +74,10 @@ def a_route_leads_by_its_gateway_and_with_its_source(world):
     assert call("10.80.2.9", 8000) == "EHOSTUNREACH"
     if world.mode != "kernel":
         text = world.admin("status").output()
-        for line in (f"route 10.80.0.0/24 via {world.PEER} table 254 src {SECOND}", "route 10.80.2.0/24 unreachable table 254"):
+        for line in (
+            f"route 10.80.0.0/24 via {world.PEER} table 254 src {SECOND}",
+            "route 10.80.2.0/24 unreachable table 254",
+        ):
             assert line in text, text
 
 
@@ -82,7 +89,10 @@ def a_rule_chooses_the_table_by_the_source(world):
         ("unreachable 10.80.2.0/24 table 101", "10.80.2.0/24,unreachable,table=101"),
     ]
     rules = [
-        (f"from {SECOND} to 10.80.1.0/24 lookup 100 priority 1000", f"from={SECOND}/32,to=10.80.1.0/24,table=100"),
+        (
+            f"from {SECOND} to 10.80.1.0/24 lookup 100 priority 1000",
+            f"from={SECOND}/32,to=10.80.1.0/24,table=100",
+        ),
         ("to 10.80.2.0/24 lookup 101 priority 900", "to=10.80.2.0/24,table=101,priority=900"),
     ]
     call = start(world, routes, rules)
@@ -99,7 +109,10 @@ def a_rule_chooses_the_table_by_the_source(world):
 def routes_that_cannot_work_are_refused_with_one_sentence(world):
     table = [
         (["--route", "10.80.0.0/24,via=10.99.0.1"], "its gateway is in no network"),
-        (["--route", f"10.80.0.0/24,via={world.PEER},src=10.77.0.99"], "its source is not an address"),
+        (
+            ["--route", f"10.80.0.0/24,via={world.PEER},src=10.77.0.99"],
+            "its source is not an address",
+        ),
         (["--route", "10.80.0.0/33"], "10.80.0.0/33"),
         (["--route", "10.80.0.0/24,via=fd00::1"], "a route such as"),
         (["--route", "10.80.0.0/24,colour=red"], "a route such as"),
@@ -109,21 +122,30 @@ def routes_that_cannot_work_are_refused_with_one_sentence(world):
     for options, why in table:
         started = world.stack("/bin/true", options=options)
         assert started.wait(10) != 0, options
-        assert why in started.errors() and len(started.errors().strip().splitlines()) <= 3, started.tail()
+        assert (
+            why in started.errors() and len(started.errors().strip().splitlines()) <= 3
+        ), started.tail()
 
 
 @test(modes=("inprocess", "instance"))
 def packets_for_others_are_passed_on(world):
     far = world._namespace("far")
     # Another station on the peer's end of the wire, which the peer reaches through the stack alone.
-    world.peer_ns.ip("link", "add", "link", "eth1", "name", "mv0", "type", "macvlan", "mode", "bridge")
+    world.peer_ns.ip(
+        "link", "add", "link", "eth1", "name", "mv0", "type", "macvlan", "mode", "bridge"
+    )
     world.peer_ns.ip("link", "set", "mv0", "netns", far.name)
     far.ip("addr", "add", "10.77.0.4/24", "dev", "mv0")
     far.ip("addr", "add", "10.88.0.1/32", "dev", "lo")
     far.ip("link", "set", "mv0", "up")
     far.ip("route", "add", f"{world.PEER}/32", "via", world.STACK)
     world.peer_ns.ip("route", "add", "10.88.0.0/24", "via", world.STACK)
-    start(world, [("", "10.88.0.0/24,via=10.77.0.4"), ("", "10.89.0.0/24,unreachable")], extra=["--forward"], second=False)
+    start(
+        world,
+        [("", "10.88.0.0/24,via=10.77.0.4"), ("", "10.89.0.0/24,unreachable")],
+        extra=["--forward"],
+        second=False,
+    )
     world.process(far.prefix() + world.program("dual_echo.py") + ["8000"])
     world.wait_port(8000, address="10.88.0.1")
     with world.connect(8000, address="10.88.0.1") as client:
@@ -148,7 +170,9 @@ def ten_thousand_routes_are_set_at_once_and_the_longest_prefix_is_taken(world):
         lines = held.makefile()
         nets = [f"30.{n // 250}.{n % 250}.0/24" for n in range(10_000)]
         routes = world.folder / "routes"
-        routes.write_text("# far away\n" + "".join(f"route add {net} via 10.77.0.99\n" for net in nets))
+        routes.write_text(
+            "# far away\n" + "".join(f"route add {net} via 10.77.0.99\n" for net in nets)
+        )
         assert world.admin("ip", "-batch", routes).wait(60) == 0
         held.sendall(b"who\n")
         assert lines.readline()
@@ -158,6 +182,8 @@ def ten_thousand_routes_are_set_at_once_and_the_longest_prefix_is_taken(world):
         # The one address in the middle of all that is at the peer.
         world.peer_ns.ip("addr", "add", "30.20.7.9/32", "dev", "lo")
         assert world.admin("ip", "route", "add", "30.20.7.9/32", "via", world.PEER).wait(20) == 0
-        with world.peer_ns.inside(), socket.create_connection((world.STACK, 8000), 10, ("30.20.7.9", 0)) as client:
+        with world.peer_ns.inside(), socket.create_connection(
+            (world.STACK, 8000), 10, ("30.20.7.9", 0)
+        ) as client:
             client.sendall(b"who\n")
             assert "30.20.7.9" in client.makefile().readline()

@@ -13,9 +13,20 @@ ALONE = ("inprocess",)
 
 def serve(world, kind, *more):
     """Starts `slipstack serve KIND` on the veth pair and waits until it listens."""
-    words = [str(world.slipstack), "serve", kind, "--run-dir", str(world.run_dir), *world.device_options()]
+    words = [
+        str(world.slipstack),
+        "serve",
+        kind,
+        "--run-dir",
+        str(world.run_dir),
+        *world.device_options(),
+    ]
     started = world.process(world.stack_ns.prefix() + words + [str(word) for word in more])
-    until(lambda: "is served" in started.output() or not started.is_running(), 15, "the server listens")
+    until(
+        lambda: "is served" in started.output() or not started.is_running(),
+        15,
+        "the server listens",
+    )
     assert started.is_running(), started.tail()
     return started
 
@@ -97,8 +108,21 @@ def a_silent_connection_holds_nobody_up_and_ends_after_its_time(world):
 def silent_connections_keep_no_worker_from_the_others(world):
     serve(world, "echo", "--port", 7000, "--shape", "pipeline", "--workers", 1)
     silent = [world.connect(7000) for _ in range(20)]
-    done = world.peer(world.slipstack, "bench", "--kernel", "-n", 200, "-r", 2, "--out", world.folder / "times", f"{world.address}:7000")
-    assert done.wait(30) == 0 and "200 connections, 2 rounds, 0 failed" in done.errors(), done.tail()
+    done = world.peer(
+        world.slipstack,
+        "bench",
+        "--kernel",
+        "-n",
+        200,
+        "-r",
+        2,
+        "--out",
+        world.folder / "times",
+        f"{world.address}:7000",
+    )
+    assert (
+        done.wait(30) == 0 and "200 connections, 2 rounds, 0 failed" in done.errors()
+    ), done.tail()
     for sock in silent:
         with sock:
             assert exchange(sock, b"hello") == b"hello"
@@ -137,7 +161,16 @@ def sigterm_closes_a_thousand_connections(world):
 @test(modes=ALONE)
 def a_port_in_use_is_said(world):
     serve(world, "echo", "--port", 7000)
-    words = [str(world.slipstack), "serve", "echo", "--port", "7000", "--run-dir", str(world.run_dir), *world.device_options()]
+    words = [
+        str(world.slipstack),
+        "serve",
+        "echo",
+        "--port",
+        "7000",
+        "--run-dir",
+        str(world.run_dir),
+        *world.device_options(),
+    ]
     second = world.process(world.stack_ns.prefix() + words)
     assert second.wait(15) == 1
     assert "port 7000 is in use" in second.errors(), second.tail()
@@ -157,8 +190,14 @@ def two_engines_share_a_port(world):
 @test(modes=ALONE)
 def the_same_server_runs_on_the_kernels_sockets(world):
     for cores in ("0", "0-1"):
-        server = world.peer(world.slipstack, "serve", "echo", "--kernel", "--port", 7000, "--cores", cores)
-        until(lambda: "is served on the kernel" in server.output() or not server.is_running(), 10, "it listens")
+        server = world.peer(
+            world.slipstack, "serve", "echo", "--kernel", "--port", 7000, "--cores", cores
+        )
+        until(
+            lambda: "is served on the kernel" in server.output() or not server.is_running(),
+            10,
+            "it listens",
+        )
         data = os.urandom(1_000_000)
         with world.peer_ns.inside():
             sock = socket.create_connection((world.PEER, 7000), timeout=10)
@@ -197,8 +236,11 @@ def a_handler_that_panics_loses_its_connection_and_no_other(world):
             assert fault == b"closed", f"{fault}: an end in order"
         except ConnectionResetError:
             assert fault != b"closed"
-        until(lambda: server.errors().count("asked to by the peer") == number + 1, 10, "the panic is said")
+        until(
+            lambda: server.errors().count("asked to by the peer") == number + 1,
+            10,
+            "the panic is said",
+        )
     says(good, b"hello again")
     server.signal(signal.SIGTERM)
     assert good.recv(1) == b"" and server.wait(10) == 0, server.tail()
-

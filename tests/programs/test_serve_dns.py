@@ -1,4 +1,5 @@
-"""`slipstack serve dns` beside NSD and Knot: the same questions, section by section; and what it does with bad ones."""
+"""`slipstack serve dns` beside NSD and Knot: the same questions, section by section; and what it
+does with bad ones."""
 
 import contextlib
 import json
@@ -68,7 +69,14 @@ def answers_are_those_of_nsd_and_knot(world):
 def queries_over_tcp_are_answered_in_order_and_whole(world):
     start(world)
     names = ["web", "big", "none", "www"] * 25
-    answers = ask_tcp(world, 53, [question(f"{name}.example.test", 16 if name == "big" else 1, number) for number, name in enumerate(names)])
+    answers = ask_tcp(
+        world,
+        53,
+        [
+            question(f"{name}.example.test", 16 if name == "big" else 1, number)
+            for number, name in enumerate(names)
+        ],
+    )
     for number, (name, answer) in enumerate(zip(names, answers, strict=True)):
         assert struct.unpack("!H", answer[:2])[0] == number
         found = parsed(answer)
@@ -80,14 +88,22 @@ def queries_over_tcp_are_answered_in_order_and_whole(world):
 @test(modes=ALONE)
 def tcp_has_an_idle_time_and_refuses_what_no_message_holds(world):
     zone = world.folder / "zone"
-    zone.write_text(mixed() + "".join(f'huge TXT "{number:03} {"x" * 250}"\n' for number in range(300)))
+    zone.write_text(
+        mixed() + "".join(f'huge TXT "{number:03} {"x" * 250}"\n' for number in range(300))
+    )
     serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53, "--idle", 1)
     for size in (None, 4096):
         huge = parsed(ask_tcp(world, 53, [question("huge.example.test", 16, size=size)])[0])
         assert huge["rcode"] == 2 and not huge["tc"] and not huge["answer"]
-        assert parsed(ask(world, world.STACK, 53, question("huge.example.test", 16, size=size)))["tc"]
-    wide = parsed(ask_tcp(world, 53, [question("wide.example.test", 1, options=struct.pack("!HH", 11, 0))])[0])
-    assert len(wide["answer"]) == 300 and wide["edns"]["options"][11] == struct.pack("!H", 10), "one second"
+        assert parsed(ask(world, world.STACK, 53, question("huge.example.test", 16, size=size)))[
+            "tc"
+        ]
+    wide = parsed(
+        ask_tcp(world, 53, [question("wide.example.test", 1, options=struct.pack("!HH", 11, 0))])[0]
+    )
+    assert len(wide["answer"]) == 300 and wide["edns"]["options"][11] == struct.pack(
+        "!H", 10
+    ), "one second"
     with world.connect(53) as sock:
         began = time.monotonic()
         assert sock.recv(1) == b"" and 0.9 < time.monotonic() - began < 3
@@ -98,7 +114,9 @@ def equal_answers_are_limited_in_rate_and_counted(world):
     zone = world.folder / "zone"
     zone.write_text(mixed())
     config = world.folder / "dns.toml"
-    config.write_text(f'[dns]\nrate-limit = 20\nslip = 2\n[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\n')
+    config.write_text(
+        f'[dns]\nrate-limit = 20\nslip = 2\n[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\n'
+    )
     server = serve(world, "dns", "--port", 53, "--config", config, "--stats", 1)
     with world.peer_ns.inside():
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -117,7 +135,8 @@ def equal_answers_are_limited_in_rate_and_counted(world):
     with sock:
         sock.settimeout(0.4)
         sock.connect((world.STACK, 53))
-        # A second's worth at once, and what is earned while they come; of the others every second one is truncated.
+        # A second's worth at once, and what is earned while they come; of the others every second
+        # one is truncated.
         whole, truncated, _ = count(["web"] * 100)
         assert 20 <= whole <= 30 and abs(truncated - (100 - whole) // 2) <= 1, (whole, truncated)
         whole, truncated, _ = count([f"x{number}" for number in range(100)])
@@ -128,8 +147,13 @@ def equal_answers_are_limited_in_rate_and_counted(world):
         cookie = answer["edns"]["options"][10]
         assert count(["web"] * 100, b"\0\x0a\0\x18" + cookie)[:2] == (100, 0)
     until(lambda: '"A":311' in server.output(), 3, "the figures")
-    figures = json.loads([line for line in server.output().splitlines() if line.startswith("{")][-1])
-    assert figures["rate-dropped"] + figures["udp"] == 311 and figures["rate-slipped"] == figures["truncated"] > 60, figures
+    figures = json.loads(
+        [line for line in server.output().splitlines() if line.startswith("{")][-1]
+    )
+    assert (
+        figures["rate-dropped"] + figures["udp"] == 311
+        and figures["rate-slipped"] == figures["truncated"] > 60
+    ), figures
     assert figures["types"] == {"A": 311} and figures["rcodes"]["NXDOMAIN"] >= 20, figures
 
 
@@ -146,7 +170,9 @@ def what_is_no_query_is_refused_or_dropped(world):
     assert code(plain[:2] + b"\x28\0" + plain[4:]) == 4, "another opcode"
     assert code(plain[:12] + b"\xc0\x0c" + plain[-4:]) == 1, "a pointer in the question"
     assert code(plain[:4] + b"\0\2" + plain[6:]) == 1, "two questions"
-    assert ask(world, world.STACK, 53, question("wEb.example.test", 1))[12:16] == b"\3wEb", "the question as it was asked"
+    assert (
+        ask(world, world.STACK, 53, question("wEb.example.test", 1))[12:16] == b"\3wEb"
+    ), "the question as it was asked"
     try:
         ask(world, world.STACK, 53, plain[:2] + b"\x80" + plain[3:])
         raise AssertionError("a response was answered")
@@ -160,7 +186,16 @@ def what_is_no_query_is_refused_or_dropped(world):
 def a_zone_with_an_error_is_refused_with_its_line(world):
     zone = world.folder / "zone"
     zone.write_text(SOA + "bad A 1.2.3\n")
-    words = [str(world.slipstack), "serve", "dns", "--zone", f"example.test={zone}", "--run-dir", str(world.run_dir), *world.device_options()]
+    words = [
+        str(world.slipstack),
+        "serve",
+        "dns",
+        "--zone",
+        f"example.test={zone}",
+        "--run-dir",
+        str(world.run_dir),
+        *world.device_options(),
+    ]
     done = world.process(world.stack_ns.prefix() + words)
     assert done.wait(10) == 1
     # The position is where the reader stood: at the end of what it could not take.

@@ -1,4 +1,5 @@
-"""`slipstack serve dns` with the tools of others: a zone that kzonesign has signed, checked by delv; dnsperf and resperf."""
+"""`slipstack serve dns` with the tools of others: a zone that kzonesign has signed, checked by
+delv; dnsperf and resperf."""
 
 import re
 import shutil
@@ -46,10 +47,16 @@ def signed(world, nsec3):
         (folder / name).mkdir(parents=True)
     (folder / "example.test.zone").write_text(ZONE)
     (folder / "knot.conf").write_text(SIGNING.format(folder=folder, nsec3=nsec3))
-    subprocess.run(["kzonesign", "-c", folder / "knot.conf", "-o", folder / "out", "example.test"], check=True, capture_output=True)
+    subprocess.run(
+        ["kzonesign", "-c", folder / "knot.conf", "-o", folder / "out", "example.test"],
+        check=True,
+        capture_output=True,
+    )
     zone = folder / "out" / "example.test.zone"
     key = re.search(r"DNSKEY\s+257 3 13 (\S+)", zone.read_text())[1]
-    (folder / "anchor").write_text(f'trust-anchors {{ example.test. static-key 257 3 13 "{key}"; }};\n')
+    (folder / "anchor").write_text(
+        f'trust-anchors {{ example.test. static-key 257 3 13 "{key}"; }};\n'
+    )
     return zone, folder / "anchor"
 
 
@@ -66,7 +73,17 @@ def answers_from_a_zone_that_kzonesign_has_signed_are_valid(world):
             ("none.example.test", "A"): ("; negative response, fully validated", "NXDOMAIN"),
         }
         for (name, kind), (verdict, text) in wanted.items():
-            words = ["delv", f"@{world.STACK}", "-p", port, "-a", anchor, "+root=example.test", name, kind]
+            words = [
+                "delv",
+                f"@{world.STACK}",
+                "-p",
+                port,
+                "-a",
+                anchor,
+                "+root=example.test",
+                name,
+                kind,
+            ]
             asked = world.peer(*words)
             asked.wait(20)
             said = asked.output() + asked.errors()
@@ -81,14 +98,42 @@ def dnsperf_and_resperf_get_an_answer_to_each_query(world):
     zone.write_text(ZONE)
     serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53)
     queries = world.folder / "queries"
-    queries.write_text("".join(f"{name}.example.test {kind}\n" for name, kind in (("www", "A"), ("mail", "AAAA"), ("none", "A"), ("x.wild", "TXT"))))
-    text = world.peer("dnsperf", "-s", world.STACK, "-d", queries, "-n", 500, "-c", 4, "-q", 32).finish(30)
-    assert "Queries completed:    2000 (100.00%)" in text and "Queries lost:         0" in text, text
+    queries.write_text(
+        "".join(
+            f"{name}.example.test {kind}\n"
+            for name, kind in (("www", "A"), ("mail", "AAAA"), ("none", "A"), ("x.wild", "TXT"))
+        )
+    )
+    text = world.peer(
+        "dnsperf", "-s", world.STACK, "-d", queries, "-n", 500, "-c", 4, "-q", 32
+    ).finish(30)
+    assert (
+        "Queries completed:    2000 (100.00%)" in text and "Queries lost:         0" in text
+    ), text
     codes = dict(re.findall(r"(NOERROR|NXDOMAIN) (\d+)", text))
     assert codes == {"NOERROR": "1500", "NXDOMAIN": "500"}, text
-    tcp = world.peer("dnsperf", "-m", "tcp", "-s", world.STACK, "-d", queries, "-n", 100, "-c", 4, "-q", 32).finish(30)
+    tcp = world.peer(
+        "dnsperf", "-m", "tcp", "-s", world.STACK, "-d", queries, "-n", 100, "-c", 4, "-q", 32
+    ).finish(30)
     assert "Queries completed:    400 (100.00%)" in tcp, tcp
     plot = world.folder / "plot"
-    ramp = world.peer("resperf", "-s", world.STACK, "-d", queries, "-R", "-m", 2000, "-r", 1, "-t", 5, "-q", 2000, "-P", plot).finish(30)
+    ramp = world.peer(
+        "resperf",
+        "-s",
+        world.STACK,
+        "-d",
+        queries,
+        "-R",
+        "-m",
+        2000,
+        "-r",
+        1,
+        "-t",
+        5,
+        "-q",
+        2000,
+        "-P",
+        plot,
+    ).finish(30)
     assert re.search(r"Lost at that point:\s+0.00%", ramp), ramp
     assert plot.exists()

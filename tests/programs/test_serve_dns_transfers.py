@@ -1,4 +1,5 @@
-"""Zones between `slipstack serve dns` and other name servers: transfers, NOTIFY, TSIG, catalogs; and reloading."""
+"""Zones between `slipstack serve dns` and other name servers: transfers, NOTIFY, TSIG, catalogs;
+and reloading."""
 
 import signal
 import socket
@@ -23,7 +24,10 @@ SECRET = "c2xpcHN0YWNrIHNlY3JldCBmb3IgdGVzdHMhISEhISE="
 KEY = f'[dns.key.transfer]\nalgorithm = "hmac-sha256"\nsecret = "{SECRET}"\n'
 NSD_KEY = f'key:\n name: "transfer"\n algorithm: hmac-sha256\n secret: "{SECRET}"\n'
 KNOT_KEY = f"key:\n  - id: transfer\n    algorithm: hmac-sha256\n    secret: {SECRET}\n"
-KNOT_PEER = "remote:\n  - id: ours\n    address: 10.77.0.2@53\n    key: transfer\nacl:\n  - id: ours\n    address: 10.77.0.2\n    key: transfer\n    action: [transfer, notify]\n"
+KNOT_PEER = (
+    "remote:\n  - id: ours\n    address: 10.77.0.2@53\n    key: transfer\nacl:\n  - id: ours\n   "
+    " address: 10.77.0.2\n    key: transfer\n    action: [transfer, notify]\n"
+)
 
 
 def configured(world, text):
@@ -38,7 +42,9 @@ def text_of(serial, more=""):
 
 def serial_at(world, port, origin, address=None):
     try:
-        found = parsed(ask(world, address or world.PEER, port, question(origin, SOA_TYPE), 1))["answer"]
+        found = parsed(ask(world, address or world.PEER, port, question(origin, SOA_TYPE), 1))[
+            "answer"
+        ]
     except OSError:
         return None
     return struct.unpack("!I", found[0][3][-1][:4])[0] if found else None
@@ -75,27 +81,51 @@ def nsd_and_knot_are_our_secondaries(world):
     zone.write_text(text_of(1))
     primary = configured(
         world,
-        KEY + f'[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\nallow-transfer = ["key:transfer", "{world.PEER}"]\n'
-        f'notify = ["{world.PEER}:{NSD_PORT} key:transfer", "{world.PEER}:{KNOT_PORT} key:transfer"]\n',
+        KEY
+        + f'[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\nallow-transfer = ["key:transfer",'
+        f' "{world.PEER}"]\nnotify = ["{world.PEER}:{NSD_PORT} key:transfer",'
+        f' "{world.PEER}:{KNOT_PORT} key:transfer"]\n',
     )
     start_nsd(
         world,
         {"example.test": "copy"},
         NSD_KEY,
-        lambda origin: f" request-xfr: {world.STACK}@53 transfer\n allow-notify: {world.STACK} transfer\n provide-xfr: 0.0.0.0/0 NOKEY\n",
+        lambda origin: (
+            f" request-xfr: {world.STACK}@53 transfer\n allow-notify: {world.STACK} transfer\n"
+            " provide-xfr: 0.0.0.0/0 NOKEY\n"
+        ),
     )
-    knot = start_knot(world, {"example.test": world.folder / "copy"}, KNOT_KEY + KNOT_PEER, lambda origin: "    master: ours\n    acl: [ours]\n")
+    knot = start_knot(
+        world,
+        {"example.test": world.folder / "copy"},
+        KNOT_KEY + KNOT_PEER,
+        lambda origin: "    master: ours\n    acl: [ours]\n",
+    )
     for port in (NSD_PORT, KNOT_PORT):
-        until(lambda port=port: serial_at(world, port, "example.test") == 1, 15, f"the secondary at {port} has the zone")
-    assert transferred(world, world.STACK, 53, "example.test") == transferred(world, world.PEER, NSD_PORT, "example.test")
+        until(
+            lambda port=port: serial_at(world, port, "example.test") == 1,
+            15,
+            f"the secondary at {port} has the zone",
+        )
+    assert transferred(world, world.STACK, 53, "example.test") == transferred(
+        world, world.PEER, NSD_PORT, "example.test"
+    )
     for serial in (2, 3):
         zone.write_text(text_of(serial, f"added{serial} A 10.9.0.{serial}\n"))
         primary.signal(signal.SIGHUP)
         for port in (NSD_PORT, KNOT_PORT):
-            until(lambda port=port: serial_at(world, port, "example.test") == serial, 15, f"the secondary at {port} has serial {serial}")  # noqa: B023
-            found = parsed(ask(world, world.PEER, port, question(f"added{serial}.example.test", A)))["answer"]
+            until(
+                lambda port=port: serial_at(world, port, "example.test") == serial,
+                15,
+                f"the secondary at {port} has serial {serial}",
+            )  # noqa: B023
+            found = parsed(
+                ask(world, world.PEER, port, question(f"added{serial}.example.test", A))
+            )["answer"]
             assert [record[3] for record in found] == [bytes([10, 9, 0, serial])], found
-            assert not parsed(ask(world, world.PEER, port, question("added1.example.test", A)))["answer"]
+            assert not parsed(ask(world, world.PEER, port, question("added1.example.test", A)))[
+                "answer"
+            ]
     log = knot.output() + knot.errors()
     assert "IXFR, incoming" in log and "fallback to AXFR" not in log, knot.tail()
 
@@ -104,11 +134,19 @@ def primaries(world, files, serial):
     """NSD has nsd.test, Knot knot.test; gives functions that write a version and have it read."""
     for origin, file in files.items():
         file.write_text(text_of(serial))
-    notify = lambda origin: f" notify: {world.STACK} transfer\n provide-xfr: {world.STACK} transfer\n"  # noqa: E731
+    notify = (
+        lambda origin: f" notify: {world.STACK} transfer\n provide-xfr: {world.STACK} transfer\n"
+    )  # noqa: E731
     nsd = start_nsd(world, {"nsd.test": files["nsd.test"]}, NSD_KEY, notify)
     both = {origin: file for origin, file in files.items() if origin != "nsd.test"}
     knot = start_knot(
-        world, both, KNOT_KEY + KNOT_PEER, lambda origin: "    notify: ours\n    acl: [ours]\n    zonefile-load: difference\n    journal-content: changes\n    zonefile-sync: -1\n"
+        world,
+        both,
+        KNOT_KEY + KNOT_PEER,
+        lambda origin: (
+            "    notify: ours\n    acl: [ours]\n    zonefile-load: difference\n    journal-content:"
+            " changes\n    zonefile-sync: -1\n"
+        ),
     )
     return nsd, knot
 
@@ -124,7 +162,12 @@ def we_are_a_secondary_of_nsd_and_knot(world):
     files = {origin: world.folder / origin for origin in ("nsd.test", "knot.test")}
     nsd, knot = primaries(world, files, 1)
     copy = world.folder / "knot.copy"
-    text = KEY + secondary_zone("nsd.test", NSD_PORT) + secondary_zone("knot.test", KNOT_PORT, copy) + secondary_zone("other.test", KNOT_PORT)
+    text = (
+        KEY
+        + secondary_zone("nsd.test", NSD_PORT)
+        + secondary_zone("knot.test", KNOT_PORT, copy)
+        + secondary_zone("other.test", KNOT_PORT)
+    )
     server = configured(world, text)
     assert ours(world, "other.test", SOA_TYPE)["rcode"] == 2, "a zone that has not come"
     for serial in (1, 2, 3):
@@ -133,9 +176,15 @@ def we_are_a_secondary_of_nsd_and_knot(world):
                 files[origin].write_text(text_of(serial, f"added{serial} A 10.9.0.{serial}\n"))
                 started.signal(signal.SIGHUP)
         for origin in files:
-            until(lambda origin=origin: serial_at(world, 53, origin, world.STACK) == serial, 20, f"we have {origin} of serial {serial}")  # noqa: B023
+            until(
+                lambda origin=origin: serial_at(world, 53, origin, world.STACK) == serial,
+                20,
+                f"we have {origin} of serial {serial}",
+            )  # noqa: B023
             found = ours(world, f"added{serial}.{origin}")
-            assert [record[3] for record in found["answer"]] == ([bytes([10, 9, 0, serial])] if serial > 1 else []), found
+            assert [record[3] for record in found["answer"]] == (
+                [bytes([10, 9, 0, serial])] if serial > 1 else []
+            ), found
             assert ours(world, f"added{serial - 1}.{origin}")["rcode"] == 3
             assert len(ours(world, f"chain11.{origin}")["answer"]) == 2
     # The copy serves when no primary does.
@@ -144,22 +193,42 @@ def we_are_a_secondary_of_nsd_and_knot(world):
     knot.signal(signal.SIGTERM)
     knot.wait(10)
     configured(world, text)
-    assert len(ours(world, "big.knot.test", TXT)["answer"]) == 0 and serial_at(world, 53, "knot.test", world.STACK) == 3
-    assert ours(world, "added3.knot.test")["answer"] and ours(world, "x.wild.knot.test", TXT)["answer"]
+    assert (
+        len(ours(world, "big.knot.test", TXT)["answer"]) == 0
+        and serial_at(world, 53, "knot.test", world.STACK) == 3
+    )
+    assert (
+        ours(world, "added3.knot.test")["answer"] and ours(world, "x.wild.knot.test", TXT)["answer"]
+    )
 
 
 @test(modes=ALONE)
 def a_catalog_brings_zones_and_takes_them_away(world):
     find("nsd", "knotd")
-    files = {origin: world.folder / origin for origin in ("nsd.test", "knot.test", "member.test", "catalog.test")}
+    files = {
+        origin: world.folder / origin
+        for origin in ("nsd.test", "knot.test", "member.test", "catalog.test")
+    }
     catalog = SOA.replace("2024010101 7200 900", "{} 2 1") + 'version TXT "2"\n'
     _, knot = primaries(world, files, 1)
-    files["catalog.test"].write_text(catalog.format(2) + "one.zones PTR knot.test.\ntwo.zones PTR member.test.\n")
+    files["catalog.test"].write_text(
+        catalog.format(2) + "one.zones PTR knot.test.\ntwo.zones PTR member.test.\n"
+    )
     knot.signal(signal.SIGHUP)
-    server = configured(world, KEY + secondary_zone("catalog.test", KNOT_PORT, world.folder / "kept" / "catalog.zone", more="catalog = true"))
+    server = configured(
+        world,
+        KEY
+        + secondary_zone(
+            "catalog.test", KNOT_PORT, world.folder / "kept" / "catalog.zone", more="catalog = true"
+        ),
+    )
     (world.folder / "kept").mkdir()
     for origin in ("knot.test", "member.test"):
-        until(lambda origin=origin: serial_at(world, 53, origin, world.STACK) == 1, 20, f"we have {origin}")
+        until(
+            lambda origin=origin: serial_at(world, 53, origin, world.STACK) == 1,
+            20,
+            f"we have {origin}",
+        )
     files["catalog.test"].write_text(catalog.format(3) + "two.zones PTR member.test.\n")
     knot.signal(signal.SIGHUP)
     until(lambda: ours(world, "knot.test", SOA_TYPE)["rcode"] == 5, 20, "the zone is gone")
@@ -173,14 +242,26 @@ def primary_that_stops(world, port, serial, records, whole):
         listener = socket.create_server((world.PEER, port))
 
     def answer(message):
-        number, qtype = message[:2], struct.unpack("!H", message[-4:-2])[0] if message[8:10] == b"\0\0" else 251
+        number, qtype = message[:2], (
+            struct.unpack("!H", message[-4:-2])[0] if message[8:10] == b"\0\0" else 251
+        )
         end = 12 + len(wire("half.test")) + 4
-        soa = b"\xc0\x0c\0\6\0\1\0\0\0\x3c" + struct.pack("!H", 2 + 2 + 20) + b"\xc0\x0c\xc0\x0c" + struct.pack("!IIIII", serial, 1, 1, 3600, 60)
+        soa = (
+            b"\xc0\x0c\0\6\0\1\0\0\0\x3c"
+            + struct.pack("!H", 2 + 2 + 20)
+            + b"\xc0\x0c\xc0\x0c"
+            + struct.pack("!IIIII", serial, 1, 1, 3600, 60)
+        )
         body, count = soa, 1
         if qtype != SOA_TYPE:
             for index in range(records):
                 name = f"r{index}".encode()
-                body += bytes([len(name)]) + name + b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x0a\0\0" + bytes([serial])
+                body += (
+                    bytes([len(name)])
+                    + name
+                    + b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x0a\0\0"
+                    + bytes([serial])
+                )
                 count += 1
             if whole:
                 body, count = body + soa, count + 1
@@ -228,24 +309,39 @@ def a_reload_loses_no_query_and_an_error_keeps_the_old_zone(world):
         serials = []
         for number in range(3000):
             if number % 500 == 250:
-                zone.write_text(text_of(2 + number // 500) + ("bad A 1.2.3\n" if number // 500 == 4 else ""))
+                zone.write_text(
+                    text_of(2 + number // 500) + ("bad A 1.2.3\n" if number // 500 == 4 else "")
+                )
                 server.signal(signal.SIGHUP)
             sock.send(question("example.test", SOA_TYPE, number))
             answer = parsed(sock.recv(65536))
             assert answer["id"] == number
             serials.append(struct.unpack("!I", answer["answer"][0][3][-1][:4])[0])
             time.sleep(0.0005)
-    until(lambda: serial_at(world, 53, "example.test", world.STACK) == 7, 5, "the last version is in force")
-    assert serials == sorted(serials) and 6 not in serials and len(set(serials)) >= 4, sorted(set(serials))
+    until(
+        lambda: serial_at(world, 53, "example.test", world.STACK) == 7,
+        5,
+        "the last version is in force",
+    )
+    assert serials == sorted(serials) and 6 not in serials and len(set(serials)) >= 4, sorted(
+        set(serials)
+    )
     lines = [f"{zone}:{text_of(6).count(chr(10)) + more}:" for more in (1, 2)]
-    assert any(line in server.errors() for line in lines) and "it stays as it is" in server.errors(), server.tail()
+    assert (
+        any(line in server.errors() for line in lines) and "it stays as it is" in server.errors()
+    ), server.tail()
 
 
 @test(modes=ALONE)
 def transfers_that_are_not_allowed_and_bad_configurations_are_refused(world):
     zone = world.folder / "zone"
     zone.write_text(text_of(1))
-    configured(world, KEY + f'[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\nallow-transfer = ["key:transfer", "10.77.9.0/24"]\n')
+    configured(
+        world,
+        KEY
+        + f'[[dns.zone]]\nname = "example.test"\nfile = "{zone}"\nallow-transfer = ["key:transfer",'
+        ' "10.77.9.0/24"]\n',
+    )
     with world.connect(53, address=world.STACK) as sock:
         for name, code in (("example.test", 5), ("www.example.test", 9), ("elsewhere.test", 9)):
             message = question(name, AXFR, size=None)
@@ -258,12 +354,24 @@ def transfers_that_are_not_allowed_and_bad_configurations_are_refused(world):
         ("[dns]\nnothing = 1\n", "unknown field"),
         ('[[dns.zone]]\nname = "a.test"\n', "it needs a file, or a primary"),
         ('[[dns.zone]]\nname = "a.test"\nprimary = ["10.0.0.1 key:gone"]\n', "there is no key"),
-        ('[[dns.zone]]\nname = "a.test"\nfile = "x"\nallow-transfer = ["10.0.0.0/33"]\n', "is neither ADDRESS"),
+        (
+            '[[dns.zone]]\nname = "a.test"\nfile = "x"\nallow-transfer = ["10.0.0.0/33"]\n',
+            "is neither ADDRESS",
+        ),
         ('[dns.key.k]\nalgorithm = "md5"\nsecret = "eA=="\n', "one of hmac-sha1"),
         ("[dns]\n", "there is no zone"),
     ):
         file = world.folder / "bad.toml"
         file.write_text(text)
-        words = [str(world.slipstack), "serve", "dns", "--config", str(file), "--run-dir", str(world.run_dir), *world.device_options()]
+        words = [
+            str(world.slipstack),
+            "serve",
+            "dns",
+            "--config",
+            str(file),
+            "--run-dir",
+            str(world.run_dir),
+            *world.device_options(),
+        ]
         done = world.process(world.stack_ns.prefix() + words)
         assert done.wait(10) == 1 and said in done.errors(), done.tail()

@@ -32,12 +32,24 @@ def http(world, *more):
 
 
 def curl(world, path, *more):
-    words = world.peer_ns.prefix() + ["curl", "-sS", "--path-as-is", "-m", "20", "-i", *more, f"http://{world.address}:{PORT}{path}"]
+    words = world.peer_ns.prefix() + [
+        "curl",
+        "-sS",
+        "--path-as-is",
+        "-m",
+        "20",
+        "-i",
+        *more,
+        f"http://{world.address}:{PORT}{path}",
+    ]
     done = subprocess.run(words, capture_output=True)
     assert done.returncode == 0, done.stderr
     head, _, body = done.stdout.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
-    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    fields = {
+        name.lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines[1:])
+    }
     return int(lines[0].split()[1]), fields, body
 
 
@@ -105,7 +117,15 @@ def directories_are_listed_sorted_and_escaped(world):
     names = re.findall(r'<a href="([^"]*)">([^<]*)</a>', text)
     assert ("a%20%26%20b%20%3Cc%3E.txt", "a &amp; b &lt;c&gt;.txt") in names
     listed = [name for name, _ in names]
-    assert listed == ["out/", "sub/", "a%20%26%20b%20%3Cc%3E.txt", "big.bin", "hello", "in", "page.html"], listed
+    assert listed == [
+        "out/",
+        "sub/",
+        "a%20%26%20b%20%3Cc%3E.txt",
+        "big.bin",
+        "hello",
+        "in",
+        "page.html",
+    ], listed
     assert "20000000" in text
     assert curl(world, "/a%20%26%20b%20%3Cc%3E.txt")[2] == b"odd name"
     status, fields, _ = curl(world, "/sub")
@@ -120,13 +140,20 @@ def nothing_outside_of_the_root_is_served(world):
     assert curl(world, "/in")[2] == b"p{}"
     for path in ("/out/passwd", "/out/", "/out"):
         assert curl(world, path)[0] in (403, 404), path
-    for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/sub/../../etc/passwd", "/..%2fetc/passwd", "/hello%00.html"):
+    for path in (
+        "/../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/sub/../../etc/passwd",
+        "/..%2fetc/passwd",
+        "/hello%00.html",
+    ):
         assert curl(world, path)[0] == 400, path
     assert curl(world, "/sub/../hello")[0] == 200
     assert curl(world, "/none")[0] == 404
 
 
 HOST = b"Host: x\r\n"
+
 
 @test(modes=ALONE)
 def slow_and_silent_clients_are_sent_away(world):
@@ -141,11 +168,23 @@ def wrk_and_ab_find_no_failure_and_the_log_has_every_request(world):
     log = world.folder / "access.log"
     http(world, "--access-log", log)
     url = f"http://{world.address}:{PORT}/hello"
-    ab = subprocess.run(world.peer_ns.prefix() + ["ab", "-q", "-n", "3000", "-c", "50", url], capture_output=True, text=True)
-    assert re.search(r"Complete requests: +3000\n", ab.stdout) and re.search(r"Failed requests: +0\n", ab.stdout), ab.stdout + ab.stderr
-    ab = subprocess.run(world.peer_ns.prefix() + ["ab", "-q", "-k", "-n", "3000", "-c", "50", url], capture_output=True, text=True)
+    ab = subprocess.run(
+        world.peer_ns.prefix() + ["ab", "-q", "-n", "3000", "-c", "50", url],
+        capture_output=True,
+        text=True,
+    )
+    assert re.search(r"Complete requests: +3000\n", ab.stdout) and re.search(
+        r"Failed requests: +0\n", ab.stdout
+    ), (ab.stdout + ab.stderr)
+    ab = subprocess.run(
+        world.peer_ns.prefix() + ["ab", "-q", "-k", "-n", "3000", "-c", "50", url],
+        capture_output=True,
+        text=True,
+    )
     assert re.search(r"Keep-Alive requests: +3000\n", ab.stdout), ab.stdout + ab.stderr
-    wrk = subprocess.run(world.peer_ns.prefix() + ["wrk", "-t1", "-c20", "-d1", url], capture_output=True, text=True)
+    wrk = subprocess.run(
+        world.peer_ns.prefix() + ["wrk", "-t1", "-c20", "-d1", url], capture_output=True, text=True
+    )
     assert "Socket errors" not in wrk.stdout and "Non-2xx" not in wrk.stdout, wrk.stdout
     served = 6000 + int(re.search(r"(\d+) requests in", wrk.stdout)[1])
 
@@ -156,7 +195,13 @@ def wrk_and_ab_find_no_failure_and_the_log_has_every_request(world):
 
     until(lambda: lines() >= served, 10, "the log is written")
     line = log.read_text().splitlines()[0]
-    assert re.fullmatch(rf'{world.PEER} - - \[\d\d/\w{{3}}/\d{{4}}:\d\d:\d\d:\d\d \+0000\] "GET /hello HTTP/1.0" 200 18 "-" "ApacheBench/[\d.]+"', line), line
+    assert re.fullmatch(
+        (
+            rf'{world.PEER} - - \[\d\d/\w{{3}}/\d{{4}}:\d\d:\d\d:\d\d \+0000\] "GET /hello'
+            r' HTTP/1.0" 200 18 "-" "ApacheBench/[\d.]+"'
+        ),
+        line,
+    ), line
 
 
 @test(modes=ALONE)
@@ -166,6 +211,9 @@ def keep_alive_and_pipelining_keep_the_order(world):
     with Connection(world.connect(PORT)) as connection:
         for _ in range(50):
             assert connection.get("/hello") == (200, b"hello from a file\n")
-    many = b"".join(b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % path for path in (b"hello", b"none", b"page.html") * 200)
+    many = b"".join(
+        b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % path
+        for path in (b"hello", b"none", b"page.html") * 200
+    )
     many += b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert raw(world, PORT, many) == [200, 404, 200] * 200 + [200]

@@ -108,7 +108,10 @@ def a_head_of_ten_megabytes_is_refused_and_a_full_disk_loses_lines_alone(world):
     server = http(world, "--access-log", "/dev/full")
     assert raw(world, PORT, b"GET /hello HTTP/1.0\r\n\r\n") == [200]
     before = resident(server)
-    for head, status in ((b"GET /" + b"a" * 10_000_000, b"414"), (b"GET / HTTP/1.1\r\n" + b"X-Y: abcdefgh\r\n" * 700_000, b"431")):
+    for head, status in (
+        (b"GET /" + b"a" * 10_000_000, b"414"),
+        (b"GET / HTTP/1.1\r\n" + b"X-Y: abcdefgh\r\n" * 700_000, b"431"),
+    ):
         sock = world.connect(PORT)
         answer = b""
         try:

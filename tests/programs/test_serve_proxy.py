@@ -26,7 +26,13 @@ def backends(world, *names):
 
 def ask(world, port, method="GET", path="/", body=None, chunked=False, client=None):
     client = client or connection(world, port)
-    client.request(method, path, body, encode_chunked=chunked, headers={"Transfer-Encoding": "chunked"} if chunked else {})
+    client.request(
+        method,
+        path,
+        body,
+        encode_chunked=chunked,
+        headers={"Transfer-Encoding": "chunked"} if chunked else {},
+    )
     answer = client.getresponse()
     return answer.status, answer.read()
 
@@ -66,7 +72,18 @@ def requests_take_turns_over_connections_that_are_kept(world):
 def bytes_half_closes_and_resets_go_through(world):
     with world.at_peer():
         listener = socket.create_server((world.PEER, 9000))
-    serve(world, "proxy", "--protocol", "tcp", "--port", 7000, "--check-every", 0, "--backend", f"{world.PEER}:9000")
+    serve(
+        world,
+        "proxy",
+        "--protocol",
+        "tcp",
+        "--port",
+        7000,
+        "--check-every",
+        0,
+        "--backend",
+        f"{world.PEER}:9000",
+    )
 
     def echo():
         backend, _ = listener.accept()

@@ -52,10 +52,21 @@ def ended(server):
     server.signal(signal.SIGTERM)
     assert server.wait(10) == 0, server.tail()
     text = server.output()
-    engines = re.search(r"engines: (\d+) datagrams, (\d+) answered by themselves, (\d+) passed on, (\d+) dropped", text)
-    workers = re.findall(r"worker \d+: (\d+) datagrams in (\d+) bursts of up to (\d+), (\d+) % of them in bursts of 8 or more; (\d+) answers", text)
+    engines = re.search(
+        r"engines: (\d+) datagrams, (\d+) answered by themselves, (\d+) passed on, (\d+) dropped",
+        text,
+    )
+    workers = re.findall(
+        (
+            r"worker \d+: (\d+) datagrams in (\d+) bursts of up to (\d+), (\d+) % of them in bursts"
+            r" of 8 or more; (\d+) answers"
+        ),
+        text,
+    )
     assert engines, text
-    return [int(figure) for figure in engines.groups()], [[int(figure) for figure in row] for row in workers]
+    return [int(figure) for figure in engines.groups()], [
+        [int(figure) for figure in row] for row in workers
+    ]
 
 
 @test(modes=ALONE)
@@ -76,22 +87,32 @@ def the_engine_keeps_the_share_that_it_is_given(world):
     with client(world) as sock:
         exchange(server, sock, 10, 96)
     engines, workers = ended(server)
-    assert engines == [960, 240, 720, 0] and all(180 <= row[0] <= 300 for row in workers), (engines, workers)
+    assert engines == [960, 240, 720, 0] and all(180 <= row[0] <= 300 for row in workers), (
+        engines,
+        workers,
+    )
 
 
 @test(modes=ALONE)
 def the_engine_keeps_what_is_short(world):
-    server = serve(world, "echo", "--port", PORT, "--workers", 2, "--shape", "mixed", "--mixed-max", 100)
+    server = serve(
+        world, "echo", "--port", PORT, "--workers", 2, "--shape", "mixed", "--mixed-max", 100
+    )
     with client(world) as sock:
         exchange(server, sock, 2, 50, length=10)
         exchange(server, sock, 3, 50, length=1000)
     engines, workers = ended(server)
-    assert engines == [250, 100, 150, 0] and sum(row[0] for row in workers) == 150, (engines, workers)
+    assert engines == [250, 100, 150, 0] and sum(row[0] for row in workers) == 150, (
+        engines,
+        workers,
+    )
 
 
 @test(modes=ALONE)
 def what_finds_the_ring_full_is_dropped_and_counted(world):
-    server = serve(world, "echo", "--port", PORT, "--workers", 1, "--shape", "pipeline", "--ring", 4)
+    server = serve(
+        world, "echo", "--port", PORT, "--workers", 1, "--shape", "pipeline", "--ring", 4
+    )
     with client(world) as sock:
         for _ in range(5):
             at_once(server, sock, [b"x"] * 200)
@@ -107,7 +128,11 @@ def what_finds_the_ring_full_is_dropped_and_counted(world):
         sock.send(b"still there")
         assert sock.recv(100) == b"still there"
     (all_of_them, own, passed, full), workers = ended(server)
-    assert own == 0 and full > 0 and passed + full == all_of_them == 1001, (all_of_them, passed, full)
+    assert own == 0 and full > 0 and passed + full == all_of_them == 1001, (
+        all_of_them,
+        passed,
+        full,
+    )
     assert workers[0][4] == passed == answers + 1, (workers, passed, answers)
 
 
@@ -138,27 +163,64 @@ def a_name_servers_answers_are_the_same_in_each_shape(world):
     zone.write_text(mixed())
     found = []
     for words in (["run"], ["pipeline"], ["mixed"], ["mixed", "--share", 30]):
-        server = serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53, "--workers", 2, "--shape", *words)
+        server = serve(
+            world,
+            "dns",
+            "--zone",
+            f"example.test={zone}",
+            "--port",
+            53,
+            "--workers",
+            2,
+            "--shape",
+            *words,
+        )
         answers = []
         # The second time some are ready.
         for ident, name in enumerate(NAMES[1:21] * 3):
             for qtype in (TYPES["A"], TYPES["TXT"]):
-                answers.append(ask(world, world.STACK, 53, question(f"{name}.example.test", qtype, ident)))
+                answers.append(
+                    ask(world, world.STACK, 53, question(f"{name}.example.test", qtype, ident))
+                )
         found.append(answers)
         server.signal(signal.SIGTERM)
         assert server.wait(10) == 0, server.tail()
         if words == ["mixed"]:
-            figures = re.search(r"engines: (\d+) datagrams, (\d+) answered by themselves, (\d+) passed on, (\d+) dropped", server.output())
+            figures = re.search(
+                (
+                    r"engines: (\d+) datagrams, (\d+) answered by themselves, (\d+) passed on,"
+                    r" (\d+) dropped"
+                ),
+                server.output(),
+            )
             total, own, passed, full = map(int, figures.groups())
-            # New questions are passed on, 38 of them, and one now and then whose mark another has overwritten.
-            assert own + passed == total == 120 and 38 <= passed <= 46 and full == 0, server.output()
+            # New questions are passed on, 38 of them, and one now and then whose mark another has
+            # overwritten.
+            assert (
+                own + passed == total == 120 and 38 <= passed <= 46 and full == 0
+            ), server.output()
     assert all(answers == found[0] for answers in found[1:])
 
 
 @test(modes=ALONE)
 def the_shapes_serve_on_the_kernels_sockets_too(world):
-    server = world.peer(world.slipstack, "serve", "echo", "--kernel", "--port", PORT, "--workers", 2, "--shape", "pipeline")
-    until(lambda: "is served on the kernel" in server.output() or not server.is_running(), 10, "it listens")
+    server = world.peer(
+        world.slipstack,
+        "serve",
+        "echo",
+        "--kernel",
+        "--port",
+        PORT,
+        "--workers",
+        2,
+        "--shape",
+        "pipeline",
+    )
+    until(
+        lambda: "is served on the kernel" in server.output() or not server.is_running(),
+        10,
+        "it listens",
+    )
     with world.peer_ns.inside():
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with sock:

@@ -1,4 +1,5 @@
-"""`slipstack serve http` with TLS against curl, openssl, wrk and h2load, on the stack and on the kernel's sockets."""
+"""`slipstack serve http` with TLS against curl, openssl, wrk and h2load, on the stack and on the
+kernel's sockets."""
 
 import hashlib
 import os
@@ -21,8 +22,28 @@ PORT = 8443
 def certificate(folder, name, key=("ec", "-pkeyopt", "ec_paramgen_curve:P-256"), serial=1):
     """A self-signed certificate for NAME.example and *.NAME.example; its file and its key's."""
     pem, secret = folder / f"{name}.pem", folder / f"{name}.key"
-    words = ["openssl", "req", "-x509", "-nodes", "-newkey", *key, "-keyout", secret, "-out", pem, "-days", "2", "-set_serial", str(serial)]
-    words += ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}.example,DNS:*.{name}.example"]
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-nodes",
+        "-newkey",
+        *key,
+        "-keyout",
+        secret,
+        "-out",
+        pem,
+        "-days",
+        "2",
+        "-set_serial",
+        str(serial),
+    ]
+    words += [
+        "-subj",
+        f"/CN={name}",
+        "-addext",
+        f"subjectAltName=DNS:{name}.example,DNS:*.{name}.example",
+    ]
     subprocess.run(words, check=True, capture_output=True)
     return pem, secret
 
@@ -44,24 +65,52 @@ class Site:
             words += ["--tls-cert", pem, "--tls-key", secret]
         self.address = world.PEER if kernel else world.STACK
         if kernel:
-            self.server = world.peer(world.slipstack, "serve", "http", self.root, "--kernel", "--port", PORT, *words, *more)
-            until(lambda: "is served" in self.server.output() or not self.server.is_running(), 15, "it listens")
+            self.server = world.peer(
+                world.slipstack,
+                "serve",
+                "http",
+                self.root,
+                "--kernel",
+                "--port",
+                PORT,
+                *words,
+                *more,
+            )
+            until(
+                lambda: "is served" in self.server.output() or not self.server.is_running(),
+                15,
+                "it listens",
+            )
         else:
             self.server = serve(world, "http", self.root, "--port", PORT, *words, *more)
 
     def run(self, *words, **more):
-        return subprocess.run(self.world.peer_ns.prefix() + [str(word) for word in words], capture_output=True, timeout=60, **more)
+        return subprocess.run(
+            self.world.peer_ns.prefix() + [str(word) for word in words],
+            capture_output=True,
+            timeout=60,
+            **more,
+        )
 
     def curl(self, path, *more, name="one", host=None):
         host = host or f"{name}.example"
         words = ["curl", "-sS", "-m", "20", "--cacert", self.world.folder / f"{name}.pem"]
-        words += ["--resolve", f"{host}:{PORT}:{self.address}", *more, f"https://{host}:{PORT}{path}"]
+        words += [
+            "--resolve",
+            f"{host}:{PORT}:{self.address}",
+            *more,
+            f"https://{host}:{PORT}{path}",
+        ]
         done = self.run(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def connect(self, seconds=10):
-        return self.world.connect(PORT, seconds, self.address) if self.address == self.world.STACK else self._beside(seconds)
+        return (
+            self.world.connect(PORT, seconds, self.address)
+            if self.address == self.world.STACK
+            else self._beside(seconds)
+        )
 
     def _beside(self, seconds):
         with self.world.peer_ns.inside():
@@ -71,7 +120,9 @@ class Site:
         context = ssl.create_default_context(cafile=self.world.folder / f"{name}.pem")
         if version:
             context.minimum_version = context.maximum_version = version
-        return context.wrap_socket(self.connect(), server_hostname=f"{name}.example", session=session)
+        return context.wrap_socket(
+            self.connect(), server_hostname=f"{name}.example", session=session
+        )
 
 
 def ask(sock, path="/hello", close=False):
@@ -96,7 +147,10 @@ def serves_clients(site):
     for version in ("1.2", "1.3"):
         data = site.curl("/big.bin", f"--tlsv{version}", "--tls-max", version)
         assert data == site.big, f"TLS {version}: {len(data)} bytes"
-        assert site.curl("/big.bin", "-r", "4000000-4999999", f"--tlsv{version}", "--tls-max", version) == site.big[4_000_000:]
+        assert (
+            site.curl("/big.bin", "-r", "4000000-4999999", f"--tlsv{version}", "--tls-max", version)
+            == site.big[4_000_000:]
+        )
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         with site.tls(version) as sock:
             for _ in range(20):
@@ -125,12 +179,24 @@ def the_same_holds_on_the_kernels_sockets(world):
 def sessions_go_on_with_tickets_and_the_protocol_is_agreed_upon(world):
     site = Site(world)
     for version, told in (("-tls1_2", b"Reused, TLSv1.2"), ("-tls1_3", b"Reused, TLSv1.3")):
-        words = ["openssl", "s_client", version, "-connect", f"{site.address}:{PORT}", "-servername", "one.example"]
+        words = [
+            "openssl",
+            "s_client",
+            version,
+            "-connect",
+            f"{site.address}:{PORT}",
+            "-servername",
+            "one.example",
+        ]
         words += ["-CAfile", world.folder / "one.pem", "-alpn", "h2,http/1.1"]
         ticket = world.folder / f"session{version}"
         request = b"GET /hello HTTP/1.0\r\n\r\n"
         first = site.run(*words, "-sess_out", ticket, "-ign_eof", input=request).stdout
-        assert b"Verify return code: 0 (ok)" in first and b"ALPN protocol: http/1.1" in first and b"hello over tls" in first, first
+        assert (
+            b"Verify return code: 0 (ok)" in first
+            and b"ALPN protocol: http/1.1" in first
+            and b"hello over tls" in first
+        ), first
         second = site.run(*words, "-sess_in", ticket, "-ign_eof", input=request).stdout
         assert told in second and b"hello over tls" in second, second
     # A protocol that is not spoken is refused with the alert for it.
@@ -145,15 +211,31 @@ def certificates_are_chosen_by_name_and_read_again_at_sighup(world):
     assert site.curl("/hello") == b"hello over tls\n"
 
     def serial(name):
-        words = ["openssl", "s_client", "-connect", f"{site.address}:{PORT}", "-servername", f"{name}.example"]
-        return re.search(rb"serial=(\w+)", site.run("sh", "-c", " ".join(words) + " </dev/null 2>/dev/null | openssl x509 -noout -serial").stdout)[1]
+        words = [
+            "openssl",
+            "s_client",
+            "-connect",
+            f"{site.address}:{PORT}",
+            "-servername",
+            f"{name}.example",
+        ]
+        return re.search(
+            rb"serial=(\w+)",
+            site.run(
+                "sh",
+                "-c",
+                " ".join(words) + " </dev/null 2>/dev/null | openssl x509 -noout -serial",
+            ).stdout,
+        )[1]
 
     assert serial("other") == b"01"
     with site.tls() as kept:
         assert ask(kept) == b"hello over tls\n"
         certificate(world.folder, "one", serial=0x4711)
         site.server.signal(signal.SIGHUP)
-        until(lambda: "have been read again" in site.server.errors(), 10, "the certificates are read")
+        until(
+            lambda: "have been read again" in site.server.errors(), 10, "the certificates are read"
+        )
         assert serial("one") == b"4711"
         assert ask(kept) == b"hello over tls\n", "a connection goes on"
         (world.folder / "one.key").write_text("no key")
@@ -198,7 +280,11 @@ def clients_that_do_no_handshake_are_sent_away(world):
     sock = site.connect()
     sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert ends(sock).startswith(b"HTTP/1.1 400 "), "a request without TLS"
-    for data in (b"\x16\x03\x01\xff\xff" + bytes(100), b"\x16\x03\x01\x00\x04\x07\x00\x00\x00", b"\x16\x03\x01\x00\x04\x01\x00\x00\x00"):
+    for data in (
+        b"\x16\x03\x01\xff\xff" + bytes(100),
+        b"\x16\x03\x01\x00\x04\x07\x00\x00\x00",
+        b"\x16\x03\x01\x00\x04\x01\x00\x00\x00",
+    ):
         sock = site.connect()
         sock.sendall(data)
         got = ends(sock)
@@ -261,7 +347,11 @@ def wrk_and_h2load_find_no_failure(world):
     site = Site(world)
     url = f"https://{site.address}:{PORT}/hello"
     wrk = site.run("wrk", "-t1", "-c20", "-d1", url).stdout.decode()
-    assert "Socket errors" not in wrk and "Non-2xx" not in wrk and re.search(r"[1-9]\d+ requests in", wrk), wrk
+    assert (
+        "Socket errors" not in wrk
+        and "Non-2xx" not in wrk
+        and re.search(r"[1-9]\d+ requests in", wrk)
+    ), wrk
     if not shutil.which("h2load"):
         raise Skip("h2load (nghttp2-client) is missing")
     h2load = site.run("h2load", "--h1", "-n", "3000", "-c", "30", url).stdout.decode()
@@ -285,5 +375,7 @@ def keys_that_cannot_be_used_are_refused_with_a_sentence(world):
     assert "each --tls-cert needs its --tls-key" in refusal("--tls-cert", one)
     assert "it is not the key of" in refusal("--tls-cert", one, "--tls-key", other_key)
     assert "no certificate" in refusal("--tls-cert", world.folder / "empty", "--tls-key", one_key)
-    assert "missing.pem" in refusal("--tls-cert", world.folder / "missing.pem", "--tls-key", one_key)
+    assert "missing.pem" in refusal(
+        "--tls-cert", world.folder / "missing.pem", "--tls-key", one_key
+    )
     assert "empty" in refusal("--tls-cert", one, "--tls-key", world.folder / "empty")

@@ -24,7 +24,11 @@ def start(world, *words):
 
 def addresses_of(started):
     """What the line at the start says."""
-    until(lambda: "reached at" in started.errors() or not started.is_running(), 10, "the line with the addresses")
+    until(
+        lambda: "reached at" in started.errors() or not started.is_running(),
+        10,
+        "the line with the addresses",
+    )
     words = started.errors().replace(",", " ").split()
     found = [word for word in words if ":" in word and "/" in word]
     return [ipaddress.ip_interface(word) for word in found]
@@ -122,8 +126,14 @@ class Stack:
 
     def own(self, prefix):
         """Its addresses of a prefix, as the status tells them."""
-        found = [ipaddress.ip_interface(f"{ip}/{length}") for ip, length in self.device()["addresses"]]
-        return [str(ip.ip) for ip in found if ip.version == 6 and ip.network == ipaddress.ip_network(f"{prefix}/64")]
+        found = [
+            ipaddress.ip_interface(f"{ip}/{length}") for ip, length in self.device()["addresses"]
+        ]
+        return [
+            str(ip.ip)
+            for ip in found
+            if ip.version == 6 and ip.network == ipaddress.ip_network(f"{prefix}/64")
+        ]
 
 
 @test(modes=("inprocess", "instance"))
@@ -135,8 +145,12 @@ def an_address_is_deprecated_and_removed_when_its_time_is_over(world):
     world.peer(*world.program("dual_echo.py"), 8000)
     (short,), (long,) = stack.own(PREFIX), stack.own(OTHER)
     # The longest common prefix decides while both are preferred.
-    until(lambda: stack.call(f"{PREFIX}1", 8000) == short, 5, "a call from the address of the prefix")
-    until(lambda: stack.call(f"{PREFIX}1", 8000) == long, 12, "the deprecated address is not chosen")
+    until(
+        lambda: stack.call(f"{PREFIX}1", 8000) == short, 5, "a call from the address of the prefix"
+    )
+    until(
+        lambda: stack.call(f"{PREFIX}1", 8000) == long, 12, "the deprecated address is not chosen"
+    )
     # What is deprecated is still reached.
     world.connect(7000, address=short).close()
     until(lambda: not stack.own(PREFIX), 14, "the address is removed")
@@ -247,4 +261,6 @@ def a_router_that_falls_silent_is_left_for_another(world):
     # While it answers it is used, although it passes nothing on.
     assert stack.call(FAR, 8000) == "timeout", silent.tail()
     alive.unlink()
-    until(lambda: stack.call(FAR, 8000) in stack.own(PREFIX), 30, "the way goes by the other router")
+    until(
+        lambda: stack.call(FAR, 8000) in stack.own(PREFIX), 30, "the way goes by the other router"
+    )

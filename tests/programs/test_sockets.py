@@ -1,4 +1,5 @@
-"""The sockets of running stacks: `slipstack ss` with its filters, and how an operator closes connections."""
+"""The sockets of running stacks: `slipstack ss` with its filters, and how an operator closes
+connections."""
 
 import json
 
@@ -42,7 +43,9 @@ def filters_choose_among_the_sockets_of_several_programs(world):
             ("dst 192.0.2.0/24", set()),
         ]
         for words, clients in table:
-            assert set(listed(world, "-tn", *words.split())) == {name_of(it) for it in clients}, words
+            assert set(listed(world, "-tn", *words.split())) == {
+                name_of(it) for it in clients
+            }, words
         row = listed(world, "-tni", "sport", "=", ":8000")[name_of(one)]
         figures = row["figures"]
         assert figures["bytes_received"] == figures["bytes_acked"] == 5000, figures
@@ -52,7 +55,10 @@ def filters_choose_among_the_sockets_of_several_programs(world):
         for word in ("ESTAB", "cwnd:", "rtt:", "users:((", "skmem:(", "idle:"):
             assert word in text, (word, text)
         assert "Netid" not in world.admin("ss", "-tnH").finish()
-    ports = {row["local"].rpartition(":")[2] for row in json.loads(world.admin("ss", "-tlnp", "--json").finish())}
+    ports = {
+        row["local"].rpartition(":")[2]
+        for row in json.loads(world.admin("ss", "-tlnp", "--json").finish())
+    }
     assert {"8000", "9000"} <= ports, ports
     wrong = world.admin("ss", "state", "open")
     assert wrong.wait(10) == 1 and 'there is no state "open"' in wrong.errors()
@@ -75,7 +81,9 @@ def connections_are_dropped_one_by_one_and_by_what_they_share(world):
     # It is not there any more.
     assert world.admin("drop", *pair).wait(10) == 1
     file = world.folder / "pairs"
-    lines = "Proto Local Foreign\n" + "".join(f"{own} {name_of(client)}\n" for client in clients[1:3])
+    lines = "Proto Local Foreign\n" + "".join(
+        f"{own} {name_of(client)}\n" for client in clients[1:3]
+    )
     file.write_text(lines)
     with open(file) as pairs:
         assert world.admin("drop", "-", stdin=pairs).finish() == "2 connections dropped\n"
@@ -86,7 +94,10 @@ def connections_are_dropped_one_by_one_and_by_what_they_share(world):
     assert world.admin("drop", "--idle", 3600).finish() == "0 connections dropped\n"
     clients[4].sendall(b"b")
     assert clients[4].recv(1) == b"b"
-    assert world.admin("drop", "--state", "established", "--port", 8000).finish() == "2 connections dropped\n"
+    assert (
+        world.admin("drop", "--state", "established", "--port", 8000).finish()
+        == "2 connections dropped\n"
+    )
     assert is_reset(clients[4]) and is_reset(clients[5])
     assert not listed(world, "-tn")
     # The listener stays.
@@ -108,5 +119,8 @@ def time_wait_is_listed_and_dropped(world):
     waits = lambda: own in listed(world, "-tn", "state", "time-wait")
     until(waits, 10, "the connection waits")
     assert "timer:(timewait," in world.admin("ss", "-tane", "dst", own).finish()
-    assert world.admin("drop", "--state", "time-wait", "--peer", own).finish() == "1 connection dropped\n"
+    assert (
+        world.admin("drop", "--state", "time-wait", "--peer", own).finish()
+        == "1 connection dropped\n"
+    )
     assert not waits()

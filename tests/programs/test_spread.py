@@ -16,7 +16,15 @@ def proxying(world, listen):
     for name in ("0", "1"):
         world.start_instance(name)
     (world.folder / "upstream.txt").write_text("from upstream")
-    world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", world.peer_address, cwd=world.folder)
+    world.peer(
+        "/usr/bin/python3",
+        "-m",
+        "http.server",
+        8000,
+        "--bind",
+        world.peer_address,
+        cwd=world.folder,
+    )
     world.wait_port(8000, address=world.peer_address)
     # In the environment of the command alone.
     world.options = lambda extra=(): ["--run-dir", str(world.run_dir), *extra]
@@ -33,7 +41,10 @@ def get(world, path, count=1):
     """Requests on connections of their own; the answers, counted."""
     url = f"http://{world.address}:8080{path}"
     command = [*world.peer_ns.prefix(), "curl", "-sS", "-m", "5", "--no-keepalive", url]
-    answers = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(count)]
+    answers = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for _ in range(count)
+    ]
     return Counter(answers)
 
 
@@ -57,15 +68,23 @@ def works(world, listen):
     each_worker_has_its_instance(world, server)
     served = get(world, "/worker", 40)
     assert len(served) == 2 and sum(served.values()) == 40, served
-    assert get(world, "/up/upstream.txt", 20) == {"from upstream": 20}, "upstream connections come home"
+    assert get(world, "/up/upstream.txt", 20) == {
+        "from upstream": 20
+    }, "upstream connections come home"
     # Who takes the place of a worker takes its instance.
     before = programs(world)
     killed = server.workers()[0]
     subprocess.run(["kill", "-KILL", str(killed)], check=True)
-    until(lambda: killed not in server.workers() and len(server.workers()) == 2, 10, "another worker")
+    until(
+        lambda: killed not in server.workers() and len(server.workers()) == 2, 10, "another worker"
+    )
     each_worker_has_its_instance(world, server)
     server.process.signal(signal.SIGHUP)
-    until(lambda: len(server.workers()) == 2 and not set(server.workers()) & set(before), 10, "new workers")
+    until(
+        lambda: len(server.workers()) == 2 and not set(server.workers()) & set(before),
+        10,
+        "new workers",
+    )
     each_worker_has_its_instance(world, server)
     assert sum(get(world, "/worker", 20).values()) == 20
 

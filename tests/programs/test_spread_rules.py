@@ -9,7 +9,13 @@ from harness.process import until
 
 def served(world, threads, *options):
     """Which thread has each of many connections, one after the other."""
-    server = world.stack(*world.program("engines.py"), "own", 7000, threads, options=("--thread-engines", str(threads), *options))
+    server = world.stack(
+        *world.program("engines.py"),
+        "own",
+        7000,
+        threads,
+        options=("--thread-engines", str(threads), *options)
+    )
     world.wait_port(7000, process=server)
     until(lambda: engines(world, server) == threads, 10, "every thread has its engine")
     found = Counter()

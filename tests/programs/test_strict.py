@@ -22,7 +22,9 @@ def hold_slots(world, count):
 
 
 def told(process):
-    until(lambda: "ready" in process.output() or not process.is_running(), 15, "everything is tried")
+    until(
+        lambda: "ready" in process.output() or not process.is_running(), 15, "everything is tried"
+    )
     assert process.is_running(), process.tail()
     return dict(line.split() for line in process.output().splitlines() if " " in line)
 
@@ -32,7 +34,9 @@ def sentences(process):
 
 
 def peer_listens(world):
-    with contextlib.suppress(OSError), world.peer_ns.inside(), socket.create_connection((world.PEER, 7100), timeout=1):
+    with contextlib.suppress(OSError), world.peer_ns.inside(), socket.create_connection(
+        (world.PEER, 7100), timeout=1
+    ):
         return True
 
 
@@ -49,9 +53,17 @@ def without_a_free_slot_every_call_fails_that_needs_one(world):
     third = world.stack(*world.program("strict.py"), world.peer_address, 7100, options=["--strict"])
     tried = told(third)
     assert tried == {
-        "listen": "ENETDOWN", "listen-own": "ENETDOWN", "listen-loopback": "works", "udp-bind": "ENETDOWN",
-        "udp-send": "ENETDOWN", "udp-send-beyond": "ENETUNREACH", "udp-connect": "ENETDOWN", "connect": "ENETUNREACH",
-        "connect-beyond": "ENETUNREACH", "bind-beyond": "EADDRNOTAVAIL", "raw": "EPROTONOSUPPORT",
+        "listen": "ENETDOWN",
+        "listen-own": "ENETDOWN",
+        "listen-loopback": "works",
+        "udp-bind": "ENETDOWN",
+        "udp-send": "ENETDOWN",
+        "udp-send-beyond": "ENETUNREACH",
+        "udp-connect": "ENETDOWN",
+        "connect": "ENETUNREACH",
+        "connect-beyond": "ENETUNREACH",
+        "bind-beyond": "EADDRNOTAVAIL",
+        "raw": "EPROTONOSUPPORT",
     }, tried
     said = sentences(third)
     assert all(line.startswith("slipstack: --strict: ") for line in said), said
@@ -70,7 +82,9 @@ def with_a_stack_everything_that_belongs_there_works(world):
     without_gateway(world)
     world.peer(*world.program("threaded.py"), "server", 7100)
     until(lambda: peer_listens(world), 10, "the peer listens")
-    process = world.stack(*world.program("strict.py"), world.peer_address, 7100, options=["--strict"])
+    process = world.stack(
+        *world.program("strict.py"), world.peer_address, 7100, options=["--strict"]
+    )
     tried = told(process)
     refused = {"udp-send-beyond", "connect-beyond", "bind-beyond", "raw"}
     assert {name for name, outcome in tried.items() if outcome != "works"} == refused, tried
@@ -82,12 +96,17 @@ def with_a_stack_everything_that_belongs_there_works(world):
 @test(modes=SLIPSTACK)
 def a_socket_of_the_kernels_that_is_handed_over_is_named_or_refused(world):
     """As systemd and inetd do it."""
-    handing = "import os, socket, sys; s = socket.create_server(('0.0.0.0', 7200)); os.dup2(s.fileno(), 9); os.execvp(sys.argv[1], sys.argv[1:])"
+    handing = (
+        "import os, socket, sys; s = socket.create_server(('0.0.0.0', 7200)); os.dup2(s.fileno(),"
+        " 9); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
     # The program itself is the socket's: `before` runs ahead of slipstack.
     started = world.stack("sleep", 30, before=["python3", "-c", handing])
     until(lambda: "is reached at" in started.errors(), 10, "the program is started")
     (said,) = sentences(started)
-    assert "descriptor 9" in said and "0.0.0.0:7200" in said and "stays with the kernel" in said, said
+    assert (
+        "descriptor 9" in said and "0.0.0.0:7200" in said and "stays with the kernel" in said
+    ), said
     started.stop()
     refused = world.stack("sleep", 30, before=["python3", "-c", handing], options=["--strict"])
     assert refused.wait(10) != 0

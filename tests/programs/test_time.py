@@ -61,8 +61,9 @@ def an_idle_server_answers_within_a_millisecond(world):
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.get()
         pids = [nginx.process.pid, *descendants(nginx.process.pid)]
-        # What the host of a virtual machine takes from it is told to nobody inside, and lasts for seconds. Then the
-        # median has to do, and it is looked for again; a server that wakes late has none.
+        # What the host of a virtual machine takes from it is told to nobody inside, and lasts for
+        # seconds. Then the median has to do, and it is looked for again; a server that wakes late
+        # has none.
         for _ in range(4):
             times = sorted(times_of_answers(world, connection, pids))
             if times[20] < 1.0:
@@ -96,7 +97,8 @@ def a_send_outside_a_batch_leaves_at_once(world):
         sock.sendall(b"go\n")
         times = []
         while len(times) < 100:
-            # Each line holds the clock of the moment before it was sent; the kernel says when it came.
+            # Each line holds the clock of the moment before it was sent; the kernel says when it
+            # came.
             line, arrived = receive_stamped(sock)
             before, waited = waited, kept_waiting_seconds(instance)
             if arrived and line.count(b"\n") == 1:
@@ -119,7 +121,8 @@ def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
         instance = world.instance.pid if world.instance else None
 
         def ask(what):
-            """Both at a time, for one batch of events; how many ms the later answer took to leave."""
+            """Both at a time, for one batch of events; how many ms the later answer took to
+            leave."""
             waited = kept_waiting_seconds(instance)
             for sock in socks:
                 sock.sendall(what)

@@ -1,4 +1,5 @@
-"""TIME-WAIT after the end of whoever was in it: the peer's end once more, and the two ends once more."""
+"""TIME-WAIT after the end of whoever was in it: the peer's end once more, and the two ends once
+more."""
 
 import contextlib
 import socket
@@ -26,7 +27,8 @@ class Wire:
         self.raw.close()
 
     def next(self, src, dst):
-        """The next segment between these two ends: the frame, its flags, number and acknowledgement."""
+        """The next segment between these two ends: the frame, its flags, number and
+        acknowledgement."""
         for _ in range(FRAMES_MAX):
             frame = self.raw.recv(65536)
             if frame[12:14] != b"\x08\0" or frame[23] != socket.IPPROTO_TCP:
@@ -57,7 +59,8 @@ def with_checksum(frame):
 
 
 def hold_keeper(world):
-    """Somebody else uses the device: its keeper stays. A reset of the peer's, which has closed, ends nothing (RFC 1337)."""
+    """Somebody else uses the device: its keeper stays. A reset of the peer's, which has closed,
+    ends nothing (RFC 1337)."""
     if world.mode == "inprocess":
         other = world.stack(*world.program("threaded.py"), "server", PORT + 1)
         world.wait_port(PORT + 1, process=other)
@@ -83,7 +86,8 @@ def end(world, program):
 
 
 def use(world, wire, port=0):
-    """A connection that the server closes first: the frame of the peer's end, the two ends, and what acknowledged it."""
+    """A connection that the server closes first: the frame of the peer's end, the two ends, and
+    what acknowledged it."""
     with world.at_peer():
         sock = socket.socket()
     with sock:

@@ -1,4 +1,5 @@
-"""A program of tokio's multi-threaded runtime: its sockets join a set in which another thread already waits."""
+"""A program of tokio's multi-threaded runtime: its sockets join a set in which another thread
+already waits."""
 
 import threading
 
@@ -33,7 +34,9 @@ def a_server_of_tokios_is_reached(world):
     world.wait_port(7000, process=server)
     for number in range(20):
         is_echoed(world, number, 200_000)
-    client = world.peer(*world.program("asyncio_echo.py"), "client", world.address, 7000, 100, 100_000)
+    client = world.peer(
+        *world.program("asyncio_echo.py"), "client", world.address, 7000, 100, 100_000
+    )
     assert client.finish(60).strip() == "100 echoed"
 
 

@@ -10,7 +10,10 @@ NAMES = "/proc/sys/net/core/somaxconn"
 
 def everything(world):
     """All that the command may change, as the kernel has it."""
-    read = "for f in /sys/class/net/eth1/queues/*/[rx]ps_cpus /proc/sys/net/core/somaxconn; do echo $f $(cat $f 2>&1); done; ethtool -l eth1 2>&1; ethtool -k eth1 2>&1"
+    read = (
+        "for f in /sys/class/net/eth1/queues/*/[rx]ps_cpus /proc/sys/net/core/somaxconn; do echo $f"
+        " $(cat $f 2>&1); done; ethtool -l eth1 2>&1; ethtool -k eth1 2>&1"
+    )
     return inside(world, "sh", "-c", read).finish()
 
 

@@ -1,4 +1,5 @@
-"""802.1Q: a stack in a VLAN of its interface, seen by a packet socket at the other end and by another stack."""
+"""802.1Q: a stack in a VLAN of its interface, seen by a packet socket at the other end and by
+another stack."""
 
 import hashlib
 import json
@@ -16,7 +17,8 @@ VLAN = 7
 
 
 class Wire:
-    """Frames with tags, to and from the stack: the kernel keeps the tags of received ones beside them."""
+    """Frames with tags, to and from the stack: the kernel keeps the tags of received ones beside
+    them."""
 
     def __init__(self, world):
         with world.at_peer():
@@ -28,7 +30,9 @@ class Wire:
     def asks(self, tag, own, whom):
         """Sends an ARP request; the tag of the answer, or None."""
         target = socket.inet_aton(whom)
-        arp = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, self.mac, socket.inet_aton(own), b"\0" * 6, target)
+        arp = struct.pack(
+            "!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, self.mac, socket.inet_aton(own), b"\0" * 6, target
+        )
         between = b"" if tag is None else struct.pack("!HH", 0x8100, tag)
         self.raw.send(b"\xff" * 6 + self.mac + between + b"\x08\x06" + arp)
         self.raw.settimeout(1)
@@ -37,12 +41,17 @@ class Wire:
                 frame, control, _, address = self.raw.recvmsg(2048, 256)
             except TimeoutError:
                 return None
-            is_answer = frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2" and frame[28:32] == target
+            is_answer = (
+                frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2" and frame[28:32] == target
+            )
             if address[2] == socket.PACKET_OUTGOING or not is_answer:
                 continue
             for level, kind, data in control:
                 if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
-                    status, tci = struct.unpack_from("=I", data)[0], struct.unpack_from("=H", data, 16)[0]
+                    status, tci = (
+                        struct.unpack_from("=I", data)[0],
+                        struct.unpack_from("=H", data, 16)[0],
+                    )
                     return tci if status & 0x10 else 0
 
 
@@ -73,12 +82,16 @@ def two_stacks_meet_in_a_vlan(world):
     folder.mkdir()
     data = hashlib.shake_256(b"vlan").digest(3_000_000)
     (folder / "big").write_bytes(data)
-    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000, cwd=folder, options=["--vlan", str(VLAN)])
+    server = world.stack(
+        "/usr/bin/python3", "-m", "http.server", 8000, cwd=folder, options=["--vlan", str(VLAN)]
+    )
     until(lambda: "reached at" in server.errors(), 10, "the stack is up")
     out = world.folder / "got"
     other = ["--if", "eth1", "--ip", "10.77.0.9/24", "--vlan", VLAN, "--run-dir", world.run_dir]
     fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]
-    world.peer(world.slipstack, "run", *other, "--", *fetch, f"http://{world.STACK}:8000/big").finish()
+    world.peer(
+        world.slipstack, "run", *other, "--", *fetch, f"http://{world.STACK}:8000/big"
+    ).finish()
     assert out.read_bytes() == data
 
 
@@ -93,7 +106,10 @@ def a_stack_that_is_another_than_asked_for_is_not_joined(world):
         (["--ip", "10.77.0.99/24"], "has the address 10.77.0.2/24, not 10.77.0.99/24"),
     ]
     for options, why in table:
-        for words in (["run", *device, *options, "--", "true"], ["instance", "--name", "a", *device, *options]):
+        for words in (
+            ["run", *device, *options, "--", "true"],
+            ["instance", "--name", "a", *device, *options],
+        ):
             started = world.beside(world.slipstack, *words)
             assert started.wait(10) != 0, words
             assert why in started.errors(), started.tail()
@@ -114,12 +130,15 @@ def many_addresses_are_served_by_one_stack(world):
     for address in v4 + v6:
         with world.connect(8000, address=address) as client:
             client.sendall(b"who\n")
-            assert client.makefile().readline().strip().removeprefix("::ffff:") in (world.PEER, world.PEER6), address
+            assert client.makefile().readline().strip().removeprefix("::ffff:") in (
+                world.PEER,
+                world.PEER6,
+            ), address
 
 
 class Router:
-    """The other end of several VLANs: a station in each that answers ARP for its gateway and speaks TCP by hand as a
-    client behind it."""
+    """The other end of several VLANs: a station in each that answers ARP for its gateway and speaks
+    TCP by hand as a client behind it."""
 
     CLIENT = "55.55.55.55"
 
@@ -149,10 +168,21 @@ class Router:
                 continue
             tag = 0
             for level, kind, data in control:
-                if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and struct.unpack_from("=I", data)[0] & 0x10:
+                if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and struct.unpack_from("=I", data)[
+                    0
+                ] & 0x10:
                     tag = struct.unpack_from("=H", data, 16)[0] & 0xFFF
-            if frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\1" and frame[38:42] == self.gateway(tag):
-                answer = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 2) + self.mac(tag) + frame[38:42] + frame[22:32]
+            if (
+                frame[12:14] == b"\x08\x06"
+                and frame[20:22] == b"\0\1"
+                and frame[38:42] == self.gateway(tag)
+            ):
+                answer = (
+                    struct.pack("!HHBBH", 1, 0x0800, 6, 4, 2)
+                    + self.mac(tag)
+                    + frame[38:42]
+                    + frame[22:32]
+                )
                 self.send(tag, frame[6:12], b"\x08\x06", answer)
                 continue
             yield tag, frame
@@ -164,7 +194,13 @@ class Router:
     def find(self, tag, whom):
         """The link-layer address that answers for `whom` in a VLAN."""
         target = socket.inet_aton(whom)
-        arp = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + self.mac(tag) + self.gateway(tag) + b"\0" * 6 + target
+        arp = (
+            struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
+            + self.mac(tag)
+            + self.gateway(tag)
+            + b"\0" * 6
+            + target
+        )
         end = time.monotonic() + 5
         self.send(tag, b"\xff" * 6, b"\x08\x06", arp)
         for seen, frame in self.receive(end):
@@ -177,13 +213,19 @@ class Router:
         """A SYN from behind the gateway: the tag and the link-layer destination of the SYN-ACK."""
         source, target = socket.inet_aton(self.CLIENT), socket.inet_aton(to)
         tcp = struct.pack("!HHIIBBHHH", own_port, port, 1000, 0, 5 << 4, 2, 65535, 0, 0)
-        tcp = tcp[:16] + checksum(source + target + struct.pack("!BBH", 0, 6, len(tcp)) + tcp) + tcp[18:]
+        tcp = (
+            tcp[:16]
+            + checksum(source + target + struct.pack("!BBH", 0, 6, len(tcp)) + tcp)
+            + tcp[18:]
+        )
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + source + target
         ip = ip[:10] + checksum(ip) + ip[12:]
         end = time.monotonic() + 5
         self.send(tag, mac, b"\x08\x00", ip + tcp)
         for seen, frame in self.receive(end):
-            is_answer = frame[12:14] == b"\x08\x00" and frame[23] == 6 and frame[26:34] == target + source
+            is_answer = (
+                frame[12:14] == b"\x08\x00" and frame[23] == 6 and frame[26:34] == target + source
+            )
             if is_answer and frame[36:38] == struct.pack("!H", own_port):
                 return seen, frame[:6], frame[47]
         raise AssertionError(f"no answer from {to} in VLAN {tag}")
@@ -205,13 +247,57 @@ def set_up(world, tag):
     vips = [f"110.110.{tag}.1", f"110.110.{tag}.2"]
     commands = [
         ["ifconfig", "-p", 0, name, "create"],
-        ["ifconfig", "-p0", name, "inet", f"10.10.{tag}.5", "netmask", "255.255.255.0", "broadcast", f"10.10.{tag}.255"],
-        *(["ifconfig", "-p", 0, name, "inet", vip, "netmask", "255.255.255.255", "alias"] for vip in vips),
+        [
+            "ifconfig",
+            "-p0",
+            name,
+            "inet",
+            f"10.10.{tag}.5",
+            "netmask",
+            "255.255.255.0",
+            "broadcast",
+            f"10.10.{tag}.255",
+        ],
+        *(
+            ["ifconfig", "-p", 0, name, "inet", vip, "netmask", "255.255.255.255", "alias"]
+            for vip in vips
+        ),
         ["ifconfig", "-p", 0, name, "inet6", f"fd00:10:{tag}::5", "prefixlen", 64],
-        *(["ifconfig", "-p", 0, name, "inet6", f"fd00:110:{tag}::{n}", "prefixlen", 128, "alias"] for n in (1, 2)),
+        *(
+            ["ifconfig", "-p", 0, name, "inet6", f"fd00:110:{tag}::{n}", "prefixlen", 128, "alias"]
+            for n in (1, 2)
+        ),
         ["route", "-p", 0, "add", "-net", "0.0.0.0", f"10.10.{tag}.1", "-fib", tag],
-        ["ipfw", "-P", 0, "add", tag * 10, "setfib", tag, "ip", "from", f"10.10.{tag}.0/24", "to", "any", "out"],
-        ["ipfw", "-P", 0, "add", tag * 10 + 1, "setfib", tag, "ip", "from", f"110.110.{tag}.0/24", "to", "any", "out"],
+        [
+            "ipfw",
+            "-P",
+            0,
+            "add",
+            tag * 10,
+            "setfib",
+            tag,
+            "ip",
+            "from",
+            f"10.10.{tag}.0/24",
+            "to",
+            "any",
+            "out",
+        ],
+        [
+            "ipfw",
+            "-P",
+            0,
+            "add",
+            tag * 10 + 1,
+            "setfib",
+            tag,
+            "ip",
+            "from",
+            f"110.110.{tag}.0/24",
+            "to",
+            "any",
+            "out",
+        ],
     ]
     for command in commands:
         done = world.admin(*command)
@@ -238,7 +324,10 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
             port += 1
             mac = router.find(tag, address)
             seen, to, flags = router.handshake(tag, mac, address, 8000, port)
-            assert (seen, to) == (tag, router.mac(tag)), f"{address}: answered in VLAN {seen} to {to.hex()}"
+            assert (seen, to) == (
+                tag,
+                router.mac(tag),
+            ), f"{address}: answered in VLAN {seen} to {to.hex()}"
             assert flags & 0x12 == 0x12, f"{address}: flags {flags:#x}"
     listed = world.admin("ipfw", "list").output()
     assert "00100 setfib 10 ip from 10.10.10.0/24 to any out" in listed, listed
@@ -306,7 +395,11 @@ def addresses_and_routes_change_while_connections_go_on(world):
 
 def is_succeeded(world, keeper):
     told = world.admin("status", "--json")
-    return told.wait(10) == 0 and told.output() and json.loads(told.output())[0]["keeper_pid"] != keeper
+    return (
+        told.wait(10) == 0
+        and told.output()
+        and json.loads(told.output())[0]["keeper_pid"] != keeper
+    )
 
 
 def answers(world, address):

@@ -1,5 +1,6 @@
-"""Several VLANs with gateways, tables and virtual addresses from the start, by F-Stack's config.ini and by options: a
-second stack at the other end is the gateway of each VLAN and the client behind it."""
+"""Several VLANs with gateways, tables and virtual addresses from the start, by F-Stack's config.ini
+and by options: a second stack at the other end is the gateway of each VLAN and the client behind
+it."""
 
 import contextlib
 import socket
@@ -70,7 +71,9 @@ def tags_seen(world):
     def note(frame, control):
         tag = 0
         for level, kind, data in control:
-            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and struct.unpack_from("=I", data)[0] & 0x10:
+            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA) and struct.unpack_from("=I", data)[
+                0
+            ] & 0x10:
                 tag = struct.unpack_from("=H", data, 16)[0] & 0xFFF
         if frame[12:14] == b"\x08\x00" and frame[23] == 6:
             seen.setdefault(socket.inet_ntoa(frame[26:30]), set()).add(tag)
@@ -94,7 +97,9 @@ def client_behind_the_gateways(world):
         options += ["--vlan", f"{tag},ip=10.10.{tag}.1/24,ip=fd00:10:{tag}::1/64"]
         options += ["--route", f"110.110.{tag}.0/24,via=10.10.{tag}.5"]
         options += ["--route", f"fd00:110:{tag}::/48,via=fd00:10:{tag}::5"]
-    triples = [word for tag in VLANS for ip, source in addresses(tag) for word in (source, ip, 8000)]
+    triples = [
+        word for tag in VLANS for ip, source in addresses(tag) for word in (source, ip, 8000)
+    ]
     run = [world.slipstack, "run", *options, "--", *world.program("from_sources.py"), *triples]
     return world.peer(*run).finish(40)
 
@@ -109,7 +114,9 @@ def check_all(world):
 
 
 def served(world, words, own):
-    server = world.beside(world.slipstack, "run", *words, "--", *world.program("dual_echo.py"), 8000)
+    server = world.beside(
+        world.slipstack, "run", *words, "--", *world.program("dual_echo.py"), 8000
+    )
     until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
     assert own in server.errors() or "instance" in server.errors(), server.tail()
     return server
@@ -128,7 +135,10 @@ def config_ini_brings_vlans_with_gateways_tables_and_virtual_addresses(world):
     try:
         served(world, there, "10.10.10.5/24")
         check_all(world)
-        assert "default via 10.10.20.1 dev eth1.20" in world.admin("ip", "route", "show", "table", 1).output()
+        assert (
+            "default via 10.10.20.1 dev eth1.20"
+            in world.admin("ip", "route", "show", "table", 1).output()
+        )
         assert "110.110.30.2" in world.admin("ifconfig", "f-stack-0.30").output()
     finally:
         world.admin("stop", "--all")
@@ -136,7 +146,8 @@ def config_ini_brings_vlans_with_gateways_tables_and_virtual_addresses(world):
 
 @test(modes=("inprocess",))
 def options_bring_several_vlans_beside_the_own_link(world):
-    """What has no tag goes on beside them, and a second start with the same words joins the stack."""
+    """What has no tag goes on beside them, and a second start with the same words joins the
+    stack."""
     vlans = [
         word
         for tag in VLANS
@@ -144,7 +155,11 @@ def options_bring_several_vlans_beside_the_own_link(world):
             "--vlan",
             f"{tag},"
             + ",".join(f"ip={ip}" for ip in (f"10.10.{tag}.5/24", f"fd00:10:{tag}::5/64"))
-            + "".join(f",ip={ip}/{32 if '.' in ip else 128}" for ip, _ in addresses(tag) if "110:" in ip or "110." in ip)
+            + "".join(
+                f",ip={ip}/{32 if '.' in ip else 128}"
+                for ip, _ in addresses(tag)
+                if "110:" in ip or "110." in ip
+            )
             + f",gw=10.10.{tag}.1,gw=fd00:10:{tag}::1",
         )
     ]
@@ -174,15 +189,33 @@ def a_socket_chooses_its_vlan_by_mark_table_or_device(world):
     until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
     words = [*world.program("chosen_ways.py"), CLIENT, CLIENT6, 8000]
     client = world.beside(world.slipstack, "run", *near, "--", *words)
-    until(lambda: "listening" in client.output() or not client.is_running(), 30, "the client has asked")
+    until(
+        lambda: "listening" in client.output() or not client.is_running(),
+        30,
+        "the client has asked",
+    )
     seen = {line.split()[0]: line.split()[1:] for line in client.output().splitlines()}
     for way, tag in {"plain": 10, "mark": 20, "table": 30, "device": 20, "released": 10}.items():
-        assert seen.get(way) == [f"10.10.{tag}.5", f"fd00:10:{tag}::5"] * 2, f"{way}: {client.tail()}"
-    assert seen.get("message") == ["10.10.20.5", "10.10.10.5", "fd00:10:20::5", "fd00:10:10::5"], client.tail()
+        assert (
+            seen.get(way) == [f"10.10.{tag}.5", f"fd00:10:{tag}::5"] * 2
+        ), f"{way}: {client.tail()}"
+    assert seen.get("message") == [
+        "10.10.20.5",
+        "10.10.10.5",
+        "fd00:10:20::5",
+        "fd00:10:10::5",
+    ], client.tail()
     assert seen.get("named") == ["eth1.20"], client.tail()
     inside = [world.slipstack, "run", *far, "--"]
     for tag, outcome in ((10, "refused"), (20, "connected")):
-        ask = f"import socket; s = socket.socket(); s.settimeout(5); print(s.connect_ex(('10.10.{tag}.5', 8001)))"
+        ask = (
+            "import socket; s = socket.socket(); s.settimeout(5);"
+            f" print(s.connect_ex(('10.10.{tag}.5', 8001)))"
+        )
         code = world.peer(*inside, "/usr/bin/python3", "-c", ask).finish().strip()
         assert code == {"refused": "111", "connected": "0"}[outcome], f"VLAN {tag}: {code}"
-    until(lambda: "accepted at 10.10.20.5" in client.output(), 10, "the listener of VLAN 20 has its connection")
+    until(
+        lambda: "accepted at 10.10.20.5" in client.output(),
+        10,
+        "the listener of VLAN 20 has its connection",
+    )

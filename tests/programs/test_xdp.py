@@ -43,7 +43,18 @@ def redis_serves_a_benchmark(world):
     world.kind = "xdp"
     server = start_server(world, world.stack)
     world.wait_port(PORT, process=server)
-    benchmark = ["redis-benchmark", "-h", world.address, "-p", PORT, "-q", "-t", "set,get,lrange_100", "-n", 5000]
+    benchmark = [
+        "redis-benchmark",
+        "-h",
+        world.address,
+        "-p",
+        PORT,
+        "-q",
+        "-t",
+        "set,get,lrange_100",
+        "-n",
+        5000,
+    ]
     text = world.peer(*benchmark).finish(40)
     assert text.count("requests per second") >= 3, text
 
@@ -69,7 +80,9 @@ def a_client_receives_from_the_kernel(world):
     (world.folder / "x.txt").write_text("content")
     server = world.peer("/usr/bin/python3", "-u", "-m", "http.server", 8000, cwd=world.folder)
     until(lambda: "Serving HTTP" in server.output(), 10, "the kernel's server listens")
-    text = world.stack("curl", "-sS", "--max-time", 5, f"http://{world.peer_address}:8000/x.txt").finish()
+    text = world.stack(
+        "curl", "-sS", "--max-time", 5, f"http://{world.peer_address}:8000/x.txt"
+    ).finish()
     assert text == "content"
 
 

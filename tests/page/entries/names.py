@@ -9,11 +9,19 @@ from harness.process import until
 from page import Outcome, entry
 from page import tools
 
-ZONE = "$ORIGIN page.test.\n$TTL 60\n@ SOA ns a 1 2 3 4 5\n NS ns\nns A 192.0.2.1\nwww A 192.0.2.7\n"
+ZONE = (
+    "$ORIGIN page.test.\n$TTL 60\n@ SOA ns a 1 2 3 4 5\n NS ns\nns A 192.0.2.1\nwww A 192.0.2.7\n"
+)
 
 
 def zone(world):
-    text = ZONE + "".join(f"n{i} A 10.9.{i // 256}.{i % 256}\n" for i in range(1000)) + "big TXT " + " ".join(f'"{"t" * 200}{i}"' for i in range(15)) + "\n"
+    text = (
+        ZONE
+        + "".join(f"n{i} A 10.9.{i // 256}.{i % 256}\n" for i in range(1000))
+        + "big TXT "
+        + " ".join(f'"{"t" * 200}{i}"' for i in range(15))
+        + "\n"
+    )
     path = world.folder / "page.zone"
     path.write_text(text)
     path.chmod(0o644)
@@ -35,11 +43,33 @@ def served(world, port=53, name="www.page.test", address="192.0.2.7"):
         answer = tools.receive(sock, length)
         assert name != "www.page.test" or (b"t" * 200 + b"14") in answer, "the long answer over TCP"
     queries = world.folder / "queries"
-    queries.write_text("".join(f"n{i}.page.test A\n" for i in range(1000)) if name == "www.page.test" else f"{name} A\n")
-    text = world.peer("dnsperf", "-s", world.address, "-p", port, "-d", queries, "-l", tools.SECONDS, "-c", 8, "-q", 64).finish(30)
+    queries.write_text(
+        "".join(f"n{i}.page.test A\n" for i in range(1000))
+        if name == "www.page.test"
+        else f"{name} A\n"
+    )
+    text = world.peer(
+        "dnsperf",
+        "-s",
+        world.address,
+        "-p",
+        port,
+        "-d",
+        queries,
+        "-l",
+        tools.SECONDS,
+        "-c",
+        8,
+        "-q",
+        64,
+    ).finish(30)
     lost = int(re.search(r"Queries lost:\s+(\d+)", text)[1])
     assert lost == 0, f"{lost} queries lost"
-    return Outcome("answers over UDP and TCP", float(re.search(r"Queries per second:\s+([\d.]+)", text)[1]), "queries/s")
+    return Outcome(
+        "answers over UDP and TCP",
+        float(re.search(r"Queries per second:\s+([\d.]+)", text)[1]),
+        "queries/s",
+    )
 
 
 def is_answered(world, port, name, address):
@@ -55,9 +85,10 @@ def bind(world):
     path = zone(world)
     conf = world.folder / "named.conf"
     conf.write_text(
-        f'options {{ directory "{world.folder}"; listen-on port 53 {{ {world.address}; }}; listen-on-v6 {{ none; }}; recursion no;'
-        f' pid-file "{world.folder}/named.pid"; session-keyfile "{world.folder}/key"; }};\ncontrols {{ }};\n'
-        f'zone "page.test" {{ type primary; file "{path}"; }};\n'
+        f'options {{ directory "{world.folder}"; listen-on port 53 {{ {world.address}; }};'
+        f' listen-on-v6 {{ none; }}; recursion no; pid-file "{world.folder}/named.pid";'
+        f' session-keyfile "{world.folder}/key"; }};\ncontrols {{ }};\nzone "page.test" {{ type'
+        f' primary; file "{path}"; }};\n'
     )
     world.stack(tools.sbin("named"), "-g", "-n", 2, "-c", conf)
     return served(world)
@@ -66,14 +97,21 @@ def bind(world):
 @entry("unbound", packages="unbound dnsperf")
 def unbound(world):
     conf = world.folder / "unbound.conf"
-    records = "".join(f' local-data: "n{i}.page.test A 10.9.{i // 256}.{i % 256}"\n' for i in range(1000))
+    records = "".join(
+        f' local-data: "n{i}.page.test A 10.9.{i // 256}.{i % 256}"\n' for i in range(1000)
+    )
     conf.write_text(
-        f'server:\n interface: {world.address}\n num-threads: 2\n username: ""\n chroot: ""\n do-daemonize: no\n use-syslog: no\n'
-        f' pidfile: "{world.folder}/u.pid"\n directory: "{world.folder}"\n access-control: 0.0.0.0/0 allow\n'
-        f' local-zone: "page.test" static\n local-data: "www.page.test A 192.0.2.7"\n{records}remote-control:\n control-enable: no\n'
+        f'server:\n interface: {world.address}\n num-threads: 2\n username: ""\n chroot: ""\n'
+        f' do-daemonize: no\n use-syslog: no\n pidfile: "{world.folder}/u.pid"\n directory:'
+        f' "{world.folder}"\n access-control: 0.0.0.0/0 allow\n local-zone: "page.test" static\n'
+        f' local-data: "www.page.test A 192.0.2.7"\n{records}remote-control:\n control-enable: no\n'
     )
     text = " ".join(f'"{"t" * 200}{i}"' for i in range(15))
-    conf.write_text(conf.read_text().replace("remote-control:", f" local-data: 'big.page.test TXT {text}'\nremote-control:"))
+    conf.write_text(
+        conf.read_text().replace(
+            "remote-control:", f" local-data: 'big.page.test TXT {text}'\nremote-control:"
+        )
+    )
     world.stack(tools.sbin("unbound"), "-d", "-c", conf)
     return served(world)
 
@@ -83,8 +121,9 @@ def knot(world):
     path = zone(world)
     conf = world.folder / "knot.conf"
     conf.write_text(
-        f"server:\n  rundir: {world.folder}\n  listen: {world.address}@53\n  udp-workers: 2\n  tcp-workers: 1\n"
-        f"database:\n  storage: {world.folder}\nzone:\n  - domain: page.test\n    file: {path}\n"
+        f"server:\n  rundir: {world.folder}\n  listen: {world.address}@53\n  udp-workers: 2\n "
+        f" tcp-workers: 1\ndatabase:\n  storage: {world.folder}\nzone:\n  - domain: page.test\n   "
+        f" file: {path}\n"
     )
     world.stack(tools.sbin("knotd"), "-c", conf)
     return served(world)
@@ -95,9 +134,10 @@ def nsd(world):
     path = zone(world)
     conf = world.folder / "nsd.conf"
     conf.write_text(
-        f'server:\n ip-address: {world.address}\n server-count: 1\n username: ""\n zonesdir: "{world.folder}"\n database: ""\n'
-        f' pidfile: "{world.folder}/nsd.pid"\n xfrdfile: "{world.folder}/xfrd"\n zonelistfile: "{world.folder}/zones"\n rrl-ratelimit: 0\n'
-        f'remote-control:\n control-enable: no\nzone:\n name: page.test\n zonefile: "{path}"\n'
+        f'server:\n ip-address: {world.address}\n server-count: 1\n username: ""\n zonesdir:'
+        f' "{world.folder}"\n database: ""\n pidfile: "{world.folder}/nsd.pid"\n xfrdfile:'
+        f' "{world.folder}/xfrd"\n zonelistfile: "{world.folder}/zones"\n rrl-ratelimit:'
+        f' 0\nremote-control:\n control-enable: no\nzone:\n name: page.test\n zonefile: "{path}"\n'
     )
     world.stack(tools.sbin("nsd"), "-d", "-c", conf)
     return served(world)
@@ -107,14 +147,36 @@ def nsd(world):
 def dnsmasq(world):
     hosts = world.folder / "hosts"
     hosts.write_text("192.0.2.7 known.test\n")
-    words = ["--keep-in-foreground", "--conf-file=/dev/null", "--port=53", "--no-resolv", "--no-hosts", "--user=root"]
-    world.stack(tools.sbin("dnsmasq"), *words, f"--addn-hosts={hosts}", f"--pid-file={world.folder}/pid")
+    words = [
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--port=53",
+        "--no-resolv",
+        "--no-hosts",
+        "--user=root",
+    ]
+    world.stack(
+        tools.sbin("dnsmasq"), *words, f"--addn-hosts={hosts}", f"--pid-file={world.folder}/pid"
+    )
     return served(world, name="known.test")
 
 
 @entry("coturn", packages="coturn")
 def coturn(world):
-    words = ["-n", "-L", world.address, "-p", 3478, "--no-tls", "--no-dtls", "--no-cli", "--log-file", "stdout", "--pidfile", world.folder / "pid"]
+    words = [
+        "-n",
+        "-L",
+        world.address,
+        "-p",
+        3478,
+        "--no-tls",
+        "--no-dtls",
+        "--no-cli",
+        "--log-file",
+        "stdout",
+        "--pidfile",
+        world.folder / "pid",
+    ]
     server = world.stack("turnserver", *words, "--db", world.folder / "db", cwd=world.folder)
     world.wait_port(3478, 15, process=server)
     asked = struct.pack(">HHI", 1, 0, 0x2112A442) + os.urandom(12)
@@ -129,9 +191,23 @@ def snmpd(world):
     conf.write_text("rocommunity page\nsysLocation here\n")
     words = ["-f", "-Lo", "-C", "-c", conf, "-p", world.folder / "pid", f"udp:{world.address}:161"]
     world.stack(tools.sbin("snmpd"), *words)
-    get = ["snmpget", "-v2c", "-c", "page", "-Oqv", "-t", "1", "-r", "8", world.address, "1.3.6.1.2.1.1.6.0"]
+    get = [
+        "snmpget",
+        "-v2c",
+        "-c",
+        "page",
+        "-Oqv",
+        "-t",
+        "1",
+        "-r",
+        "8",
+        world.address,
+        "1.3.6.1.2.1.1.6.0",
+    ]
     assert world.peer(*get).finish(20).strip().strip('"') == "here"
-    walked = world.peer("snmpbulkwalk", "-v2c", "-c", "page", "-Oqn", world.address, "1.3.6.1.2.1.1").finish(20)
+    walked = world.peer(
+        "snmpbulkwalk", "-v2c", "-c", "page", "-Oqn", world.address, "1.3.6.1.2.1.1"
+    ).finish(20)
     assert walked.count("\n") > 10, walked
     return Outcome("a value and a walk")
 
@@ -141,11 +217,25 @@ def atftpd(world):
     folder = world.folder / "tftp"
     path = tools.blob(world, "tftp/big.bin", 1_000_000)
     folder.chmod(0o777)
-    world.stack(tools.sbin("atftpd"), "--daemon", "--no-fork", "--user", "root.root", "--bind-address", world.address, "--logfile", "-", folder)
+    world.stack(
+        tools.sbin("atftpd"),
+        "--daemon",
+        "--no-fork",
+        "--user",
+        "root.root",
+        "--bind-address",
+        world.address,
+        "--logfile",
+        "-",
+        folder,
+    )
     into = world.folder / "got"
 
     def is_fetched():
-        return world.peer("atftp", "-g", "-r", "big.bin", "-l", into, world.address).wait(20) == 0 and into.read_bytes() == path.read_bytes()
+        return (
+            world.peer("atftp", "-g", "-r", "big.bin", "-l", into, world.address).wait(20) == 0
+            and into.read_bytes() == path.read_bytes()
+        )
 
     until(is_fetched, 30, "the file comes")
     return Outcome("1 MB down")

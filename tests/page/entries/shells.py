@@ -23,34 +23,74 @@ def sshd(world, start):
     (folder / "keys").write_bytes((folder / "user.pub").read_bytes())
     conf = folder / "sshd_config"
     conf.write_text(
-        f"Port 2222\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/keys\nStrictModes no\nPidFile {folder}/pid\nUsePAM no\n"
-        "PermitRootLogin yes\nSubsystem sftp internal-sftp\nGatewayPorts clientspecified\n"
+        f"Port 2222\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/keys\nStrictModes"
+        f" no\nPidFile {folder}/pid\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp"
+        " internal-sftp\nGatewayPorts clientspecified\n"
     )
     os.makedirs("/run/sshd", exist_ok=True)
     server = start(tools.sbin("sshd"), "-D", "-e", "-f", conf)
-    options = ["-i", folder / "user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-F", "/dev/null"]
+    options = [
+        "-i",
+        folder / "user",
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+        "-o",
+        "LogLevel=ERROR",
+        "-F",
+        "/dev/null",
+    ]
     return server, options
 
 
-@entry("sshd: shell, scp, forwarding both ways", packages="openssh-server openssh-client", timeout=120)
+@entry(
+    "sshd: shell, scp, forwarding both ways", packages="openssh-server openssh-client", timeout=120
+)
 def ssh_server(world):
     server, options = sshd(world, world.stack)
     world.wait_port(2222, process=server)
     path, back = tools.blob(world), world.folder / "back"
     ssh = ["ssh", *options, "-p", 2222, f"root@{world.address}"]
     assert world.peer(*ssh, "echo shell; exit").finish(20).strip() == "shell"
-    text = world.peer("sh", "-c", f"ssh {' '.join(map(str, options))} -p 2222 root@{world.address} sha256sum < {path}").finish(30)
+    text = world.peer(
+        "sh",
+        "-c",
+        f"ssh {' '.join(map(str, options))} -p 2222 root@{world.address} sha256sum < {path}",
+    ).finish(30)
     assert text.split()[0] == tools.digest(path.read_bytes())
     scp = ["scp", *options, "-P", 2222]
     world.peer(*scp, path, f"root@{world.address}:{world.folder}/up").finish(30)
     world.peer(*scp, f"root@{world.address}:{world.folder}/up", back).finish(30)
     assert back.read_bytes() == path.read_bytes()
     tools.digest_server(world, 9000)
-    forward = world.peer("ssh", *options, "-p", 2222, "-N", "-L", f"127.0.0.1:8000:{world.peer_address}:9000", f"root@{world.address}")
-    until(lambda: world.peer("curl", "-sS", "--max-time", 3, "http://127.0.0.1:8000/").wait() == 0, 15, "the forwarded port answers")
+    forward = world.peer(
+        "ssh",
+        *options,
+        "-p",
+        2222,
+        "-N",
+        "-L",
+        f"127.0.0.1:8000:{world.peer_address}:9000",
+        f"root@{world.address}",
+    )
+    until(
+        lambda: world.peer("curl", "-sS", "--max-time", 3, "http://127.0.0.1:8000/").wait() == 0,
+        15,
+        "the forwarded port answers",
+    )
     tools.fetch(world, "http://127.0.0.1:8000/big.bin", path)
     forward.stop()
-    backward = world.peer("ssh", *options, "-p", 2222, "-N", "-R", f"{world.address}:8001:{world.peer_address}:9000", f"root@{world.address}")
+    backward = world.peer(
+        "ssh",
+        *options,
+        "-p",
+        2222,
+        "-N",
+        "-R",
+        f"{world.address}:8001:{world.peer_address}:9000",
+        f"root@{world.address}",
+    )
     world.wait_port(8001, process=server)
     tools.fetch(world, f"http://{world.address}:8001/big.bin", path)
     backward.stop()
@@ -76,7 +116,10 @@ def rsync(world):
     folder = world.folder / "tree"
     paths = [tools.blob(world, f"tree/{i}.bin", 100_000) for i in range(20)]
     conf = world.folder / "rsyncd.conf"
-    conf.write_text(f"use chroot = no\nuid = root\ngid = root\npid file = {world.folder}/rsync.pid\n[tree]\npath = {folder}\nread only = no\n")
+    conf.write_text(
+        "use chroot = no\nuid = root\ngid = root\npid file ="
+        f" {world.folder}/rsync.pid\n[tree]\npath = {folder}\nread only = no\n"
+    )
     server = world.stack("rsync", "--daemon", "--no-detach", "--port=8730", f"--config={conf}")
     world.wait_port(8730, process=server)
     into = world.folder / "copy"
@@ -139,7 +182,9 @@ def vsftpd(world):
 def pyftpdlib(world):
     folder = world.folder / "ftp"
     folder.mkdir()
-    server = world.stack(sys.executable, "-m", "pyftpdlib", "-w", "-p", 2121, "-i", world.address, "-d", folder)
+    server = world.stack(
+        sys.executable, "-m", "pyftpdlib", "-w", "-p", 2121, "-i", world.address, "-d", folder
+    )
     world.wait_port(2121, process=server)
     return ftp(world, 2121, "anonymous", "")
 
@@ -148,12 +193,36 @@ def pyftpdlib(world):
 def git(world):
     source, bare = world.folder / "source", world.folder / "bare.git"
     blob = tools.blob(world, "source/big.bin", 1_000_000)
-    quiet = ["git", "-c", "init.defaultBranch=main", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "safe.directory=*"]
+    quiet = [
+        "git",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "-c",
+        "safe.directory=*",
+    ]
     env = {"HOME": world.folder, "GIT_CONFIG_NOSYSTEM": "1"}
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"], ["clone", "-q", "--bare", source, bare]):
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-q", "-m", "one"],
+        ["clone", "-q", "--bare", source, bare],
+    ):
         world.beside(*quiet, *words, cwd=source, env=env).finish()
     world.beside(*quiet, "update-server-info", cwd=bare, env=env).finish()
-    server = world.stack("git", "daemon", "--reuseaddr", "--export-all", "--enable=receive-pack", f"--base-path={world.folder}", world.folder, env=env)
+    server = world.stack(
+        "git",
+        "daemon",
+        "--reuseaddr",
+        "--export-all",
+        "--enable=receive-pack",
+        f"--base-path={world.folder}",
+        world.folder,
+        env=env,
+    )
     world.wait_port(9418, process=server)
     clone = world.folder / "clone"
     world.peer(*quiet, "clone", "-q", f"git://{world.address}/bare.git", clone, env=env).finish(30)
@@ -161,7 +230,9 @@ def git(world):
     more = tools.blob(world, "clone/more.bin", 1_000_000)
     for words in (["add", "."], ["commit", "-q", "-m", "two"], ["push", "-q", "origin", "main"]):
         world.peer(*quiet, *words, cwd=clone, env=env).finish(30)
-    assert world.beside(*quiet, "cat-file", "-s", "main:more.bin", cwd=bare, env=env).finish().strip() == str(more.stat().st_size)
+    assert world.beside(
+        *quiet, "cat-file", "-s", "main:more.bin", cwd=bare, env=env
+    ).finish().strip() == str(more.stat().st_size)
     return Outcome("1 MB down, 1 MB up")
 
 
@@ -169,14 +240,34 @@ def git(world):
 def git_client(world):
     source = world.folder / "source"
     blob = tools.blob(world, "source/big.bin", 1_000_000)
-    quiet = ["git", "-c", "init.defaultBranch=main", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "safe.directory=*"]
+    quiet = [
+        "git",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "-c",
+        "safe.directory=*",
+    ]
     env = {"HOME": world.folder, "GIT_CONFIG_NOSYSTEM": "1"}
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
         world.peer(*quiet, *words, cwd=source, env=env).finish()
-    world.peer("git", "daemon", "--reuseaddr", "--export-all", f"--base-path={world.folder}", world.folder, env=env)
+    world.peer(
+        "git",
+        "daemon",
+        "--reuseaddr",
+        "--export-all",
+        f"--base-path={world.folder}",
+        world.folder,
+        env=env,
+    )
     world.wait_port(9418, address=world.peer_address)
     clone = world.folder / "clone"
-    world.stack(*quiet, "clone", "-q", f"git://{world.peer_address}/source", clone, env=env).finish(30)
+    world.stack(*quiet, "clone", "-q", f"git://{world.peer_address}/source", clone, env=env).finish(
+        30
+    )
     assert (clone / "big.bin").read_bytes() == blob.read_bytes()
     return Outcome("1 MB down")
 
@@ -204,7 +295,9 @@ def socat_exec(world):
 def socat_proxy(world):
     world.peer("socat", "TCP-LISTEN:7001,fork,reuseaddr", "PIPE")
     world.wait_port(7001, address=world.peer_address)
-    server = world.stack("socat", "TCP-LISTEN:7000,fork,reuseaddr", f"TCP:{world.peer_address}:7001")
+    server = world.stack(
+        "socat", "TCP-LISTEN:7000,fork,reuseaddr", f"TCP:{world.peer_address}:7001"
+    )
     world.wait_port(7000, process=server)
     return echoed(world, 7000)
 
@@ -228,11 +321,16 @@ def ncat(world):
 @entry("inetd (openbsd)", packages="openbsd-inetd")
 def inetd(world):
     conf = world.folder / "inetd.conf"
-    conf.write_text(f"{world.address}:7000 stream tcp nowait root /bin/cat cat\n{world.address}:7001 dgram udp wait root {sys.executable} python3 {tools.PEER_SERVER.with_name('once.py')}\n")
+    conf.write_text(
+        f"{world.address}:7000 stream tcp nowait root /bin/cat cat\n{world.address}:7001 dgram udp"
+        f" wait root {sys.executable} python3 {tools.PEER_SERVER.with_name('once.py')}\n"
+    )
     server = world.stack(tools.sbin("inetd"), "-d", conf)
     world.wait_port(7000, process=server)
     for number in range(5):
-        assert tools.ask_udp(world, world.address, 7001, b"ask%d" % number, 1, 8) == b"ask%d" % number
+        assert (
+            tools.ask_udp(world, world.address, 7001, b"ask%d" % number, 1, 8) == b"ask%d" % number
+        )
     return echoed(world, 7000)
 
 
@@ -241,7 +339,10 @@ def stunnel(world):
     pem, _, _ = tools.certificate(world)
     tools.digest_server(world, 9000)
     conf = world.folder / "stunnel.conf"
-    conf.write_text(f"foreground = yes\npid =\n[web]\naccept = {world.address}:8443\nconnect = {world.peer_address}:9000\ncert = {pem}\n")
+    conf.write_text(
+        f"foreground = yes\npid =\n[web]\naccept = {world.address}:8443\nconnect ="
+        f" {world.peer_address}:9000\ncert = {pem}\n"
+    )
     server = world.stack("stunnel4", conf)
     world.wait_port(8443, process=server)
     path = tools.blob(world)
@@ -256,8 +357,10 @@ def dante(world):
     base = tools.digest_server(world, 9000)
     conf = world.folder / "danted.conf"
     conf.write_text(
-        f"logoutput: stderr\ninternal: {world.address} port = 1080\nexternal: {world.address}\nclientmethod: none\nsocksmethod: none\n"
-        "user.privileged: root\nuser.unprivileged: nobody\nclient pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\nsocks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\n"
+        f"logoutput: stderr\ninternal: {world.address} port = 1080\nexternal:"
+        f" {world.address}\nclientmethod: none\nsocksmethod: none\nuser.privileged:"
+        " root\nuser.unprivileged: nobody\nclient pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\nsocks"
+        " pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\n"
     )
     server = world.stack(tools.sbin("danted"), "-f", conf, "-p", world.folder / "pid")
     world.wait_port(1080, process=server)
@@ -305,7 +408,11 @@ def dovecot(world):
         (folder / name).chmod(0o777)
     folder.chmod(0o755)
     conf = folder / "dovecot.conf"
-    conf.write_text(DOVECOT.format(folder=folder, address=world.address).replace("vmail", "nobody", 1).replace("gid=vmail", "gid=nogroup"))
+    conf.write_text(
+        DOVECOT.format(folder=folder, address=world.address)
+        .replace("vmail", "nobody", 1)
+        .replace("gid=vmail", "gid=nogroup")
+    )
     server = world.stack(tools.sbin("dovecot"), "-F", "-c", conf)
     world.wait_port(1143, process=server)
     letter = b"Subject: page\r\n\r\n" + os.urandom(200_000).hex().encode() + b"\r\n"
@@ -330,15 +437,29 @@ def postfix(world):
     os.chown(data, *tools.owner("postfix"))
     world.folder.chmod(0o755)
     for name in ("master.cf", "dynamicmaps.cf", "postfix-files"):
-        source = f"/etc/postfix/{name}" if os.path.exists(f"/etc/postfix/{name}") else f"/usr/share/postfix/{name}.dist"
+        source = (
+            f"/etc/postfix/{name}"
+            if os.path.exists(f"/etc/postfix/{name}")
+            else f"/usr/share/postfix/{name}.dist"
+        )
         if os.path.exists(source):
             (conf / name).write_bytes(open(source, "rb").read())
-    master = [line for line in (conf / "master.cf").read_text().splitlines() if not line.startswith("smtp      inet")]
-    (conf / "master.cf").write_text("2525 inet n - n - - smtpd\n" + "\n".join(master).replace("  -       y       -", "  -       n       -") + "\n")
+    master = [
+        line
+        for line in (conf / "master.cf").read_text().splitlines()
+        if not line.startswith("smtp      inet")
+    ]
+    (conf / "master.cf").write_text(
+        "2525 inet n - n - - smtpd\n"
+        + "\n".join(master).replace("  -       y       -", "  -       n       -")
+        + "\n"
+    )
     (conf / "main.cf").write_text(
-        f"compatibility_level = 3.6\nqueue_directory = {queue}\ndata_directory = {data}\ninet_interfaces = {world.address}\ninet_protocols = ipv4\n"
-        "myhostname = page.test\nmydestination = page.test\nmynetworks = 0.0.0.0/0\nlocal_recipient_maps =\nlocal_transport = discard\n"
-        "maillog_file = /dev/stdout\nalias_maps =\nmaillog_file_prefixes = /dev/stdout\n"
+        f"compatibility_level = 3.6\nqueue_directory = {queue}\ndata_directory ="
+        f" {data}\ninet_interfaces = {world.address}\ninet_protocols = ipv4\nmyhostname ="
+        " page.test\nmydestination = page.test\nmynetworks = 0.0.0.0/0\nlocal_recipient_maps"
+        " =\nlocal_transport = discard\nmaillog_file = /dev/stdout\nalias_maps"
+        " =\nmaillog_file_prefixes = /dev/stdout\n"
     )
     server = world.stack(tools.sbin("postfix"), "-c", conf, "start-fg")
     world.wait_port(2525, 30, process=server)
@@ -354,7 +475,10 @@ def postfix(world):
 @entry("ngircd", packages="ngircd")
 def ngircd(world):
     conf = world.folder / "ngircd.conf"
-    conf.write_text(f"[Global]\nName = irc.page.test\nInfo = x\nListen = {world.address}\nPorts = 6667\n[Options]\nIdent = no\nPAM = no\nDNS = no\n")
+    conf.write_text(
+        f"[Global]\nName = irc.page.test\nInfo = x\nListen = {world.address}\nPorts ="
+        " 6667\n[Options]\nIdent = no\nPAM = no\nDNS = no\n"
+    )
     server = world.stack(tools.sbin("ngircd"), "-n", "-f", conf)
     world.wait_port(6667, process=server)
     socks = []
@@ -382,7 +506,7 @@ def icecast(world):
     conf = world.folder / "icecast.xml"
     conf.write_text(
         "<icecast><hostname>page.test</hostname><limits><clients>20</clients><sources>2</sources></limits>"
-        f"<authentication><source-password>p</source-password></authentication><listen-socket><port>8000</port></listen-socket>"
+        "<authentication><source-password>p</source-password></authentication><listen-socket><port>8000</port></listen-socket>"
         f"<paths><basedir>/</basedir><logdir>{folder}</logdir><webroot>{folder}</webroot><adminroot>/usr/share/icecast2/admin</adminroot></paths>"
         "<fileserve>1</fileserve><security><chroot>0</chroot><changeowner><user>nobody</user><group>nogroup</group></changeowner></security></icecast>"
     )

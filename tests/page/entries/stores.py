@@ -26,7 +26,16 @@ def memcached(world, threads):
 
 
 def world_bench(world, kind, port, connections):
-    return ["/usr/bin/python3", "-u", tools.PEER_SERVER.with_name("asker.py"), kind, world.address, port, connections, tools.SECONDS]
+    return [
+        "/usr/bin/python3",
+        "-u",
+        tools.PEER_SERVER.with_name("asker.py"),
+        kind,
+        world.address,
+        port,
+        connections,
+        tools.SECONDS,
+    ]
 
 
 @entry("memcached, one thread", packages="memcached")
@@ -40,14 +49,30 @@ def memcached_four(world):
 
 
 def redis(world, *options, count=60_000):
-    server = world.stack("redis-server", "--port", 6379, "--save", "", "--protected-mode", "no", *options, cwd=world.folder)
+    server = world.stack(
+        "redis-server",
+        "--port",
+        6379,
+        "--save",
+        "",
+        "--protected-mode",
+        "no",
+        *options,
+        cwd=world.folder,
+    )
     world.wait_port(6379, process=server)
     value = os.urandom(1_000_000)
     with world.connect(6379) as sock:
-        sock.sendall(b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n" % len(value) + value + b"\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n")
+        sock.sendall(
+            b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n" % len(value)
+            + value
+            + b"\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n"
+        )
         expected = b"+OK\r\n$%d\r\n" % len(value) + value + b"\r\n"
         assert tools.receive(sock, len(expected)) == expected
-    text = world.peer("redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", count, "-c", 16, "--csv").finish(60)
+    text = world.peer(
+        "redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", count, "-c", 16, "--csv"
+    ).finish(60)
     return Outcome(BOTH, float(text.splitlines()[-1].split(",")[1].strip('"')), "gets/s")
 
 
@@ -70,46 +95,121 @@ def postgresql(world):
     bin_, data = "/usr/lib/postgresql/15/bin", world.folder / "pg"
     data.mkdir()
     os.chown(data, *tools.owner("postgres"))
-    world.beside(*as_user("postgres"), f"{bin_}/initdb", "-D", data, "-A", "trust", "-N", cwd="/").finish(60)
+    world.beside(
+        *as_user("postgres"), f"{bin_}/initdb", "-D", data, "-A", "trust", "-N", cwd="/"
+    ).finish(60)
     (data / "pg_hba.conf").write_text("host all all 0.0.0.0/0 trust\nlocal all all trust\n")
-    words = [f"{bin_}/postgres", "-D", data, "-c", "listen_addresses=0.0.0.0", "-c", f"unix_socket_directories={data}", "-c", "fsync=off"]
+    words = [
+        f"{bin_}/postgres",
+        "-D",
+        data,
+        "-c",
+        "listen_addresses=0.0.0.0",
+        "-c",
+        f"unix_socket_directories={data}",
+        "-c",
+        "fsync=off",
+    ]
     # The library stays with the program beyond the change of user.
-    server = world.stack(*words, before=as_user("postgres") if world.mode == "kernel" else (), cwd="/") if world.mode == "kernel" else world.stack(*as_user("postgres"), *words, cwd="/")
+    server = (
+        world.stack(*words, before=as_user("postgres") if world.mode == "kernel" else (), cwd="/")
+        if world.mode == "kernel"
+        else world.stack(*as_user("postgres"), *words, cwd="/")
+    )
     world.wait_port(5432, 30, process=server)
     host = ["-h", world.address, "-U", "postgres"]
     until(lambda: world.peer(f"{bin_}/pg_isready", *host).wait() == 0, 30, "PostgreSQL is ready")
-    text = world.peer(f"{bin_}/psql", *host, "-At", "-c", "select md5(string_agg(md5(i::text), '')), length(string_agg(md5(i::text), '')) from generate_series(1, 30000) i").finish()
+    text = world.peer(
+        f"{bin_}/psql",
+        *host,
+        "-At",
+        "-c",
+        (
+            "select md5(string_agg(md5(i::text), '')), length(string_agg(md5(i::text), '')) from"
+            " generate_series(1, 30000) i"
+        ),
+    ).finish()
     assert "|960000" in text, text
     big = "x" * 300_000
     script = world.folder / "up.sql"
     script.write_text(f"select length('{big}');")
     assert world.peer(f"{bin_}/psql", *host, "-At", "-f", script).finish().strip() == "300000"
-    down = world.peer(f"{bin_}/psql", *host, "-At", "-c", "select repeat('y', 900000)").finish().strip()
+    down = (
+        world.peer(f"{bin_}/psql", *host, "-At", "-c", "select repeat('y', 900000)")
+        .finish()
+        .strip()
+    )
     assert down == "y" * 900_000
     world.peer(f"{bin_}/pgbench", *host, "-i", "-q", "-s", 1, "postgres").finish(60)
-    text = world.peer(f"{bin_}/pgbench", *host, "-S", "-n", "-c", 8, "-T", tools.SECONDS, "postgres").finish(40)
-    return Outcome("0.3 MB in, 0.9 MB out", float(re.search(r"tps = ([\d.]+)", text)[1]), "transactions/s")
+    text = world.peer(
+        f"{bin_}/pgbench", *host, "-S", "-n", "-c", 8, "-T", tools.SECONDS, "postgres"
+    ).finish(40)
+    return Outcome(
+        "0.3 MB in, 0.9 MB out", float(re.search(r"tps = ([\d.]+)", text)[1]), "transactions/s"
+    )
 
 
 @entry("MariaDB, 8 clients", packages="mariadb-server mariadb-client", timeout=150)
 def mariadb(world):
     data = world.folder / "maria"
-    world.beside("mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal", "--user=root", "--skip-test-db").finish(90)
+    world.beside(
+        "mariadb-install-db",
+        "--no-defaults",
+        f"--datadir={data}",
+        "--auth-root-authentication-method=normal",
+        "--user=root",
+        "--skip-test-db",
+    ).finish(90)
     sql = world.folder / "init.sql"
     sql.write_text("CREATE USER 'page'@'%';\nGRANT ALL ON *.* TO 'page'@'%';\n")
-    words = ["--no-defaults", f"--datadir={data}", "--user=root", "--bind-address=0.0.0.0", f"--socket={data}/s", "--skip-name-resolve", "--max-allowed-packet=16M"]
-    server = world.stack(tools.sbin("mariadbd"), *words, f"--init-file={sql}", f"--pid-file={data}/pid")
+    words = [
+        "--no-defaults",
+        f"--datadir={data}",
+        "--user=root",
+        "--bind-address=0.0.0.0",
+        f"--socket={data}/s",
+        "--skip-name-resolve",
+        "--max-allowed-packet=16M",
+    ]
+    server = world.stack(
+        tools.sbin("mariadbd"), *words, f"--init-file={sql}", f"--pid-file={data}/pid"
+    )
     world.wait_port(3306, 60, process=server)
-    client = ["mariadb", "--no-defaults", "-h", world.address, "-u", "page", "--max-allowed-packet=16M", "-N", "-B"]
+    client = [
+        "mariadb",
+        "--no-defaults",
+        "-h",
+        world.address,
+        "-u",
+        "page",
+        "--max-allowed-packet=16M",
+        "-N",
+        "-B",
+    ]
     until(lambda: world.peer(*client, "-e", "select 1").wait() == 0, 30, "MariaDB answers")
     down = world.peer(*client, "-e", "select repeat('y', 900000)").finish().strip()
     assert down == "y" * 900_000
     script = world.folder / "up.sql"
     script.write_text(f"select length('{'x' * 900_000}');")
     assert world.peer(*client, "-e", f"source {script}").finish().strip() == "900000"
-    words = ["mariadb-slap", "--no-defaults", "-h", world.address, "-u", "page", "--concurrency=8", "--number-of-queries=20000", "--query=select 1", "--csv"]
+    words = [
+        "mariadb-slap",
+        "--no-defaults",
+        "-h",
+        world.address,
+        "-u",
+        "page",
+        "--concurrency=8",
+        "--number-of-queries=20000",
+        "--query=select 1",
+        "--csv",
+    ]
     text = world.peer(*words, "--create-schema=mysql").finish(60)
-    return Outcome("0.9 MB in, 0.9 MB out", 20000 / float(text.strip().splitlines()[-1].split(",")[2]), "queries/s")
+    return Outcome(
+        "0.9 MB in, 0.9 MB out",
+        20000 / float(text.strip().splitlines()[-1].split(",")[2]),
+        "queries/s",
+    )
 
 
 @entry("beanstalkd", packages="beanstalkd")
@@ -138,8 +238,26 @@ def mosquitto(world):
     server = world.stack(tools.sbin("mosquitto"), "-c", conf)
     world.wait_port(1883, process=server)
     path = tools.blob(world, "message.bin", 1_000_000)
-    listener = world.peer("stdbuf", "-oL", "mosquitto_sub", "-h", world.address, "-t", "page", "-N", "-C", 1, "-q", 1, "-d")
-    until(lambda: "SUBACK" in listener.output() or not listener.is_running(), 10, "the subscription holds")
+    listener = world.peer(
+        "stdbuf",
+        "-oL",
+        "mosquitto_sub",
+        "-h",
+        world.address,
+        "-t",
+        "page",
+        "-N",
+        "-C",
+        1,
+        "-q",
+        1,
+        "-d",
+    )
+    until(
+        lambda: "SUBACK" in listener.output() or not listener.is_running(),
+        10,
+        "the subscription holds",
+    )
     world.peer("mosquitto_pub", "-h", world.address, "-t", "page", "-q", 1, "-f", path).finish(20)
     listener.wait(20)
     assert path.read_bytes() in listener.out.read_bytes(), "the message differs"
@@ -152,7 +270,11 @@ def nats(world):
     world.wait_port(4222, process=server)
     value = os.urandom(500_000)
     with world.connect(4222) as sock:
-        sock.sendall(b'CONNECT {"verbose":false}\r\nSUB page 1\r\nPUB page %d\r\n' % len(value) + value + b"\r\n")
+        sock.sendall(
+            b'CONNECT {"verbose":false}\r\nSUB page 1\r\nPUB page %d\r\n' % len(value)
+            + value
+            + b"\r\n"
+        )
         got = b""
         while not got.endswith(value + b"\r\n"):
             part = sock.recv(262_144)
@@ -167,24 +289,36 @@ def slapd(world):
     (folder / "db").mkdir(parents=True)
     conf = folder / "slapd.conf"
     conf.write_text(
-        "include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\ndatabase mdb\nsuffix dc=page\n"
-        f"rootdn cn=admin,dc=page\nrootpw secret\ndirectory {folder}/db\nmaxsize 67108864\n"
+        "include /etc/ldap/schema/core.schema\nmodulepath /usr/lib/ldap\nmoduleload"
+        " back_mdb\ndatabase mdb\nsuffix dc=page\nrootdn cn=admin,dc=page\nrootpw"
+        f" secret\ndirectory {folder}/db\nmaxsize 67108864\n"
     )
     server = world.stack(tools.sbin("slapd"), "-d", 0, "-f", conf, "-h", "ldap://0.0.0.0:3890")
     world.wait_port(3890, process=server)
     url = ["-x", "-H", f"ldap://{world.address}:3890"]
     ldif = folder / "page.ldif"
-    people = "".join(f"dn: cn=p{i},dc=page\nobjectClass: person\ncn: p{i}\nsn: {i}\ndescription: {'x' * 900}{i}\n\n" for i in range(400))
-    ldif.write_text("dn: dc=page\nobjectClass: dcObject\nobjectClass: organization\ndc: page\no: page\n\n" + people)
+    people = "".join(
+        f"dn: cn=p{i},dc=page\nobjectClass: person\ncn: p{i}\nsn: {i}\ndescription:"
+        f" {'x' * 900}{i}\n\n"
+        for i in range(400)
+    )
+    ldif.write_text(
+        "dn: dc=page\nobjectClass: dcObject\nobjectClass: organization\ndc: page\no: page\n\n"
+        + people
+    )
     world.peer("ldapadd", *url, "-D", "cn=admin,dc=page", "-w", "secret", "-f", ldif).finish(40)
-    text = world.peer("ldapsearch", *url, "-LLL", "-o", "ldif-wrap=no", "-b", "dc=page", "(sn=*)", "description").finish(20)
+    text = world.peer(
+        "ldapsearch", *url, "-LLL", "-o", "ldif-wrap=no", "-b", "dc=page", "(sn=*)", "description"
+    ).finish(20)
     assert all(f"description: {'x' * 900}{i}\n" in text for i in range(400)), "entries differ"
     return Outcome("0.4 MB in, 0.4 MB out")
 
 
 @entry("gearmand", packages="gearman-job-server gearman-tools")
 def gearman(world):
-    server = world.stack(tools.sbin("gearmand"), "-L", "0.0.0.0", "-p", 4730, "-l", "stderr", "-u", "root")
+    server = world.stack(
+        tools.sbin("gearmand"), "-L", "0.0.0.0", "-p", 4730, "-l", "stderr", "-u", "root"
+    )
     world.wait_port(4730, process=server)
     world.peer("gearman", "-h", world.address, "-w", "-f", "hash", "sha256sum")
     path = tools.blob(world, "job.bin", 500_000)

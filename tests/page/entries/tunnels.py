@@ -15,11 +15,51 @@ def openvpn(world, ends):
     """A tunnel with one key for both ends; `ends`: its protocol at the server and at the client."""
     key = world.folder / "key"
     world.beside("openvpn", "--genkey", "secret", key).finish()
-    common = ["openvpn", "--dev", "tun", "--disable-dco", "--secret", key, "--cipher", "AES-256-CBC", "--auth", "SHA256", "--keepalive", 5, 30]
-    server = world.stack(*common, "--proto", ends[0], "--port", 1194, "--local", world.address, "--ifconfig", "10.99.0.1", "10.99.0.2")
-    client = world.peer(*common, "--proto", ends[1], "--remote", world.address, 1194, "--nobind", "--ifconfig", "10.99.0.2", "10.99.0.1")
+    common = [
+        "openvpn",
+        "--dev",
+        "tun",
+        "--disable-dco",
+        "--secret",
+        key,
+        "--cipher",
+        "AES-256-CBC",
+        "--auth",
+        "SHA256",
+        "--keepalive",
+        5,
+        30,
+    ]
+    server = world.stack(
+        *common,
+        "--proto",
+        ends[0],
+        "--port",
+        1194,
+        "--local",
+        world.address,
+        "--ifconfig",
+        "10.99.0.1",
+        "10.99.0.2",
+    )
+    client = world.peer(
+        *common,
+        "--proto",
+        ends[1],
+        "--remote",
+        world.address,
+        1194,
+        "--nobind",
+        "--ifconfig",
+        "10.99.0.2",
+        "10.99.0.1",
+    )
     done = "Initialization Sequence Completed"
-    until(lambda: done in server.output() and done in client.output() or not server.is_running(), 20, "the tunnel stands")
+    until(
+        lambda: done in server.output() and done in client.output() or not server.is_running(),
+        20,
+        "the tunnel stands",
+    )
     tools.digest_server(world, 9000, start=world.beside)
     path = tools.blob(world)
     tools.fetch(world, "http://10.99.0.1:9000/big.bin", path)
@@ -40,7 +80,20 @@ def openvpn_tcp(world):
 @entry("ncat --ssl --exec", packages="ncat openssl")
 def ncat_ssl(world):
     pem, _, _ = tools.certificate(world)
-    server = world.stack("ncat", "-l", "-k", "-p", 7000, "--ssl", "--ssl-cert", pem, "--ssl-key", pem, "--exec", "/bin/cat")
+    server = world.stack(
+        "ncat",
+        "-l",
+        "-k",
+        "-p",
+        7000,
+        "--ssl",
+        "--ssl-cert",
+        pem,
+        "--ssl-key",
+        pem,
+        "--exec",
+        "/bin/cat",
+    )
     world.wait_port(7000, process=server)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -99,9 +152,16 @@ def rabbitmq(world):
     (folder / "rabbit.conf").write_text(RABBIT.format(address=world.address))
     (folder / "plugins").write_text("[rabbitmq_stomp].\n")
     env = {
-        "HOME": folder, "RABBITMQ_NODENAME": "page@localhost", "RABBITMQ_MNESIA_BASE": folder, "RABBITMQ_LOGS": "-",
-        "RABBITMQ_LOG_BASE": folder, "RABBITMQ_CONFIG_FILE": folder / "rabbit.conf", "RABBITMQ_PID_FILE": folder / "pid",
-        "RABBITMQ_ENABLED_PLUGINS_FILE": folder / "plugins", "ERL_EPMD_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": 25672,
+        "HOME": folder,
+        "RABBITMQ_NODENAME": "page@localhost",
+        "RABBITMQ_MNESIA_BASE": folder,
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_LOG_BASE": folder,
+        "RABBITMQ_CONFIG_FILE": folder / "rabbit.conf",
+        "RABBITMQ_PID_FILE": folder / "pid",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": folder / "plugins",
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_DIST_PORT": 25672,
         "RABBITMQ_FEATURE_FLAGS_FILE": folder / "flags",
     }
     # Erlang's daemon of names, which the broker would otherwise start and leave behind.
@@ -110,12 +170,18 @@ def rabbitmq(world):
     world.wait_port(61613, 90, process=server)
     body = os.urandom(500_000)
     with world.connect(61613, 20) as sock:
-        stomp(sock, "CONNECT", {"accept-version": "1.2", "host": "/", "login": "guest", "passcode": "guest"})
+        stomp(
+            sock,
+            "CONNECT",
+            {"accept-version": "1.2", "host": "/", "login": "guest", "passcode": "guest"},
+        )
         assert read_frame(sock)[0] == "CONNECTED"
         stomp(sock, "SUBSCRIBE", {"id": "1", "destination": "/queue/page", "receipt": "1"})
         assert read_frame(sock)[0] == "RECEIPT"
         for _ in range(3):
-            stomp(sock, "SEND", {"destination": "/queue/page", "content-length": str(len(body))}, body)
+            stomp(
+                sock, "SEND", {"destination": "/queue/page", "content-length": str(len(body))}, body
+            )
             kind, got = read_frame(sock)
             assert kind == "MESSAGE" and got == body, kind
     return Outcome("0.5 MB in and out, three times")

@@ -65,7 +65,10 @@ def nginx_tls(world):
 @entry("nginx as a proxy, connections kept", packages="nginx-light wrk curl")
 def nginx_proxy(world):
     base = tools.digest_server(world, 9000)
-    more = f"location /up {{ proxy_http_version 1.1; proxy_set_header Connection ''; client_max_body_size 9m; proxy_pass {base}; }}"
+    more = (
+        "location /up { proxy_http_version 1.1; proxy_set_header Connection '';"
+        f" client_max_body_size 9m; proxy_pass {base}; }}"
+    )
     server, _ = nginx(world, more=more)
     path = tools.blob(world, "up.bin")
     url = f"http://{world.address}:{server.port}/up"
@@ -79,13 +82,25 @@ def nginx_php(world):
     folder = world.folder / "php"
     folder.mkdir()
     folder.chmod(0o755)
-    (folder / "hash.php").write_text('<?php echo $_SERVER["REQUEST_METHOD"] == "POST" ? hash("sha256", file_get_contents("php://input")) : "hello";')
+    (folder / "hash.php").write_text(
+        '<?php echo $_SERVER["REQUEST_METHOD"] == "POST" ? hash("sha256",'
+        ' file_get_contents("php://input")) : "hello";'
+    )
     conf = folder / "fpm.conf"
     conf.write_text(PHP.format(folder=folder, listen=f"{world.address}:9001"))
-    fpm = world.stack(tools.sbin("php-fpm8.2"), "-F", "-y", conf, "-c", "/etc/php/8.2/fpm/php.ini", "-d", "post_max_size=16M")
+    fpm = world.stack(
+        tools.sbin("php-fpm8.2"),
+        "-F",
+        "-y",
+        conf,
+        "-c",
+        "/etc/php/8.2/fpm/php.ini",
+        "-d",
+        "post_max_size=16M",
+    )
     world.wait_port(9001, process=fpm)
     more = (
-        f"client_max_body_size 9m; location ~ \\.php$ {{ include /etc/nginx/fastcgi_params;"
+        "client_max_body_size 9m; location ~ \\.php$ { include /etc/nginx/fastcgi_params;"
         f" fastcgi_param SCRIPT_FILENAME {folder}/hash.php; fastcgi_pass {world.address}:9001; }}"
     )
     server, _ = nginx(world, more=more)
@@ -146,7 +161,9 @@ Require all granted
 def apache(world, mpm, limits):
     folder, path = site(world)
     names = [f"mpm_{mpm}", "authz_core"]
-    modules = "\n".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so" for name in names)
+    modules = "\n".join(
+        f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so" for name in names
+    )
     conf = world.folder / "apache.conf"
     conf.write_text(APACHE.format(folder=world.folder, www=folder, modules=modules, limits=limits))
     server = world.stack(tools.sbin("apache2"), "-D", "FOREGROUND", "-f", conf)
@@ -168,7 +185,10 @@ def apache_prefork(world):
 def lighttpd(world):
     folder, path = site(world)
     conf = world.folder / "lighttpd.conf"
-    conf.write_text(f'server.document-root = "{folder}"\nserver.port = 8080\nserver.max-keep-alive-requests = 1000000\n')
+    conf.write_text(
+        f'server.document-root = "{folder}"\nserver.port = 8080\nserver.max-keep-alive-requests ='
+        " 1000000\n"
+    )
     server = world.stack(tools.sbin("lighttpd"), "-D", "-f", conf)
     world.wait_port(8080, process=server)
     return served(world, 8080, path)
@@ -178,7 +198,17 @@ def lighttpd(world):
 def varnish(world):
     tools.digest_server(world, 9000)
     path = tools.blob(world)
-    words = ["-F", "-n", world.folder / "varnish", "-a", f"{world.address}:8080", "-b", f"{world.peer_address}:9000", "-s", "malloc,64m"]
+    words = [
+        "-F",
+        "-n",
+        world.folder / "varnish",
+        "-a",
+        f"{world.address}:8080",
+        "-b",
+        f"{world.peer_address}:9000",
+        "-s",
+        "malloc,64m",
+    ]
     server = world.stack(tools.sbin("varnishd"), *words, "-p", "thread_pools=1", "-j", "none")
     world.wait_port(8080, 40, process=server)
     url = f"http://{world.address}:8080"
@@ -196,8 +226,9 @@ def squid(world):
     folder.chmod(0o777)
     conf = folder / "squid.conf"
     conf.write_text(
-        f"http_port {world.address}:3128\nhttp_access allow all\npid_filename {folder}/pid\ncache_log {folder}/cache.log\n"
-        f"access_log none\ncoredump_dir {folder}\nshutdown_lifetime 1 second\npinger_enable off\nnetdb_filename none\n"
+        f"http_port {world.address}:3128\nhttp_access allow all\npid_filename"
+        f" {folder}/pid\ncache_log {folder}/cache.log\naccess_log none\ncoredump_dir"
+        f" {folder}\nshutdown_lifetime 1 second\npinger_enable off\nnetdb_filename none\n"
     )
     server = world.stack(tools.sbin("squid"), "-N", "-f", conf)
     world.wait_port(3128, 30, process=server)
@@ -221,7 +252,9 @@ def tinyproxy(world):
     base = tools.digest_server(world, 9000)
     path = tools.blob(world)
     conf = world.folder / "tinyproxy.conf"
-    conf.write_text(f"Port 8888\nListen {world.address}\nTimeout 20\nMaxClients 50\nLogLevel Error\n")
+    conf.write_text(
+        f"Port 8888\nListen {world.address}\nTimeout 20\nMaxClients 50\nLogLevel Error\n"
+    )
     server = world.stack("tinyproxy", "-d", "-c", conf)
     world.wait_port(8888, process=server)
     proxy = ["-x", f"http://{world.address}:8888"]
@@ -234,7 +267,10 @@ def tinyproxy(world):
 def h2o(world):
     folder, path = site(world)
     conf = world.folder / "h2o.conf"
-    conf.write_text(f"user: root\nnum-threads: 2\nlisten: 8080\nhosts:\n  default:\n    paths:\n      /:\n        file.dir: {folder}\n")
+    conf.write_text(
+        "user: root\nnum-threads: 2\nlisten: 8080\nhosts:\n  default:\n    paths:\n      /:\n     "
+        f"   file.dir: {folder}\n"
+    )
     server = world.stack("h2o", "-c", conf)
     world.wait_port(8080, process=server)
     tools.fetch(world, f"http://{world.address}:8080/big.bin", path, "--http2-prior-knowledge")
@@ -257,7 +293,15 @@ def nghttpd(world):
 @entry("caddy", packages="caddy curl")
 def caddy(world):
     folder, path = site(world)
-    server = world.stack("caddy", "file-server", "--root", folder, "--listen", f"{world.address}:8080", env={"HOME": world.folder})
+    server = world.stack(
+        "caddy",
+        "file-server",
+        "--root",
+        folder,
+        "--listen",
+        f"{world.address}:8080",
+        env={"HOME": world.folder},
+    )
     world.wait_port(8080, process=server)
     return served(world, 8080, path)
 
@@ -305,13 +349,36 @@ def gunicorn(world):
 
 @entry("gunicorn, threads", packages="gunicorn wrk curl")
 def gunicorn_threads(world):
-    return application(world, WSGI, "gunicorn", "-w", 1, "--threads", 4, "-b", "0.0.0.0:8000", "web:app")
+    return application(
+        world, WSGI, "gunicorn", "-w", 1, "--threads", 4, "-b", "0.0.0.0:8000", "web:app"
+    )
 
 
 @entry("uWSGI, two processes", packages="uwsgi-core uwsgi-plugin-python3 wrk curl")
 def uwsgi(world):
-    words = ["--plugin", "python3", "--http-socket", "0.0.0.0:8000", "--wsgi-file", "web.py", "--callable", "app"]
-    return application(world, WSGI, "uwsgi", *words, "--processes", 2, "--master", "--die-on-term", "--disable-logging", "--need-app", rate=tools.ab)
+    words = [
+        "--plugin",
+        "python3",
+        "--http-socket",
+        "0.0.0.0:8000",
+        "--wsgi-file",
+        "web.py",
+        "--callable",
+        "app",
+    ]
+    return application(
+        world,
+        WSGI,
+        "uwsgi",
+        *words,
+        "--processes",
+        2,
+        "--master",
+        "--die-on-term",
+        "--disable-logging",
+        "--need-app",
+        rate=tools.ab,
+    )
 
 
 @entry("uvicorn with uvloop", packages="python3-uvicorn python3-uvloop wrk curl")
@@ -382,12 +449,16 @@ public class Web {
 """
 
 
-@entry("JVM, HttpServer with four threads", packages="openjdk-17-jdk-headless wrk curl", timeout=120)
+@entry(
+    "JVM, HttpServer with four threads", packages="openjdk-17-jdk-headless wrk curl", timeout=120
+)
 def java(world):
     source = world.folder / "Web.java"
     source.write_text(JAVA)
     world.beside("javac", "-d", world.folder, source).finish(60)
-    server = world.stack("java", "-Xmx256m", "-Dsun.net.httpserver.nodelay=true", "-cp", world.folder, "Web")
+    server = world.stack(
+        "java", "-Xmx256m", "-Dsun.net.httpserver.nodelay=true", "-cp", world.folder, "Web"
+    )
     return application_served(world, server, seconds=40)
 
 
@@ -398,7 +469,17 @@ def puma(world):
         "require 'digest'\nrun lambda { |env| body = env['REQUEST_METHOD'] == 'POST' ? "
         "Digest::SHA256.hexdigest(env['rack.input'].read) : 'hello'\n[200, {}, [body]] }\n"
     )
-    server = world.stack("puma", "-t", "4:4", "-b", "tcp://0.0.0.0:8000", "-e", "production", rackup, cwd=world.folder)
+    server = world.stack(
+        "puma",
+        "-t",
+        "4:4",
+        "-b",
+        "tcp://0.0.0.0:8000",
+        "-e",
+        "production",
+        rackup,
+        cwd=world.folder,
+    )
     return application_served(world, server)
 
 
@@ -410,17 +491,29 @@ def starman(world):
         "while ($env->{'psgi.input'}->read(my $part, 65536)) { $body .= $part }\n"
         "return [200, [], [$env->{REQUEST_METHOD} eq 'POST' ? sha256_hex($body) : 'hello']] }\n"
     )
-    return application_served(world, world.stack("starman", "--host", "0.0.0.0", "--workers", 2, "--port", 8000, script))
+    return application_served(
+        world, world.stack("starman", "--host", "0.0.0.0", "--workers", 2, "--port", 8000, script)
+    )
 
 
 @entry("Mojolicious (Perl)", packages="libmojolicious-perl wrk curl")
 def mojolicious(world):
     script = world.folder / "app.pl"
     script.write_text(
-        "use Mojolicious::Lite; use Digest::SHA qw(sha256_hex);\n"
-        "get '/' => {text => 'hello'}; post '/' => sub { my $c = shift; $c->render(text => sha256_hex($c->req->body)) };\napp->start;\n"
+        "use Mojolicious::Lite; use Digest::SHA qw(sha256_hex);\nget '/' => {text => 'hello'}; post"
+        " '/' => sub { my $c = shift; $c->render(text => sha256_hex($c->req->body))"
+        " };\napp->start;\n"
     )
-    server = world.stack("perl", script, "daemon", "-m", "production", "-l", "http://0.0.0.0:8000", env={"MOJO_MAX_MESSAGE_SIZE": 9_000_000})
+    server = world.stack(
+        "perl",
+        script,
+        "daemon",
+        "-m",
+        "production",
+        "-l",
+        "http://0.0.0.0:8000",
+        env={"MOJO_MAX_MESSAGE_SIZE": 9_000_000},
+    )
     return application_served(world, server)
 
 
@@ -440,7 +533,9 @@ def erlang(world):
 @entry("webfs", packages="webfs wrk curl")
 def webfs(world):
     folder, path = site(world)
-    server = world.stack("webfsd", "-F", "-p", 8000, "-r", folder, "-u", "www-data", "-g", "www-data")
+    server = world.stack(
+        "webfsd", "-F", "-p", 8000, "-r", folder, "-u", "www-data", "-g", "www-data"
+    )
     world.wait_port(8000, process=server)
     return served(world, 8000, path)
 

@@ -1,4 +1,5 @@
-"""A closed loop over several connections in one thread: `asker.py memcached ADDRESS PORT CONNECTIONS SECONDS` prints calls a second."""
+"""A closed loop over several connections in one thread: `asker.py memcached ADDRESS PORT
+CONNECTIONS SECONDS` prints calls a second."""
 
 import selectors
 import socket

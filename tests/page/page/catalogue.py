@@ -17,11 +17,14 @@ class Entry:
     timeout_s: float
 
     def version(self):
-        """The version of the first package without the distribution's part; None if it is not installed."""
+        """The version of the first package without the distribution's part; None if it is not
+        installed."""
         if not self.packages:
             return ""
         words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", self.packages[0]]
-        status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(" ")
+        status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(
+            " "
+        )
         if status != "installed":
             return None
         return version.rpartition(":")[2].partition("-")[0].partition("+")[0]
@@ -29,7 +32,8 @@ class Entry:
 
 @dataclass
 class Outcome:
-    """`checked`: what was compared. `rate`: operations a second of a client on the kernel, if one was measured."""
+    """`checked`: what was compared. `rate`: operations a second of a client on the kernel, if one
+    was measured."""
 
     checked: str
     rate: float = 0.0
@@ -37,8 +41,8 @@ class Outcome:
 
 
 def entry(name, *, packages, timeout=90):
-    """Registers a program. Its function starts it with `world.stack`, compares data in both directions,
-    and returns an Outcome; what it raises is the reason in the table."""
+    """Registers a program. Its function starts it with `world.stack`, compares data in both
+    directions, and returns an Outcome; what it raises is the reason in the table."""
 
     def register(function):
         ENTRIES.append(Entry(name, function, tuple(packages.split()), timeout))

@@ -1,4 +1,5 @@
-"""Runs each program in turns on the kernel, in the program and through an instance; each run is a process of its own."""
+"""Runs each program in turns on the kernel, in the program and through an instance; each run is a
+process of its own."""
 
 import argparse
 import json
@@ -23,8 +24,14 @@ def main():
     options = arguments()
     entries = load(HERE / "entries")
     if options.one:
-        return run_one(next(entry for entry in entries if entry.name == options.one), options.mode[0])
-    wanted = [entry for entry in entries if not options.only or any(part in entry.name for part in options.only)]
+        return run_one(
+            next(entry for entry in entries if entry.name == options.one), options.mode[0]
+        )
+    wanted = [
+        entry
+        for entry in entries
+        if not options.only or any(part in entry.name for part in options.only)
+    ]
     if options.list:
         for entry in wanted:
             print(f"{entry.name:32} {' '.join(entry.packages)}")
@@ -39,13 +46,25 @@ def main():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Programs of other people, on the kernel and on Slipstack.")
-    parser.add_argument("--mode", action="append", choices=MODES, help="default: all three, in turns")
-    parser.add_argument("--only", action="append", metavar="PART", help="programs whose name contains PART")
+    parser = argparse.ArgumentParser(
+        description="Programs of other people, on the kernel and on Slipstack."
+    )
+    parser.add_argument(
+        "--mode", action="append", choices=MODES, help="default: all three, in turns"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="PART", help="programs whose name contains PART"
+    )
     parser.add_argument("--list", action="store_true", help="only name the programs")
     parser.add_argument("--packages", action="store_true", help="only name the Debian packages")
-    parser.add_argument("--rounds", type=int, default=1, help="runs in each mode; the best rate counts")
-    parser.add_argument("--out", metavar="FILE", help="where the table goes; default: the book, if everything was run")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="runs in each mode; the best rate counts"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="where the table goes; default: the book, if everything was run",
+    )
     parser.add_argument("--json", metavar="FILE", help="keep every run there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -60,7 +79,13 @@ def run_all(wanted, options):
     for number, entry in enumerate(wanted, 1):
         version = entry.version()
         if version is None:
-            print(f"[{number}/{len(wanted)}] {entry.name}: not installed ({' '.join(entry.packages)})", flush=True)
+            print(
+                (
+                    f"[{number}/{len(wanted)}] {entry.name}: not installed"
+                    f" ({' '.join(entry.packages)})"
+                ),
+                flush=True,
+            )
             continue
         runs = {mode: [] for mode in options.mode}
         for _ in range(options.rounds):
@@ -76,13 +101,17 @@ def run_all(wanted, options):
     failed = table.failures(rows)
     for name, mode, reason in failed:
         print(f"fails: {name} {mode}: {reason}")
-    print(f"{len(rows)} programs; {len(failed)} runs on Slipstack that fail where the kernel's do not")
+    print(
+        f"{len(rows)} programs; {len(failed)} runs on Slipstack that fail where the kernel's do not"
+    )
     return 0
 
 
 def run_apart(entry, mode):
     words = [sys.executable, str(HERE / "run"), "--one", entry.name, "--mode", mode]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
         text, _ = child.communicate(timeout=entry.timeout_s)
     except subprocess.TimeoutExpired:
@@ -107,7 +136,11 @@ def reason(error):
     words = lines[0].partition(" -- ")[2].split()
     if lines[0] == "the server ended":
         return lines[-1][:160]
-    return f"{words[0]}: {lines[-1]}"[:160] if words and " ended with " in str(error) else lines[0][:160]
+    return (
+        f"{words[0]}: {lines[-1]}"[:160]
+        if words and " ended with " in str(error)
+        else lines[0][:160]
+    )
 
 
 def run_one(entry, mode):
@@ -125,7 +158,10 @@ def run_one(entry, mode):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         traceback.print_exc(limit=-6)
         for process in world.processes:
-            print(f"[{' '.join(process.words[2:])[-160:]}] {process.errors()[-1500:]} {process.output()[-500:]}")
+            print(
+                f"[{' '.join(process.words[2:])[-160:]}]"
+                f" {process.errors()[-1500:]} {process.output()[-500:]}"
+            )
         result = {"failed": reason(error)}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

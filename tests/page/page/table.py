@@ -16,9 +16,15 @@ run on a shared machine with two cores, so it is good to about a third; what fai
 
 def page(rows):
     lines = [HEAD, f"Run on {datetime.date.today()}, Linux {platform.release()}.\n\n"]
-    lines.append("| program | version | compared | kernel | in the program | instance |\n|---|---|---|---|---|---|\n")
+    lines.append(
+        "| program | version | compared | kernel | in the program | instance"
+        " |\n|---|---|---|---|---|---|\n"
+    )
     for row in rows:
-        checked = next((run["checked"] for mode in row["runs"].values() for run in mode if "checked" in run), "")
+        checked = next(
+            (run["checked"] for mode in row["runs"].values() for run in mode if "checked" in run),
+            "",
+        )
         cells = [cell(row, mode) for mode in ("kernel", "inprocess", "instance")]
         lines.append(f"| {row['name']} | {row['version']} | {checked} | {' | '.join(cells)} |\n")
     return "".join(lines)
@@ -30,7 +36,11 @@ def line(row):
 
 
 def best(row, mode):
-    return max(row["runs"].get(mode, []), key=lambda run: run.get("rate", -1.0), default={"failed": "not run"})
+    return max(
+        row["runs"].get(mode, []),
+        key=lambda run: run.get("rate", -1.0),
+        default={"failed": "not run"},
+    )
 
 
 def cell(row, mode):
@@ -38,7 +48,9 @@ def cell(row, mode):
     bad = [it for it in row["runs"].get(mode, []) if "failed" in it]
     if bad:
         # Without the run's own paths.
-        return "fails: " + re.sub(r"/\S*(/release/|/ss-|/tmp/)\S*", "…", bad[0]["failed"]).replace("|", "/")
+        return "fails: " + re.sub(r"/\S*(/release/|/ss-|/tmp/)\S*", "…", bad[0]["failed"]).replace(
+            "|", "/"
+        )
     rate = run.get("rate")
     if not rate:
         return "works"
@@ -49,7 +61,9 @@ def cell(row, mode):
 
 
 def amount(rate):
-    return f"{rate / 1000:.1f} k" if rate >= 10_000 else f"{rate:.0f}" if rate >= 10 else f"{rate:.2f}"
+    return (
+        f"{rate / 1000:.1f} k" if rate >= 10_000 else f"{rate:.0f}" if rate >= 10 else f"{rate:.2f}"
+    )
 
 
 def failures(rows):

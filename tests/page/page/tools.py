@@ -37,13 +37,28 @@ def digest(data):
 def fetch(world, url, path, *options):
     """Fetches with curl at the peer and compares with the file."""
     into = world.folder / "fetched"
-    world.peer("curl", "-sS", "-k", "--fail", "--max-time", 20, "-o", into, *options, url).finish(25)
+    world.peer("curl", "-sS", "-k", "--fail", "--max-time", 20, "-o", into, *options, url).finish(
+        25
+    )
     assert digest(into.read_bytes()) == digest(path.read_bytes()), "fetched bytes differ"
 
 
 def upload(world, url, path, *options):
     """Sends a file with curl; the answer must be its digest."""
-    words = ["curl", "-sS", "-k", "--fail", "--max-time", 20, "--data-binary", f"@{path}", "-H", "Expect:", *options, url]
+    words = [
+        "curl",
+        "-sS",
+        "-k",
+        "--fail",
+        "--max-time",
+        20,
+        "--data-binary",
+        f"@{path}",
+        "-H",
+        "Expect:",
+        *options,
+        url,
+    ]
     answer = world.peer(*words).finish(25).strip()
     assert answer == digest(path.read_bytes()), f"uploaded bytes differ: {answer[:80]!r}"
 
@@ -71,7 +86,8 @@ def calls(world, call, seconds=SECONDS):
 
 
 def digest_server(world, port, start=None):
-    """A server on the kernel at the peer: GET gives 64 bytes or a file, POST the digest of its body."""
+    """A server on the kernel at the peer: GET gives 64 bytes or a file, POST the digest of its
+    body."""
     started = (start or world.peer)(sys.executable, "-u", PEER_SERVER, port, world.folder)
     until(lambda: "ready" in started.output(), 10, "the server at the peer is ready")
     return f"http://{world.peer_address}:{port}"
@@ -115,7 +131,18 @@ def certificate(world):
     """A key and a certificate of its own in one PEM file."""
     pem = world.folder / "tls.pem"
     key, cert = world.folder / "key.pem", world.folder / "cert.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 2, "-subj", "/CN=page.test"]
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        2,
+        "-subj",
+        "/CN=page.test",
+    ]
     world.beside(*words, "-keyout", key, "-out", cert).finish(30)
     pem.write_bytes(key.read_bytes() + cert.read_bytes())
     for path in (pem, key, cert):

@@ -17,7 +17,20 @@ class Capture:
         self.segments = []
 
     def __enter__(self):
-        self.process = self.world.peer("tcpdump", "-i", "eth1", "-tt", "-n", "-l", "-s", "128", "-B", "8192", "--immediate-mode", *self.words)
+        self.process = self.world.peer(
+            "tcpdump",
+            "-i",
+            "eth1",
+            "-tt",
+            "-n",
+            "-l",
+            "-s",
+            "128",
+            "-B",
+            "8192",
+            "--immediate-mode",
+            *self.words
+        )
         until(lambda: "listening on" in self.process.errors(), 5, "tcpdump listens")
         return self
 

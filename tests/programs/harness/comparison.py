@@ -1,9 +1,10 @@
 """What Slipstack's captures have and the kernel's of the same test have not.
 
-A finding is compared by how often it was seen: who waits for whom, and with it the count, differs from run to run on
-the kernel too, so that twice the kernel's count and a few more are its like. captures.toml explains what exceeds it. A
-test that still differs is run again, some times on both: what tshark makes of the order and the timing of frames (its
-warnings about TCP) is a finding if it is seen in two runs, anything else at once."""
+A finding is compared by how often it was seen: who waits for whom, and with it the count, differs
+from run to run on the kernel too, so that twice the kernel's count and a few more are its like.
+captures.toml explains what exceeds it. A test that still differs is run again, some times on both:
+what tshark makes of the order and the timing of frames (its warnings about TCP) is a finding if it
+is seen in two runs, anything else at once."""
 
 import json
 import tomllib
@@ -43,7 +44,8 @@ def read(folder):
 
 
 class Explained:
-    """What captures.toml says of a difference: in which tests it is none of our faults, and how often."""
+    """What captures.toml says of a difference: in which tests it is none of our faults, and how
+    often."""
 
     def __init__(self, file):
         said = tomllib.loads(Path(file).read_text())
@@ -51,7 +53,9 @@ class Explained:
         self.incomplete = said.get("incomplete", [])
 
     def covers(self, name, what, count):
-        entries = (entry for entry in self.differences if entry["what"] == what and count <= entry["most"])
+        entries = (
+            entry for entry in self.differences if entry["what"] == what and count <= entry["most"]
+        )
         return any(is_named(name, entry) for entry in entries)
 
     def uncovered(self, incomplete):
@@ -68,8 +72,10 @@ def is_named(name, entry):
 
 
 class Comparison:
-    """`recorded` are the tests and modes that have passed and were to be captured, `of_kernel` the names of all tests
-    that run on the kernel: those are compared with their own capture on it, others with all of the kernel's."""
+    """`recorded` are the tests and modes that have passed and were to be captured, `of_kernel` the
+    names of all tests that run on the kernel: those are compared with their own capture on it,
+    others with all of the kernel's.
+    """
 
     def __init__(self, folder, explained_in, recorded, of_kernel):
         self.explained = Explained(explained_in)
@@ -89,11 +95,21 @@ class Comparison:
         anywhere = [{"is_full": False, "findings": most_of(whole)}] if whole else []
         for name, mode in sorted(set(recorded) | set(said)):
             if mode != "kernel":
-                self._judge(name, mode, said.get((name, mode), []), kernels.get(name, []) if name in of_kernel else anywhere)
+                self._judge(
+                    name,
+                    mode,
+                    said.get((name, mode), []),
+                    kernels.get(name, []) if name in of_kernel else anywhere,
+                )
                 self.compared_alone += name not in of_kernel
         if not self.compared:
-            self.findings.append("nothing was compared: no test has a capture on Slipstack and one on the kernel")
-        self.findings += [f"{line}: not compared, frames or a capture are missing" for line in self.explained.uncovered(self.incomplete)]
+            self.findings.append(
+                "nothing was compared: no test has a capture on Slipstack and one on the kernel"
+            )
+        self.findings += [
+            f"{line}: not compared, frames or a capture are missing"
+            for line in self.explained.uncovered(self.incomplete)
+        ]
 
     def _judge(self, name, mode, ours, kernels):
         kernel = most_of(kernels)
@@ -104,7 +120,13 @@ class Comparison:
         is_full = any(run["is_full"] for run in kernels)
         for what in sorted({what for run in ours for what in run["findings"]}):
             if not (is_full and OF_THE_END in what):
-                self._judge_one(name, mode, what, [run["findings"].get(what, 0) for run in ours], kernel.get(what, 0))
+                self._judge_one(
+                    name,
+                    mode,
+                    what,
+                    [run["findings"].get(what, 0) for run in ours],
+                    kernel.get(what, 0),
+                )
 
     def _judge_one(self, name, mode, what, counts, of_kernel):
         allowed = like(of_kernel)
@@ -124,8 +146,9 @@ class Comparison:
     def summary(self):
         lines = [
             f"captures: {self.compared} compared with the kernel's of the same test"
-            f" ({self.compared_alone} of tests for Slipstack alone with all of the kernel's), {len(self.incomplete)} incomplete,"
-            f" {len(self.findings)} findings, {len(self.explained_lines)} differences explained in captures.toml,"
+            f" ({self.compared_alone} of tests for Slipstack alone with all of the kernel's),"
+            f" {len(self.incomplete)} incomplete, {len(self.findings)} findings,"
+            f" {len(self.explained_lines)} differences explained in captures.toml,"
             f" {len(self.once_lines)} seen in one run only"
         ]
         lines += [f"    explained: {line}" for line in self.explained_lines]

@@ -1,7 +1,7 @@
 """What tshark's expert mode says of a test's frames, on the kernel and on Slipstack.
 
-The wire of a recorded test has no offloads: each frame is as long as the MTU allows and carries its own
-checksums, and the capture at the peer's end shows what a wire between two machines would."""
+The wire of a recorded test has no offloads: each frame is as long as the MTU allows and carries its
+own checksums, and the capture at the peer's end shows what a wire between two machines would."""
 
 import collections
 import functools
@@ -26,10 +26,26 @@ OFFLOADS = ("tx", "tso", "gso", "gro")
 # Longest time tshark may take with one, on a machine that does other things too.
 READING_S = 300
 CHECKS = ("ip.check_checksum", "tcp.check_checksum", "udp.check_checksum")
-# What a program sends is not ours, and tshark guesses its protocol by ports that were chosen at random.
-LAYERS = {"_ws", "arp", "data", "eth", "frame", "icmp", "icmpv6", "igmp", "ip", "ipv6", "tcp", "udp", "vlan"}
-# The peer is the kernel: when its program reads too slowly for ours its window closes. And a RST with the number zero
-# refuses a SYN: a test that waits for its server asks as often as the server takes to start.
+# What a program sends is not ours, and tshark guesses its protocol by ports that were chosen at
+# random.
+LAYERS = {
+    "_ws",
+    "arp",
+    "data",
+    "eth",
+    "frame",
+    "icmp",
+    "icmpv6",
+    "igmp",
+    "ip",
+    "ipv6",
+    "tcp",
+    "udp",
+    "vlan",
+}
+# The peer is the kernel: when its program reads too slowly for ours its window closes. And a RST
+# with the number zero refuses a SYN: a test that waits for its server asks as often as the server
+# takes to start.
 ASKED = (
     f"!(tcp.analysis.zero_window && (ip.src == {World.PEER} || ipv6.src == {World.PEER6}))"
     " && !(tcp.flags.reset == 1 && tcp.seq_raw == 0)"
@@ -52,8 +68,26 @@ class Recording:
         self.is_full = False
         for namespace in (world.stack_ns, world.peer_ns):
             words = [word for name in OFFLOADS for word in (name, "off")]
-            subprocess.run([*namespace.prefix(), "ethtool", "-K", "eth1", *words], capture_output=True, check=True)
-        words = ["-i", "eth1", "-n", "-U", "--immediate-mode", "-B", BUFFER_KIB, "-Z", "root", "-c", FRAMES_MAX, "-w", self.file]
+            subprocess.run(
+                [*namespace.prefix(), "ethtool", "-K", "eth1", *words],
+                capture_output=True,
+                check=True,
+            )
+        words = [
+            "-i",
+            "eth1",
+            "-n",
+            "-U",
+            "--immediate-mode",
+            "-B",
+            BUFFER_KIB,
+            "-Z",
+            "root",
+            "-c",
+            FRAMES_MAX,
+            "-w",
+            self.file,
+        ]
         self.process = world.recorder = world.peer("tcpdump", *words)
         until(lambda: "listening on" in self.process.errors(), 5, "tcpdump listens")
 
@@ -68,7 +102,9 @@ class Recording:
 
     def _counted(self, what):
         found = re.search(rf"(\d+) packets? {what}", self.process.errors())
-        assert found, f"tcpdump has not told how many packets were {what}: {self.process.errors()[-300:]!r}"
+        assert (
+            found
+        ), f"tcpdump has not told how many packets were {what}: {self.process.errors()[-300:]!r}"
         return int(found.group(1))
 
     def keep(self, folder, stem):
@@ -81,9 +117,12 @@ class Recording:
 
 @functools.cache
 def configuration():
-    """A folder with tshark's settings: no protocol is enabled but those of the layers that are ours."""
+    """A folder with tshark's settings: no protocol is enabled but those of the layers that are
+    ours."""
     folder = tempfile.TemporaryDirectory(prefix="ss-tshark-")
-    known = subprocess.run(["tshark", "-G", "protocols"], capture_output=True, text=True, check=True).stdout
+    known = subprocess.run(
+        ["tshark", "-G", "protocols"], capture_output=True, text=True, check=True
+    ).stdout
     filters = [line.split("\t")[2] for line in known.splitlines()]
     others = [name for name in filters if name.split(".")[0] not in LAYERS]
     (Path(folder.name) / "disabled_protos").write_text("".join(f"{name}\n" for name in others))
@@ -93,9 +132,25 @@ def configuration():
 def findings(file):
     found = parsed(tshark(file, "-q", "-z", f"expert,warn,{ASKED}"))
     if found[RESET]:
-        streams = ",".join(sorted(set(tshark(file, "-Y", f"tcp.flags.reset == 1 && {ASKED}", "-T", "fields", "-e", "tcp.stream").split())))
+        streams = ",".join(
+            sorted(
+                set(
+                    tshark(
+                        file,
+                        "-Y",
+                        f"tcp.flags.reset == 1 && {ASKED}",
+                        "-T",
+                        "fields",
+                        "-e",
+                        "tcp.stream",
+                    ).split()
+                )
+            )
+        )
         words = [word for name in FIELDS for word in ("-e", name)]
-        late = resets_of_the_closed(tshark(file, "-Y", f"tcp.stream in {{{streams}}}", "-T", "fields", *words))
+        late = resets_of_the_closed(
+            tshark(file, "-Y", f"tcp.stream in {{{streams}}}", "-T", "fields", *words)
+        )
         found[RESET] -= late
         found[RESET_OF_THE_CLOSED] += late
     return +found
@@ -106,7 +161,15 @@ def tshark(file, *wanted):
     for name in CHECKS:
         words += ["-o", f"{name}:TRUE"]
     settings = {**os.environ, "WIRESHARK_CONFIG_DIR": configuration().name}
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", env=settings, timeout=READING_S, check=True)
+    done = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=settings,
+        timeout=READING_S,
+        check=True,
+    )
     return done.stdout
 
 
@@ -114,23 +177,34 @@ class Side:
     """One end of a connection, by what it has sent."""
 
     def __init__(self):
-        # Behind its FIN; whether that acknowledged the other's (then no TIME-WAIT is its own); all it has acknowledged.
+        # Behind its FIN; whether that acknowledged the other's (then no TIME-WAIT is its own); all
+        # it has acknowledged.
         self.end = None
         self.is_second = False
         self.acked = set()
 
 
 def resets_of_the_closed(lines):
-    """How many resets leave from an end that was closed: the other's FIN was acknowledged by its own and that, before, by the
-    other. RFC 9293 3.10.7.1: such a RST has the number that the late segment acknowledged, and no ACK."""
+    """How many resets leave from an end that was closed: the other's FIN was acknowledged by its
+    own and that, before, by the other. RFC 9293 3.10.7.1: such a RST has the number that the late
+    segment acknowledged, and no ACK.
+    """
     sides = {}
     count = 0
     for line in lines.splitlines():
         stream, port, flags, seq, ack, length = (int(word, 0) for word in line.split("\t"))
         here = sides.setdefault((stream, port), Side())
-        there = next((side for (number, other), side in sides.items() if number == stream and other != port), Side())
+        there = next(
+            (side for (number, other), side in sides.items() if number == stream and other != port),
+            Side(),
+        )
         if flags & RST:
-            count += not flags & ACK and here.is_second and here.end in there.acked and seq in there.acked
+            count += (
+                not flags & ACK
+                and here.is_second
+                and here.end in there.acked
+                and seq in there.acked
+            )
             continue
         if flags & FIN and here.end is None:
             here.end = (seq + length + 1) % 2**32

@@ -11,7 +11,9 @@ class Connection:
     def get(self, path="/hello", close=False, host="test"):
         """Status and body of one request."""
         kind = "close" if close else "keep-alive"
-        self.sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {kind}\r\n\r\n".encode())
+        self.sock.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {kind}\r\n\r\n".encode()
+        )
         return self.response()
 
     def response(self):
@@ -20,7 +22,10 @@ class Connection:
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         status = int(lines[0].split()[1])
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        fields = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:])
+        }
         if "content-length" in fields:
             length = int(fields["content-length"])
             while len(self.buffer) < length:

@@ -8,25 +8,54 @@ from .world import ROOT, TARGET
 EXAMPLES = ROOT / "examples" / "c"
 HEADERS = ROOT / "crates" / "capi" / "include"
 LIBRARY = TARGET / "release"
-STANDARDS = {"gcc": ["-std=c11"], "clang": ["-std=c11"], "g++": ["-std=c++17", "-x", "c++"], "clang++": ["-std=c++17", "-x", "c++"]}
+STANDARDS = {
+    "gcc": ["-std=c11"],
+    "clang": ["-std=c11"],
+    "g++": ["-std=c++17", "-x", "c++"],
+    "clang++": ["-std=c++17", "-x", "c++"],
+}
 
 
 def compiled(world, source, compiler="gcc", flags=(), library="fstack"):
-    """The path of a program made from `source`, which warnings make fail, linked with one of our libraries. Examples run
-    under AddressSanitizer where the compiler brings it along, as GCC does."""
+    """The path of a program made from `source`, which warnings make fail, linked with one of our
+    libraries. Examples run under AddressSanitizer where the compiler brings it along, as GCC
+    does."""
     is_sanitized = source.parent == EXAMPLES and compiler in ("gcc", "g++")
     flags = [*flags, "-fsanitize=address"] if is_sanitized else flags
     program = world.folder / f"{source.stem}-{compiler}"
-    words = [compiler, *STANDARDS[compiler], "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", *flags, str(source)]
-    words += ["-o", str(program), f"-L{LIBRARY}", f"-Wl,-rpath,{LIBRARY}", f"-l{library}", "-lpthread"]
+    words = [
+        compiler,
+        *STANDARDS[compiler],
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{HEADERS}",
+        *flags,
+        str(source),
+    ]
+    words += [
+        "-o",
+        str(program),
+        f"-L{LIBRARY}",
+        f"-Wl,-rpath,{LIBRARY}",
+        f"-l{library}",
+        "-lpthread",
+    ]
     made = subprocess.run(words, capture_output=True, text=True)
     assert made.returncode == 0, f"{' '.join(words)}\n{made.stderr}"
     return program
 
 
 def start(world, program, *words, **keywords):
-    """Starts it on the stack's side with the options of this placement; it is reached, or has ended, when this returns."""
+    """Starts it on the stack's side with the options of this placement; it is reached, or has
+    ended, when this returns."""
     started = world.beside(program, *world.options(), *words, **keywords)
-    until(lambda: "is reached at" in started.errors() or not started.is_running(), 10, "the stack is up")
+    until(
+        lambda: "is reached at" in started.errors() or not started.is_running(),
+        10,
+        "the stack is up",
+    )
     assert "is reached at" in started.errors(), f"the program ended\n{started.tail()}"
     return started

@@ -1,4 +1,5 @@
-"""Network namespaces and the pairs between them. Everything is named ss-PID-… and owned by one test."""
+"""Network namespaces and the pairs between them. Everything is named ss-PID-… and owned by one
+test."""
 
 import contextlib
 import ctypes
@@ -55,7 +56,9 @@ class Namespace:
         if not os.path.exists(self.path):
             return []
         own = os.getpid()
-        return [pid for pid in map(int, command("ip", "netns", "pids", self.name).split()) if pid != own]
+        return [
+            pid for pid in map(int, command("ip", "netns", "pids", self.name).split()) if pid != own
+        ]
 
     def wait_empty(self, seconds):
         end = time.monotonic() + seconds

@@ -40,7 +40,19 @@ http {{
 
 
 class Nginx:
-    def __init__(self, world, *, workers=1, listen="8080", events="", more="", user="user www-data;", options=(), daemon=False, inside=()):
+    def __init__(
+        self,
+        world,
+        *,
+        workers=1,
+        listen="8080",
+        events="",
+        more="",
+        user="user www-data;",
+        options=(),
+        daemon=False,
+        inside=(),
+    ):
         self.world = world
         self.folder = world.folder / "nginx"
         (self.folder / "www").mkdir(parents=True)
@@ -51,11 +63,18 @@ class Nginx:
         self.conf = self.folder / "nginx.conf"
         self.conf.write_text(
             CONF.format(
-                folder=self.folder, workers=workers, listen=listen, events=events, more=more, user=user,
+                folder=self.folder,
+                workers=workers,
+                listen=listen,
+                events=events,
+                more=more,
+                user=user,
                 daemon="daemon on;" if daemon else "daemon off;",
             )
         )
-        self.process = world.stack(*inside, BINARY, "-c", self.conf, "-p", self.folder, options=options)
+        self.process = world.stack(
+            *inside, BINARY, "-c", self.conf, "-p", self.folder, options=options
+        )
         world.wait_port(self.port, process=None if daemon else self.process)
         if daemon:
             world.strays.append(lambda: pid_file(self.folder, "nginx.pid"))
@@ -76,13 +95,21 @@ class Nginx:
         return (self.folder / "access.log").read_text().splitlines()
 
     def alerts(self):
-        return [line for line in self.error_log().splitlines() if "[alert]" in line or "[emerg]" in line or "[crit]" in line]
+        return [
+            line
+            for line in self.error_log().splitlines()
+            if "[alert]" in line or "[emerg]" in line or "[crit]" in line
+        ]
 
     def reload(self):
         """SIGHUP, and wait for the new workers."""
         before = set(self.workers())
         os.kill(self.master(), signal.SIGHUP)
-        until(lambda: before.isdisjoint(self.workers()) and self.workers(), 15, "the old workers are gone")
+        until(
+            lambda: before.isdisjoint(self.workers()) and self.workers(),
+            15,
+            "the old workers are gone",
+        )
 
 
 def pid_file(folder, name):

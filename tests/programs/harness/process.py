@@ -13,7 +13,9 @@ class Process:
     def __init__(self, words, folder, *, env=None, cwd=None, stdin=subprocess.DEVNULL, limits=None):
         self.words = words
         number = len(list(folder.glob("*.out")))
-        stem = folder / f"{number:02}-{Path(words[-1] if words[-2:-1] == ['--'] else words[0]).name}"
+        stem = (
+            folder / f"{number:02}-{Path(words[-1] if words[-2:-1] == ['--'] else words[0]).name}"
+        )
         self.out = stem.with_suffix(".out")
         self.err = stem.with_suffix(".err")
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
@@ -38,7 +40,9 @@ class Process:
         try:
             return self.child.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.words} still runs after {seconds} s\n{self.tail()}") from None
+            raise AssertionError(
+                f"{self.words} still runs after {seconds} s\n{self.tail()}"
+            ) from None
 
     def finish(self, seconds=30):
         """Waits for success and gives the output."""

@@ -25,10 +25,14 @@ class Test:
 
 def test(body=None, *, modes=MODES, serial=False, timeout=60, device="veth"):
     """Registers a test. `serial`: measures time or CPU, runs alone. `device`: "veth" puts a pair
-    between the namespaces of stack and peer, "tap" leaves the device to Slipstack, "none" makes none."""
+    between the namespaces of stack and peer, "tap" leaves the device to Slipstack, "none" makes
+    none.
+    """
 
     def register(function):
-        name = f"{Path(function.__code__.co_filename).stem.removeprefix('test_')}.{function.__name__}"
+        name = (
+            f"{Path(function.__code__.co_filename).stem.removeprefix('test_')}.{function.__name__}"
+        )
         TESTS.append(Test(name, function, tuple(modes), serial, timeout, device))
         return function
 
@@ -36,7 +40,8 @@ def test(body=None, *, modes=MODES, serial=False, timeout=60, device="veth"):
 
 
 def load(folder):
-    """Loads the files of `folder`, which is on the path: one that another one imports is loaded once."""
+    """Loads the files of `folder`, which is on the path: one that another one imports is loaded
+    once."""
     for file in sorted(Path(folder).glob("test_*.py")):
         importlib.import_module(file.stem)
     return TESTS

@@ -30,7 +30,8 @@ def main():
         (test, mode)
         for test in tests
         for mode in options.mode
-        if mode in test.modes and (not options.only or any(part in test.name for part in options.only))
+        if mode in test.modes
+        and (not options.only or any(part in test.name for part in options.only))
     ]
     if options.list:
         for test, mode in wanted:
@@ -45,16 +46,40 @@ def main():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Runs real programs on the kernel and on Slipstack.")
-    parser.add_argument("--mode", action="append", choices=MODES, help="default: inprocess and instance")
-    parser.add_argument("--only", action="append", metavar="PART", help="tests whose name contains PART")
+    parser = argparse.ArgumentParser(
+        description="Runs real programs on the kernel and on Slipstack."
+    )
+    parser.add_argument(
+        "--mode", action="append", choices=MODES, help="default: inprocess and instance"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="PART", help="tests whose name contains PART"
+    )
     parser.add_argument("--list", action="store_true", help="only name the tests")
-    parser.add_argument("--jobs", type=int, default=3, help="tests at a time (they wait more than they work); those that measure run alone")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of a failed test, and what --captures captured")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=3,
+        help="tests at a time (they wait more than they work); those that measure run alone",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the folder of a failed test, and what --captures captured",
+    )
     parser.add_argument("--repeat", type=int, default=1, help="run everything this many times")
-    parser.add_argument("--attempts", type=int, default=1, help="a test that fails is run again, alone, up to this many times in all")
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        default=1,
+        help="a test that fails is run again, alone, up to this many times in all",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the outcomes there")
-    parser.add_argument("--captures", metavar="DIR", help="capture each test and have tshark compare it with the kernel's; all modes by default")
+    parser.add_argument(
+        "--captures",
+        metavar="DIR",
+        help="capture each test and have tshark compare it with the kernel's; all modes by default",
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.mode = options.mode or (list(MODES) if options.captures else ["inprocess", "instance"])
@@ -84,7 +109,10 @@ def run_all(wanted, options, of_kernel):
                 outcomes.append(outcome)
     unsteady = again(outcomes, options)
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
-    counts = {name: sum(1 for outcome in outcomes if outcome["outcome"] == name) for name in ("passed", "failed", "skipped")}
+    counts = {
+        name: sum(1 for outcome in outcomes if outcome["outcome"] == name)
+        for name in ("passed", "failed", "skipped")
+    }
     if failed:
         print("\nfailed, once more:")
         for outcome in failed:
@@ -96,15 +124,24 @@ def run_all(wanted, options, of_kernel):
     if options.captures:
         failed += captures_differ(options, outcomes, of_kernel)
     if options.json:
-        Path(options.json).write_text(json.dumps([{key: outcome[key] for key in outcome if key != "test"} for outcome in outcomes], indent=1))
+        Path(options.json).write_text(
+            json.dumps(
+                [{key: outcome[key] for key in outcome if key != "test"} for outcome in outcomes],
+                indent=1,
+            )
+        )
     print(f"programs, {time.monotonic() - started:.0f} s:")
     note = f" ({len(unsteady)} passed at a further attempt only)" if unsteady else ""
-    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped{note}", flush=True)
+    print(
+        f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped{note}",
+        flush=True,
+    )
     return 1 if failed or not outcomes else 0
 
 
 def again(outcomes, options):
-    """What failed beside other tests is run alone. Returns the failures of tests that have passed then."""
+    """What failed beside other tests is run alone. Returns the failures of tests that have passed
+    then."""
     unsteady = []
     for place, first in enumerate(outcomes):
         for _ in range(options.attempts - 1):
@@ -119,31 +156,54 @@ def again(outcomes, options):
 def captures_differ(options, outcomes, of_kernel):
     folder = options.captures
     passed = [outcome for outcome in outcomes if outcome["outcome"] == "passed"]
-    recorded = [(outcome["name"], outcome["mode"]) for outcome in passed if is_recorded(outcome["test"])]
+    recorded = [
+        (outcome["name"], outcome["mode"]) for outcome in passed if is_recorded(outcome["test"])
+    ]
     compared = comparison.Comparison(folder, FOLDER / "captures.toml", recorded, of_kernel)
     failed = []
     if compared.differing:
-        failed = capture_again(compared.differing, {outcome["name"]: outcome["test"] for outcome in passed}, of_kernel, options)
+        failed = capture_again(
+            compared.differing,
+            {outcome["name"]: outcome["test"] for outcome in passed},
+            of_kernel,
+            options,
+        )
         compared = comparison.Comparison(folder, FOLDER / "captures.toml", recorded, of_kernel)
-    print(f"\n{compared.summary()}\n{len(passed) - len(recorded)} runs of tests with a TAP or no device were not captured")
+    print(
+        f"\n{compared.summary()}\n{len(passed) - len(recorded)} runs of tests with a TAP or no"
+        " device were not captured"
+    )
     return compared.findings + failed
 
 
 def capture_again(differing, tests, of_kernel, options):
-    """Some more runs of tests whose captures differ, by turns with the kernel's. Returns those that failed."""
+    """Some more runs of tests whose captures differ, by turns with the kernel's. Returns those that
+    failed."""
     outcomes = []
-    print(f"\n{len(differing)} captures differ from the kernel's; these tests again, {FURTHER_RUNS} times:")
-    entries = {(name, mode) for name, mode in differing} | {(name, "kernel") for name, _ in differing if name in of_kernel}
+    print(
+        f"\n{len(differing)} captures differ from the kernel's; these tests again,"
+        f" {FURTHER_RUNS} times:"
+    )
+    entries = {(name, mode) for name, mode in differing} | {
+        (name, "kernel") for name, _ in differing if name in of_kernel
+    }
     for number in range(FURTHER_RUNS):
         folder = comparison.further(options.captures, number)
         for name, mode in sorted(entries):
-            outcomes.append(run_apart(tests[name], mode, argparse.Namespace(**{**vars(options), "captures": str(folder)})))
+            outcomes.append(
+                run_apart(
+                    tests[name],
+                    mode,
+                    argparse.Namespace(**{**vars(options), "captures": str(folder)}),
+                )
+            )
             report(outcomes[-1])
     return [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
 
 
 def is_recorded(test):
-    """A TAP is made by the program under test: there is nothing to listen on before, and its frames have no checksums."""
+    """A TAP is made by the program under test: there is nothing to listen on before, and its frames
+    have no checksums."""
     return test.device == "veth"
 
 
@@ -153,7 +213,9 @@ def run_apart(test, mode, options):
     words += ["--captures", options.captures] if options.captures else []
     limit_s = test.timeout_s + (expert.READING_S if options.captures else 0)
     before = time.monotonic()
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    child = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
         text, _ = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -167,7 +229,14 @@ def run_apart(test, mode, options):
         text += f"\nno end within {limit_s} s"
     remove_namespaces(child.pid)
     outcome = {0: "passed", SKIPPED: "skipped"}.get(child.returncode, "failed")
-    return {"test": test, "name": test.name, "mode": mode, "outcome": outcome, "text": text.strip(), "seconds": time.monotonic() - before}
+    return {
+        "test": test,
+        "name": test.name,
+        "mode": mode,
+        "outcome": outcome,
+        "text": text.strip(),
+        "seconds": time.monotonic() - before,
+    }
 
 
 def remove_namespaces(pid):
@@ -180,7 +249,9 @@ def remove_namespaces(pid):
 
 
 def report(outcome):
-    line = f"{outcome['outcome']:7} {outcome['seconds']:5.1f} s  {outcome['mode']:9} {outcome['name']}"
+    line = (
+        f"{outcome['outcome']:7} {outcome['seconds']:5.1f} s  {outcome['mode']:9} {outcome['name']}"
+    )
     if outcome["outcome"] == "skipped":
         line += f": {outcome['text'].splitlines()[-1] if outcome['text'] else ''}"
     print(line)

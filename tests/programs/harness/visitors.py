@@ -13,7 +13,16 @@ class Visitors:
     """Clients at the peer while the block runs; afterwards `report` says how they fared."""
 
     def __init__(self, world, port, *, closing=8, keeping=4, idling=4):
-        self.words = [PYTHON, "-u", PROGRAMS / "visitors.py", world.address, port, closing, keeping, idling]
+        self.words = [
+            PYTHON,
+            "-u",
+            PROGRAMS / "visitors.py",
+            world.address,
+            port,
+            closing,
+            keeping,
+            idling,
+        ]
         self.world = world
         self.report = None
 

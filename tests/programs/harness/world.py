@@ -36,7 +36,9 @@ class World:
         self.device = device
         # What `--device` is given, if anything.
         self.kind = os.environ.get("SLIPSTACK_TEST_DEVICE")
-        self.slipstack = Path(os.environ.get("SLIPSTACK_TEST_BIN", TARGET / "release" / "slipstack"))
+        self.slipstack = Path(
+            os.environ.get("SLIPSTACK_TEST_BIN", TARGET / "release" / "slipstack")
+        )
         self.folder = Path(tempfile.mkdtemp(prefix=f"ss-{os.getpid()}-"))
         self.folder.chmod(0o755)
         self.run_dir = self.folder / "run"
@@ -83,8 +85,8 @@ class World:
             self.stack_ns.ip("addr", "add", f"{self.STACK6}/64", "dev", "eth1", "nodad")
 
     def use_second_pair(self):
-        """Gives the stack a second interface, eth2, with a namespace of its own at the other end; before the first
-        program is started."""
+        """Gives the stack a second interface, eth2, with a namespace of its own at the other end;
+        before the first program is started."""
         self.peer_b_ns = self._namespace("d")
         net.join(self.stack_ns, self.peer_b_ns, "eth2")
         self.peer_b_ns.ip("addr", "add", f"{self.PEER_B}/24", "dev", "eth2")
@@ -133,13 +135,17 @@ class World:
         words = [str(self.slipstack), "instance", "--name", name, "--run-dir", str(self.run_dir)]
         words += self.device_options() + list(extra)
         started = self.process(self.stack_ns.prefix() + words)
-        until(lambda: started.errors() or started.output() or not started.is_running(), 10, "the instance is ready")
+        until(
+            lambda: started.errors() or started.output() or not started.is_running(),
+            10,
+            "the instance is ready",
+        )
         assert started.is_running(), f"the instance ended\n{started.tail()}"
         return started
 
     def stack(self, *words, options=(), before=(), **keywords):
-        """Starts a program on what is under test. Its process id is the program's. `before`: words of commands
-        that set limits and the like and then become what follows them."""
+        """Starts a program on what is under test. Its process id is the program's. `before`: words
+        of commands that set limits and the like and then become what follows them."""
         words = [str(word) for word in words]
         if self.mode != "kernel":
             words = [str(self.slipstack), "run", *self.options(options), "--", *words]
@@ -150,9 +156,17 @@ class World:
 
     def _learn_address(self, started):
         """With a TAP of Slipstack's own, its one line says where the program is."""
-        until(lambda: "slipstack:" in started.errors() or not started.is_running(), 10, "the line with the address")
+        until(
+            lambda: "slipstack:" in started.errors() or not started.is_running(),
+            10,
+            "the line with the address",
+        )
         words = started.errors().replace(",", " ").replace("(", " ").replace(")", " ").split()
-        found = [word.rstrip(".:;").split("/")[0].split(":")[0] for word in words if word.startswith("10.254.")]
+        found = [
+            word.rstrip(".:;").split("/")[0].split(":")[0]
+            for word in words
+            if word.startswith("10.254.")
+        ]
         if found:
             self.address = found[0]
             self.peer_address = self.address.rsplit(".", 1)[0] + ".1"
@@ -171,7 +185,11 @@ class World:
 
     def process(self, words, **keywords):
         # Nobody answers DNS in there, and http.server asks for its own name.
-        env = dict(os.environ, RES_OPTIONS="timeout:1 attempts:1", **{key: str(value) for key, value in keywords.pop("env", {}).items()})
+        env = dict(
+            os.environ,
+            RES_OPTIONS="timeout:1 attempts:1",
+            **{key: str(value) for key, value in keywords.pop("env", {}).items()},
+        )
         started = Process(words, self.folder, env=env, **keywords)
         self.processes.append(started)
         return started
@@ -217,7 +235,11 @@ class World:
     def wait_port(self, port, seconds=10, process=None, address=None):
         if process is not None and {str(self.slipstack), "run"} <= set(process.words):
             # Before that nobody answers ARP, and the kernel asks again only after a second.
-            until(lambda: "is reached at" in process.errors() or not process.is_running(), seconds, "the stack is up")
+            until(
+                lambda: "is reached at" in process.errors() or not process.is_running(),
+                seconds,
+                "the stack is up",
+            )
 
         def is_open():
             if process is not None:
@@ -270,14 +292,23 @@ class World:
                 if self.recorder is not None and pid == self.recorder.pid:
                     continue
                 with contextlib.suppress(OSError):
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    words = (
+                        Path(f"/proc/{pid}/cmdline")
+                        .read_bytes()
+                        .replace(b"\0", b" ")
+                        .decode(errors="replace")
+                    )
                     found.append(f"process {pid}: {words.strip()[:120]}")
         if self.mode != "kernel":
             # The folder may vanish while it is read: the last keeper removes what it made.
             with contextlib.suppress(FileNotFoundError):
                 found += [f"file {file}" for file in self.run_dir.rglob("*") if not file.is_dir()]
             links = self.stack_ns.ip("-o", "link", "show", check=False)
-            found += [f"device {line.split(':')[1].strip()}" for line in links.splitlines() if "slip" in line]
+            found += [
+                f"device {line.split(':')[1].strip()}"
+                for line in links.splitlines()
+                if "slip" in line
+            ]
         return found
 
     def remove(self):

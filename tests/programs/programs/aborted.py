@@ -1,4 +1,5 @@
-"""Accepts connections and says how each ends: `end of PORT: ERROR`; a client that asks is answered."""
+"""Accepts connections and says how each ends: `end of PORT: ERROR`; a client that asks is
+answered."""
 
 import errno
 import socket

@@ -1,5 +1,5 @@
-"""Connects, says `asks`, and from then on only asks, without ever waiting, until its connection ends.
-Usage: asks.py ADDRESS PORT"""
+"""Connects, says `asks`, and from then on only asks, without ever waiting, until its connection
+ends. Usage: asks.py ADDRESS PORT"""
 
 import errno
 import socket

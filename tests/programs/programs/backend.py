@@ -1,4 +1,5 @@
-"""An HTTP/1.1 backend that keeps connections: answers its name, the number of connections so far, and a body it was sent."""
+"""An HTTP/1.1 backend that keeps connections: answers its name, the number of connections so far,
+and a body it was sent."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,6 +1,6 @@
-"""A server that becomes another program with its connection: `becomes.py PORT HOW`. `itself`: this one, which finds the
-connection under its number; `cat`: its standard streams are the connection; `child`: a child does, once the connection
-has gone to it; `again`: itself, three times."""
+"""A server that becomes another program with its connection: `becomes.py PORT HOW`. `itself`: this
+one, which finds the connection under its number; `cat`: its standard streams are the connection;
+`child`: a child does, once the connection has gone to it; `again`: itself, three times."""
 
 import os
 import socket

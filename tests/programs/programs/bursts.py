@@ -1,4 +1,5 @@
-"""Sends the clock and then computes, so that no further call pushes the data. Usage: bursts.py PORT"""
+"""Sends the clock and then computes, so that no further call pushes the data. Usage: bursts.py
+PORT"""
 
 import socket
 import sys

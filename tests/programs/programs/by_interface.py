@@ -1,5 +1,6 @@
-"""A stack on two interfaces, seen by a program: which of them datagrams come by and leave by, what is bound to one of
-them, and groups. Each line that is read says what to do, each line that is written what came of it."""
+"""A stack on two interfaces, seen by a program: which of them datagrams come by and leave by, what
+is bound to one of them, and groups. Each line that is read says what to do, each line that is
+written what came of it."""
 
 import errno
 import select
@@ -13,11 +14,18 @@ IP_PKTINFO, IP_MULTICAST_ALL, IP_UNICAST_IF = 8, 49, 50
 
 
 def pktinfo(index, source="0.0.0.0"):
-    return [(socket.IPPROTO_IP, IP_PKTINFO, struct.pack("=I4s4s", index, socket.inet_aton(source), b"\0" * 4))]
+    return [
+        (
+            socket.IPPROTO_IP,
+            IP_PKTINFO,
+            struct.pack("=I4s4s", index, socket.inet_aton(source), b"\0" * 4),
+        )
+    ]
 
 
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+
 
 def member(own):
     return socket.inet_aton(GROUP) + socket.inet_aton(own)
@@ -78,7 +86,9 @@ for line in sys.stdin:
     elif word == "say-by-number":
         speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         number = socket.if_nametoindex(rest[0])
-        speaker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4sI", b"", b"", number))
+        speaker.setsockopt(
+            socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4sI", b"", b"", number)
+        )
         speaker.sendto(b"said", (GROUP, PORT))
         print("said")
     elif word == "shout-by-number":
@@ -102,6 +112,8 @@ for line in sys.stdin:
         # To all by the interface of this number.
         speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         speaker.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        speaker.sendmsg([b"shouted"], pktinfo(socket.if_nametoindex(rest[0])), 0, ("255.255.255.255", PORT))
+        speaker.sendmsg(
+            [b"shouted"], pktinfo(socket.if_nametoindex(rest[0])), 0, ("255.255.255.255", PORT)
+        )
         print("shouted")
     sys.stdout.flush()

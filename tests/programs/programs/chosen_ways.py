@@ -1,5 +1,5 @@
-"""Asks a server what address it is seen from, by sockets that choose their way: by mark, table or device. Then serves at
-one device alone."""
+"""Asks a server what address it is seen from, by sockets that choose their way: by mark, table or
+device. Then serves at one device alone."""
 
 import fcntl
 import socket
@@ -29,8 +29,13 @@ def ask(kind, family, options):
 
 
 for name, options in WAYS.items():
-    seen = [ask(kind, family, options) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+    seen = [
+        ask(kind, family, options)
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+        for family in (socket.AF_INET, socket.AF_INET6)
+    ]
     print(name, *seen)
+
 
 def ask_marked(family):
     """One datagram has a mark of its own; the next one has none."""
@@ -50,7 +55,9 @@ print("message", *ask_marked(socket.AF_INET), *ask_marked(socket.AF_INET6))
 # The kernel has no such interface.
 index = socket.if_nametoindex("eth1.20")
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
-    by_request = struct.unpack("16sI", fcntl.ioctl(asks, 0x8933, struct.pack("16sI", b"eth1.20", 0)).ljust(20, b"\0")[:20])[1]
+    by_request = struct.unpack(
+        "16sI", fcntl.ioctl(asks, 0x8933, struct.pack("16sI", b"eth1.20", 0)).ljust(20, b"\0")[:20]
+    )[1]
 assert by_request == index, (by_request, index)
 print("named", socket.if_indextoname(index))
 

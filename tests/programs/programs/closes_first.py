@@ -1,4 +1,5 @@
-"""closes_first.py PORT: greets everybody who connects, closes, and says so when the peer has closed too."""
+"""closes_first.py PORT: greets everybody who connects, closes, and says so when the peer has closed
+too."""
 
 import signal
 import socket

@@ -1,6 +1,6 @@
-"""Servers of many: `crowded.py PORT forks`: one loop echoes, and forks a child that ends at once for each line "fork";
-`crowded.py PORT threads COUNT`: so many threads accept and echo; `crowded.py PORT children`: a child for each
-connection tells its number and echoes."""
+"""Servers of many: `crowded.py PORT forks`: one loop echoes, and forks a child that ends at once
+for each line "fork"; `crowded.py PORT threads COUNT`: so many threads accept and echo; `crowded.py
+PORT children`: a child for each connection tells its number and echoes."""
 
 import os
 import selectors

@@ -13,7 +13,9 @@ async def serve(reader, writer):
 
 
 async def main():
-    listener = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+    listener = socket.create_server(
+        ("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True
+    )
     server = await asyncio.start_server(serve, sock=listener)
     print("ready")
     async with server:

@@ -1,5 +1,5 @@
-"""Two processes whose epoll sets have one inherited listener. Who is told to stay does not come back to his set until
-the connection ends. Usage: elsewhere.py read|compute|lock"""
+"""Two processes whose epoll sets have one inherited listener. Who is told to stay does not come
+back to his set until the connection ends. Usage: elsewhere.py read|compute|lock"""
 
 import os
 import select

@@ -1,15 +1,12 @@
-"""Threads that each wait on a set of their own. Usage: engines.py own PORT THREADS
-                                                   engines.py dies PORT THREADS
-                                                   engines.py forks PORT THREADS
-                                                   engines.py hands PORT THREADS
-                                                   engines.py each PORT THREADS
-                                                   engines.py polls PORT THREADS
+"""Threads that each wait on a set of their own. Usage: engines.py own PORT THREADS engines.py dies
+PORT THREADS engines.py forks PORT THREADS engines.py hands PORT THREADS engines.py each PORT
+THREADS engines.py polls PORT THREADS
 
-`own`: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number. `dies`: of two
-threads for each listener the first ends after its first connection, the other one goes on with its set. `forks`: while
-the threads wait, children are forked, one for each line that says `fork`. `hands`: one thread accepts, the others
-serve. `each`: one thread accepts and starts a thread for each connection, in which it blocks; `polls`: the same, with
-poll() before each call."""
+`own`: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number.
+`dies`: of two threads for each listener the first ends after its first connection, the other one
+goes on with its set. `forks`: while the threads wait, children are forked, one for each line that
+says `fork`. `hands`: one thread accepts, the others serve. `each`: one thread accepts and starts a
+thread for each connection, in which it blocks; `polls`: the same, with poll() before each call."""
 
 import os
 import select

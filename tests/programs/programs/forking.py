@@ -64,7 +64,7 @@ def epoll(sock):
             return
         while data:
             try:
-                data = data[sock.send(data):]
+                data = data[sock.send(data) :]
             except BlockingIOError:
                 select.select([], [sock], [], 10)
 
@@ -96,7 +96,9 @@ def forbid(*calls):
     code = struct.pack("HBBI", load, 0, 0, 0)
     for left, call in zip(range(len(calls), 0, -1), calls):
         code += struct.pack("HBBI", jump_if, left, 0, call)
-    code += struct.pack("HBBI", end, 0, 0, 0x7FFF_0000) + struct.pack("HBBI", end, 0, 0, 0x8000_0000)
+    code += struct.pack("HBBI", end, 0, 0, 0x7FFF_0000) + struct.pack(
+        "HBBI", end, 0, 0, 0x8000_0000
+    )
     buffer = ctypes.create_string_buffer(code)
     program = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)

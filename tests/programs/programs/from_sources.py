@@ -1,4 +1,5 @@
-"""Connects from addresses of its own to a server that tells each peer its address: `SOURCE DESTINATION PORT` triples."""
+"""Connects from addresses of its own to a server that tells each peer its address: `SOURCE
+DESTINATION PORT` triples."""
 
 import socket
 import sys

@@ -1,4 +1,5 @@
-"""Joins groups of both families with two sockets each, tells what comes, and does what a datagram says."""
+"""Joins groups of both families with two sockets each, tells what comes, and does what a datagram
+says."""
 
 import errno
 import select
@@ -9,10 +10,18 @@ import sys
 GROUP, GROUP6 = "239.7.7.7", "ff15::77"
 port, own, interface = int(sys.argv[1]), sys.argv[2], socket.if_nametoindex(sys.argv[3])
 JOIN = {
-    socket.AF_INET: (socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.IP_DROP_MEMBERSHIP,
-                     socket.inet_aton(GROUP) + socket.inet_aton(own)),
-    socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.IPV6_LEAVE_GROUP,
-                      socket.inet_pton(socket.AF_INET6, GROUP6) + struct.pack("@I", interface)),
+    socket.AF_INET: (
+        socket.IPPROTO_IP,
+        socket.IP_ADD_MEMBERSHIP,
+        socket.IP_DROP_MEMBERSHIP,
+        socket.inet_aton(GROUP) + socket.inet_aton(own),
+    ),
+    socket.AF_INET6: (
+        socket.IPPROTO_IPV6,
+        socket.IPV6_JOIN_GROUP,
+        socket.IPV6_LEAVE_GROUP,
+        socket.inet_pton(socket.AF_INET6, GROUP6) + struct.pack("@I", interface),
+    ),
 }
 
 
@@ -45,7 +54,10 @@ while True:
     for one in select.select(list(sockets), [], [])[0]:
         family, number = sockets[one]
         data, sender = one.recvfrom(2048)
-        print(f"v{6 if family == socket.AF_INET6 else 4} {number} {sender[0]} {data.decode()}", flush=True)
+        print(
+            f"v{6 if family == socket.AF_INET6 else 4} {number} {sender[0]} {data.decode()}",
+            flush=True,
+        )
         group = GROUP6 if family == socket.AF_INET6 else GROUP
         level, _, leave, request = JOIN[family]
         if data == b"say" and number == 0:

@@ -17,5 +17,7 @@ while True:
             if line == "\n":
                 break
             text += line
-        done = subprocess.run(["sh", "-c", command], input=text, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["sh", "-c", command], input=text, capture_output=True, text=True, check=True
+        )
         out.write(done.stdout)

@@ -35,8 +35,14 @@ pipe_read, pipe_write = os.pipe()
 event = os.eventfd(0)
 unix = socket.socketpair()
 epoll = select.epoll()
-names = {timerfd(50): "timerfd", signalfd(signal.SIGUSR1): "signalfd", event: "eventfd", pipe_read: "pipe",
-         unix[0].fileno(): "unix", accepted.fileno(): "loopback"}
+names = {
+    timerfd(50): "timerfd",
+    signalfd(signal.SIGUSR1): "signalfd",
+    event: "eventfd",
+    pipe_read: "pipe",
+    unix[0].fileno(): "unix",
+    accepted.fileno(): "loopback",
+}
 for fd in names:
     epoll.register(fd, select.EPOLLIN)
 inner = select.epoll()

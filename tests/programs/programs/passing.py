@@ -59,7 +59,9 @@ def work():
 def start_worker():
     ours, theirs = socket.socketpair()
     # Until somebody waits for it.
-    start_worker.child = subprocess.Popen([sys.executable, "-u", __file__, "0", "worker"], stdin=theirs)
+    start_worker.child = subprocess.Popen(
+        [sys.executable, "-u", __file__, "0", "worker"], stdin=theirs
+    )
     theirs.close()
     return ours
 
@@ -100,7 +102,9 @@ def unpickle(queue):
 
 def pickled(listener):
     queue = multiprocessing.get_context("spawn").Queue()
-    multiprocessing.get_context("spawn").Process(target=unpickle, args=(queue,), daemon=True).start()
+    multiprocessing.get_context("spawn").Process(
+        target=unpickle, args=(queue,), daemon=True
+    ).start()
     while True:
         queue.put(listener.accept()[0])
 
@@ -125,7 +129,10 @@ def inherit(listener):
             os.dup2(nothing, number)
 
 
-TELL = "import socket; s = socket.socket(fileno=0); print(*s.getpeername(), s.getsockname()[1], s.family.name)"
+TELL = (
+    "import socket; s = socket.socket(fileno=0); print(*s.getpeername(), s.getsockname()[1],"
+    " s.family.name)"
+)
 
 
 def names(listener):

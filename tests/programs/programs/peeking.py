@@ -1,5 +1,5 @@
-"""Looks at a datagram, forks, and the child connects to its sender and takes it, as `socat UDP-LISTEN:…,fork` does.
-Usage: peeking.py PORT"""
+"""Looks at a datagram, forks, and the child connects to its sender and takes it, as `socat
+UDP-LISTEN:…,fork` does. Usage: peeking.py PORT"""
 
 import os
 import select

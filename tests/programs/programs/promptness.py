@@ -1,5 +1,6 @@
-"""Answers what has been asked within 2 ms, and waits again at once; computes for 30 ms after its answers if
-one asked `slow`. Each answer holds the wall clock of the moment before it was sent. Usage: promptness.py PORT"""
+"""Answers what has been asked within 2 ms, and waits again at once; computes for 30 ms after its
+answers if one asked `slow`. Each answer holds the wall clock of the moment before it was sent.
+Usage: promptness.py PORT"""
 
 import select
 import socket

@@ -1,4 +1,5 @@
-"""Connects again whenever its connection ends, and says how many descriptors it has. Usage: returning.py ADDRESS PORT"""
+"""Connects again whenever its connection ends, and says how many descriptors it has. Usage:
+returning.py ADDRESS PORT"""
 
 import os
 import socket

@@ -1,9 +1,9 @@
-"""An IPv6 router on eth1 as far as hosts ask: answers solicitations with a prefix, itself, and an MTU.
+"""An IPv6 router on eth1 as far as hosts ask: answers solicitations with a prefix, itself, and an
+MTU.
 
-    router.py PREFIX MTU
-    router.py FILE      advertises what the file says, when asked and whenever it changes:
-                        {"lifetime": S, "mtu": N, "hops": N, "prefixes": [[PREFIX, VALID_S, PREFERRED_S]…],
-                         "redirects": [[HOST, DESTINATION, TARGET]…]}
+router.py PREFIX MTU router.py FILE      advertises what the file says, when asked and whenever it
+changes: {"lifetime": S, "mtu": N, "hops": N, "prefixes": [[PREFIX, VALID_S, PREFERRED_S]…],
+"redirects": [[HOST, DESTINATION, TARGET]…]}
 """
 
 import json
@@ -27,7 +27,17 @@ def link_local():
 
 
 def advertisement(plan):
-    body = struct.pack("!BBHBBHII", ROUTER_ADVERTISEMENT, 0, 0, plan.get("hops", 64), 0, plan.get("lifetime", 1800), 0, 0)
+    body = struct.pack(
+        "!BBHBBHII",
+        ROUTER_ADVERTISEMENT,
+        0,
+        0,
+        plan.get("hops", 64),
+        0,
+        plan.get("lifetime", 1800),
+        0,
+        0,
+    )
     if "mtu" in plan:
         body += struct.pack("!BBHI", 5, 1, 0, plan["mtu"])
     for prefix, valid, preferred in plan.get("prefixes", []):
@@ -43,7 +53,11 @@ def main():
     else:
         read = lambda: json.loads(Path(sys.argv[1]).read_text())
     with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as raw:
-        raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, address(ALL_ROUTERS) + struct.pack("@I", index))
+        raw.setsockopt(
+            socket.IPPROTO_IPV6,
+            socket.IPV6_JOIN_GROUP,
+            address(ALL_ROUTERS) + struct.pack("@I", index),
+        )
         for option in (socket.IPV6_MULTICAST_HOPS, socket.IPV6_UNICAST_HOPS):
             raw.setsockopt(socket.IPPROTO_IPV6, option, 255)
         raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
@@ -57,9 +71,17 @@ def main():
                 raw.sendto(advertisement(plan), (ALL_NODES, 0, 0, index))
             if plan != before:
                 for host, destination, target in plan.get("redirects", []):
-                    redirect = struct.pack("!BBHI", REDIRECT, 0, 0, 0) + address(target) + address(destination)
+                    redirect = (
+                        struct.pack("!BBHI", REDIRECT, 0, 0, 0)
+                        + address(target)
+                        + address(destination)
+                    )
                     # RFC 4861 8.1: from the link-local address.
-                    source = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, link_local() + struct.pack("@I", index))
+                    source = (
+                        socket.IPPROTO_IPV6,
+                        socket.IPV6_PKTINFO,
+                        link_local() + struct.pack("@I", index),
+                    )
                     raw.sendmsg([redirect], [source], 0, (host, 0, 0, 0))
 
 

@@ -14,7 +14,8 @@ SYS_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}[platform.machine()]
 
 
 def shorten_slice(slice_ns):
-    """What a thread may ask for that wants to run at once and shortly; older kernels take no notice."""
+    """What a thread may ask for that wants to run at once and shortly; older kernels take no
+    notice."""
     attr = struct.pack("IIQiIQQQ", 48, 0, 0, os.nice(0), 0, slice_ns, 0, 0)
     ctypes.CDLL(None).syscall(SYS_SCHED_SETATTR, 0, attr, 0)
 

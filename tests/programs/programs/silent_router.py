@@ -1,5 +1,5 @@
-"""A router on eth1 that is none: it advertises a prefix and itself, answers who asks for it while FILE exists, and says
-which packets were to go by it. silent_router.py PREFIX FILE"""
+"""A router on eth1 that is none: it advertises a prefix and itself, answers who asks for it while
+FILE exists, and says which packets were to go by it. silent_router.py PREFIX FILE"""
 
 import socket
 import struct
@@ -7,17 +7,35 @@ import sys
 from pathlib import Path
 
 ETH_P_IPV6, ICMPV6 = 0x86DD, 58
-ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 133, 134, 135, 136
+ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = (
+    133,
+    134,
+    135,
+    136,
+)
 MAC = bytes.fromhex("020000000bad")
 OWN = socket.inet_pton(socket.AF_INET6, "fe80::bad")
-ALL_NODES, ALL_NODES_MAC = socket.inet_pton(socket.AF_INET6, "ff02::1"), bytes.fromhex("333300000001")
+ALL_NODES, ALL_NODES_MAC = socket.inet_pton(socket.AF_INET6, "ff02::1"), bytes.fromhex(
+    "333300000001"
+)
 LINK_ADDRESS = 1, 2
 
 
 def frame(mac, to, kind, rest, body):
     message = struct.pack("!BBH", kind, 0, 0) + rest + body
-    message = message[:2] + checksum(OWN + to + struct.pack("!II", len(message), ICMPV6) + message) + message[4:]
-    return mac + MAC + struct.pack("!HIHBB", ETH_P_IPV6, 6 << 28, len(message), ICMPV6, 255) + OWN + to + message
+    message = (
+        message[:2]
+        + checksum(OWN + to + struct.pack("!II", len(message), ICMPV6) + message)
+        + message[4:]
+    )
+    return (
+        mac
+        + MAC
+        + struct.pack("!HIHBB", ETH_P_IPV6, 6 << 28, len(message), ICMPV6, 255)
+        + OWN
+        + to
+        + message
+    )
 
 
 def checksum(data):
@@ -30,8 +48,12 @@ def checksum(data):
 def advertisement(prefix):
     """Neighbours are believed for a second and asked every 200 ms."""
     body = struct.pack("!II", 1000, 200) + struct.pack("!BB", 1, 1) + MAC
-    body += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, prefix)
-    return frame(ALL_NODES_MAC, ALL_NODES, ROUTER_ADVERTISEMENT, struct.pack("!BBH", 64, 0, 1800), body)
+    body += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(
+        socket.AF_INET6, prefix
+    )
+    return frame(
+        ALL_NODES_MAC, ALL_NODES, ROUTER_ADVERTISEMENT, struct.pack("!BBH", 64, 0, 1800), body
+    )
 
 
 def main():

@@ -1,5 +1,5 @@
-"""Serves connections that never end: streams to those that say `stream`, is silent to those that say
-`silent`. Usage: transfers.py PORT"""
+"""Serves connections that never end: streams to those that say `stream`, is silent to those that
+say `silent`. Usage: transfers.py PORT"""
 
 import selectors
 import socket

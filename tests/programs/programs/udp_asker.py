@@ -1,4 +1,5 @@
-"""Asks udp_blob.py for datagrams of the lengths given and says which came whole. Usage: udp_asker.py HOST PORT LENGTH…"""
+"""Asks udp_blob.py for datagrams of the lengths given and says which came whole. Usage:
+udp_asker.py HOST PORT LENGTH…"""
 
 import hashlib
 import socket

@@ -1,12 +1,13 @@
-"""Clients of a server that is being reloaded: some close each connection, some keep theirs, some idle on it.
+"""Clients of a server that is being reloaded: some close each connection, some keep theirs, some
+idle on it.
 
     visitors.py ADDRESS PORT CLOSING KEEPING IDLING
 
-Runs until its standard input ends, and then prints one line of JSON: what came of the requests, the slowest
-of each kind in milliseconds, and what this network namespace's TCP counted meanwhile.
+Runs until its standard input ends, and then prints one line of JSON: what came of the requests, the
+slowest of each kind in milliseconds, and what this network namespace's TCP counted meanwhile.
 
-A kept connection that ends before any byte of an answer is asked again on a new one, as browsers do (RFC 9112,
-9.3.1): it counts as `raced`, and its time goes on."""
+A kept connection that ends before any byte of an answer is asked again on a new one, as browsers do
+(RFC 9112, 9.3.1): it counts as `raced`, and its time goes on."""
 
 import collections
 import errno
@@ -62,7 +63,9 @@ class Visitor:
         self.state = "asking"
         self.buffer = b""
         try:
-            self.sock.send(f"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: {kind}\r\n\r\n".encode())
+            self.sock.send(
+                f"GET /hello HTTP/1.1\r\nHost: test\r\nConnection: {kind}\r\n\r\n".encode()
+            )
         except OSError as error:
             self.end(errno.errorcode[error.errno])
             return

@@ -45,7 +45,9 @@ def serve(sock):
     before = time.monotonic()
     is_ready = wait(sock, 0.2)
     took = time.monotonic() - before
-    words.append("idle" if not is_ready and 0.19 < took < 0.5 else f"not idle ({is_ready}, {took:.3f} s)")
+    words.append(
+        "idle" if not is_ready and 0.19 < took < 0.5 else f"not idle ({is_ready}, {took:.3f} s)"
+    )
     pair = socket.socketpair()
     pair[0].send(b"x")
     words.append("ready" if wait(pair[1], 1) else "not ready")

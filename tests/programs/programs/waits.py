@@ -1,10 +1,9 @@
-"""Blocks in one call, and says how that ended. HOW is a call (accept, recv, send, connect), poll, select, epoll,
-child (as accept, in a forked child), or who looks again and again instead: look (recv), glance (poll).
-Usage: waits.py listener HOW PORT              greets whoever connects
-       waits.py datagrams HOW PORT             answers every datagram
-       waits.py connection HOW ADDRESS PORT    says what its connection ends with
-       waits.py teller ADDRESS PORT            sends datagrams and never reads
-       waits.py asker HOW ADDRESS PORT         says what its connected datagram socket hears"""
+"""Blocks in one call, and says how that ended. HOW is a call (accept, recv, send, connect), poll,
+select, epoll, child (as accept, in a forked child), or who looks again and again instead: look
+(recv), glance (poll). Usage: waits.py listener HOW PORT              greets whoever connects
+waits.py datagrams HOW PORT             answers every datagram waits.py connection HOW ADDRESS PORT
+says what its connection ends with waits.py teller ADDRESS PORT            sends datagrams and never
+reads waits.py asker HOW ADDRESS PORT         says what its connected datagram socket hears"""
 
 import contextlib
 import errno
