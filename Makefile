@@ -6,7 +6,9 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential interop interop-full seeds worlds scale scaling held served bytes soak models programs sanitize instructions fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential \
+	interop interop-full seeds worlds scale scaling held served bytes soak models programs \
+	sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,14 +53,14 @@ captures: build ## every program test with its frames, compared by tshark with t
 coverage: setup ## share of the lines of wire and stack that tests run; fails below 90 %
 	@scripts/coverage
 
-differential: build ## random sequences of packets and socket calls of TCP and UDP, on the kernel and on Slipstack
+differential: build ## random packets and socket calls, on the kernel and on Slipstack
 	@tests/differential/run --count $$(( ($(SEEDS) + 3) / 4 ))
 
 .PHONY: dns
-dns: build ## 200,000 questions to `slipstack serve dns`, NSD and Knot, answers compared section by section
+dns: build ## 200,000 questions to `slipstack serve dns`, NSD and Knot, answers compared
 	@tests/dns/run $(DNS_ARGS)
 
-interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
+interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" continues
 	@scripts/interop --full $(INTEROP_ARGS)
 
 seeds: setup ## SEEDS simulated connections over a bad wire
@@ -82,23 +84,24 @@ held: setup ## 200,000 real connections in a server inside one engine: memory of
 bytes: build ## copies for each byte and throughput of the C library, with copies and without
 	@scripts/bytes $(BYTES_ARGS)
 
-soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; as long of reloads beside the kernel, and of simulated worlds
+soak: build ## SOAK_MINUTES each of load with kills, of reloads, and of simulations
 	@scripts/soak --minutes $(SOAK_MINUTES)
 	@scripts/reloads --reloads 1000 --upgrades 50 --minutes $(SOAK_MINUTES)
-	@cargo run -q --release -p slipstack-sim --bin worlds -- --minutes $(SOAK_MINUTES) --start $$(date +%s)
+	@cargo run -q --release -p slipstack-sim --bin worlds -- \
+		--minutes $(SOAK_MINUTES) --start $$(date +%s)
 
-models: setup ## the rings and the ownership word in every order of threads that the memory model allows (loom)
+models: setup ## the rings and the ownership word in every order of threads (loom)
 	@cargo run -q --profile models -p slipstack-models
 
-programs: build ## the page of programs: some eighty with their real clients, kernel beside both placements (half an hour)
+programs: build ## the page of programs: some eighty with their real clients (half an hour)
 	@cargo build -q -p slipstack-tokio-echo
 	@scripts/setup $$(tests/page/run --packages)
 	@tests/page/run $(PROGRAMS_ARGS)
 
-sanitize: setup ## unit tests of the crates that share memory under AddressSanitizer and ThreadSanitizer (needs nightly)
+sanitize: setup ## tests under AddressSanitizer and ThreadSanitizer (needs nightly)
 	@scripts/sanitize
 
-instructions: setup ## instructions of one request, connection, burst …; fails if a stored count has grown by more than 1 %
+instructions: setup ## instructions of one request, connection, burst …; fails above +1 %
 	@scripts/instructions
 
 fuzz: setup ## every fuzz target for FUZZ_SECONDS
@@ -108,16 +111,19 @@ reference: ## write docs/reference: options from their table, RFCs from the sour
 	@cargo run -q -p xtask -- reference
 
 book: ## the book as HTML in target/book (needs mdbook)
-	@command -v mdbook >/dev/null || { echo "mdbook is not installed; the book's text is in docs/book/src" >&2; exit 1; }
+	@command -v mdbook >/dev/null || \
+		{ echo "mdbook is not installed; the book's text is in docs/book/src" >&2; exit 1; }
 	@mdbook build docs/book -d ../../target/book
 
 PREFIX ?= /usr/local
 HEADERS := $(wildcard crates/capi/include/*.h)
 install: build ## slipstack, its libraries, headers and pkg-config files under PREFIX
 	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
-	for name in fstack ff_ifconfig ff_route ff_ipfw ff_knictl ff_sysctl ff_netstat ff_arp ff_ndp ff_top ff_traffic; do \
+	for name in fstack ff_ifconfig ff_route ff_ipfw ff_knictl ff_sysctl ff_netstat ff_arp ff_ndp \
+		ff_top ff_traffic; do \
 		ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
-	[ ! -e target/release/slipstack-dpdk ] || install -D -m 755 target/release/slipstack-dpdk $(DESTDIR)$(PREFIX)/bin/slipstack-dpdk
+	[ ! -e target/release/slipstack-dpdk ] || \
+		install -D -m 755 target/release/slipstack-dpdk $(DESTDIR)$(PREFIX)/bin/slipstack-dpdk
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
 	ln -sf libslipstack.so $(DESTDIR)$(PREFIX)/lib/libff_syscall.so
 	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so
@@ -126,7 +132,8 @@ install: build ## slipstack, its libraries, headers and pkg-config files under P
 	install -d $(DESTDIR)$(PREFIX)/include/slipstack $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/slipstack
 	for name in slipstack libfstack; do \
-		sed 's|@PREFIX@|$(PREFIX)|' crates/capi/pkgconfig/$$name.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/$$name.pc || exit 1; \
+		sed 's|@PREFIX@|$(PREFIX)|' crates/capi/pkgconfig/$$name.pc.in \
+			> $(DESTDIR)$(PREFIX)/lib/pkgconfig/$$name.pc || exit 1; \
 	done
 
 clean: ## remove what was built

@@ -25,7 +25,8 @@
 #define LARGE (1 << 20)
 
 static size_t copied;
-static void *(*real_memcpy)(void *, const void *, size_t), *(*real_memmove)(void *, const void *, size_t);
+static void *(*real_memcpy)(void *, const void *, size_t),
+    *(*real_memmove)(void *, const void *, size_t);
 
 static void *early(char *to, const char *from, size_t len)
 {
@@ -180,11 +181,13 @@ static void measure(int fd, const char *manner, size_t size, size_t total)
     }
     if (is_sent && ff_read(fd, &end, 1) != 1)
         fail("the end");
-    printf("%.0f %.0f %zu\n", now(CLOCK_MONOTONIC) - clock, now(CLOCK_PROCESS_CPUTIME_ID) - cpu, copied);
+    printf("%.0f %.0f %zu\n", now(CLOCK_MONOTONIC) - clock, now(CLOCK_PROCESS_CPUTIME_ID) - cpu,
+           copied);
 }
 
 /* The other end: takes or gives as many bytes as the first line says, with few calls. */
-static void serve(int fd, ssize_t (*get)(int, void *, size_t), ssize_t (*give)(int, const void *, size_t))
+static void serve(int fd, ssize_t (*get)(int, void *, size_t),
+                  ssize_t (*give)(int, const void *, size_t))
 {
     char line[64] = "", *at = line;
     while (at < line + sizeof line - 1 && get(fd, at, 1) == 1 && *at != '\n')
@@ -204,11 +207,13 @@ static void serve(int fd, ssize_t (*get)(int, void *, size_t), ssize_t (*give)(i
 
 static int listen_on(int is_kernel, struct sockaddr_in *any)
 {
-    int on = 1, fd = is_kernel ? socket(AF_INET, SOCK_STREAM, 0) : ff_socket(AF_INET, SOCK_STREAM, 0);
+    int on = 1,
+        fd = is_kernel ? socket(AF_INET, SOCK_STREAM, 0) : ff_socket(AF_INET, SOCK_STREAM, 0);
     if (is_kernel)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    int failed = is_kernel ? bind(fd, (struct sockaddr *)any, sizeof *any) || listen(fd, 16)
-                           : ff_bind(fd, (struct linux_sockaddr *)any, sizeof *any) || ff_listen(fd, 16);
+    int failed = is_kernel
+                     ? bind(fd, (struct sockaddr *)any, sizeof *any) || listen(fd, 16)
+                     : ff_bind(fd, (struct linux_sockaddr *)any, sizeof *any) || ff_listen(fd, 16);
     if (failed)
         fail("listen");
     return fd;

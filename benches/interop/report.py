@@ -81,9 +81,9 @@ def verdict(rows):
     for pair in ("kernel-kernel", "ours-kernel"):
         shares = [r["spurious_share"] for r in rows if r["pair"] == pair]
         if shares:
-            figures[f"spurious retransmissions (D-SACKs per data segment), {pair}"] = (
-                statistics.fmean(shares)
-            )
+            figures[
+                f"spurious retransmissions (D-SACKs per data segment), {pair}"
+            ] = statistics.fmean(shares)
     return figures
 
 

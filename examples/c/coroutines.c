@@ -1,6 +1,7 @@
 /* Micro-threads: a function for each connection that seems to block, on a stack of its own.
  * Where a call would block, another one runs, and all wait in one kqueue. A line is sent back,
- * "sleep MS" after MS milliseconds; silence ends after IDLE_MS: coroutines --ip 10.0.0.5/24 --if eth1 */
+ * "sleep MS" after MS milliseconds; silence ends after IDLE_MS.
+ *     coroutines --ip 10.0.0.5/24 --if eth1 */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -135,8 +136,8 @@ int main(int argc, char *argv[])
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_port = htons(PORT);
-    if (ff_bind(listener, (struct linux_sockaddr *)&address, sizeof address) < 0 || ff_listen(listener, 511) < 0 ||
-        (kq = ff_kqueue()) < 0) {
+    if (ff_bind(listener, (struct linux_sockaddr *)&address, sizeof address) < 0 ||
+        ff_listen(listener, 511) < 0 || (kq = ff_kqueue()) < 0) {
         perror("port 7");
         return 1;
     }

@@ -1,5 +1,6 @@
-/* A name server without a stack's help: each query of type A is answered in the dispatcher, with one address for
- * all names, before the stack sees the frame. The socket makes queries come to this process.
+/* A name server without a stack's help: each query of type A is answered in the dispatcher, with
+ * one address for all names, before the stack sees the frame. The socket makes queries come to this
+ * process.
  *
  *     dns_reply --ip 10.0.0.5/24 --if eth1
  */

@@ -1,7 +1,8 @@
 /* A client with several engines: each thread connects, asks and waits by an epoll set of its
  * own, and so has an engine of its own on the device. Answers come to the engine that has asked.
  *
- *     engines_client ADDRESS PORT THREADS CONNECTIONS REQUESTS --ip 10.0.0.5/24 --if eth1 --thread-engines 4
+ *     engines_client ADDRESS PORT THREADS CONNECTIONS REQUESTS \
+ *         --ip 10.0.0.5/24 --if eth1 --thread-engines 4
  *
  * Each of CONNECTIONS in each thread sends 32 bytes and waits for as many, REQUESTS times; 0:
  * until SIGTERM. */
@@ -58,7 +59,8 @@ static void open_one(struct client *own, struct connection *c)
 {
     struct epoll_event event = {.events = EPOLLOUT, .data = {.ptr = c}};
     c->fd = ff_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (c->fd < 0 || (ff_connect(c->fd, (struct linux_sockaddr *)&server, sizeof server) < 0 && errno != EINPROGRESS))
+    if (c->fd < 0 || (ff_connect(c->fd, (struct linux_sockaddr *)&server, sizeof server) < 0 &&
+                      errno != EINPROGRESS))
         fail("ff_connect");
     if (ff_epoll_ctl(own->ep, EPOLL_CTL_ADD, c->fd, &event) < 0)
         fail("ff_epoll_ctl");

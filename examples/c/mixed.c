@@ -1,5 +1,5 @@
-/* One program, port 8080 twice: the stack's by ff_ functions and the kernel's by its own, in one set.
- * What comes by either is sent back with the name of the side.
+/* One program, port 8080 twice: the stack's by ff_ functions and the kernel's by its own, in one
+ * set. What comes by either is sent back with the name of the side.
  *
  *     mixed --ip 10.0.0.5/24 --if eth1
  */
@@ -85,11 +85,13 @@ int main(int argc, char *argv[])
     address.sin_addr.s_addr = htonl(INADDR_ANY);
 
     on_stack = ff_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (ff_bind(on_stack, (struct linux_sockaddr *)&address, sizeof address) < 0 || ff_listen(on_stack, 64) < 0)
+    if (ff_bind(on_stack, (struct linux_sockaddr *)&address, sizeof address) < 0 ||
+        ff_listen(on_stack, 64) < 0)
         fail("on the stack");
     in_kernel = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(in_kernel, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(in_kernel, (struct sockaddr *)&address, sizeof address) < 0 || listen(in_kernel, 64) < 0)
+    if (bind(in_kernel, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(in_kernel, 64) < 0)
         fail("in the kernel");
     epfd = ff_epoll_create(0);
     watch(on_stack);

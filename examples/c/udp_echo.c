@@ -1,4 +1,5 @@
-/* A UDP server that sends every datagram back to where it came from, from the address it was sent to.
+/* A UDP server that sends every datagram back to where it came from, from the address it was sent
+ * to.
  *
  *     udp_echo --ip 10.0.0.5/24 --if eth1
  */

@@ -41,8 +41,8 @@ static void swap(uint8_t *a, uint8_t *b, size_t len)
 static int is_ours(const uint8_t *frame, size_t len)
 {
     const uint8_t *ip = frame + ETH_LEN;
-    return len >= HEADERS_LEN && load(frame + 12) == 0x0800 && ip[0] == 0x45 && ip[9] == IPPROTO_UDP &&
-           load(ip + 22) == PORT;
+    return len >= HEADERS_LEN && load(frame + 12) == 0x0800 && ip[0] == 0x45 &&
+           ip[9] == IPPROTO_UDP && load(ip + 22) == PORT;
 }
 
 /* Both sums are the same with the ends exchanged. */
@@ -95,8 +95,9 @@ int main(int argc, char *argv[])
     for (unsigned i = 0; i < workers; i++) {
         struct slipstack_worker_counts counts;
         if (slipstack_worker_counts(i, &counts) == 0)
-            printf("worker %u: %llu frames in %llu bursts of up to %llu, %llu answers, %llu found the ring full\n", i,
-                   (unsigned long long)counts.frames, (unsigned long long)counts.bursts,
+            printf("worker %u: %llu frames in %llu bursts of up to %llu, %llu answers, %llu found "
+                   "the ring full\n",
+                   i, (unsigned long long)counts.frames, (unsigned long long)counts.bursts,
                    (unsigned long long)counts.largest_burst, (unsigned long long)counts.answers,
                    (unsigned long long)counts.ring_full);
     }

@@ -1,5 +1,6 @@
 /* A server that gives as many bytes as a line asks for, without copying them: they are made in the
- * connection's send ring. A line with a `z` is answered by F-Stack's buffers, one with a `w` by ff_write.
+ * connection's send ring. A line with a `z` is answered by F-Stack's buffers, one with a `w` by
+ * ff_write.
  *
  *     zero_copy --ip 10.0.0.5/24 --if eth1
  */
@@ -54,7 +55,8 @@ static void in_ring(int fd, size_t len)
     }
 }
 
-/* A buffer is filled piece by piece and handed over; what did not fit follows with the next call. */
+/* A buffer is filled piece by piece and handed over; what did not fit follows with the next
+ * call. */
 static void by_buffer(int fd, size_t len)
 {
     char piece[STRIDE];
@@ -124,7 +126,8 @@ int main(int argc, char *argv[])
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_port = htons(PORT);
-    if (ff_bind(listener, (struct linux_sockaddr *)&address, sizeof address) < 0 || ff_listen(listener, 16) < 0)
+    if (ff_bind(listener, (struct linux_sockaddr *)&address, sizeof address) < 0 ||
+        ff_listen(listener, 16) < 0)
         fail("listen");
     signal(SIGTERM, on_signal);
     while (!is_over) {

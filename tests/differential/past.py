@@ -132,7 +132,9 @@ class Past:
         return (
             "ended"
             if segment.end == self.expects
-            else "old" if segment.end < self.expects else "across"
+            else "old"
+            if segment.end < self.expects
+            else "across"
         )
 
     def acks(self, segment):
@@ -270,9 +272,8 @@ FACTS = {
     "beyond the connection": (
         lambda past, segment: segment.end > past.expects or past.acks(segment) == "unsent"
     ),
-    "at the end of what lies ahead": lambda past, segment: segment.seq == max(
-        (end for _, end in past.ahead), default=None
-    ),
+    "at the end of what lies ahead": lambda past, segment: segment.seq
+    == max((end for _, end in past.ahead), default=None),
     "reset in TIME-WAIT": lambda past, _: past.is_assassinated,
     "sent bytes behind its FIN": lambda past, segment: any(
         end >= segment.end for _, end in past.ahead

@@ -20,8 +20,9 @@ NAMES = {
     39: (0, 1),
 }
 TYPES = {
-    "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "DNAME": 39, "DS": 43, "RRSIG": 46, "NSEC": 47,
-    "DNSKEY": 48, "NSEC3": 50, "NSEC3PARAM": 51, "TLSA": 52, "HTTPS": 65, "IXFR": 251, "AXFR": 252, "ANY": 255, "CAA": 257, "TYPE731": 731,
+    "A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33,
+    "DNAME": 39, "DS": 43, "RRSIG": 46, "NSEC": 47, "DNSKEY": 48, "NSEC3": 50, "NSEC3PARAM": 51,
+    "TLSA": 52, "HTTPS": 65, "IXFR": 251, "AXFR": 252, "ANY": 255, "CAA": 257, "TYPE731": 731,
 }  # fmt: skip
 
 
@@ -126,7 +127,9 @@ def parsed(data):
     assert at == len(data), "bytes after the last record"
     high = edns["high"] << 4 if edns else 0
     return {
-        "id": number, "rcode": flags & 15 | high, "aa": bool(flags & 0x400), "tc": bool(flags & 0x200), "flags": flags & 0x79F0, "questions": questions,
-        "question": data[12:at] if not any(counts) else None, "answer": sections[0], "authority": sections[1], "additional": sections[2], "edns": edns,
+        "id": number, "rcode": flags & 15 | high, "aa": bool(flags & 0x400),
+        "tc": bool(flags & 0x200), "flags": flags & 0x79F0, "questions": questions,
+        "question": data[12:at] if not any(counts) else None, "answer": sections[0],
+        "authority": sections[1], "additional": sections[2], "edns": edns,
         "length": len(data),
     }  # fmt: skip

@@ -60,8 +60,9 @@ ptr PTR Mixed.Case
 """
 # Names of the mixed zone, and near to it.
 NAMES = [
-    "", "ns1", "mail", "www", "web", "WeB", "loop1", "far", "dangling", "wild", "x.wild", "a.b.wild", "here.wild", "below.here.wild", "c", "b.c", "a.b.c",
-    "x.b.c", "sub", "ns.sub", "deep.down.sub",
+    "", "ns1", "mail", "www", "web", "WeB", "loop1", "far", "dangling", "wild",
+    "x.wild", "a.b.wild", "here.wild", "below.here.wild", "c", "b.c", "a.b.c", "x.b.c",
+    "sub", "ns.sub", "deep.down.sub",
 ]  # fmt: skip
 LONG = ".".join(["l" * 60] * 3)
 

@@ -34,8 +34,13 @@ static void with_inq(int fd, char *bytes) {
     char control[CMSG_SPACE(sizeof(int))];
     struct sockaddr_in sender;
     struct iovec place = {.iov_base = bytes, .iov_len = 4};
-    struct msghdr msg = {.msg_name = &sender, .msg_namelen = sizeof sender, .msg_iov = &place, .msg_iovlen = 1,
-                         .msg_control = control, .msg_controllen = sizeof control, .msg_flags = -1};
+    struct msghdr msg = {.msg_name = &sender,
+                         .msg_namelen = sizeof sender,
+                         .msg_iov = &place,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof control,
+                         .msg_flags = -1};
     CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, 0) == 4);
     CHECK(msg.msg_flags == 0 && msg.msg_namelen == 0);
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
@@ -54,7 +59,8 @@ static void with_inq(int fd, char *bytes) {
 static void datagram(void) {
     int on = 1, fd = ifc.socket(ifc.userdata, AF_INET, SOCK_DGRAM, 0);
     CHECK(fd >= 0);
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(8081)}, peer = {.sin_family = AF_INET};
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(8081)},
+                       peer = {.sin_family = AF_INET};
     own.sin_addr.s_addr = inet_addr("192.168.0.1");
     CHECK(ifc.setsockopt(ifc.userdata, fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on) == 0);
     CHECK(ifc.setsockopt(ifc.userdata, fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
@@ -75,10 +81,15 @@ static void datagram(void) {
 
     char bytes[100], control[256];
     struct iovec place = {.iov_base = bytes, .iov_len = 4};
-    struct msghdr msg = {.msg_name = &peer, .msg_namelen = sizeof peer, .msg_iov = &place, .msg_iovlen = 1,
-                         .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr msg = {.msg_name = &peer,
+                         .msg_namelen = sizeof peer,
+                         .msg_iov = &place,
+                         .msg_iovlen = 1,
+                         .msg_control = control,
+                         .msg_controllen = sizeof control};
     CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, 0) == 4);
-    CHECK(msg.msg_flags == MSG_TRUNC && msg.msg_namelen == sizeof peer && peer.sin_port == htons(4000));
+    CHECK(msg.msg_flags == MSG_TRUNC && msg.msg_namelen == sizeof peer &&
+          peer.sin_port == htons(4000));
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
     CHECK(cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_TIMESTAMP);
     CHECK(cmsg->cmsg_len == CMSG_LEN(sizeof(struct timeval)));
@@ -112,8 +123,10 @@ static void datagram(void) {
     CHECK(msg.msg_flags == MSG_ERRQUEUE);
     struct sock_extended_err *why = NULL;
     for (cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg))
-        if (cmsg->cmsg_level == IPPROTO_IP && cmsg->cmsg_type == IP_RECVERR) why = (void *)CMSG_DATA(cmsg);
-    CHECK(why && why->ee_errno == ECONNREFUSED && why->ee_origin == SO_EE_ORIGIN_ICMP && why->ee_code == 3);
+        if (cmsg->cmsg_level == IPPROTO_IP && cmsg->cmsg_type == IP_RECVERR)
+            why = (void *)CMSG_DATA(cmsg);
+    CHECK(why && why->ee_errno == ECONNREFUSED && why->ee_origin == SO_EE_ORIGIN_ICMP &&
+          why->ee_code == 3);
     CHECK(ifc.close(ifc.userdata, fd) == 0);
 }
 
@@ -132,7 +145,11 @@ static void version6(void (*init)(const char *, struct packetdrill_interface *))
         struct ip6_hdr ip;
         struct tcphdr tcp;
         uint8_t options[20];
-    } packet = {.tcp = {.source = htons(4000), .dest = htons(8080), .doff = 5, .syn = 1, .window = htons(60000)}};
+    } packet = {.tcp = {.source = htons(4000),
+                        .dest = htons(8080),
+                        .doff = 5,
+                        .syn = 1,
+                        .window = htons(60000)}};
     packet.ip.ip6_vfc = 6 << 4;
     packet.ip.ip6_plen = htons(20);
     packet.ip.ip6_nxt = IPPROTO_TCP;
@@ -145,7 +162,8 @@ static void version6(void (*init)(const char *, struct packetdrill_interface *))
     size_t len = sizeof answer;
     long long at_us;
     CHECK(ifc.netdev_receive(ifc.userdata, &answer, &len, &at_us) == 0 && len == 64);
-    CHECK(answer.ip.ip6_vfc >> 4 == 6 && answer.ip.ip6_nxt == IPPROTO_TCP && answer.tcp.syn && answer.tcp.ack);
+    CHECK(answer.ip.ip6_vfc >> 4 == 6 && answer.ip.ip6_nxt == IPPROTO_TCP && answer.tcp.syn &&
+          answer.tcp.ack);
     CHECK(memcmp(&answer.ip.ip6_src, &own.sin6_addr, 16) == 0);
     // The answer comes again, and then nothing more ever will: packetdrill would ask for ever after
     // a failure.
@@ -175,7 +193,8 @@ static void drawn(void (*init)(const char *, struct packetdrill_interface *)) {
     // Nobody draws this one.
     CHECK(inet_pton(AF_INET6, "::ffff:203.0.113.1", &mapped.sin6_addr) == 1);
     fd = ifc.socket(ifc.userdata, AF_INET6, SOCK_STREAM, IPPROTO_TCP);
-    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&mapped, sizeof mapped) == -1 && errno == EADDRNOTAVAIL);
+    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&mapped, sizeof mapped) == -1 &&
+          errno == EADDRNOTAVAIL);
     ifc.free(ifc.userdata);
 }
 
@@ -224,7 +243,8 @@ int main(int argc, char **argv) {
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (!library) fprintf(stderr, "%s\n", dlerror());
     CHECK(library);
-    void (*init)(const char *, struct packetdrill_interface *) = dlsym(library, "packetdrill_interface_init");
+    void (*init)(const char *, struct packetdrill_interface *) =
+        dlsym(library, "packetdrill_interface_init");
     CHECK(init);
     refused(init);
     init("tcp_timestamps=0", &ifc);
@@ -235,7 +255,8 @@ int main(int argc, char **argv) {
     own.sin_addr.s_addr = inet_addr("192.168.0.1");
     listener = ifc.socket(ifc.userdata, AF_INET, SOCK_STREAM, IPPROTO_TCP);
     CHECK(listener >= 0);
-    CHECK(ifc.setsockopt(ifc.userdata, listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse) == 0);
+    CHECK(ifc.setsockopt(ifc.userdata, listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse) ==
+          0);
     CHECK(ifc.bind(ifc.userdata, listener, (struct sockaddr *)&own, sizeof own) == 0);
     CHECK(ifc.listen(ifc.userdata, listener, 1) == 0);
     CHECK(ifc.bind(ifc.userdata, 999, (struct sockaddr *)&own, sizeof own) == -1 && errno == EBADF);

@@ -71,8 +71,10 @@ struct packet {
 } __attribute__((packed));
 
 // Flags are S, ack (.), and o for a SYN's options: an MSS of 1000, SACK and timestamps.
-static inline size_t segment(struct packet *packet, uint32_t seq, uint32_t ack, const char *flags, size_t len) {
-    static const uint8_t options[] = {2, 4, 1000 >> 8, 1000 & 0xff, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0};
+static inline size_t segment(struct packet *packet, uint32_t seq, uint32_t ack, const char *flags,
+                             size_t len) {
+    static const uint8_t options[] = {2, 4, 1000 >> 8, 1000 & 0xff, 4, 2, 8, 10,
+                                      0, 0, 0,         1,           0, 0, 0, 0};
     memset(packet, 0, sizeof *packet);
     if (strchr(flags, 'o')) {
         memcpy(packet->data, options, sizeof options);

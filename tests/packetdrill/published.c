@@ -24,7 +24,13 @@
 
 #include "interface.h"
 
-enum { SPIN_US = 20, TOLERANCE_US = 4000, SO_MEMINFO_NAME = 55, MEMINFO_VARS = 9, TCP_CC_INFO_NAME = 26 };
+enum {
+    SPIN_US = 20,
+    TOLERANCE_US = 4000,
+    SO_MEMINFO_NAME = 55,
+    MEMINFO_VARS = 9,
+    TCP_CC_INFO_NAME = 26
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct packetdrill_interface ifc;
@@ -108,7 +114,8 @@ static void code(void) {
     CHECK(getsockopt(connection, IPPROTO_TCP, TCP_CC_INFO_NAME, about, &len) == 0);
     uint32_t memory[MEMINFO_VARS];
     len = sizeof memory;
-    CHECK(getsockopt(connection, SOL_SOCKET, SO_MEMINFO_NAME, memory, &len) == 0 && len == sizeof memory);
+    CHECK(getsockopt(connection, SOL_SOCKET, SO_MEMINFO_NAME, memory, &len) == 0 &&
+          len == sizeof memory);
     CHECK(memory[0] == 0 && memory[5] == 2000 && memory[1] > 0 && memory[3] > 0);
     int pair[2], kind;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -142,10 +149,14 @@ static void begin(const char *library) {
     mlockall(MCL_CURRENT | MCL_FUTURE);
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_DEEPBIND);
     CHECK(handle);
-    void (*init)(const char *, struct packetdrill_interface *) = dlsym(handle, "packetdrill_interface_init");
+    void (*init)(const char *, struct packetdrill_interface *) =
+        dlsym(handle, "packetdrill_interface_init");
     CHECK(init);
     init(NULL, &ifc);
-    CHECK(system("echo 0 > /proc/sys/net/ipv4/tcp_timestamps && echo 0 > /proc/sys/net/ipv4/tcp_sack") == 0);
+    CHECK(
+        system(
+            "echo 0 > /proc/sys/net/ipv4/tcp_timestamps && echo 0 > /proc/sys/net/ipv4/tcp_sack") ==
+        0);
     // The beginning is a look at the clock after some ticks, and a bit later.
     clock_t last = times(NULL);
     for (int ticks = 0; ticks < 3;) {

@@ -26,7 +26,8 @@ with socket.create_server(("0.0.0.0", int(sys.argv[1]))) as server:
                 sock.sendall(sock.recv(100))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if is_used:
-                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == struct.pack("ii", 1, 0)
+                linger = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+                assert linger == struct.pack("ii", 1, 0)
             else:
                 # The peer has to see its connection made first.
                 time.sleep(0.3)

@@ -23,7 +23,8 @@ for is_direct in (0, 1):
     for to in (near, far):
         print(name(lambda: made(socket.SOCK_DGRAM, is_direct).connect(to)))
         print(name(lambda: made(socket.SOCK_DGRAM, is_direct).sendto(b"x", to)))
-        print(name(lambda: made(socket.SOCK_DGRAM, 0).sendto(b"x", socket.MSG_DONTROUTE * is_direct, to)))
+        flags = socket.MSG_DONTROUTE * is_direct
+        print(name(lambda: made(socket.SOCK_DGRAM, 0).sendto(b"x", flags, to)))
 late = made(socket.SOCK_DGRAM, 0)
 late.connect(far)
 late.setsockopt(socket.SOL_SOCKET, socket.SO_DONTROUTE, 1)

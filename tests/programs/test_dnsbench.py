@@ -51,8 +51,7 @@ def dnsbench_from_the_kernel_counts_answers_by_their_code(world):
     assert done.wait(30) == 0 and "truncated:     100\n" in done.output(), done.tail()
     assert (
         "queries:       100\nanswers:       100 [100%]\ntime-outs:     0 [0%]\nNOERROR:       100"
-        " [100%]\n"
-        in done.output()
+        " [100%]\n" in done.output()
     ), done.tail()
 
 

@@ -23,8 +23,7 @@ def serves_a_kernel_client(world):
     value = "v" * 1_000_000
     with world.connect(PORT) as sock:
         sock.sendall(
-            f"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${len(value)}\r\n{value}\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n"
-            .encode()
+            f"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${len(value)}\r\n{value}\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".encode()
         )
         expected = f"+OK\r\n${len(value)}\r\n{value}\r\n".encode()
         assert receive(sock, len(expected)) == expected

@@ -2,7 +2,8 @@
  *
  * TCP 7001 echo            7002 says "hello\n", closes       7003 resets at once
  *     7004 counts bytes until EOF, answers the count         7005 sends 1 MiB, closes
- *     7006 never reads     7007 reads a byte, resets         7008 waits 300 ms, says "late\n", echoes
+ *     7006 never reads     7007 reads a byte, resets
+ *     7008 waits 300 ms, says "late\n", echoes
  *     7009 urgent data as it is told to, line by line: see `urgent`
  *     7011 reads with MSG_OOB and marks, says what it found   7012 sends 60 MiB, closes
  *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
@@ -66,8 +67,8 @@ static void big(int fd) {
     free(data);
 }
 
-/* Each byte of the line is an order: a small letter is sent, a capital is sent urgently, `.` waits 50 ms; `-` sends 100
- * bytes, `+` 100 of which the last is urgent. */
+/* Each byte of the line is an order: a small letter is sent, a capital is sent urgently, `.` waits
+ * 50 ms; `-` sends 100 bytes, `+` 100 of which the last is urgent. */
 static void urgent(int fd) {
     char c, block[100];
     memset(block, '#', sizeof block);

@@ -115,8 +115,9 @@ fn names(root: &Path, folder: &str, extension: &str, pattern: &str) -> BTreeSet<
 fn page(rows: &[Row]) -> String {
     let mut text = String::from(
         "# Functions of the C library\n\n\
-         Written from `functions.toml` by `make reference`. Compared with F-Stack 1.25: *same*; *better*; *other*, the effect is \
-         had in another way; *ours*, F-Stack has none; *none*, why it is not there.\n",
+         Written from `functions.toml` by `make reference`. Compared with F-Stack 1.25: *same*;\n\
+         *better*; *other*, the effect is had in another way; *ours*, F-Stack has none; *none*,\n\
+         why it is not there.\n",
     );
     let mut families: Vec<&str> = Vec::new();
     for row in rows {

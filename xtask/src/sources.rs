@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::lexer;
+use crate::{lexer, width};
 
 const FILE_LINES_MAX: usize = 600;
-const COMMENT_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
 const SCAN_LEN_MAX: usize = 4 << 20;
 
@@ -52,6 +51,7 @@ pub fn check(root: &Path) -> Vec<String> {
             continue;
         }
         check_paths(&name, &text, &mut findings);
+        width::check(&name, &text, &mut findings);
         if is_code(&name) {
             check_length(&name, &text, &mut findings);
         }
@@ -93,23 +93,7 @@ fn check_paths(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Comments are as narrow as rustfmt makes code. Tables cannot be broken.
-fn check_comment_width(name: &str, text: &str, findings: &mut Vec<String>) {
-    for (number, line) in text.lines().enumerate() {
-        let comment = line.trim_start().strip_prefix("//");
-        let is_table = |it: &str| it.trim_start_matches(['/', '!', ' ']).starts_with('|');
-        let columns = line.chars().count();
-        if comment.is_some_and(|it| !is_table(it)) && columns > COMMENT_COLUMNS_MAX {
-            findings.push(format!(
-                "{name}:{}: a comment of {columns} columns, at most {COMMENT_COLUMNS_MAX}",
-                number + 1
-            ));
-        }
-    }
-}
-
 fn check_rust(name: &str, text: &str, findings: &mut Vec<String>) {
-    check_comment_width(name, text, findings);
     for (word, why) in FORBIDDEN {
         for (at, _) in text.match_indices(word) {
             findings.push(format!("{name}:{}: `{word}` ({why})", line_of(text, at)));

@@ -90,7 +90,8 @@ int ff_dup(int oldfd);
 int ff_dup2(int oldfd, int newfd);
 
 /* Threads are libc's; any thread may use any socket. */
-int ff_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
+int ff_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                      void *arg);
 int ff_pthread_join(pthread_t thread, void **retval);
 int ff_gettimeofday(struct timeval *tv, void *tz);
 

@@ -1,4 +1,5 @@
-/* Limits of F-Stack's configuration, and the file that is in force. The options themselves are Slipstack's. */
+/* Limits of F-Stack's configuration, and the file that is in force. The options themselves are
+ * Slipstack's. */
 #ifndef FF_CONFIG_H
 #define FF_CONFIG_H
 

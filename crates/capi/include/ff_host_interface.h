@@ -26,7 +26,8 @@ int ff_setenv(const char *name, const char *value);
 char *ff_getenv(const char *name);
 /* Sets errno to Linux's number of an error that is given by FreeBSD's. */
 void ff_os_errno(int error);
-/* Whether a flow comes to this process. Addresses and ports are given out so that it does: always 1. */
+/* Whether a flow comes to this process. Addresses and ports are given out so that it does:
+ * always 1. */
 int ff_rss_check(void *softc, uint32_t saddr, uint32_t daddr, uint16_t sport, uint16_t dport);
 
 #ifdef __cplusplus

@@ -309,7 +309,8 @@ def caddy(world):
 WSGI = """import hashlib
 def app(environ, start):
     if environ["REQUEST_METHOD"] == "POST":
-        body = hashlib.sha256(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))).hexdigest().encode()
+        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        body = hashlib.sha256(body).hexdigest().encode()
     else:
         body = b"hello"
     start("200 OK", [("Content-Length", str(len(body)))])
@@ -325,7 +326,8 @@ async def app(scope, receive, send):
         body += part.get("body", b"")
         more = part.get("more_body", False)
     body = hashlib.sha256(body).hexdigest().encode() if scope["method"] == "POST" else b"hello"
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 """
 
@@ -436,7 +438,8 @@ public class Web {
             byte[] body = exchange.getRequestBody().readAllBytes();
             byte[] answer = "hello".getBytes();
             if (exchange.getRequestMethod().equals("POST")) try {
-                answer = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(body)).getBytes();
+                byte[] sum = MessageDigest.getInstance("SHA-256").digest(body);
+                answer = HexFormat.of().formatHex(sum).getBytes();
             } catch (NoSuchAlgorithmException e) { throw new RuntimeException(e); }
             exchange.sendResponseHeaders(200, answer.length);
             exchange.getResponseBody().write(answer);
@@ -517,8 +520,9 @@ def mojolicious(world):
     return application_served(world, server)
 
 
-ERLANG = """inets:start(), {ok, _} = inets:start(httpd, [{port, 8000}, {server_name, "page"}, {server_root, "FOLDER"},
-{document_root, "FOLDER"}, {bind_address, {0,0,0,0}}, {ipfamily, inet}, {max_keep_alive_request, 1000000}])."""
+ERLANG = """inets:start(), {ok, _} = inets:start(httpd, [{port, 8000}, {server_name, "page"},
+{server_root, "FOLDER"}, {document_root, "FOLDER"}, {bind_address, {0,0,0,0}}, {ipfamily, inet},
+{max_keep_alive_request, 1000000}])."""
 
 
 @entry("Erlang, inets httpd", packages="erlang-base erlang-inets wrk curl")

@@ -32,7 +32,8 @@ static void swap(uint8_t *a, uint8_t *b, size_t len)
 /* By LONGER bytes: both lengths, and the header's sum. */
 static void lengthen(uint8_t *frame, uint16_t *len)
 {
-    uint16_t total = htons((uint16_t)(*len - 14 + LONGER)), udp = htons((uint16_t)(*len - 34 + LONGER));
+    uint16_t total = htons((uint16_t)(*len - 14 + LONGER)),
+             udp = htons((uint16_t)(*len - 34 + LONGER));
     uint32_t sum = 0;
     memset(frame + *len, 'l', LONGER);
     *len = (uint16_t)(*len + LONGER);
@@ -59,7 +60,8 @@ static int answer(void *data, uint16_t *len, uint16_t queue, uint16_t queues)
     return FF_DISPATCH_RESPONSE;
 }
 
-static int dispatch(void *data, uint16_t *len, uint16_t queue, uint16_t queues, struct ff_dispatcher_context context)
+static int dispatch(void *data, uint16_t *len, uint16_t queue, uint16_t queues,
+                    struct ff_dispatcher_context context)
 {
     uint8_t *frame = (uint8_t *)data;
     uint16_t stripped = htons(context.vlan.stripped);

@@ -1,4 +1,5 @@
-/* What the C library says to calls that make no sense. Each line is a call that was answered as it should be. */
+/* What the C library says to calls that make no sense. Each line is a call that was answered as it
+ * should be. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -87,13 +88,17 @@ static void others(void)
     expect(ff_dpdk_raw_packet_send(&m, 3, 0), EINVAL, "a frame that is none");
     check(ff_sysctl(numbers, 2, &page, &len, NULL, 0) == 0 && page == getpagesize(), "sysctl");
     check(ff_gettimeofday(&now, NULL) == 0 && now.tv_sec != 0, "the time");
-    check(ff_socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && ff_write(pair[0], "x", 1) == 1, "a pair");
-    check(ff_pthread_create(&thread, NULL, sum, &count) == 0 && ff_pthread_join(thread, &result) == 0 && count == 1,
+    check(ff_socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && ff_write(pair[0], "x", 1) == 1,
+          "a pair");
+    check(ff_pthread_create(&thread, NULL, sum, &count) == 0 &&
+              ff_pthread_join(thread, &result) == 0 && count == 1,
           "a thread");
     check(ff_getmaxfd() > 100 && ff_fdisused(kq) == 1 && ff_fdisused(pair[0]) == 0, "numbers");
     ff_get_traffic(traffic);
     ff_log_set_level(FF_LOGTYPE_FSTACK_APP, FF_LOG_INFO);
-    check(ff_log_open_set() == 0 && ff_log(FF_LOG_INFO, FF_LOGTYPE_FSTACK_APP, "%d lines\n", 1) == 8, "the log");
+    check(ff_log_open_set() == 0 &&
+              ff_log(FF_LOG_INFO, FF_LOGTYPE_FSTACK_APP, "%d lines\n", 1) == 8,
+          "the log");
     ff_log_close();
 }
 
@@ -119,7 +124,8 @@ static void sockets(void)
     memset(&both, 0, sizeof both);
     both.sin6_family = AF_INET6;
     both.sin6_port = htons(7100);
-    check(ff_bind(third, (const struct linux_sockaddr *)&both, sizeof both) == 0 && ff_listen(third, 5) == 0,
+    check(ff_bind(third, (const struct linux_sockaddr *)&both, sizeof both) == 0 &&
+              ff_listen(third, 5) == 0,
           "the same port of the other family");
     int on = 1, value = 0;
     socklen_t len = sizeof value;
@@ -130,7 +136,8 @@ static void sockets(void)
     check(ff_setsockopt_freebsd(first, 0xffff, 8, &on, sizeof on) == 0 &&
               ff_getsockopt(first, SOL_SOCKET, SO_KEEPALIVE, &value, &len) == 0 && value == 1,
           "SO_KEEPALIVE by FreeBSD's number");
-    expect(ff_setsockopt_freebsd(first, 0xffff, 0x7777, &on, sizeof on), ENOPROTOOPT, "one that FreeBSD has not");
+    expect(ff_setsockopt_freebsd(first, 0xffff, 0x7777, &on, sizeof on), ENOPROTOOPT,
+           "one that FreeBSD has not");
     ff_close(first);
     ff_close(second);
     expect(ff_listen(second, 1), EBADF, "listen of what was closed");

@@ -30,19 +30,23 @@ static struct sockaddr_in address(const char *text)
 static int route(enum FF_ROUTE_CTL what, const char *to, const char *mask, const char *by)
 {
     struct sockaddr_in network = address(to), netmask = address(mask), gateway = address(by);
-    return ff_route_ctl(what, FF_RTF_GATEWAY, (struct linux_sockaddr *)&network, (struct linux_sockaddr *)&gateway,
-                        (struct linux_sockaddr *)&netmask);
+    return ff_route_ctl(what, FF_RTF_GATEWAY, (struct linux_sockaddr *)&network,
+                        (struct linux_sockaddr *)&gateway, (struct linux_sockaddr *)&netmask);
 }
 
 static void routes(const char *gateway)
 {
     check(route(FF_ROUTE_ADD, "192.0.2.0", "255.255.255.0", gateway) == 0, "a route is added");
-    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.255.255.0", gateway) == -1 && errno == EEXIST, "it is there");
+    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.255.255.0", gateway) == -1 && errno == EEXIST,
+          "it is there");
     check(route(FF_ROUTE_CHANGE, "192.0.2.0", "255.255.255.0", gateway) == 0, "it is changed");
     check(route(FF_ROUTE_DEL, "192.0.2.0", "255.255.255.0", gateway) == 0, "it is removed");
-    check(route(FF_ROUTE_DEL, "192.0.2.0", "255.255.255.0", gateway) == -1 && errno == ESRCH, "it is gone");
-    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.0.255.0", gateway) == -1 && errno == EINVAL, "a mask with holes");
-    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.255.255.0", "203.0.113.1") == -1, "a gateway out of reach");
+    check(route(FF_ROUTE_DEL, "192.0.2.0", "255.255.255.0", gateway) == -1 && errno == ESRCH,
+          "it is gone");
+    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.0.255.0", gateway) == -1 && errno == EINVAL,
+          "a mask with holes");
+    check(route(FF_ROUTE_ADD, "192.0.2.0", "255.255.255.0", "203.0.113.1") == -1,
+          "a gateway out of reach");
 }
 
 static void numbers(void)
@@ -56,9 +60,11 @@ static void numbers(void)
     new_value = !value;
     check(ff_sysctl(mib, count, NULL, NULL, &new_value, sizeof new_value) == 0, "a value is set");
     value_len = sizeof later;
-    check(ff_sysctl(mib, count, &later, &value_len, NULL, 0) == 0 && later == new_value, "it holds");
+    check(ff_sysctl(mib, count, &later, &value_len, NULL, 0) == 0 && later == new_value,
+          "it holds");
     new_value = 12345;
-    check(ff_sysctl(mib, count, NULL, NULL, &new_value, 3) == -1 && errno == EINVAL, "three bytes are no number");
+    check(ff_sysctl(mib, count, NULL, NULL, &new_value, 3) == -1 && errno == EINVAL,
+          "three bytes are no number");
 }
 
 int main(int argc, char *argv[])

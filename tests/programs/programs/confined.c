@@ -1,6 +1,6 @@
 /* A server as sshd and vsftpd are: a child for each connection confines itself before it uses what
-   it has inherited, and echoes. `confined PORT limit` allows it no further descriptor, `confined PORT
-   filter` only the system calls that it makes. */
+   it has inherited, and echoes. `confined PORT limit` allows it no further descriptor, `confined
+   PORT filter` only the system calls that it makes. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,8 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ALLOW(name) \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(name)                                         \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static void confine(int is_filter) {
     /* poll(2) takes no more descriptors than the limit has. */
@@ -34,7 +35,8 @@ static void confine(int is_filter) {
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     if (setrlimit(RLIMIT_NOFILE, &few) != 0)
         perror("setrlimit");
-    if (is_filter && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0))
+    if (is_filter && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+                      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0))
         perror("prctl");
 }
 
@@ -59,7 +61,8 @@ static void echo(int sock, int polls) {
 
 int main(int count, char **words) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons((unsigned short)atoi(words[1]))};
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_port = htons((unsigned short)atoi(words[1]))};
     if (count != 3 || listener < 0)
         return 2;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -77,7 +80,8 @@ int main(int count, char **words) {
             return perror("accept"), 2;
         close(sock);
         waitpid(child, &status, 0);
-        printf("%s %d\n", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        printf("%s %d\n", WIFSIGNALED(status) ? "signal" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         fflush(stdout);
     }
 }

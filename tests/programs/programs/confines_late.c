@@ -22,8 +22,9 @@
 
 #define FIRST 20
 #define MUCH (1 << 20)
-#define ALLOW(name) \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(name)                                         \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##name, 0, 1), \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static const char *how;
 static char much[MUCH];
@@ -46,7 +47,8 @@ static void confine(void) {
     else if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         result = -1;
     else if (is("tsync"))
-        result = syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+        result =
+            syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
     else
         result = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
     if (result != 0)
@@ -110,7 +112,8 @@ int main(int count, char **words) {
         close(sock);
         if (waitpid(-1, &status, 0) != child)
             puts("another child");
-        printf("%s %d\n", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        printf("%s %d\n", WIFSIGNALED(status) ? "signal" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         fflush(stdout);
     }
 }

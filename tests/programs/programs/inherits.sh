@@ -1,4 +1,5 @@
-# A connection of a script that other programs inherit: inherits.sh HOST PORT, where an echo listens.
+# A connection of a script that other programs inherit: inherits.sh HOST PORT, where an echo
+# listens.
 exec 4<>/dev/tcp/$1/$2
 for number in 1 2 3 4 5; do
     echo "question $number" >&4

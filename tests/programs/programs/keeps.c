@@ -61,7 +61,8 @@ static void read_all(int fd)
     do {
         size_t most = 1 + (size_t)rand() % PIECE_MAX;
         /* With some kept there may be no room for more: then one is given back. */
-        got = count == 0 ? take(fd, most, &kept[0].segment) : slipstack_recv_take(fd, most, &kept[count].segment);
+        got = count == 0 ? take(fd, most, &kept[0].segment)
+                         : slipstack_recv_take(fd, most, &kept[count].segment);
         if (got < 0 && errno != EAGAIN)
             fail("slipstack_recv_take");
         if (got > 0) {
@@ -89,13 +90,15 @@ static void keep_all(int fd, int other)
     ssize_t got;
     /* Until no more comes for a while: the buffer is full of what is kept. */
     struct pollfd bytes = {fd, POLLIN, 0};
-    while (ff_poll(&bytes, 1, 1000) == 1 && (got = slipstack_recv_take(fd, 1 << 20, &segments[count])) > 0) {
+    while (ff_poll(&bytes, 1, 1000) == 1 &&
+           (got = slipstack_recv_take(fd, 1 << 20, &segments[count])) > 0) {
         total += (size_t)got;
         count++;
     }
     ff_write(fd, text, (size_t)snprintf(text, sizeof text, "%zu\n", total));
     /* Another connection goes on meanwhile. */
-    if (ff_read(other, text, 1) != 1 || ff_write(other, text, 1) != 1 || ff_read(other, text, 1) != 0)
+    if (ff_read(other, text, 1) != 1 || ff_write(other, text, 1) != 1 ||
+        ff_read(other, text, 1) != 0)
         fail("the other connection");
     while (count > 0)
         if (slipstack_recv_give(fd, &segments[--count]) < 0)

@@ -1,5 +1,6 @@
-/* What kqueue tells, filter by filter: prints a line for each thing that is asked, and ends with 0 if all
- * were as on FreeBSD. The peer connects to port 7000, sends what it is told by lines on standard output. */
+/* What kqueue tells, filter by filter: prints a line for each thing that is asked, and ends with 0
+ * if all were as on FreeBSD. The peer connects to port 7000, sends what it is told by lines on
+ * standard output. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -23,7 +24,8 @@ static void check(int holds, const char *what)
     fflush(stdout);
 }
 
-static int change(uintptr_t ident, short filter, unsigned short flags, unsigned fflags, int64_t data)
+static int change(uintptr_t ident, short filter, unsigned short flags, unsigned fflags,
+                  int64_t data)
 {
     struct kevent it;
     EV_SET(&it, ident, filter, flags, fflags, data, (void *)0x17);
@@ -43,12 +45,14 @@ static void user_events(void)
     check(change(1, EVFILT_USER, EV_ADD | EV_CLEAR, 0, 0) == 0, "user event added");
     check(next(&e, 0) == 0, "it is silent");
     change(1, EVFILT_USER, 0, NOTE_TRIGGER | NOTE_FFOR | 5, 0);
-    check(next(&e, 0) == 1 && e.filter == EVFILT_USER && e.fflags == 5 && e.udata == (void *)0x17, "triggered");
+    check(next(&e, 0) == 1 && e.filter == EVFILT_USER && e.fflags == 5 && e.udata == (void *)0x17,
+          "triggered");
     check(next(&e, 0) == 0, "EV_CLEAR: once");
     check(change(1, EVFILT_USER, EV_DELETE, 0, 0) == 0, "deleted");
     check(change(1, EVFILT_USER, EV_DELETE, 0, 0) == -1 && errno == ENOENT, "gone is ENOENT");
     check(change(1, 77, EV_ADD, 0, 0) == -1 && errno == EINVAL, "unknown filter is EINVAL");
-    check(change(999, EVFILT_READ, EV_ADD, 0, 0) == -1 && errno == EBADF, "wrong descriptor is EBADF");
+    check(change(999, EVFILT_READ, EV_ADD, 0, 0) == -1 && errno == EBADF,
+          "wrong descriptor is EBADF");
 }
 
 static void receipts(void)
@@ -73,7 +77,8 @@ static void timers(void)
     check(next(&e, 2000) == 1 && e.data >= 5, "a period counts what was missed");
     check(change(2, EVFILT_TIMER, EV_DELETE, 0, 0) == 0, "timer deleted");
     check(next(&e, 10) == 0, "and silent");
-    check(change(3, EVFILT_TIMER, EV_ADD, 0, -1) == -1 && errno == EINVAL, "negative times are EINVAL");
+    check(change(3, EVFILT_TIMER, EV_ADD, 0, -1) == -1 && errno == EINVAL,
+          "negative times are EINVAL");
 }
 
 static void kernel_descriptors(void)
@@ -84,7 +89,8 @@ static void kernel_descriptors(void)
         exit(1);
     check(change(pair[0], EVFILT_READ, EV_ADD, 0, 0) == 0, "a pipe is added");
     check(next(&e, 0) == 0, "nothing to read");
-    check(write(pair[1], "abc", 3) == 3 && next(&e, 1000) == 1 && e.data == 3, "data is its length");
+    check(write(pair[1], "abc", 3) == 3 && next(&e, 1000) == 1 && e.data == 3,
+          "data is its length");
     check(next(&e, 0) == 1, "the level stays");
     change(pair[0], EVFILT_READ, EV_DISABLE, 0, 0);
     check(next(&e, 0) == 0, "disabled");
@@ -104,17 +110,20 @@ static void signals_and_processes(void)
     check(change(SIGUSR1, EVFILT_SIGNAL, EV_ADD, 0, 0) == 0, "signal added");
     raise(SIGUSR1);
     raise(SIGUSR1);
-    check(next(&e, 1000) == 1 && e.filter == EVFILT_SIGNAL && e.ident == SIGUSR1 && e.data == 2, "signals are counted");
+    check(next(&e, 1000) == 1 && e.filter == EVFILT_SIGNAL && e.ident == SIGUSR1 && e.data == 2,
+          "signals are counted");
     change(SIGUSR1, EVFILT_SIGNAL, EV_DELETE, 0, 0);
     pid_t child = fork();
     if (child == 0)
         _exit(3);
     check(change(child, EVFILT_PROC, EV_ADD, NOTE_EXIT, 0) == 0, "process added");
-    check(next(&e, 2000) == 1 && e.fflags == NOTE_EXIT && WEXITSTATUS(e.data) == 3, "its end and status");
+    check(next(&e, 2000) == 1 && e.fflags == NOTE_EXIT && WEXITSTATUS(e.data) == 3,
+          "its end and status");
     waitpid(child, NULL, 0);
     char name[] = "/tmp/kqueue-XXXXXX";
     int file = mkstemp(name);
-    check(change(file, EVFILT_VNODE, EV_ADD | EV_CLEAR, NOTE_WRITE | NOTE_DELETE, 0) == 0, "file added");
+    check(change(file, EVFILT_VNODE, EV_ADD | EV_CLEAR, NOTE_WRITE | NOTE_DELETE, 0) == 0,
+          "file added");
     check(write(file, "x", 1) == 1 && next(&e, 1000) == 1 && e.fflags & NOTE_WRITE, "a write");
     unlink(name);
     check(next(&e, 1000) == 1 && e.fflags & NOTE_DELETE, "its end");
@@ -186,7 +195,8 @@ static void sockets(void)
     puts("go: reset the first");
     fflush(stdout);
     check(ff_close(second) == 0, "close takes its events along");
-    check(next(&e, 5000) == 1 && (int)e.ident == first && e.flags & EV_EOF && e.fflags == ff_ECONNRESET,
+    check(next(&e, 5000) == 1 && (int)e.ident == first && e.flags & EV_EOF &&
+              e.fflags == ff_ECONNRESET,
           "a reset is EOF with FreeBSD's error");
     ff_close(first);
     ff_close(listener);

@@ -1,4 +1,5 @@
-/* A program for F-Stack's adapter: libc's socket calls, and the library's kqueue and kevent. Echoes on port 7200. */
+/* A program for F-Stack's adapter: libc's socket calls, and the library's kqueue and kevent. Echoes
+ * on port 7200. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -34,7 +34,8 @@ static int loop(void *arg)
     socklen_t len = sizeof peer;
     ssize_t got;
     (void)arg;
-    while ((got = ff_recvfrom(sock, text, sizeof text, MSG_DONTWAIT, (struct linux_sockaddr *)&peer, &len)) > 0)
+    while ((got = ff_recvfrom(sock, text, sizeof text, MSG_DONTWAIT, (struct linux_sockaddr *)&peer,
+                              &len)) > 0)
         ff_sendto(sock, text, (size_t)got, 0, (struct linux_sockaddr *)&peer, len);
     return 0;
 }

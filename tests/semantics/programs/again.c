@@ -1,4 +1,5 @@
-/* A socket whose use has ended is used otherwise: after a refusal, a disconnect, a shut listener. */
+/* A socket whose use has ended is used otherwise: after a refusal, a disconnect, a shut
+ * listener. */
 #include "t.h"
 
 static int refused(void) {

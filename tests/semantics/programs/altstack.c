@@ -1,4 +1,5 @@
-/* Ends that come on little stack: a signal on an alternate stack with 3 KiB beside its frame, exit on a thread of 16 KiB. */
+/* Ends that come on little stack: a signal on an alternate stack with 3 KiB beside its frame, exit
+ * on a thread of 16 KiB. */
 #include "t.h"
 #include <sys/auxv.h>
 #include <sys/mman.h>

@@ -27,7 +27,8 @@ static void names(int fd) {
     SAY(getpeername(fd, NULL, &len));
 
     addr = at(peer_ip(), 7001);
-    message = (struct msghdr){.msg_iov = &one, .msg_iovlen = 1, .msg_name = &addr, .msg_namelen = 500};
+    message =
+        (struct msghdr){.msg_iov = &one, .msg_iovlen = 1, .msg_name = &addr, .msg_namelen = 500};
     SAY(sendmsg(fd, &message, 0));
     message.msg_namelen = -1;
     SAY(sendmsg(fd, &message, 0));

@@ -23,7 +23,8 @@ static void stream(int fd, void *bad) {
     message = (struct msghdr){.msg_iov = bad, .msg_iovlen = 1};
     SAY(sendmsg(fd, &message, 0));
     SAY(recvmsg(fd, &message, 0));
-    message = (struct msghdr){.msg_iov = &good, .msg_iovlen = 1, .msg_control = bad, .msg_controllen = 24};
+    message = (struct msghdr){
+        .msg_iov = &good, .msg_iovlen = 1, .msg_control = bad, .msg_controllen = 24};
     SAY(sendmsg(fd, &message, 0));
     SAY(sendmmsg(fd, bad, 1, 0));
     SAY(recvmmsg(fd, bad, 1, 0, NULL));

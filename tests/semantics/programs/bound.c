@@ -1,4 +1,5 @@
-/* A bound datagram socket hears from then on, waited for or not; and closed ports of the own address refuse. */
+/* A bound datagram socket hears from then on, waited for or not; and closed ports of the own
+ * address refuse. */
 #include "t.h"
 
 static char buf[2048];

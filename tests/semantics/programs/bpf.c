@@ -9,7 +9,9 @@ static int attach(int fd, struct sock_filter *code, int count) {
 
 static int detach(int fd) { return setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, "\0\0\0", 4); }
 
-static int lock(int fd, int on) { return setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on); }
+static int lock(int fd, int on) {
+    return setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on);
+}
 
 /* The first byte of the payload, behind the header, is `byte`. */
 static int begins_with(int fd, char byte) {
@@ -75,7 +77,9 @@ static void ask(int fd, const char *text) {
     if (send(fd, text, strlen(text), 0) < 0) NOTE("send: %s", name_of(errno));
 }
 
-static void all(int fd) { ask(fd, "abc"), ask(fd, "xyz"), ask(fd, "adefgh"), ask(fd, ""), answers(fd); }
+static void all(int fd) {
+    ask(fd, "abc"), ask(fd, "xyz"), ask(fd, "adefgh"), ask(fd, ""), answers(fd);
+}
 
 static unsigned seed = 1;
 
@@ -99,15 +103,25 @@ static int any_program(struct sock_filter *code) {
         int operation, by = below(2) ? BPF_X : BPF_K;
         struct sock_filter one;
         switch (below(10)) {
-        case 0: one = (struct sock_filter)BPF_STMT(BPF_LD | sizes[below(3)] | BPF_ABS, anywhere()); break;
+        case 0:
+            one = (struct sock_filter)BPF_STMT(BPF_LD | sizes[below(3)] | BPF_ABS, anywhere());
+            break;
         case 1: one = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0); break;
         case 2: one = (struct sock_filter)BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 8 + below(12)); break;
-        case 3: one = (struct sock_filter)BPF_STMT((below(2) ? BPF_LD : BPF_LDX) | BPF_IMM, below(70000)); break;
-        case 4: one = (struct sock_filter)BPF_STMT((below(2) ? BPF_LD : BPF_LDX) | BPF_MEM, below(4)); break;
+        case 3:
+            one =
+                (struct sock_filter)BPF_STMT((below(2) ? BPF_LD : BPF_LDX) | BPF_IMM, below(70000));
+            break;
+        case 4:
+            one = (struct sock_filter)BPF_STMT((below(2) ? BPF_LD : BPF_LDX) | BPF_MEM, below(4));
+            break;
         case 5: one = (struct sock_filter)BPF_STMT(below(2) ? BPF_ST : BPF_STX, below(4)); break;
-        case 6: one = (struct sock_filter)BPF_STMT(BPF_MISC | (below(2) ? BPF_TAX : BPF_TXA), 0); break;
+        case 6:
+            one = (struct sock_filter)BPF_STMT(BPF_MISC | (below(2) ? BPF_TAX : BPF_TXA), 0);
+            break;
         case 7:
-            one = (struct sock_filter)BPF_JUMP(BPF_JMP | jumps[below(5)] | by, 0, below(3), below(3));
+            one =
+                (struct sock_filter)BPF_JUMP(BPF_JMP | jumps[below(5)] | by, 0, below(3), below(3));
             one.k = BPF_OP(one.code) == BPF_JA ? below(3) : below(300);
             if (BPF_OP(one.code) == BPF_JA) one.code &= ~BPF_X;
             break;
@@ -119,16 +133,19 @@ static int any_program(struct sock_filter *code) {
         default:
             operation = operations[below(11)];
             if (operation == BPF_NEG) by = BPF_K;
-            one = (struct sock_filter)BPF_STMT(BPF_ALU | operation | by, by == BPF_X ? 0 : 1 + below(31));
+            one = (struct sock_filter)BPF_STMT(BPF_ALU | operation | by,
+                                               by == BPF_X ? 0 : 1 + below(31));
         }
         code[count++] = one;
     }
-    for (int i = 0; i < 3; i++) code[count++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 31);
+    for (int i = 0; i < 3; i++)
+        code[count++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 31);
     code[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0);
     return count;
 }
 
-/* One datagram for each of many programs; what a socket without one has been sent after it tells that it has come. */
+/* One datagram for each of many programs; what a socket without one has been sent after it tells
+ * that it has come. */
 static void at_random(void) {
     struct sockaddr_in to = at(peer_ip(), 7001);
     struct sock_filter code[64];
@@ -182,9 +199,11 @@ int main(void) {
     close(fd);
     struct sock_filter endless = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
     NOTE("no programs"), fd = socket(AF_INET, SOCK_DGRAM, 0);
-    SAY(attach(fd, &endless, 1)), SAY(attach(fd, 0, 1)), SAY(attach(fd, &endless, 0)), SAY(attach(fd, (void *)8, 1));
+    SAY(attach(fd, &endless, 1)), SAY(attach(fd, 0, 1)), SAY(attach(fd, &endless, 0)),
+        SAY(attach(fd, (void *)8, 1));
     SAY(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &endless, 4));
-    NOTE("waiting for the right one"), SAY(begins_with(fd, 'r')), SAY(connect_to(fd, peer_ip(), 7001));
+    NOTE("waiting for the right one"), SAY(begins_with(fd, 'r')),
+        SAY(connect_to(fd, peer_ip(), 7001));
     ask(fd, "wrong"), ask(fd, "right");
     char buf[16];
     ssize_t n = SAY(recv(fd, buf, sizeof buf, 0));

@@ -7,19 +7,25 @@ static int fd, other, server, set;
 /* What has been asked for before the call; a call that acts on it does nothing else. */
 #define CALLS \
     A(read(fd, b, 1)) A(write(fd, b, 1)) A(recv(fd, b, 1, MSG_DONTWAIT)) A(send(fd, b, 1, 0)) \
-    A(recvfrom(fd, b, 1, MSG_DONTWAIT, 0, 0)) A(sendto(fd, b, 1, 0, 0, 0)) A(recvmsg(fd, &m.msg_hdr, MSG_DONTWAIT)) \
-    A(sendmsg(fd, &m.msg_hdr, 0)) A(recvmmsg(fd, &m, 1, MSG_DONTWAIT, 0)) A(sendmmsg(fd, &m, 1, 0)) \
-    A(readv(fd, &v, 1)) A(writev(fd, &v, 1)) A(preadv2(fd, &v, 1, -1, 8)) A(pwritev2(fd, &v, 1, -1, 0)) \
-    A(poll(&p, 1, 0)) A(ppoll(&p, 1, &none, 0)) A(select(fd + 1, &in, 0, 0, &zero)) A(pselect(fd + 1, &in, 0, 0, &none, 0)) \
-    A(epoll_wait(set, &e, 1, 0)) A(epoll_pwait(set, &e, 1, 0, 0)) A(epoll_pwait2(set, &e, 1, &none, 0)) \
-    A(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e)) A(epoll_create1(0)) A(getsockopt(fd, SOL_SOCKET, SO_ERROR, &n, &len)) \
-    A(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &n, sizeof n)) A(bind(other, (void *)&any, sizeof any)) A(listen(other, 1)) \
-    A(shutdown(fd, SHUT_WR)) A(getsockname(fd, (void *)&any, &size)) A(getpeername(fd, (void *)&any, &size)) \
-    A(fcntl(fd, F_GETFL)) A(fcntl(fd, F_SETFL, O_NONBLOCK)) A(ioctl(fd, FIONREAD, &n)) A(dup(fd)) A(dup2(fd, 90)) \
-    A(dup3(fd, 91, 0)) A(socket(AF_INET, SOCK_STREAM, 0)) A(connect(other, (void *)&to, sizeof to)) \
-    A(accept(server, 0, 0)) A(accept4(server, 0, 0, 0)) A(sendfile(fd, file, 0, 1)) A(splice(fd, 0, 93, 0, 1, 0)) \
-    A(sockatmark(fd)) A(close_range(90, 91, 0)) A(syscall(SYS_write, fd, b, 1)) A(syscall(SYS_poll, &p, 1, 0)) \
-    A(syscall(SYS_recvfrom, fd, b, 1, MSG_DONTWAIT, 0, 0)) A(syscall(SYS_epoll_wait, set, &e, 1, 0)) A(close(fd))
+    A(recvfrom(fd, b, 1, MSG_DONTWAIT, 0, 0)) A(sendto(fd, b, 1, 0, 0, 0)) \
+    A(recvmsg(fd, &m.msg_hdr, MSG_DONTWAIT)) A(sendmsg(fd, &m.msg_hdr, 0)) \
+    A(recvmmsg(fd, &m, 1, MSG_DONTWAIT, 0)) A(sendmmsg(fd, &m, 1, 0)) A(readv(fd, &v, 1)) \
+    A(writev(fd, &v, 1)) A(preadv2(fd, &v, 1, -1, 8)) A(pwritev2(fd, &v, 1, -1, 0)) \
+    A(poll(&p, 1, 0)) A(ppoll(&p, 1, &none, 0)) A(select(fd + 1, &in, 0, 0, &zero)) \
+    A(pselect(fd + 1, &in, 0, 0, &none, 0)) A(epoll_wait(set, &e, 1, 0)) \
+    A(epoll_pwait(set, &e, 1, 0, 0)) A(epoll_pwait2(set, &e, 1, &none, 0)) \
+    A(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e)) A(epoll_create1(0)) \
+    A(getsockopt(fd, SOL_SOCKET, SO_ERROR, &n, &len)) \
+    A(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &n, sizeof n)) \
+    A(bind(other, (void *)&any, sizeof any)) A(listen(other, 1)) A(shutdown(fd, SHUT_WR)) \
+    A(getsockname(fd, (void *)&any, &size)) A(getpeername(fd, (void *)&any, &size)) \
+    A(fcntl(fd, F_GETFL)) A(fcntl(fd, F_SETFL, O_NONBLOCK)) A(ioctl(fd, FIONREAD, &n)) \
+    A(dup(fd)) A(dup2(fd, 90)) A(dup3(fd, 91, 0)) A(socket(AF_INET, SOCK_STREAM, 0)) \
+    A(connect(other, (void *)&to, sizeof to)) A(accept(server, 0, 0)) \
+    A(accept4(server, 0, 0, 0)) A(sendfile(fd, file, 0, 1)) A(splice(fd, 0, 93, 0, 1, 0)) \
+    A(sockatmark(fd)) A(close_range(90, 91, 0)) A(syscall(SYS_write, fd, b, 1)) \
+    A(syscall(SYS_poll, &p, 1, 0)) A(syscall(SYS_recvfrom, fd, b, 1, MSG_DONTWAIT, 0, 0)) \
+    A(syscall(SYS_epoll_wait, set, &e, 1, 0)) A(close(fd))
 
 #define A(call) #call,
 static const char *names[] = {CALLS};
@@ -89,6 +95,7 @@ int main(void) {
         sleep_ms(50);
         pthread_cancel(thread);
         pthread_join(thread, &left);
-        NOTE("wait %d: %s, %s", i, left == PTHREAD_CANCELED ? "cancelled" : "goes on", took(start, i < 4 ? 50 : i == 4 ? 200 : 300));
+        const char *end = left == PTHREAD_CANCELED ? "cancelled" : "goes on";
+        NOTE("wait %d: %s, %s", i, end, took(start, i < 4 ? 50 : i == 4 ? 200 : 300));
     }
 }

@@ -1,5 +1,5 @@
-/* SOCK_FSTACK and SOCK_KERNEL in the type of a socket (F-Stack's), which the kernel does not know: there they are left out
- * here. One port twice, for the stack and for the kernel. */
+/* SOCK_FSTACK and SOCK_KERNEL in the type of a socket (F-Stack's), which the kernel does not know:
+ * there they are left out here. One port twice, for the stack and for the kernel. */
 #include "t.h"
 
 static int on_kernel(void) { return !strstr(getenv("LD_PRELOAD") ?: "", "slipstack"); }
@@ -36,9 +36,11 @@ int main(void) {
     NOTE("a wildcard on the stack first");
     int stack, kernel;
     if (on_kernel()) {
-        stack = listening(SOCK_STREAM, own_ip(), 8551), kernel = listening(SOCK_STREAM, "127.0.0.1", 8551);
+        stack = listening(SOCK_STREAM, own_ip(), 8551),
+        kernel = listening(SOCK_STREAM, "127.0.0.1", 8551);
     } else {
-        stack = listening(SOCK_STREAM, "0.0.0.0", 8551), kernel = listening(SOCK_STREAM | SOCK_KERNEL, "0.0.0.0", 8551);
+        stack = listening(SOCK_STREAM, "0.0.0.0", 8551),
+        kernel = listening(SOCK_STREAM | SOCK_KERNEL, "0.0.0.0", 8551);
     }
     one(stack, own_ip(), 8551);
     one(kernel, "127.0.0.1", 8551);
@@ -46,9 +48,11 @@ int main(void) {
 
     NOTE("a wildcard on the kernel first");
     if (on_kernel()) {
-        kernel = listening(SOCK_STREAM, "127.0.0.1", 8552), stack = listening(SOCK_STREAM, own_ip(), 8552);
+        kernel = listening(SOCK_STREAM, "127.0.0.1", 8552),
+        stack = listening(SOCK_STREAM, own_ip(), 8552);
     } else {
-        kernel = listening(SOCK_STREAM | SOCK_KERNEL, "0.0.0.0", 8552), stack = listening(SOCK_STREAM, "0.0.0.0", 8552);
+        kernel = listening(SOCK_STREAM | SOCK_KERNEL, "0.0.0.0", 8552),
+        stack = listening(SOCK_STREAM, "0.0.0.0", 8552);
     }
     one(stack, own_ip(), 8552);
     one(kernel, "127.0.0.1", 8552);
@@ -76,7 +80,8 @@ int main(void) {
     } else {
         stack = made(SOCK_DGRAM), kernel = made(SOCK_DGRAM | SOCK_KERNEL);
     }
-    const char *at_stack = on_kernel() ? own_ip() : "0.0.0.0", *at_kernel = on_kernel() ? "127.0.0.1" : "0.0.0.0";
+    const char *at_stack = on_kernel() ? own_ip() : "0.0.0.0",
+               *at_kernel = on_kernel() ? "127.0.0.1" : "0.0.0.0";
     SAY(bind_to(stack, at_stack, 8553));
     SAY(bind_to(kernel, at_kernel, 8553));
     char buf[8];

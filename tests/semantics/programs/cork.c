@@ -70,7 +70,8 @@ static void gathers(void) {
     answer(fd);
     NOTE("no piece at the end"), SAY(send(fd, "x", 1, MSG_MORE)), SAY(cork(fd, 0));
     answer(fd);
-    NOTE("out of band"), SAY(send(fd, "x", 1, MSG_MORE)), SAY(send(fd, "y", 1, MSG_OOB)), SAY(send(fd, "z", 1, 0));
+    NOTE("out of band"), SAY(send(fd, "x", 1, MSG_MORE)), SAY(send(fd, "y", 1, MSG_OOB)),
+        SAY(send(fd, "z", 1, 0));
     answer(fd);
     close(fd);
 }
@@ -86,7 +87,8 @@ static void lengths(void) {
     SAY(send(fd, "next", 4, 0));
     answer(fd);
     NOTE("a byte more and more");
-    SAY(send(fd, big, 65000, MSG_MORE)), SAY(send(fd, big, 508, MSG_MORE)), SAY(send(fd, "next", 4, 0));
+    SAY(send(fd, big, 65000, MSG_MORE)), SAY(send(fd, big, 508, MSG_MORE)),
+        SAY(send(fd, "next", 4, 0));
     answer(fd);
     NOTE("too long by itself");
     SAY(send(fd, "x", 1, MSG_MORE)), SAY(send(fd, big, 65508, 0)), SAY(send(fd, "y", 1, 0));
@@ -115,13 +117,15 @@ static void destinations(void) {
     struct sockaddr_in bad = {.sin_family = 77};
     SAY(send(fd, "x", 1, MSG_MORE));
     NOTE("the first address counts");
-    SAY(send_at(fd, "a", 7001, MSG_MORE)), SAY(send_at(fd, "b", 7002, MSG_MORE)), SAY(send(fd, "c", 1, 0));
+    SAY(send_at(fd, "a", 7001, MSG_MORE)), SAY(send_at(fd, "b", 7002, MSG_MORE)),
+        SAY(send(fd, "c", 1, 0));
     answer(fd), answer(fd);
     SAY(send_at(fd, "d", 7002, MSG_MORE)), SAY(send_at(fd, "e", 0, MSG_MORE));
     SAY(sendto(fd, "f", 1, 0, (void *)&bad, sizeof bad));
     answer(fd), answer(fd);
     NOTE("a connection in between");
-    SAY(send_at(fd, "g", 7001, MSG_MORE)), SAY(connect_to(fd, peer_ip(), 7002)), SAY(send(fd, "h", 1, 0));
+    SAY(send_at(fd, "g", 7001, MSG_MORE)), SAY(connect_to(fd, peer_ip(), 7002)),
+        SAY(send(fd, "h", 1, 0));
     answer(fd), answer(fd);
     SAY(send(fd, "i", 1, MSG_MORE)), SAY(connect_to(fd, peer_ip(), 7001)), SAY(cork(fd, 0));
     answer(fd), answer(fd);
@@ -138,15 +142,18 @@ static void destinations(void) {
 static void ends(void) {
     int fd = connected(7001);
     NOTE("shut down between"), SAY(send(fd, "a", 1, MSG_MORE)), SAY(shutdown(fd, SHUT_WR));
-    SAY(send(fd, "b", 1, 0)), SAY(send(fd, "c", 1, MSG_NOSIGNAL)), SAY(send(fd, "c", 1, MSG_MORE | MSG_NOSIGNAL));
+    SAY(send(fd, "b", 1, 0)), SAY(send(fd, "c", 1, MSG_NOSIGNAL)),
+        SAY(send(fd, "c", 1, MSG_MORE | MSG_NOSIGNAL));
     answer(fd);
     close(fd), fd = connected(7001);
     NOTE("closed"), SAY(send(fd, "a", 1, MSG_MORE)), SAY(close(fd));
     fd = connected(7999);
     NOTE("an error between"), SAY(send(fd, "a", 1, 0)), readable(fd);
-    SAY(send(fd, "b", 1, MSG_MORE)), SAY(send(fd, "c", 1, MSG_MORE)), sleep_ms(50), SAY(so_error(fd));
+    SAY(send(fd, "b", 1, MSG_MORE)), SAY(send(fd, "c", 1, MSG_MORE)), sleep_ms(50),
+        SAY(so_error(fd));
     SAY(cork(fd, 0)), readable(fd), SAY(so_error(fd));
-    SAY(send(fd, "d", 1, 0)), readable(fd), SAY(send(fd, "e", 1, MSG_MORE)), SAY(send(fd, "f", 1, 0));
+    SAY(send(fd, "d", 1, 0)), readable(fd), SAY(send(fd, "e", 1, MSG_MORE)),
+        SAY(send(fd, "f", 1, 0));
     readable(fd), SAY(so_error(fd));
     SAY(send(fd, "d", 1, MSG_MORE)), SAY(so_error(fd)), SAY(send(fd, "e", 1, 0));
     readable(fd), SAY(so_error(fd));
@@ -166,8 +173,10 @@ static void segments(void) {
 static void several(void) {
     int fd = connected(7001);
     struct iovec in[] = {{"one", 3}, {"two", 3}, {"three", 5}};
-    struct mmsghdr all[] = {{{.msg_iov = in, .msg_iovlen = 2}}, {{.msg_iov = in + 2, .msg_iovlen = 1}}};
-    NOTE("sendmmsg"), SAY(sendmmsg(fd, all, 2, MSG_MORE)), NOTE("%u %u", all[0].msg_len, all[1].msg_len);
+    struct mmsghdr all[] = {{{.msg_iov = in, .msg_iovlen = 2}},
+                            {{.msg_iov = in + 2, .msg_iovlen = 1}}};
+    NOTE("sendmmsg"), SAY(sendmmsg(fd, all, 2, MSG_MORE)),
+        NOTE("%u %u", all[0].msg_len, all[1].msg_len);
     SAY(writev(fd, in, 3));
     answer(fd);
     int other = dup(fd);
@@ -185,9 +194,11 @@ static void mapped(void) {
     answer(fd);
     SAY(send_at6(fd, "a", six, 7011, MSG_MORE)), SAY(send_at6(fd, "b", six, 7012, 0));
     answer(fd);
-    NOTE("mapped, and not"), SAY(send_at6(fd, "a", four, 7001, MSG_MORE)), SAY(send_at6(fd, "b", six, 7011, 0));
+    NOTE("mapped, and not"), SAY(send_at6(fd, "a", four, 7001, MSG_MORE)),
+        SAY(send_at6(fd, "b", six, 7011, 0));
     answer(fd);
-    SAY(send_at6(fd, "a", six, 7011, MSG_MORE)), SAY(send_at6(fd, "b", four, 7001, 0)), SAY(cork(fd, 0));
+    SAY(send_at6(fd, "a", six, 7011, MSG_MORE)), SAY(send_at6(fd, "b", four, 7001, 0)),
+        SAY(cork(fd, 0));
     answer(fd);
     struct sockaddr_in6 to = at6(six, 7001);
     NOTE("a connection in between"), SAY(send_at6(fd, "a", six, 7011, MSG_MORE));

@@ -1,5 +1,6 @@
-/* Rights that the kernel keeps for each thread: dropped in part, as proftpd's sessions do, and with the user changed after
-   that. glibc ends a process of which one thread may do what another one may not. */
+/* Rights that the kernel keeps for each thread: dropped in part, as proftpd's sessions do, and with
+   the user changed after that. glibc ends a process of which one thread may do what another one may
+   not. */
 #include "t.h"
 #include <dirent.h>
 #include <linux/capability.h>
@@ -26,8 +27,9 @@ static void tell(const char *what) {
         FILE *status = fopen(path, "r");
         *all = 0;
         while (status && fgets(line, sizeof line, status))
-            if (!strncmp(line, "Uid:", 4) || !strncmp(line, "Gid:", 4) || !strncmp(line, "CapEff", 6) ||
-                !strncmp(line, "CapPrm", 6) || !strncmp(line, "CapAmb", 6) || !strncmp(line, "NoNewPrivs", 10))
+            if (!strncmp(line, "Uid:", 4) || !strncmp(line, "Gid:", 4) ||
+                !strncmp(line, "CapEff", 6) || !strncmp(line, "CapPrm", 6) ||
+                !strncmp(line, "CapAmb", 6) || !strncmp(line, "NoNewPrivs", 10))
                 strcat(all, line);
         if (status) fclose(status);
         if (*first && strcmp(first, all)) differ = 1;

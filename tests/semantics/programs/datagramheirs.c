@@ -29,7 +29,9 @@ static int answer(int fd, int flags) {
     socklen_t len = sizeof from;
     ssize_t n = recvfrom(fd, buf, sizeof buf, flags, (void *)&from, &len);
     if (n < 0) return -errno;
-    return from.sin_port == htons(7001) && from.sin_addr.s_addr == at(peer_ip(), 0).sin_addr.s_addr ? n : -1000;
+    return from.sin_port == htons(7001) && from.sin_addr.s_addr == at(peer_ip(), 0).sin_addr.s_addr
+               ? n
+               : -1000;
 }
 
 static int again(const char *what, int fd, const char *number) {

@@ -1,7 +1,9 @@
 /* TCP_DEFER_ACCEPT: a connection is handed over when it brings something. */
 #include "t.h"
 
-static int set(int fd, int seconds) { return setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds); }
+static int set(int fd, int seconds) {
+    return setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+}
 
 static int seconds_of(int fd) {
     int seconds = -1;
@@ -47,10 +49,12 @@ int main(void) {
     SAY(set(server, 1));
     long since = now_ms();
     control = begin(8431, "silent");
-    SAY(waits(server, 500)), SAY(waits(server, 3000)), NOTE("%s", took(since, 1000)), take(server, control);
+    SAY(waits(server, 500)), SAY(waits(server, 3000)), NOTE("%s", took(since, 1000)),
+        take(server, control);
     SAY(set(server, 3)), since = now_ms();
     control = begin(8431, "silent");
-    SAY(waits(server, 2500)), SAY(waits(server, 6000)), NOTE("%s", took(since, 3000)), take(server, control);
+    SAY(waits(server, 2500)), SAY(waits(server, 6000)), NOTE("%s", took(since, 3000)),
+        take(server, control);
     SAY(set(server, 0));
     control = begin(8431, "silent");
     SAY(waits(server, 100)), take(server, control);

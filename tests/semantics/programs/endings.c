@@ -1,4 +1,5 @@
-/* Ends of processes with several threads: exit while others wait, the end of the last thread, forks at any moment. */
+/* Ends of processes with several threads: exit while others wait, the end of the last thread, forks
+ * at any moment. */
 #include "t.h"
 
 static int said[2];

@@ -18,7 +18,8 @@ int main(int argc, char **argv) {
         /* Started by one of the calls: name, what was preloaded, ten numbers. */
         const char *now = getenv("LD_PRELOAD");
         int whole = strcmp(argv[2], now ? now : "") == 0;
-        NOTE("  %s: %d arguments, preloaded as before: %s", argv[1], argc - 3, whole ? "yes" : "no");
+        NOTE("  %s: %d arguments, preloaded as before: %s", argv[1], argc - 3,
+             whole ? "yes" : "no");
         return argc == 13 && atoi(argv[12]) == 10 ? 0 : 1;
     }
     int fd = socket(AF_INET, SOCK_STREAM, 0);

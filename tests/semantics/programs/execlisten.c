@@ -1,5 +1,5 @@
-/* A program that inherits a listener over exec, as another user, while the one that started it goes on watching it: dovecot's
- * login processes. */
+/* A program that inherits a listener over exec, as another user, while the one that started it goes
+ * on watching it: dovecot's login processes. */
 #include "t.h"
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -9,7 +9,8 @@
 static void become_another(void) {
     unsigned reads = 1 << CAP_DAC_READ_SEARCH;
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {{.effective = reads, .permitted = reads, .inheritable = reads}};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = reads, .permitted = reads, .inheritable = reads}};
     prctl(PR_SET_KEEPCAPS, 1);
     SAY(setresgid(33, 33, 33));
     SAY(setresuid(33, 33, 33));

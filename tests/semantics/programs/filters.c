@@ -14,7 +14,8 @@ static void narrow(int fd, const char *group, int room) {
     socklen_t len = sizeof place;
     if (SAY(getsockopt(fd, IPPROTO_IP, IP_MSFILTER, filter, &len)) < 0) return;
     NOTE("mode %u, %u sources, %u bytes", filter->imsf_fmode, filter->imsf_numsrc, len);
-    for (int i = 0; i < room && i < (int)filter->imsf_numsrc; i++) NOTE("  %s", inet_ntoa(filter->imsf_slist[i]));
+    for (int i = 0; i < room && i < (int)filter->imsf_numsrc; i++)
+        NOTE("  %s", inet_ntoa(filter->imsf_slist[i]));
 }
 
 static struct group_filter *wide_of(char *place, const char *group, int count) {
@@ -64,7 +65,8 @@ int main(void) {
     SAY(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join));
     narrow(fd, group, 4);
     for (int i = 0; i < 2; i++) {
-        struct ip_mreq_source block = {.imr_multiaddr = join.imr_multiaddr, .imr_interface = join.imr_interface};
+        struct ip_mreq_source block = {.imr_multiaddr = join.imr_multiaddr,
+                                       .imr_interface = join.imr_interface};
         inet_pton(AF_INET, ips[i], &block.imr_sourceaddr);
         SAY(setsockopt(fd, IPPROTO_IP, IP_BLOCK_SOURCE, &block, sizeof block));
     }

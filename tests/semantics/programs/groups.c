@@ -44,7 +44,8 @@ static void hears(int fd, const char *what) {
 static void to(int fd, const char *where, int port, const char *text) {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(port)};
     addr.sin_addr.s_addr = inet_addr(where);
-    say("to %s: %s", where, err(sendto(fd, text, strlen(text), 0, (void *)&addr, sizeof addr) < 0 ? -1 : 0));
+    say("to %s: %s", where,
+        err(sendto(fd, text, strlen(text), 0, (void *)&addr, sizeof addr) < 0 ? -1 : 0));
 }
 
 int main(void) {
@@ -85,7 +86,8 @@ int main(void) {
     struct in_addr via = {.s_addr = inet_addr(own)}, got = {0};
     socklen_t len = sizeof got;
     say("via: %s", err(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &via, sizeof via)));
-    say("via: %s %d", err(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &got, &len)), got.s_addr == via.s_addr);
+    say("via: %s %d", err(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &got, &len)),
+        got.s_addr == via.s_addr);
     say("bind: %s", err(bind(fd, (void *)&any, sizeof any)));
     to(fd, "239.9.9.9", 7009, "to all");
     hears(fd, "looped");
@@ -104,8 +106,11 @@ int main(void) {
     group.sin_addr.s_addr = inet_addr("239.9.9.9");
     say("bind to a group: %s", err(bind(second, (void *)&group, sizeof group)));
     say("connect to a broadcast: %s",
-        err(connect(second, (void *)&(struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(9),
-                    .sin_addr.s_addr = inet_addr("10.91.7.255")}, sizeof group)));
+        err(connect(second,
+                    (void *)&(struct sockaddr_in){.sin_family = AF_INET,
+                                                  .sin_port = htons(9),
+                                                  .sin_addr.s_addr = inet_addr("10.91.7.255")},
+                    sizeof group)));
     set(fd, "loop", IP_MULTICAST_LOOP, 1);
     to(fd, "239.9.9.9", 7010, "to the bound");
     hears(second, "bound to a group");

@@ -1,4 +1,5 @@
-/* A connection that other processes inherit, use or do not use. Each program that is started is this one again. */
+/* A connection that other processes inherit, use or do not use. Each program that is started is
+ * this one again. */
 #include "t.h"
 #include <spawn.h>
 
@@ -32,20 +33,23 @@ static pid_t spawned(const char *what, int fd) {
 static int says(int fd, const char *word) {
     char buf[64] = "";
     int len = strlen(word);
-    return send(fd, word, len, MSG_NOSIGNAL) == len && read_all(fd, buf, len) == len && !memcmp(buf, word, len);
+    return send(fd, word, len, MSG_NOSIGNAL) == len && read_all(fd, buf, len) == len &&
+           !memcmp(buf, word, len);
 }
 
 static int again(const char *what, int fd) {
     char buf[64] = "";
     if (!strcmp(what, "nothing")) return 0;
     if (!strcmp(what, "close")) return close(fd);
-    if (!strcmp(what, "small")) return read_all(fd, buf, 5) == 5 && !memcmp(buf, "first", 5) ? 5 : 90;
+    if (!strcmp(what, "small"))
+        return read_all(fd, buf, 5) == 5 && !memcmp(buf, "first", 5) ? 5 : 90;
     if (!strcmp(what, "bytes")) {
         for (int i = 0; i < 6; i++)
             if (read(fd, buf + i, 1) != 1) return 91;
         return memcmp(buf, "secon", 5) ? 92 : 6;
     }
-    if (!strcmp(what, "large")) return read(fd, buf, sizeof buf) == 4 && !memcmp(buf, "more", 4) ? 4 : 93;
+    if (!strcmp(what, "large"))
+        return read(fd, buf, sizeof buf) == 4 && !memcmp(buf, "more", 4) ? 4 : 93;
     if (!strcmp(what, "prompt")) return recv(fd, buf, sizeof buf, MSG_DONTWAIT);
     if (!strcmp(what, "poll")) {
         struct pollfd p = {fd, POLLIN, 0};
@@ -146,7 +150,9 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     if (!child) {
         sleep_ms(100);
-        _exit(write(fd, "child", 5) == 5 && shutdown(fd, SHUT_WR) == 0 && read_all(fd, buf, 2) == 2 ? buf[0] : 1);
+        _exit(write(fd, "child", 5) == 5 && shutdown(fd, SHUT_WR) == 0 && read_all(fd, buf, 2) == 2
+                  ? buf[0]
+                  : 1);
     }
     SAY(close(fd));
     ended("child", child);

@@ -15,8 +15,10 @@ static const char *text_of(int family, const void *bytes) {
 
 static const char *address(const struct sockaddr *addr) {
     if (!addr) return "none";
-    if (addr->sa_family == AF_INET) return text_of(AF_INET, &((struct sockaddr_in *)addr)->sin_addr);
-    if (addr->sa_family == AF_INET6) return text_of(AF_INET6, &((struct sockaddr_in6 *)addr)->sin6_addr);
+    if (addr->sa_family == AF_INET)
+        return text_of(AF_INET, &((struct sockaddr_in *)addr)->sin_addr);
+    if (addr->sa_family == AF_INET6)
+        return text_of(AF_INET6, &((struct sockaddr_in6 *)addr)->sin6_addr);
     return "other";
 }
 
@@ -39,7 +41,8 @@ static void by_getifaddrs(void) {
         if (is_link_local(family, &((struct sockaddr_in6 *)it->ifa_addr)->sin6_addr)) continue;
         NOTE("%s: family %d, %s, mask %s, broadcast %s, up %d, data %d", it->ifa_name, family,
              address(it->ifa_addr), address(it->ifa_netmask), address(it->ifa_broadaddr),
-             (it->ifa_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING), it->ifa_data && family == AF_PACKET);
+             (it->ifa_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING),
+             it->ifa_data && family == AF_PACKET);
     }
     NOTE("links %d, loopback %d", links, loopback);
     freeifaddrs(all);
@@ -91,7 +94,8 @@ static int ask(int fd, int family, int index, int sequence) {
     struct {
         struct nlmsghdr head;
         struct ifaddrmsg body;
-    } it = {{sizeof it, RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, sequence, 0}, {.ifa_family = family, .ifa_index = index}};
+    } it = {{sizeof it, RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, sequence, 0},
+            {.ifa_family = family, .ifa_index = index}};
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     return sendto(fd, &it, sizeof it, 0, (void *)&kernel, sizeof kernel);
 }
@@ -102,14 +106,18 @@ static void tell(struct nlmsghdr *head, int port) {
     char name[IF_NAMESIZE] = "?";
     if_indextoname(it->ifa_index, name);
     if (strcmp(name, WIRE)) return;
-    printf("%s: family %d, /%d, scope %d, permanent %d", name, it->ifa_family, it->ifa_prefixlen, it->ifa_scope, !!(it->ifa_flags & IFA_F_PERMANENT));
+    printf("%s: family %d, /%d, scope %d, permanent %d", name, it->ifa_family, it->ifa_prefixlen,
+           it->ifa_scope, !!(it->ifa_flags & IFA_F_PERMANENT));
     int len = IFA_PAYLOAD(head);
     for (struct rtattr *a = IFA_RTA(it); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-        if (a->rta_type == IFA_ADDRESS) printf(", address %s", text_of(it->ifa_family, RTA_DATA(a)));
+        if (a->rta_type == IFA_ADDRESS)
+            printf(", address %s", text_of(it->ifa_family, RTA_DATA(a)));
         if (a->rta_type == IFA_LOCAL) printf(", local %s", text_of(it->ifa_family, RTA_DATA(a)));
-        if (a->rta_type == IFA_BROADCAST) printf(", broadcast %s", text_of(it->ifa_family, RTA_DATA(a)));
+        if (a->rta_type == IFA_BROADCAST)
+            printf(", broadcast %s", text_of(it->ifa_family, RTA_DATA(a)));
         if (a->rta_type == IFA_LABEL) printf(", label %s", (char *)RTA_DATA(a));
-        if (a->rta_type == IFA_CACHEINFO) printf(", for ever %d", ((struct ifa_cacheinfo *)RTA_DATA(a))->ifa_valid == 0xffffffff);
+        if (a->rta_type == IFA_CACHEINFO)
+            printf(", for ever %d", ((struct ifa_cacheinfo *)RTA_DATA(a))->ifa_valid == 0xffffffff);
     }
     NOTE(", multi %d, to us %d", !!(head->nlmsg_flags & NLM_F_MULTI), (int)head->nlmsg_pid == port);
 }
@@ -120,7 +128,8 @@ static void read_list(int fd, int sequence, int port) {
         char bytes[16384];
         struct sockaddr_nl from;
         struct iovec place = {bytes, 0};
-        struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &place, .msg_iovlen = 1};
+        struct msghdr message = {
+            .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &place, .msg_iovlen = 1};
         struct pollfd p = {fd, POLLIN, 0};
         if (poll(&p, 1, 1000) != 1) NOTE("not readable"), exit(1);
         int whole = recvmsg(fd, &message, MSG_PEEK | MSG_TRUNC);
@@ -129,13 +138,18 @@ static void read_list(int fd, int sequence, int port) {
         message.msg_namelen = sizeof from;
         int len = recvmsg(fd, &message, 0);
         if (len < 0) NOTE("recvmsg: %s", name_of(errno)), exit(1);
-        if (len != whole || !was_cut || message.msg_flags) NOTE("cut %d, %d of %d, flags %x", was_cut, len, whole, message.msg_flags);
-        if (from.nl_family != AF_NETLINK || from.nl_pid || message.msg_namelen != sizeof from) NOTE("not from the kernel");
-        for (struct nlmsghdr *head = (void *)bytes; NLMSG_OK(head, len); head = NLMSG_NEXT(head, len)) {
+        if (len != whole || !was_cut || message.msg_flags)
+            NOTE("cut %d, %d of %d, flags %x", was_cut, len, whole, message.msg_flags);
+        if (from.nl_family != AF_NETLINK || from.nl_pid || message.msg_namelen != sizeof from)
+            NOTE("not from the kernel");
+        for (struct nlmsghdr *head = (void *)bytes; NLMSG_OK(head, len);
+             head = NLMSG_NEXT(head, len)) {
             if ((int)head->nlmsg_seq != sequence) NOTE("sequence %d", head->nlmsg_seq);
             if (head->nlmsg_type == NLMSG_DONE) is_done = 1;
             else if (head->nlmsg_type != RTM_NEWADDR) NOTE("type %d", head->nlmsg_type);
-            else if (!is_link_local(((struct ifaddrmsg *)NLMSG_DATA(head))->ifa_family, RTA_DATA(IFA_RTA(NLMSG_DATA(head))))) tell(head, port);
+            else if (!is_link_local(((struct ifaddrmsg *)NLMSG_DATA(head))->ifa_family,
+                                    RTA_DATA(IFA_RTA(NLMSG_DATA(head)))))
+                tell(head, port);
         }
     }
 }

@@ -1,4 +1,5 @@
-/* What comes into a set, or is bound, connected, shut down or closed, while another thread waits. */
+/* What comes into a set, or is bound, connected, shut down or closed, while another thread
+ * waits. */
 #include "t.h"
 
 static int set, fd, news[2];

@@ -1,4 +1,5 @@
-/* A connection that a child uses after the parent has closed its number while a thread of it was inside a call. */
+/* A connection that a child uses after the parent has closed its number while a thread of it was
+ * inside a call. */
 #include "t.h"
 
 static int fd;

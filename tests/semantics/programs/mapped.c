@@ -18,7 +18,8 @@ static const char *peer6(void) { return getenv("PEER_IP6"); }
 
 /* How one of these sockets is bound before it sends. */
 enum { UNBOUND, ANY, OWN6, OWN_MAPPED, ONLY6, CONNECTED6, HOWS };
-static const char *hows[] = {"unbound", "bound to ::", "bound to IPv6", "bound to mapped", "IPv6 only", "connected to IPv6"};
+static const char *hows[] = {"unbound",         "bound to ::", "bound to IPv6",
+                             "bound to mapped", "IPv6 only",   "connected to IPv6"};
 
 static int made(int how, int type) {
     int fd = socket(AF_INET6, type, 0), one = 1;
@@ -28,7 +29,11 @@ static int made(int how, int type) {
     case OWN6: at6 = six(own6(), 0); break;
     case OWN_MAPPED: at6 = as_mapped(own_ip(), 0); break;
     case ONLY6: setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one); return fd;
-    case CONNECTED6: if (type == SOCK_STREAM) return fd; at6 = six(peer6(), 7011); connect(fd, (void *)&at6, sizeof at6); return fd;
+    case CONNECTED6:
+        if (type == SOCK_STREAM) return fd;
+        at6 = six(peer6(), 7011);
+        connect(fd, (void *)&at6, sizeof at6);
+        return fd;
     default: return fd;
     }
     if (bind(fd, (void *)&at6, sizeof at6)) NOTE("bind: %s", name_of(errno));
@@ -50,7 +55,8 @@ static void send_to(int how, const char *what, struct sockaddr_in6 to) {
 static void connect_it(int how, int type, const char *what, struct sockaddr_in6 to) {
     int fd = made(how, type);
     int r = connect(fd, (void *)&to, sizeof to);
-    NOTE("%s, connect %s %s: %s", hows[how], type == SOCK_STREAM ? "stream" : "datagrams", what, r < 0 ? name_of(errno) : "0");
+    NOTE("%s, connect %s %s: %s", hows[how], type == SOCK_STREAM ? "stream" : "datagrams", what,
+         r < 0 ? name_of(errno) : "0");
     close(fd);
 }
 

@@ -24,7 +24,8 @@ static void named(int fd, int (*ask)(int, struct sockaddr *, socklen_t *), const
         return;
     }
     int port = ntohs(addr.sin_port);
-    printf("%s: family %d, length %d, %s, ", text, addr.sin_family, (int)len, inet_ntoa(addr.sin_addr));
+    printf("%s: family %d, length %d, %s, ", text, addr.sin_family, (int)len,
+           inet_ntoa(addr.sin_addr));
     if (port >= 7000 && port < 9000) NOTE("port %d", port);
     else NOTE("port %s", port ? "chosen" : "0");
 }

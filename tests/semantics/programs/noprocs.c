@@ -1,4 +1,5 @@
-/* A program that may have no other thread or process, as sandboxes and dovecot's login processes. */
+/* A program that may have no other thread or process, as sandboxes and dovecot's login
+ * processes. */
 #include "t.h"
 #include <sys/resource.h>
 

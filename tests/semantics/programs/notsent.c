@@ -5,7 +5,9 @@
 #define OUTQNSD 0x894b
 static char block[1 << 20];
 
-static int set(int fd, unsigned bytes) { return setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes); }
+static int set(int fd, unsigned bytes) {
+    return setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
 
 static unsigned low_of(int fd) {
     unsigned bytes = 77;
@@ -78,7 +80,8 @@ static void flowing(int edges) {
 
 int main(void) {
     int fd = tcp(7006);
-    NOTE("%u", low_of(fd)), SAY(set(fd, LOW)), NOTE("%u", low_of(fd)), SAY(set(fd, -1)), NOTE("%u", low_of(fd));
+    NOTE("%u", low_of(fd)), SAY(set(fd, LOW)), NOTE("%u", low_of(fd)), SAY(set(fd, -1)),
+        NOTE("%u", low_of(fd));
     short half = 1;
     SAY(setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &half, sizeof half));
     close(fd);

@@ -1,24 +1,56 @@
-/* Every option of Linux's: what it is, what may be set, and what it is then. Where a socket has the kernel's answer by
- * nature (cookies, clocks, sizes that tune themselves) it is left out, and so is what the stack refuses as a kernel without
- * it would; crates/posix/src/options/refusals.rs has those, with tests of their own. */
+/* Every option of Linux's: what it is, what may be set, and what it is then. Where a socket has the
+ * kernel's answer by nature (cookies, clocks, sizes that tune themselves) it is left out, and so is
+ * what the stack refuses as a kernel without it would; crates/posix/src/options/refusals.rs has
+ * those, with tests of their own. */
 #include "t.h"
 
 static int is_left_out(int which, int level, int name) {
     static const int places[][2] = {
-        {SOL_SOCKET, SO_COOKIE}, {SOL_SOCKET, 49 /* SO_INCOMING_CPU */}, {SOL_SOCKET, 55 /* SO_MEMINFO */},
-        {SOL_SOCKET, 37 /* SO_TIMESTAMPING */}, {SOL_SOCKET, 65}, {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
-        {SOL_SOCKET, 72 /* SO_BUF_LOCK */}, {SOL_SOCKET, 11 /* SO_NO_CHECK */}, {IPPROTO_TCP, 16 /* TCP_THIN_LINEAR_TIMEOUTS */},
-        {SOL_SOCKET, 50 /* SO_ATTACH_BPF */}, {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */}, {SOL_SOCKET, 52 /* …_EBPF */},
-        {IPPROTO_IP, 4 /* IP_OPTIONS */}, {IPPROTO_IP, 21 /* IP_MINTTL */}, {IPPROTO_IP, 52}, {IPPROTO_IPV6, 73},
-        {IPPROTO_TCP, 11 /* TCP_INFO */}, {IPPROTO_TCP, 13 /* TCP_CONGESTION */}, {IPPROTO_TCP, 14}, {IPPROTO_TCP, 19}, {IPPROTO_TCP, 20}, {IPPROTO_TCP, 21}, {IPPROTO_TCP, 24 /* TCP_TIMESTAMP */},
-        {IPPROTO_TCP, 26}, {IPPROTO_TCP, 27}, {IPPROTO_TCP, 28}, {IPPROTO_TCP, 32}, {IPPROTO_TCP, 33}, {IPPROTO_TCP, 34}, {IPPROTO_TCP, 37}, {IPPROTO_TCP, 38},
-        {IPPROTO_TCP, 39}, {IPPROTO_TCP, 40}, {IPPROTO_TCP, 44}, {IPPROTO_TCP, 45}, {IPPROTO_TCP, 46},
-        {IPPROTO_UDP, 100}, {IPPROTO_UDP, 101}, {IPPROTO_UDP, 102},
+        {SOL_SOCKET, SO_COOKIE},
+        {SOL_SOCKET, 49 /* SO_INCOMING_CPU */},
+        {SOL_SOCKET, 55 /* SO_MEMINFO */},
+        {SOL_SOCKET, 37 /* SO_TIMESTAMPING */},
+        {SOL_SOCKET, 65},
+        {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
+        {SOL_SOCKET, 72 /* SO_BUF_LOCK */},
+        {SOL_SOCKET, 11 /* SO_NO_CHECK */},
+        {IPPROTO_TCP, 16 /* TCP_THIN_LINEAR_TIMEOUTS */},
+        {SOL_SOCKET, 50 /* SO_ATTACH_BPF */},
+        {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
+        {SOL_SOCKET, 52 /* …_EBPF */},
+        {IPPROTO_IP, 4 /* IP_OPTIONS */},
+        {IPPROTO_IP, 21 /* IP_MINTTL */},
+        {IPPROTO_IP, 52},
+        {IPPROTO_IPV6, 73},
+        {IPPROTO_TCP, 11 /* TCP_INFO */},
+        {IPPROTO_TCP, 13 /* TCP_CONGESTION */},
+        {IPPROTO_TCP, 14},
+        {IPPROTO_TCP, 19},
+        {IPPROTO_TCP, 20},
+        {IPPROTO_TCP, 21},
+        {IPPROTO_TCP, 24 /* TCP_TIMESTAMP */},
+        {IPPROTO_TCP, 26},
+        {IPPROTO_TCP, 27},
+        {IPPROTO_TCP, 28},
+        {IPPROTO_TCP, 32},
+        {IPPROTO_TCP, 33},
+        {IPPROTO_TCP, 34},
+        {IPPROTO_TCP, 37},
+        {IPPROTO_TCP, 38},
+        {IPPROTO_TCP, 39},
+        {IPPROTO_TCP, 40},
+        {IPPROTO_TCP, 44},
+        {IPPROTO_TCP, 45},
+        {IPPROTO_TCP, 46},
+        {IPPROTO_UDP, 100},
+        {IPPROTO_UDP, 101},
+        {IPPROTO_UDP, 102},
     };
     for (int i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i][0] == level && places[i][1] == name) return 1;
     /* Of a connection. */
-    return which == 4 && ((level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF)) || (level == IPPROTO_TCP && name == TCP_WINDOW_CLAMP));
+    return which == 4 && ((level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF)) ||
+                          (level == IPPROTO_TCP && name == TCP_WINDOW_CLAMP));
 }
 
 static void show(int fd, int level, int name) {
@@ -52,10 +84,17 @@ static int made(int which) {
     }
 }
 
-static const char *kinds[] = {"stream", "stream 6", "datagrams", "datagrams 6", "connection", "connected", "listener", "bound"};
+static const char *kinds[] = {"stream",     "stream 6",  "datagrams", "datagrams 6",
+                              "connection", "connected", "listener",  "bound"};
 
 int main(void) {
-    static const struct { int level, last; } levels[] = {{SOL_SOCKET, 84}, {IPPROTO_IP, 54}, {IPPROTO_IPV6, 80}, {IPPROTO_TCP, 46}, {IPPROTO_UDP, 110}};
+    static const struct {
+        int level, last;
+    } levels[] = {{SOL_SOCKET, 84},
+                  {IPPROTO_IP, 54},
+                  {IPPROTO_IPV6, 80},
+                  {IPPROTO_TCP, 46},
+                  {IPPROTO_UDP, 110}};
     static const int values[] = {1, 0, -1, 7, 100000};
     for (int which = 0; which < 8; which++)
         for (int l = 0; l < 5; l++)
@@ -65,7 +104,8 @@ int main(void) {
                 int fd = made(which);
                 printf("%s %d %d:", kinds[which], level, name);
                 show(fd, level, name);
-                for (int i = 0; i < 5; i++) set(fd, level, name, values[i], 4), show(fd, level, name);
+                for (int i = 0; i < 5; i++)
+                    set(fd, level, name, values[i], 4), show(fd, level, name);
                 set(fd, level, name, 1, 1), show(fd, level, name);
                 set(fd, level, name, 1, 0);
                 NOTE("");

@@ -2,7 +2,9 @@
 #include "t.h"
 #include <netinet/in.h>
 
-static int set(int fd, int offset) { return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset); }
+static int set(int fd, int offset) {
+    return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset);
+}
 
 static int offset_of(int fd) {
     int offset = -77;
@@ -17,8 +19,10 @@ static void take(int fd, int room, int flags, const char *what) {
     struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1};
     ssize_t n = recvmsg(fd, &message, flags | MSG_DONTWAIT);
     if (n < 0) NOTE("%s %d: %s, then %d", what, room, name_of(errno), offset_of(fd));
-    else NOTE("%s %d: %zd %.*s%s, then %d", what, room, n, flags & MSG_TRUNC ? 0 : (int)(n < room ? n : room), buf,
-              message.msg_flags & MSG_TRUNC ? " cut" : "", offset_of(fd));
+    else
+        NOTE("%s %d: %zd %.*s%s, then %d", what, room, n,
+             flags & MSG_TRUNC ? 0 : (int)(n < room ? n : room), buf,
+             message.msg_flags & MSG_TRUNC ? " cut" : "", offset_of(fd));
 }
 
 #define LOOK(room) take(fd, room, MSG_PEEK, "look")
@@ -49,7 +53,8 @@ static void datagrams(int family) {
     LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4), LOOK(4);
     SAY(set(fd, 0)), LOOK(10), LOOK(10), LOOK(10), LOOK(10);
     SAY(set(fd, 7)), LOOK(3), SAY(set(fd, 7)), LOOK(2), LOOK(1);
-    SAY(set(fd, 10)), LOOK(10), SAY(set(fd, 11)), LOOK(10), SAY(set(fd, 16)), LOOK(10), SAY(set(fd, 100)), LOOK(10);
+    SAY(set(fd, 10)), LOOK(10), SAY(set(fd, 11)), LOOK(10), SAY(set(fd, 16)), LOOK(10),
+        SAY(set(fd, 100)), LOOK(10);
     NOTE("with MSG_TRUNC"), SAY(set(fd, 2)), LOOK_LONG(4), LOOK_LONG(4), LOOK_LONG(4);
     NOTE("reads"), SAY(set(fd, 12)), READ(4), LOOK(3), READ(4), LOOK(3), READ(40), LOOK(3);
     echoed(fd, "ghijkl"), sleep_ms(60);
@@ -66,7 +71,8 @@ static void datagrams(int family) {
     char buf[16];
     long since = now_ms();
     SAY(recv(fd, buf, 16, MSG_PEEK)), NOTE("%s", took(since, 60));
-    SAY(send(fd, "later", 5, 0)), SAY(recv(fd, buf, 16, MSG_PEEK)), NOTE("offset %d", offset_of(fd));
+    SAY(send(fd, "later", 5, 0)), SAY(recv(fd, buf, 16, MSG_PEEK)),
+        NOTE("offset %d", offset_of(fd));
     short half = 1;
     SAY(setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &half, sizeof half));
     close(fd);
@@ -91,8 +97,10 @@ static void stream(void) {
     char buf[16];
     long since = now_ms();
     SAY(recv(fd, buf, 16, MSG_PEEK)), NOTE("%s", took(since, 60));
-    SAY(send(fd, "mnop", 4, 0)), SAY(recv(fd, buf, 16, MSG_PEEK)), NOTE("%.4s", buf), NOTE("offset %d", offset_of(fd));
-    SAY(set(fd, 1)), SAY(recv(fd, buf, 4, MSG_PEEK | MSG_WAITALL)), NOTE("offset %d", offset_of(fd));
+    SAY(send(fd, "mnop", 4, 0)), SAY(recv(fd, buf, 16, MSG_PEEK)), NOTE("%.4s", buf),
+        NOTE("offset %d", offset_of(fd));
+    SAY(set(fd, 1)), SAY(recv(fd, buf, 4, MSG_PEEK | MSG_WAITALL)),
+        NOTE("offset %d", offset_of(fd));
     SAY(shutdown(fd, SHUT_WR)), sleep_ms(60), SAY(set(fd, 5));
     LOOK(8), LOOK(8), SAY(set(fd, 7)), LOOK(8), SAY(set(fd, 0)), LOOK(8);
     close(fd);
@@ -106,7 +114,8 @@ static void accepted(void) {
     readable(fd), NOTE("accepted"), NOTE("offset %d", offset_of(fd)), LOOK(4), LOOK(4);
     close(fd), close(server), close(control);
     fd = socket(AF_INET, SOCK_STREAM, 0);
-    NOTE("before it is connected"), SAY(set(fd, 2)), SAY(connect_to(fd, peer_ip(), 7002)), readable(fd);
+    NOTE("before it is connected"), SAY(set(fd, 2)), SAY(connect_to(fd, peer_ip(), 7002)),
+        readable(fd);
     LOOK(2), LOOK(2), close(fd);
 }
 

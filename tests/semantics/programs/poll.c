@@ -34,14 +34,16 @@ int main(void) {
     FD_ZERO(&in); FD_ZERO(&out); FD_ZERO(&bad);
     FD_SET(fd, &in), FD_SET(pair[0], &in), FD_SET(fd, &out), FD_SET(fd, &bad);
     SAY(select(pair[1] + 1, &in, &out, &bad, &t));
-    NOTE("%d%d%d%d", FD_ISSET(fd, &in), FD_ISSET(pair[0], &in), FD_ISSET(fd, &out), FD_ISSET(fd, &bad));
+    NOTE("%d%d%d%d", FD_ISSET(fd, &in), FD_ISSET(pair[0], &in), FD_ISSET(fd, &out),
+         FD_ISSET(fd, &bad));
     SAY(read(fd, buf, 64));
     SAY(read(pair[0], buf, 64));
     FD_ZERO(&in); FD_SET(fd, &in);
     t = (struct timeval){0, 100000};
     start = now_ms();
     SAY(select(fd + 1, &in, NULL, NULL, &t));
-    NOTE("%s, left: %ld.%ld, set: %d", took(start, 100), (long)t.tv_sec, (long)t.tv_usec, FD_ISSET(fd, &in));
+    NOTE("%s, left: %ld.%ld, set: %d", took(start, 100), (long)t.tv_sec, (long)t.tv_usec,
+         FD_ISSET(fd, &in));
     FD_SET(fd, &in);
     t = (struct timeval){0, -1};
     SAY(select(fd + 1, &in, NULL, NULL, &t));

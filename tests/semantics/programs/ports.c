@@ -1,4 +1,5 @@
-/* Local ports that nobody has asked for: of which they are, when there are no more, and who else may have them. */
+/* Local ports that nobody has asked for: of which they are, when there are no more, and who else
+ * may have them. */
 #include "t.h"
 
 #define LOCAL_PORT_RANGE 51
@@ -12,7 +13,8 @@ static int port_of(int fd) {
 
 static int made(int type, int first, int last) {
     int fd = socket(AF_INET, type, 0), range = last << 16 | first;
-    if (setsockopt(fd, IPPROTO_IP, LOCAL_PORT_RANGE, &range, sizeof range)) NOTE("range: %s", name_of(errno));
+    if (setsockopt(fd, IPPROTO_IP, LOCAL_PORT_RANGE, &range, sizeof range))
+        NOTE("range: %s", name_of(errno));
     return fd;
 }
 
@@ -74,7 +76,9 @@ static void spread(int type) {
     }
     int close_by = 0;
     for (int port = 1; port < 65536; port++) close_by += seen[port] && seen[port - 1];
-    NOTE("%s, most distinct, all over the range, few neighbours", distinct > SOCKETS * 3 / 4 && most - least > 20000 && close_by < SOCKETS / 4 ? "yes" : "no");
+    NOTE("%s, most distinct, all over the range, few neighbours",
+         distinct > SOCKETS * 3 / 4 && most - least > 20000 && close_by < SOCKETS / 4 ? "yes"
+                                                                                      : "no");
 }
 
 int main(void) {

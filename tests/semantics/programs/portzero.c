@@ -27,7 +27,8 @@ static void echoes(int fd) {
     SAY(recv(fd, buf, sizeof buf, MSG_DONTWAIT));
 }
 
-/* A disconnect gives back a port that the kernel has chosen; whoever sends has one, whatever comes of it. */
+/* A disconnect gives back a port that the kernel has chosen; whoever sends has one, whatever comes
+ * of it. */
 static void given_back(int fd, int named) {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     NOTE("given back"), SAY(named), names(fd);
@@ -58,7 +59,8 @@ int main(void) {
     close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
     struct sockaddr_in6 to = at6(getenv("PEER_IP6"), 0);
     NOTE("IPv6"), SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to)), names(fd);
-    SAY(connect(fd, (void *)&to, sizeof to)), names(fd), SAY(send(fd, "x", 1, 0)), readable(fd), SAY(so_error(fd));
+    SAY(connect(fd, (void *)&to, sizeof to)), names(fd), SAY(send(fd, "x", 1, 0)), readable(fd),
+        SAY(so_error(fd));
     close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
     NOTE("urgent"), SAY(sendto(fd, "x", 1, MSG_OOB, (void *)&peer, sizeof peer));
     peer = at6("::ffff:127.0.0.1", 7001);

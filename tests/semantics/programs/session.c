@@ -1,5 +1,6 @@
-/* The session of a server, forked for a connection, in a root of its own: it listens and tells the other side where by the
- * connection that it has, as FTP's passive mode does. It looks for who comes only later. */
+/* The session of a server, forked for a connection, in a root of its own: it listens and tells the
+ * other side where by the connection that it has, as FTP's passive mode does. It looks for who
+ * comes only later. */
 #include "t.h"
 
 static void session(int control) {

@@ -8,7 +8,13 @@ static int told_number;
 static volatile sig_atomic_t plain, codes, is_exact;
 
 static void on_io(int signal, siginfo_t *info, void *context) {
-    static const int bands[] = {0, POLLIN | POLLRDNORM, POLLOUT | POLLWRNORM | POLLWRBAND, 0, POLLERR, POLLPRI | POLLRDBAND, POLLHUP | POLLERR};
+    static const int bands[] = {0,
+                                POLLIN | POLLRDNORM,
+                                POLLOUT | POLLWRNORM | POLLWRBAND,
+                                0,
+                                POLLERR,
+                                POLLPRI | POLLRDBAND,
+                                POLLHUP | POLLERR};
     if (signal == SIGIO) {
         plain++;
         return;
@@ -39,7 +45,8 @@ static void told(const char *when) {
     printf("%s:", when);
     for (int code = 0; code < 7; code++)
         if (codes & 1 << code) printf(" %s", names[code]);
-    printf("%s%s\n", codes ? is_exact ? ", exact" : ", not exact" : " nothing", plain ? ", SIGIO" : "");
+    printf("%s%s\n", codes ? is_exact ? ", exact" : ", not exact" : " nothing",
+           plain ? ", SIGIO" : "");
     fflush(stdout);
     codes = plain = 0, is_exact = 1;
 }

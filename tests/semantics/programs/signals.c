@@ -145,7 +145,8 @@ static void settings(void) {
     SAY(sigaction(SIGUSR2, &action, &old));
     NOTE("before: default %d", old.sa_handler == SIG_DFL);
     SAY(sigaction(SIGUSR2, 0, &old));
-    NOTE("ours %d, flags %s", old.sa_sigaction == on_info, old.sa_flags & SA_SIGINFO ? "SIGINFO" : "");
+    NOTE("ours %d, flags %s", old.sa_sigaction == on_info,
+         old.sa_flags & SA_SIGINFO ? "SIGINFO" : "");
     ran = 0;
     SAY(sigqueue(getpid(), SIGUSR2, (union sigval){.sival_int = 42}));
     NOTE("ran %d, queued %d, value %d", ran, code == SI_QUEUE, value);
@@ -174,7 +175,8 @@ static void ended_by(int signal) {
     }
     int status;
     waitpid(child, &status, 0);
-    NOTE("%s: signalled %d, by it %d", sigabbrev_np(signal), WIFSIGNALED(status), WTERMSIG(status) == signal);
+    NOTE("%s: signalled %d, by it %d", sigabbrev_np(signal), WIFSIGNALED(status),
+         WTERMSIG(status) == signal);
 }
 
 int main(void) {

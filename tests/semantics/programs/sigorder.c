@@ -1,4 +1,5 @@
-/* Which handlers run, and in which order: calls with a signal mask of their own, signals that queue. */
+/* Which handlers run, and in which order: calls with a signal mask of their own, signals that
+ * queue. */
 #include "t.h"
 
 static char order[256];

@@ -1,4 +1,5 @@
-/* A thread with 48 KiB of stack: the first that needs the stack of the network has no room to make it. */
+/* A thread with 48 KiB of stack: the first that needs the stack of the network has no room to make
+ * it. */
 #include "t.h"
 
 static void echo(int fd) {

@@ -10,8 +10,10 @@ static const char *at_length(int fd, int len, void *to, socklen_t to_len) {
 }
 
 static void many(int fd, void *to, socklen_t to_len) {
-    int lengths[] = {1400, 3000, 5000, 5904, 5905, 5913, 6000, 10344, 10345, 20000, 51792, 51793, 60000, 65507};
-    for (int i = 0; i < 14; i++) NOTE("  %d: %s", lengths[i], at_length(fd, lengths[i], to, to_len));
+    int lengths[] = {1400,  3000,  5000,  5904,  5905,  5913,  6000,
+                     10344, 10345, 20000, 51792, 51793, 60000, 65507};
+    for (int i = 0; i < 14; i++)
+        NOTE("  %d: %s", lengths[i], at_length(fd, lengths[i], to, to_len));
 }
 
 static void with(int family, int asked, void *to, socklen_t to_len) {

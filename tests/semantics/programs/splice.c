@@ -90,7 +90,8 @@ static void much(void) {
 }
 
 static void as_datagrams(void) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0), file = memfd_create("x", 0), empty = memfd_create("e", 0);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0), file = memfd_create("x", 0),
+        empty = memfd_create("e", 0);
     NOTE("sendfile as datagrams");
     SAY(write(file, buf, 5000));
     off_t at = 0;

@@ -8,7 +8,10 @@ static void on_signal(int signal) { (void)signal, ran++; }
 
 static const char *left(struct timespec t, long from_ms) {
     long ms = t.tv_sec * 1000 + t.tv_nsec / 1000000;
-    return ms < 0 || ms > from_ms ? "more than there was" : ms == 0 ? "nothing" : ms > from_ms - 150 ? "most" : "some";
+    return ms < 0 || ms > from_ms ? "more than there was"
+           : ms == 0              ? "nothing"
+           : ms > from_ms - 150   ? "most"
+                                  : "some";
 }
 
 static void polls(int quiet, int ready) {

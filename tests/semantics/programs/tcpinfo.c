@@ -5,7 +5,8 @@
 struct all {
     struct tcp_info head;
     uint64_t tcpi_pacing_rate, tcpi_max_pacing_rate, tcpi_bytes_acked, tcpi_bytes_received;
-    uint32_t tcpi_segs_out, tcpi_segs_in, tcpi_notsent_bytes, tcpi_min_rtt, tcpi_data_segs_in, tcpi_data_segs_out;
+    uint32_t tcpi_segs_out, tcpi_segs_in, tcpi_notsent_bytes, tcpi_min_rtt, tcpi_data_segs_in,
+        tcpi_data_segs_out;
     uint64_t tcpi_delivery_rate, tcpi_busy_time, tcpi_rwnd_limited, tcpi_sndbuf_limited;
     uint32_t tcpi_delivered, tcpi_delivered_ce;
     uint64_t tcpi_bytes_sent, tcpi_bytes_retrans;
@@ -23,19 +24,23 @@ static struct all info(int fd) {
 /* The bit beside the window scales. */
 static int is_app_limited(const struct all *i) { return ((const unsigned char *)i)[7] & 1; }
 
-/* `sent`: the data segments of the peer. One more is one that it has repeated because the machine stood still. */
+/* `sent`: the data segments of the peer. One more is one that it has repeated because the machine
+ * stood still. */
 static void counts(const char *when, int fd, unsigned sent) {
     struct all i = info(fd);
     unsigned in = i.tcpi_data_segs_in == sent + 1 ? sent : i.tcpi_data_segs_in;
-    NOTE("%s: data segments %u in %u out, delivered %u, acked %llu received %llu sent %llu resent %llu", when,
-         in, i.tcpi_data_segs_out, i.tcpi_delivered,
-         (unsigned long long)i.tcpi_bytes_acked, (unsigned long long)i.tcpi_bytes_received,
-         (unsigned long long)i.tcpi_bytes_sent, (unsigned long long)i.tcpi_bytes_retrans);
-    NOTE("  unacked %u sacked %u lost %u retrans %u/%u not sent %u, out of order %u", i.head.tcpi_unacked,
-         i.head.tcpi_sacked, i.head.tcpi_lost, i.head.tcpi_retrans, i.head.tcpi_total_retrans, i.tcpi_notsent_bytes, i.tcpi_rcv_ooopack);
-    NOTE("  rate %s limited by the %s, minimum %s, timestamps and SACK %s, full segments %u", 
+    NOTE("%s: data segments %u in %u out, delivered %u, acked %llu received %llu sent %llu resent "
+         "%llu",
+         when, in, i.tcpi_data_segs_out, i.tcpi_delivered, (unsigned long long)i.tcpi_bytes_acked,
+         (unsigned long long)i.tcpi_bytes_received, (unsigned long long)i.tcpi_bytes_sent,
+         (unsigned long long)i.tcpi_bytes_retrans);
+    NOTE("  unacked %u sacked %u lost %u retrans %u/%u not sent %u, out of order %u",
+         i.head.tcpi_unacked, i.head.tcpi_sacked, i.head.tcpi_lost, i.head.tcpi_retrans,
+         i.head.tcpi_total_retrans, i.tcpi_notsent_bytes, i.tcpi_rcv_ooopack);
+    NOTE("  rate %s limited by the %s, minimum %s, timestamps and SACK %s, full segments %u",
          i.tcpi_delivery_rate ? "known" : "unknown", is_app_limited(&i) ? "program" : "path",
-         i.tcpi_min_rtt == ~0u ? "unknown" : "known", (i.head.tcpi_options & 7) == 7 ? "yes" : "no", i.head.tcpi_advmss);
+         i.tcpi_min_rtt == ~0u ? "unknown" : "known", (i.head.tcpi_options & 7) == 7 ? "yes" : "no",
+         i.head.tcpi_advmss);
 }
 
 static void handshake(void) {
@@ -43,7 +48,8 @@ static void handshake(void) {
     struct all i = info(fd);
     counts("connected", fd, 0);
     NOTE("segments %u in %u out, ato %s, ssthresh %s", i.tcpi_segs_in, i.tcpi_segs_out,
-         i.head.tcpi_ato ? "some" : "none", i.head.tcpi_snd_ssthresh == 0x7fffffff ? "none" : "some");
+         i.head.tcpi_ato ? "some" : "none",
+         i.head.tcpi_snd_ssthresh == 0x7fffffff ? "none" : "some");
     close(fd);
 
     int l = listener(7101), control = ask_peer(7101, "ask");
@@ -72,8 +78,10 @@ static void echo(void) {
     counts("five echoes", fd, 5);
     sleep_ms(400);
     struct all i = info(fd);
-    NOTE("the rate is %s after a rest; data sent %s, received %s", i.tcpi_delivery_rate ? "known" : "forgotten",
-         i.head.tcpi_last_data_sent >= 390 ? "long ago" : "lately", i.head.tcpi_last_data_recv >= 390 ? "long ago" : "lately");
+    NOTE("the rate is %s after a rest; data sent %s, received %s",
+         i.tcpi_delivery_rate ? "known" : "forgotten",
+         i.head.tcpi_last_data_sent >= 390 ? "long ago" : "lately",
+         i.head.tcpi_last_data_recv >= 390 ? "long ago" : "lately");
     close(fd);
 
     /* A FIN is no data. */
@@ -96,8 +104,10 @@ static void bulk(void) {
     struct all i = info(fd);
     NOTE("144,800 bytes: %s segments, %s delivered, acked %llu sent %llu, rate %s",
          i.tcpi_data_segs_out >= 100 && i.tcpi_data_segs_out <= 120 ? "some 100" : "strangely many",
-         i.tcpi_delivered == i.tcpi_data_segs_out - i.head.tcpi_total_retrans + 1 ? "all" : "not all",
-         (unsigned long long)i.tcpi_bytes_acked, (unsigned long long)(i.tcpi_bytes_sent - i.tcpi_bytes_retrans),
+         i.tcpi_delivered == i.tcpi_data_segs_out - i.head.tcpi_total_retrans + 1 ? "all"
+                                                                                  : "not all",
+         (unsigned long long)i.tcpi_bytes_acked,
+         (unsigned long long)(i.tcpi_bytes_sent - i.tcpi_bytes_retrans),
          i.tcpi_delivery_rate ? "known" : "unknown");
     close(fd);
 }
@@ -111,10 +121,12 @@ static void closed_window(void) {
     while (write(fd, buf, sizeof buf) > 0) {}
     sleep_ms(900);
     struct all i = info(fd);
-    NOTE("closed window: limited by it %s, busy %s, data waits %s", i.tcpi_rwnd_limited > 500000 ? "long" : "shortly",
+    NOTE("closed window: limited by it %s, busy %s, data waits %s",
+         i.tcpi_rwnd_limited > 500000 ? "long" : "shortly",
          i.tcpi_busy_time > 500000 ? "long" : "shortly", i.tcpi_notsent_bytes ? "yes" : "no");
-    NOTE("  unacked %u, retransmits %u, backoff %s, rto %s", i.head.tcpi_unacked, i.head.tcpi_retransmits,
-         i.head.tcpi_backoff ? "some" : "none", i.head.tcpi_rto < 400000 ? "plain" : "backed off");
+    NOTE("  unacked %u, retransmits %u, backoff %s, rto %s", i.head.tcpi_unacked,
+         i.head.tcpi_retransmits, i.head.tcpi_backoff ? "some" : "none",
+         i.head.tcpi_rto < 400000 ? "plain" : "backed off");
     struct linger off = {1, 0};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
     close(fd);

@@ -1,4 +1,5 @@
-/* The error queue beside what the network sends back: datagrams that are too large, MSG_ZEROCOPY, SO_TIMESTAMPING. */
+/* The error queue beside what the network sends back: datagrams that are too large, MSG_ZEROCOPY,
+ * SO_TIMESTAMPING. */
 #include "t.h"
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
@@ -9,22 +10,34 @@ static void say_queue(const char *what, int fd) {
     char control[512], bytes[2048];
     struct sockaddr_storage from = {0};
     struct iovec in = {bytes, sizeof bytes};
-    struct msghdr m = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_name = &from,
+                       .msg_namelen = sizeof from,
+                       .msg_iov = &in,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
     long n = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
     if (n < 0) { NOTE("%s: %s", what, name_of(errno)); return; }
     NOTE("%s: flags %s", what, m.msg_flags & MSG_ERRQUEUE ? "ERRQUEUE" : "none");
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
         if (c->cmsg_level == SOL_SOCKET) {
             struct timespec *t = (void *)CMSG_DATA(c);
-            NOTE("  stamp %d: %s %d %d", c->cmsg_type, labs(t[0].tv_sec - time(0)) < 5 ? "now" : "another time", (int)t[1].tv_sec, (int)t[2].tv_sec);
+            NOTE("  stamp %d: %s %d %d", c->cmsg_type,
+                 labs(t[0].tv_sec - time(0)) < 5 ? "now" : "another time", (int)t[1].tv_sec,
+                 (int)t[2].tv_sec);
         } else {
             struct sock_extended_err *e = (void *)CMSG_DATA(c);
-            NOTE("  level %d type %d len %d: errno %d origin %d type %d code %d info %u data %u", c->cmsg_level, c->cmsg_type,
-                 (int)c->cmsg_len, e->ee_errno, e->ee_origin, e->ee_type, e->ee_code, e->ee_info, e->ee_data);
+            NOTE("  level %d type %d len %d: errno %d origin %d type %d code %d info %u data %u",
+                 c->cmsg_level, c->cmsg_type, (int)c->cmsg_len, e->ee_errno, e->ee_origin,
+                 e->ee_type, e->ee_code, e->ee_info, e->ee_data);
             if (e->ee_origin == SO_EE_ORIGIN_LOCAL) {
                 struct sockaddr_in *four = (void *)&from;
                 char text[64];
-                inet_ntop(from.ss_family, from.ss_family == AF_INET ? (void *)&four->sin_addr : (void *)&((struct sockaddr_in6 *)&from)->sin6_addr, text, sizeof text);
+                inet_ntop(from.ss_family,
+                          from.ss_family == AF_INET
+                              ? (void *)&four->sin_addr
+                              : (void *)&((struct sockaddr_in6 *)&from)->sin6_addr,
+                          text, sizeof text);
                 NOTE("  to %s port %d", text, ntohs(four->sin_port));
             }
         }
@@ -40,12 +53,14 @@ static void too_long(int family, int is_connected) {
     inet_pton(AF_INET6, getenv("PEER_IP6"), &to6.sin6_addr);
     struct sockaddr *addr = family == AF_INET ? (void *)&to : (void *)&to6;
     socklen_t len = family == AF_INET ? sizeof to : sizeof to6;
-    SAY(setsockopt(fd, level, family == AF_INET ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &probe, sizeof probe));
+    SAY(setsockopt(fd, level, family == AF_INET ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER, &probe,
+                   sizeof probe));
     if (is_connected) SAY(connect(fd, addr, len));
     SAY(sendto(fd, large, sizeof large, 0, addr, len));
     say_queue("not asked for", fd);
     SAY(setsockopt(fd, level, family == AF_INET ? IP_RECVERR : IPV6_RECVERR, &on, sizeof on));
-    SAY(is_connected ? send(fd, large, sizeof large, 0) : sendto(fd, large, sizeof large, 0, addr, len));
+    SAY(is_connected ? send(fd, large, sizeof large, 0)
+                     : sendto(fd, large, sizeof large, 0, addr, len));
     struct pollfd p = {fd, POLLIN, 0};
     SAY(poll(&p, 1, 0));
     say_poll("too long", p.revents);
@@ -74,7 +89,8 @@ static void zerocopy(int fd, const char *what) {
     unsigned first = ~0u, last = 0;
     while (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) == 0) {
         struct sock_extended_err *e = (void *)CMSG_DATA(CMSG_FIRSTHDR(&m));
-        if (e->ee_origin != SO_EE_ORIGIN_ZEROCOPY || e->ee_errno) NOTE("origin %d, errno %d", e->ee_origin, e->ee_errno);
+        if (e->ee_origin != SO_EE_ORIGIN_ZEROCOPY || e->ee_errno)
+            NOTE("origin %d, errno %d", e->ee_origin, e->ee_errno);
         if (e->ee_info < first) first = e->ee_info;
         if (e->ee_data > last) last = e->ee_data;
         m.msg_controllen = sizeof control;
@@ -91,7 +107,8 @@ static void zerocopy(int fd, const char *what) {
 }
 
 static void stamps(void) {
-    int fd = socket(AF_INET, SOCK_DGRAM, 0), set = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0),
+        set = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
     NOTE("stamps");
     SAY(connect_to(fd, peer_ip(), 7001));
     SAY(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &set, sizeof set));
@@ -99,12 +116,17 @@ static void stamps(void) {
     readable(fd);
     char control[256], byte;
     struct iovec in = {&byte, 1};
-    struct msghdr m = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     SAY(recvmsg(fd, &m, 0));
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    NOTE("received: %s", c && c->cmsg_type == SCM_TIMESTAMPING && labs(((struct timespec *)CMSG_DATA(c))->tv_sec - time(0)) < 5 ? "stamped" : "not stamped");
+    NOTE("received: %s", c && c->cmsg_type == SCM_TIMESTAMPING &&
+                                 labs(((struct timespec *)CMSG_DATA(c))->tv_sec - time(0)) < 5
+                             ? "stamped"
+                             : "not stamped");
     say_queue("nothing sent was asked for", fd);
-    set = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY;
+    set = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
+          SOF_TIMESTAMPING_OPT_TSONLY;
     SAY(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &set, sizeof set));
     for (int i = 0; i < 2; i++) {
         SAY(send(fd, "y", 1, 0));

@@ -1,4 +1,5 @@
-/* How large the buffers of a connection are said to be: they grow with the traffic, unless the program has set them. */
+/* How large the buffers of a connection are said to be: they grow with the traffic, unless the
+ * program has set them. */
 #include "t.h"
 
 #define TOTAL (60L << 20)
@@ -23,7 +24,8 @@ static const char *about(int bytes) {
 }
 
 static void say(const char *when, int fd) {
-    NOTE("%s: sends with %s, receives with %s", when, about(size(fd, SO_SNDBUF)), about(size(fd, SO_RCVBUF)));
+    NOTE("%s: sends with %s, receives with %s", when, about(size(fd, SO_SNDBUF)),
+         about(size(fd, SO_RCVBUF)));
 }
 
 static void say_exactly(const char *when, int fd) {

@@ -33,7 +33,8 @@ int main(void) {
     SAY(recv(fd, buf, 4, MSG_PEEK));
     SAY(recv(fd, buf, 4, MSG_PEEK | MSG_TRUNC));
     struct iovec in = {buf, 4};
-    struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &in, .msg_iovlen = 1};
+    struct msghdr message = {
+        .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &in, .msg_iovlen = 1};
     SAY(recvmsg(fd, &message, 0));
     SAY((message.msg_flags & MSG_TRUNC) != 0);
     SAY(recv(fd, buf, 4, MSG_DONTWAIT));
@@ -98,7 +99,8 @@ int main(void) {
     to = at(peer_ip(), 7001);
     SAY(connect_to(fd, peer_ip(), 7001));
     struct iovec one = {"one", 3}, two = {"twice", 5};
-    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &two, .msg_iovlen = 1}}};
+    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}},
+                              {.msg_hdr = {.msg_iov = &two, .msg_iovlen = 1}}};
     SAY(sendmmsg(fd, many, 2, 0));
     char first[16], other[16];
     one = (struct iovec){first, 16}, two = (struct iovec){other, 16};

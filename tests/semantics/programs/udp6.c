@@ -20,15 +20,17 @@ static void say_message(struct cmsghdr *c) {
     int len = c->cmsg_len - CMSG_LEN(0);
     if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
         struct in6_pktinfo *info = data;
-        NOTE("  IPV6_PKTINFO %s, interface %s", text_of(&info->ipi6_addr), info->ipi6_ifindex ? "known" : "not known");
+        NOTE("  IPV6_PKTINFO %s, interface %s", text_of(&info->ipi6_addr),
+             info->ipi6_ifindex ? "known" : "not known");
     } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR) {
         struct sock_extended_err *e = data;
         struct sockaddr_in6 *who = (void *)SO_EE_OFFENDER(e);
-        NOTE("  IPV6_RECVERR in %d bytes: %s origin %d type %d code %d info %u", len, name_of(e->ee_errno), e->ee_origin,
-             e->ee_type, e->ee_code, e->ee_info);
+        NOTE("  IPV6_RECVERR in %d bytes: %s origin %d type %d code %d info %u", len,
+             name_of(e->ee_errno), e->ee_origin, e->ee_type, e->ee_code, e->ee_info);
         NOTE("  from family %d %s", who->sin6_family, text_of(&who->sin6_addr));
     } else {
-        NOTE("  level %d type %d in %d bytes: %d", c->cmsg_level, c->cmsg_type, len, len >= 4 ? *(int *)data : *(char *)data);
+        NOTE("  level %d type %d in %d bytes: %d", c->cmsg_level, c->cmsg_type, len,
+             len >= 4 ? *(int *)data : *(char *)data);
     }
 }
 
@@ -43,8 +45,10 @@ static void take(int fd, const char *what, int flags) {
         NOTE("%s: %s", what, name_of(errno));
         return;
     }
-    NOTE("%s: \"%.*s\" %s port %d", what, (int)n, buf, text_of(&from.sin6_addr), ntohs(from.sin6_port));
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) say_message(c);
+    NOTE("%s: \"%.*s\" %s port %d", what, (int)n, buf, text_of(&from.sin6_addr),
+         ntohs(from.sin6_port));
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+        say_message(c);
 }
 
 static int switch_on(int fd, int level, int name) {
@@ -52,7 +56,8 @@ static int switch_on(int fd, int level, int name) {
     return setsockopt(fd, level, name, &one, sizeof one);
 }
 
-static ssize_t send_with(int fd, struct sockaddr_in6 *to, int level, int type, const void *data, int len) {
+static ssize_t send_with(int fd, struct sockaddr_in6 *to, int level, int type, const void *data,
+                         int len) {
     char place[128] = {0};
     struct iovec out = {"x", 1};
     struct msghdr message = {to, sizeof *to, &out, 1, place, CMSG_SPACE(len)};

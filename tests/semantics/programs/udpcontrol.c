@@ -10,7 +10,8 @@ static void say_address(const char *what, const void *at) {
 static void say_message(struct cmsghdr *c) {
     void *data = CMSG_DATA(c);
     int len = c->cmsg_len - CMSG_LEN(0);
-    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO && len == sizeof(struct in_pktinfo)) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
+        len == sizeof(struct in_pktinfo)) {
         struct in_pktinfo *info = data;
         NOTE("  IP_PKTINFO interface %s", info->ipi_ifindex > 0 ? "known" : "not known");
         say_address("specific", &info->ipi_spec_dst), say_address("address", &info->ipi_addr);
@@ -24,11 +25,13 @@ static void say_message(struct cmsghdr *c) {
         struct sockaddr_in *to = data;
         NOTE("  IP_ORIGDSTADDR port %d in %d bytes", ntohs(to->sin_port), len);
         say_address("of", &to->sin_addr);
-    } else if (c->cmsg_level == SOL_SOCKET && (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS)) {
+    } else if (c->cmsg_level == SOL_SOCKET &&
+               (c->cmsg_type == SO_TIMESTAMP || c->cmsg_type == SO_TIMESTAMPNS)) {
         struct timespec now, *then = data;
         clock_gettime(CLOCK_REALTIME, &now);
         long age = len < 16 ? 0 : now.tv_sec - then->tv_sec;
-        NOTE("  %s %s in %d bytes", c->cmsg_type == SO_TIMESTAMP ? "SO_TIMESTAMP" : "SO_TIMESTAMPNS",
+        NOTE("  %s %s in %d bytes",
+             c->cmsg_type == SO_TIMESTAMP ? "SO_TIMESTAMP" : "SO_TIMESTAMPNS",
              age >= 0 && age <= 2 ? "just now" : "at another time", len);
     } else {
         NOTE("  level %d type %d in %d bytes", c->cmsg_level, c->cmsg_type, len);
@@ -39,15 +42,18 @@ static void say_message(struct cmsghdr *c) {
 static void take(int fd, const char *what, int room) {
     char buf[2048], place[512];
     struct iovec in = {buf, sizeof buf};
-    struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = place, .msg_controllen = room};
+    struct msghdr message = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = place, .msg_controllen = room};
     readable(fd);
     ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
     if (n < 0) {
         NOTE("%s: %s", what, name_of(errno));
         return;
     }
-    NOTE("%s: %.*s, %zu of messages%s", what, (int)n, buf, message.msg_controllen, message.msg_flags & MSG_CTRUNC ? ", cut" : "");
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) say_message(c);
+    NOTE("%s: %.*s, %zu of messages%s", what, (int)n, buf, message.msg_controllen,
+         message.msg_flags & MSG_CTRUNC ? ", cut" : "");
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+        say_message(c);
 }
 
 static int switch_on(int fd, int level, int name) {
@@ -59,7 +65,8 @@ static int switch_on(int fd, int level, int name) {
 static ssize_t send_with(int fd, int level, int type, const void *data, int len) {
     char place[128] = {0};
     struct iovec out = {"x", 1};
-    struct msghdr message = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = place, .msg_controllen = CMSG_SPACE(len)};
+    struct msghdr message = {
+        .msg_iov = &out, .msg_iovlen = 1, .msg_control = place, .msg_controllen = CMSG_SPACE(len)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = level, c->cmsg_type = type, c->cmsg_len = CMSG_LEN(len);
     memcpy(CMSG_DATA(c), data, len);
@@ -72,7 +79,9 @@ static ssize_t send_from(int fd, const char *ip) {
     return send_with(fd, IPPROTO_IP, IP_PKTINFO, &info, sizeof info);
 }
 
-static ssize_t send_int(int fd, int type, int value) { return send_with(fd, IPPROTO_IP, type, &value, sizeof value); }
+static ssize_t send_int(int fd, int type, int value) {
+    return send_with(fd, IPPROTO_IP, type, &value, sizeof value);
+}
 
 int main(void) {
     int fd = OPEN(socket(AF_INET, SOCK_DGRAM, 0)), value;
@@ -159,12 +168,14 @@ int main(void) {
     SAY(send(fd, "after", 5, 0));
     char buf[64], place[128];
     struct iovec in = {buf, sizeof buf};
-    struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = place, .msg_controllen = sizeof place};
+    struct msghdr message = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = place, .msg_controllen = sizeof place};
     readable(fd);
     SAY(recvmsg(fd, &message, 0));
     unsigned lost = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) lost = *(unsigned *)CMSG_DATA(c);
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL)
+            lost = *(unsigned *)CMSG_DATA(c);
     NOTE("it is told: %s", lost > 0 && lost < 100 ? "yes" : "no");
     SAY(close(fd));
 }

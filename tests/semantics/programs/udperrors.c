@@ -21,27 +21,33 @@ static void take(int fd, int len, int flags) {
         NOTE("error queue: %s", name_of(errno));
         return;
     }
-    NOTE("error queue: \"%.*s\" to %s:%d%s%s", (int)n, buf, inet_ntoa(to.sin_addr), ntohs(to.sin_port),
-         message.msg_flags & MSG_ERRQUEUE ? ", MSG_ERRQUEUE" : "", message.msg_flags & MSG_TRUNC ? ", MSG_TRUNC" : "");
+    NOTE("error queue: \"%.*s\" to %s:%d%s%s", (int)n, buf, inet_ntoa(to.sin_addr),
+         ntohs(to.sin_port), message.msg_flags & MSG_ERRQUEUE ? ", MSG_ERRQUEUE" : "",
+         message.msg_flags & MSG_TRUNC ? ", MSG_TRUNC" : "");
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) NOTE("  IP_TTL %d", *(int *)CMSG_DATA(c));
-        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) NOTE("  IP_TOS %d", *(unsigned char *)CMSG_DATA(c));
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL)
+            NOTE("  IP_TTL %d", *(int *)CMSG_DATA(c));
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+            NOTE("  IP_TOS %d", *(unsigned char *)CMSG_DATA(c));
         if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
             NOTE("  IP_PKTINFO %s", inet_ntoa(((struct in_pktinfo *)CMSG_DATA(c))->ipi_addr));
         if (c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) continue;
         struct sock_extended_err *e = (void *)CMSG_DATA(c);
         struct sockaddr_in *who = (void *)SO_EE_OFFENDER(e);
-        NOTE("  %zu bytes: %s origin %d type %d code %d info %u data %u", c->cmsg_len, name_of(e->ee_errno), e->ee_origin,
-             e->ee_type, e->ee_code, e->ee_info, e->ee_data);
+        NOTE("  %zu bytes: %s origin %d type %d code %d info %u data %u", c->cmsg_len,
+             name_of(e->ee_errno), e->ee_origin, e->ee_type, e->ee_code, e->ee_info, e->ee_data);
         NOTE("  from family %d, %s", who->sin_family, inet_ntoa(who->sin_addr));
     }
 }
 
-static int set(int fd, int name, int value) { return setsockopt(fd, IPPROTO_IP, name, &value, sizeof value); }
+static int set(int fd, int name, int value) {
+    return setsockopt(fd, IPPROTO_IP, name, &value, sizeof value);
+}
 
 int main(void) {
     char buf[64];
-    struct sockaddr_in closed = at(peer_ip(), 7999), other = at(peer_ip(), 7998), open = at(peer_ip(), 7001);
+    struct sockaddr_in closed = at(peer_ip(), 7999), other = at(peer_ip(), 7998),
+                       open = at(peer_ip(), 7001);
     struct sockaddr_in nobody = at(getenv("NOBODY_IP"), 7001);
     int fd = OPEN(socket(AF_INET, SOCK_DGRAM, 0)), value;
     socklen_t len = sizeof value;

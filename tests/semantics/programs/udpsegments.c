@@ -13,7 +13,8 @@ static char data[65536];
 static ssize_t send_cut(int fd, int len, int size, int width) {
     char room[CMSG_SPACE(8)] = {0};
     struct iovec out = {data, len};
-    struct msghdr message = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = room, .msg_controllen = CMSG_SPACE(width)};
+    struct msghdr message = {
+        .msg_iov = &out, .msg_iovlen = 1, .msg_control = room, .msg_controllen = CMSG_SPACE(width)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = SOL_UDP, c->cmsg_type = UDP_SEGMENT, c->cmsg_len = CMSG_LEN(width);
     memcpy(CMSG_DATA(c), &size, width);
@@ -26,7 +27,8 @@ static void drain(int fd, const char *what) {
     for (int i = 0; i < 200; i++) {
         char room[256];
         struct iovec in = {buf, sizeof buf};
-        struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+        struct msghdr message = {
+            .msg_iov = &in, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
         struct pollfd p = {fd, POLLIN, 0};
         if (poll(&p, 1, i ? 100 : 1000) != 1) {
             NOTE("%s: %d", what, i);
@@ -37,7 +39,9 @@ static void drain(int fd, const char *what) {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
             if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) size = *(int *)CMSG_DATA(c);
         if (n < 0) NOTE("%s: %s", what, strerrorname_np(errno));
-        else if (i < 4 || size) NOTE("%s: %zd bytes, gro %d, first %d, last %d", what, n, size, buf[0], n ? buf[n - 1] : -1);
+        else if (i < 4 || size)
+            NOTE("%s: %zd bytes, gro %d, first %d, last %d", what, n, size, buf[0],
+                 n ? buf[n - 1] : -1);
     }
 }
 
@@ -73,7 +77,8 @@ int main(void) {
     SAY(send_cut(fd, 1000, 300, 1));
     char room[CMSG_SPACE(4)] = {0};
     struct iovec out = {data, 100};
-    struct msghdr message = {.msg_iov = &out, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &out, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = SOL_UDP, c->cmsg_type = 999, c->cmsg_len = CMSG_LEN(2);
     SAY(sendmsg(fd, &message, 0));

@@ -41,7 +41,9 @@ int main(void) {
             if (exits) pthread_kill(thread, SIGUSR1);
             else pthread_cancel(thread);
             pthread_join(thread, &left);
-            const char *how = left == PTHREAD_CANCELED ? "cancelled" : left == (void *)SIGUSR1 ? "has left" : "goes on";
+            const char *how = left == PTHREAD_CANCELED  ? "cancelled"
+                              : left == (void *)SIGUSR1 ? "has left"
+                                                        : "goes on";
             NOTE("wait %d: %s", i, how);
         }
 }

@@ -192,7 +192,8 @@ static void watchers(void) {
     close(fd), close(set);
 }
 
-/* A thread blocks in read while the urgent byte comes; the signal comes whatever the program does. */
+/* A thread blocks in read while the urgent byte comes; the signal comes whatever the program
+ * does. */
 static void sigurg(void) {
     NOTE("SIGURG");
     struct sigaction act = {.sa_handler = on_urgent};

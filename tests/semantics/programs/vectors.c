@@ -20,9 +20,14 @@ int main(void) {
     struct msghdr message = {.msg_iov = out, .msg_iovlen = 3};
     SAY(sendmsg(fd, &message, 0));
     readable(fd);
-    message = (struct msghdr){.msg_iov = in, .msg_iovlen = 3, .msg_name = &from, .msg_namelen = sizeof from, .msg_flags = -1};
+    message = (struct msghdr){.msg_iov = in,
+                              .msg_iovlen = 3,
+                              .msg_name = &from,
+                              .msg_namelen = sizeof from,
+                              .msg_flags = -1};
     SAY(recvmsg(fd, &message, 0));
-    NOTE("name %d, control %d, flags %d", (int)message.msg_namelen, (int)message.msg_controllen, message.msg_flags);
+    NOTE("name %d, control %d, flags %d", (int)message.msg_namelen, (int)message.msg_controllen,
+         message.msg_flags);
     message.msg_iovlen = 1025;
     SAY(recvmsg(fd, &message, 0));
     SAY(sendmsg(fd, &message, 0));
@@ -31,7 +36,8 @@ int main(void) {
     SAY(preadv2(fd, in, 1, 0, 0));
 
     struct iovec one = {"xyz", 3}, two = {"12", 2};
-    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = &two, .msg_iovlen = 1}}};
+    struct mmsghdr many[2] = {{.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}},
+                              {.msg_hdr = {.msg_iov = &two, .msg_iovlen = 1}}};
     SAY(sendmmsg(fd, many, 2, 0));
     NOTE("%u %u", many[0].msg_len, many[1].msg_len);
     SAY(recv(fd, c, 5, MSG_WAITALL));

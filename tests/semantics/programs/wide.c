@@ -14,8 +14,11 @@ static void one(const char *what, int fd, int count) {
     int got = select(count, &sets.set, 0, 0, &second), is_whole = 1;
     for (int i = 0; i < sizeof sets.behind; i++) is_whole &= sets.behind[i] == 0xff;
     NOTE("%s of %s: %d %s, in it %d, behind it %s", what,
-         count == 1024 ? "a set" : count == 0x7fffffff ? "everything" : "the table", got, got < 0 ? name_of(errno) : "",
-         !!FD_ISSET(fd, &sets.set), is_whole ? "nothing" : "something");
+         count == 1024         ? "a set"
+         : count == 0x7fffffff ? "everything"
+                               : "the table",
+         got, got < 0 ? name_of(errno) : "", !!FD_ISSET(fd, &sets.set),
+         is_whole ? "nothing" : "something");
 }
 
 int main(void) {
@@ -39,7 +42,8 @@ int main(void) {
     struct timeval now = {0, 0};
     SAY(select(3000, (void *)many, 0, 0, &now));
     SAY(dup2(pair[0], 3500));
-    memset(many, 0, sizeof many), many[3500 / 64] = 1UL << 3500 % 64, many[3000 / 64] = 1UL << 3000 % 64;
+    memset(many, 0, sizeof many), many[3500 / 64] = 1UL << 3500 % 64,
+                                              many[3000 / 64] = 1UL << 3000 % 64;
     SAY(select(3501, (void *)many, 0, 0, 0));
     SAY(close(3000));
     SAY(select(3501, (void *)many, 0, 0, &now));

@@ -1,5 +1,5 @@
-/* How much a peer may send to a socket whose receive buffer was set and that nobody reads, and how much waits in one
- * whose send buffer was set when the peer reads nothing. */
+/* How much a peer may send to a socket whose receive buffer was set and that nobody reads, and how
+ * much waits in one whose send buffer was set when the peer reads nothing. */
 #include "t.h"
 
 #define SIOCOUTQNSD 0x894b
@@ -20,7 +20,8 @@ static void send_buffer(int size, int chunk) {
     SAY(ioctl(fd, TIOCOUTQ, &queued));
     SAY(ioctl(fd, SIOCOUTQNSD, &unsent));
     int is_third_more = queued > size * 6 / 5 && queued <= size * 8 / 5;
-    if (is_third_more) NOTE("%d (given %d) in pieces of %d: about a third more bytes wait", size, given, chunk);
+    if (is_third_more)
+        NOTE("%d (given %d) in pieces of %d: about a third more bytes wait", size, given, chunk);
     else NOTE("%d (given %d) in pieces of %d: %d bytes", size, given, chunk, queued);
     if (unsent != queued) NOTE("%d of them have not left", unsent);
     SAY(close(fd));
@@ -52,7 +53,8 @@ int main(void) {
             usleep(700000);
             ioctl(fd, FIONREAD, &unread);
         } while (unread != before);
-        /* The buffer counts twice; what segments take beside their bytes goes off it on the kernel. */
+        /* The buffer counts twice; what segments take beside their bytes goes off it on the
+         * kernel. */
         int is_twice = unread > sizes[i] * 3 / 2 && unread <= 2 * sizes[i] + 2896;
         if (is_twice) NOTE("%d: about twice as many bytes", sizes[i]);
         else NOTE("%d: %d bytes", sizes[i], unread);

@@ -8,11 +8,12 @@ use super::table::{Rfc, Section};
 
 const HEAD: &str = "# RFCs
 
-Written by `make reference` from `docs/reference/rfcs.toml` and the citations in the source. A section counts as
-implemented where the source cites it, and as tested where a test does; a choice against a section (`DEVIATION` in the
-source) stands beside it with its reason and implements nothing. `make test` fails when a listed section is neither cited
-nor left out with a reason, when one is both and the reason does not say that it is left out in part, and when a
-section is cited and not listed.
+Written by `make reference` from `docs/reference/rfcs.toml` and the citations in the source. A
+section counts as implemented where the source cites it, and as tested where a test does; a choice
+against a section (`DEVIATION` in the source) stands beside it with its reason and implements
+nothing. `make test` fails when a listed section is neither cited nor left out with a reason, when
+one is both and the reason does not say that it is left out in part, and when a section is cited and
+not listed.
 
 ";
 
@@ -55,8 +56,8 @@ fn document(page: &mut String, rfc: &Rfc, citations: &Citations) {
     if !whole.is_empty() {
         let _ = writeln!(
             page,
-            "Cited as a whole: {}\n",
-            files(whole.into_iter(), None)
+            "Cited as a whole:\n\n- {}\n",
+            files(whole.into_iter(), None).replace(", ", "\n- ")
         );
     }
     if rfc.sections.is_empty() {

@@ -21,19 +21,26 @@ int socket(int domain, int type, int protocol)
     return ff_socket(domain, type, protocol);
 }
 
-ROUTED(int, accept, (int fd, struct sockaddr *at, socklen_t *len), (fd, ADDRESS(at), len), (fd, at, len))
-ROUTED(int, bind, (int fd, const struct sockaddr *at, socklen_t len), (fd, ADDRESS(at), len), (fd, at, len))
-ROUTED(int, connect, (int fd, const struct sockaddr *at, socklen_t len), (fd, ADDRESS(at), len), (fd, at, len))
+ROUTED(int, accept, (int fd, struct sockaddr *at, socklen_t *len), (fd, ADDRESS(at), len),
+       (fd, at, len))
+ROUTED(int, bind, (int fd, const struct sockaddr *at, socklen_t len), (fd, ADDRESS(at), len),
+       (fd, at, len))
+ROUTED(int, connect, (int fd, const struct sockaddr *at, socklen_t len), (fd, ADDRESS(at), len),
+       (fd, at, len))
 ROUTED(int, listen, (int fd, int backlog), (fd, backlog), (fd, backlog))
 ROUTED(int, close, (int fd), (fd), (fd))
-ROUTED(int, setsockopt, (int fd, int level, int name, const void *at, socklen_t len), (fd, level, name, at, len),
-       (fd, level, name, at, len))
+ROUTED(int, setsockopt, (int fd, int level, int name, const void *at, socklen_t len),
+       (fd, level, name, at, len), (fd, level, name, at, len))
 ROUTED(ssize_t, read, (int fd, void *at, size_t len), (fd, at, len), (fd, at, len))
 ROUTED(ssize_t, write, (int fd, const void *at, size_t len), (fd, at, len), (fd, at, len))
-ROUTED(ssize_t, readv, (int fd, const struct iovec *at, int count), (fd, at, count), (fd, at, count))
-ROUTED(ssize_t, writev, (int fd, const struct iovec *at, int count), (fd, at, count), (fd, at, count))
-ROUTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), (fd, at, len, flags), (fd, at, len, flags))
-ROUTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), (fd, at, len, flags), (fd, at, len, flags))
+ROUTED(ssize_t, readv, (int fd, const struct iovec *at, int count), (fd, at, count),
+       (fd, at, count))
+ROUTED(ssize_t, writev, (int fd, const struct iovec *at, int count), (fd, at, count),
+       (fd, at, count))
+ROUTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), (fd, at, len, flags),
+       (fd, at, len, flags))
+ROUTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), (fd, at, len, flags),
+       (fd, at, len, flags))
 
 int ioctl(int fd, unsigned long request, ...)
 {

@@ -1,10 +1,12 @@
-/* Written for F-Stack's adapter: one port twice, on the stack and on the kernel, in one epoll set. */
+/* Written for F-Stack's adapter: one port twice, on the stack and on the kernel, in one epoll
+ * set. */
 #include "threads.h"
 
 int main(void)
 {
     struct epoll_event event, events[64];
-    int on_stack = listening(SOCK_FSTACK), on_kernel = listening(SOCK_KERNEL), set = epoll_create(0 | SOCK_FSTACK);
+    int on_stack = listening(SOCK_FSTACK), on_kernel = listening(SOCK_KERNEL),
+        set = epoll_create(0 | SOCK_FSTACK);
     if (set < 0)
         fail("epoll_create");
     event.events = EPOLLIN;

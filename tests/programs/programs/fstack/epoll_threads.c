@@ -1,4 +1,5 @@
-/* Written for F-Stack's adapter: each thread has its socket and its epoll set, both asked for with SOCK_FSTACK. */
+/* Written for F-Stack's adapter: each thread has its socket and its epoll set, both asked for with
+ * SOCK_FSTACK. */
 #include "threads.h"
 
 static void *work(void *arg)

@@ -147,7 +147,8 @@ static void on_writable(int fd)
 static void reply(int fd, const char *text)
 {
     struct file *file = &files[fd];
-    file->out_len += (size_t)snprintf(file->out + file->out_len, sizeof file->out - file->out_len, "%s\r\n", text);
+    file->out_len += (size_t)snprintf(file->out + file->out_len, sizeof file->out - file->out_len,
+                                      "%s\r\n", text);
 }
 
 static int key_at(const char *name)
@@ -233,7 +234,8 @@ static void on_connected(int fd)
 
 static void command(int fd, char *line)
 {
-    char *rest = line, *word = strsep(&rest, " "), *name = rest ? strsep(&rest, " ") : NULL, text[64];
+    char *rest = line, *word = strsep(&rest, " "), *name = rest ? strsep(&rest, " ") : NULL,
+         text[64];
     if (strcmp(word, "SET") == 0 && name && rest) {
         set(name, rest);
         reply(fd, "OK");

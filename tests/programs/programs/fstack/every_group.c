@@ -1,5 +1,6 @@
-/* A client and a server of one process that use each group of the functions as programs for F-Stack do,
- * inside ff_run. STACK is the stack's address, FOLDER the place of the log. Says what went otherwise, and ends with 1 then. */
+/* A client and a server of one process that use each group of the functions as programs for F-Stack
+ * do, inside ff_run. STACK is the stack's address, FOLDER the place of the log. Says what went
+ * otherwise, and ends with 1 then. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,12 +56,14 @@ static void ask_for_options(void)
     CHECK(ff_getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == 0);
     CHECK(ff_setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
     len = sizeof info;
-    CHECK(ff_getsockopt(client, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_state == TCP_ESTABLISHED);
+    CHECK(ff_getsockopt(client, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+          info.tcpi_state == TCP_ESTABLISHED);
     len = sizeof name;
     CHECK(ff_getpeername(server, (struct linux_sockaddr *)&name, &len) == 0);
     CHECK(name.sin_addr.s_addr == address.sin_addr.s_addr);
     len = sizeof name;
-    CHECK(ff_getsockname(server, (struct linux_sockaddr *)&name, &len) == 0 && name.sin_port == htons(80));
+    CHECK(ff_getsockname(server, (struct linux_sockaddr *)&name, &len) == 0 &&
+          name.sin_port == htons(80));
     CHECK(ff_ioctl(server, FIONBIO, &on) == 0 && (ff_fcntl(server, F_GETFL, 0) & O_NONBLOCK));
     CHECK(ff_fcntl(server, F_SETFL, O_NONBLOCK) == 0);
     CHECK(ff_read(server, &error, 4) == -1 && errno == EAGAIN);
@@ -132,7 +135,8 @@ static void receive(void)
     int waiting = 0;
     if (ff_ioctl(server, FIONREAD, &waiting) != 0 || waiting < (int)strlen(SENT) + CHAIN)
         return;
-    CHECK(ff_epoll_wait(ep, events, 4, 0) == 1 && events[0].data.fd == server && (events[0].events & EPOLLIN));
+    CHECK(ff_epoll_wait(ep, events, 4, 0) == 1 && events[0].data.fd == server &&
+          (events[0].events & EPOLLIN));
     CHECK(ff_recv(server, bytes, sizeof bytes, 0) == waiting);
     CHECK(memcmp(bytes, SENT "zz", strlen(SENT) + 2) == 0);
     CHECK(ff_close(client) == 0);
@@ -199,7 +203,8 @@ static void listen_and_connect(void)
     client = ff_socket(AF_INET, SOCK_STREAM, 0);
     CHECK(ff_ioctl(client, FIONBIO, &on) == 0);
     inet_pton(AF_INET, getenv("STACK"), &address.sin_addr);
-    CHECK(ff_connect(client, (struct linux_sockaddr *)&address, sizeof address) == -1 && errno == EINPROGRESS);
+    CHECK(ff_connect(client, (struct linux_sockaddr *)&address, sizeof address) == -1 &&
+          errno == EINPROGRESS);
 }
 
 int main(int argc, char *argv[])

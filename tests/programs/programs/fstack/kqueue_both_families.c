@@ -1,4 +1,5 @@
-/* Written as programs for F-Stack are: kqueue, IPv4 and IPv6 on one port, a log file of its own through ff_log. */
+/* Written as programs for F-Stack are: kqueue, IPv4 and IPv6 on one port, a log file of its own
+ * through ff_log. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

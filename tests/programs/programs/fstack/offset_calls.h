@@ -36,25 +36,35 @@ int accept4(int fd, struct sockaddr *at, socklen_t *len, int flags)
     return accepted == -1 ? -1 : accepted + fd_offset;
 }
 
-ROUTED(int, bind, (int fd, const struct sockaddr *at, socklen_t len), (OWN(fd), ADDRESS(at), len), (fd, at, len))
-ROUTED(int, connect, (int fd, const struct sockaddr *at, socklen_t len), (OWN(fd), ADDRESS(at), len), (fd, at, len))
+ROUTED(int, bind, (int fd, const struct sockaddr *at, socklen_t len), (OWN(fd), ADDRESS(at), len),
+       (fd, at, len))
+ROUTED(int, connect, (int fd, const struct sockaddr *at, socklen_t len),
+       (OWN(fd), ADDRESS(at), len), (fd, at, len))
 ROUTED(int, listen, (int fd, int backlog), (OWN(fd), backlog), (fd, backlog))
 ROUTED(int, close, (int fd), (OWN(fd)), (fd))
 ROUTED(int, shutdown, (int fd, int how), (OWN(fd), how), (fd, how))
-ROUTED(int, getpeername, (int fd, struct sockaddr *at, socklen_t *len), (OWN(fd), ADDRESS(at), len), (fd, at, len))
-ROUTED(int, getsockname, (int fd, struct sockaddr *at, socklen_t *len), (OWN(fd), ADDRESS(at), len), (fd, at, len))
-ROUTED(int, getsockopt, (int fd, int level, int name, void *at, socklen_t *len), (OWN(fd), level, name, at, len),
-       (fd, level, name, at, len))
-ROUTED(int, setsockopt, (int fd, int level, int name, const void *at, socklen_t len), (OWN(fd), level, name, at, len),
-       (fd, level, name, at, len))
+ROUTED(int, getpeername, (int fd, struct sockaddr *at, socklen_t *len), (OWN(fd), ADDRESS(at), len),
+       (fd, at, len))
+ROUTED(int, getsockname, (int fd, struct sockaddr *at, socklen_t *len), (OWN(fd), ADDRESS(at), len),
+       (fd, at, len))
+ROUTED(int, getsockopt, (int fd, int level, int name, void *at, socklen_t *len),
+       (OWN(fd), level, name, at, len), (fd, level, name, at, len))
+ROUTED(int, setsockopt, (int fd, int level, int name, const void *at, socklen_t len),
+       (OWN(fd), level, name, at, len), (fd, level, name, at, len))
 ROUTED(ssize_t, read, (int fd, void *at, size_t len), (OWN(fd), at, len), (fd, at, len))
 ROUTED(ssize_t, write, (int fd, const void *at, size_t len), (OWN(fd), at, len), (fd, at, len))
-ROUTED(ssize_t, readv, (int fd, const struct iovec *at, int count), (OWN(fd), at, count), (fd, at, count))
-ROUTED(ssize_t, writev, (int fd, const struct iovec *at, int count), (OWN(fd), at, count), (fd, at, count))
-ROUTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), (OWN(fd), at, len, flags), (fd, at, len, flags))
-ROUTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), (OWN(fd), at, len, flags), (fd, at, len, flags))
-ROUTED(ssize_t, sendmsg, (int fd, const struct msghdr *at, int flags), (OWN(fd), at, flags), (fd, at, flags))
-ROUTED(ssize_t, recvmsg, (int fd, struct msghdr *at, int flags), (OWN(fd), at, flags), (fd, at, flags))
+ROUTED(ssize_t, readv, (int fd, const struct iovec *at, int count), (OWN(fd), at, count),
+       (fd, at, count))
+ROUTED(ssize_t, writev, (int fd, const struct iovec *at, int count), (OWN(fd), at, count),
+       (fd, at, count))
+ROUTED(ssize_t, recv, (int fd, void *at, size_t len, int flags), (OWN(fd), at, len, flags),
+       (fd, at, len, flags))
+ROUTED(ssize_t, send, (int fd, const void *at, size_t len, int flags), (OWN(fd), at, len, flags),
+       (fd, at, len, flags))
+ROUTED(ssize_t, sendmsg, (int fd, const struct msghdr *at, int flags), (OWN(fd), at, flags),
+       (fd, at, flags))
+ROUTED(ssize_t, recvmsg, (int fd, struct msghdr *at, int flags), (OWN(fd), at, flags),
+       (fd, at, flags))
 
 int ioctl(int fd, unsigned long request, ...)
 {
@@ -77,10 +87,12 @@ static int kqueue(void)
     return ff_kqueue();
 }
 
-static int kevent(int queue, struct kevent *list, int count, struct kevent *due, int most, const struct timespec *wait)
+static int kevent(int queue, struct kevent *list, int count, struct kevent *due, int most,
+                  const struct timespec *wait)
 {
     for (int i = 0; i < count; i++)
-        if ((list[i].filter == EVFILT_READ || list[i].filter == EVFILT_WRITE) && (int)list[i].ident >= fd_offset)
+        if ((list[i].filter == EVFILT_READ || list[i].filter == EVFILT_WRITE) &&
+            (int)list[i].ident >= fd_offset)
             list[i].ident -= (uintptr_t)fd_offset;
     return ff_kevent(queue, list, count, due, most, wait);
 }

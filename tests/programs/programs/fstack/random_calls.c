@@ -34,7 +34,8 @@ static unsigned below(unsigned bound) { return (unsigned)(any() % bound); }
 
 static int number(void)
 {
-    static const int edges[] = {-1, 0, 1, 2, 4, 8, 16, 28, 255, 4096, 65535, 0x7fffffff, -0x7fffffff - 1};
+    static const int edges[] = {
+        -1, 0, 1, 2, 4, 8, 16, 28, 255, 4096, 65535, 0x7fffffff, -0x7fffffff - 1};
     return below(3) ? edges[below(sizeof edges / sizeof *edges)] : (int)below(80);
 }
 
@@ -111,8 +112,9 @@ static struct kevent *changes(void)
     struct kevent *change = (struct kevent *)(room + 32768);
     int i;
     for (i = 0; i < 4; i++)
-        EV_SET(&change[i], (uintptr_t)fd(), (short)(below(8) ? -(int)below(14) : number()), (unsigned short)any(), (unsigned)any(),
-               (int64_t)(below(2) ? below(100) : any()), room);
+        EV_SET(&change[i], (uintptr_t)fd(), (short)(below(8) ? -(int)below(14) : number()),
+               (unsigned short)any(), (unsigned)any(), (int64_t)(below(2) ? below(100) : any()),
+               room);
     return below(12) ? change : NULL;
 }
 
@@ -136,10 +138,13 @@ static void make(void)
         }
         break;
     case 5:
-        if (below(50) == 0 && ff_pthread_create(&id, NULL, thread, NULL) == 0 && ff_pthread_join(id, &result) == 0)
+        if (below(50) == 0 && ff_pthread_create(&id, NULL, thread, NULL) == 0 &&
+            ff_pthread_join(id, &result) == 0)
             keep((int)(intptr_t)result);
         break;
-    default: keep(ff_socket(families[below(below(2) ? 2 : 5)], kinds[below(below(2) ? 2 : 5)] | SOCK_NONBLOCK, below(8) ? 0 : number()));
+    default:
+        keep(ff_socket(families[below(below(2) ? 2 : 5)],
+                       kinds[below(below(2) ? 2 : 5)] | SOCK_NONBLOCK, below(8) ? 0 : number()));
     }
     ff_kevent(fd(), changes(), (int)below(5), (struct kevent *)memory(), (int)below(8), &soon);
 }
@@ -157,7 +162,8 @@ static void name(void)
     case 7: ff_getsockname(fd(), (struct linux_sockaddr *)memory(), lens); break;
     case 8: ff_shutdown(fd(), number()); break;
     default:
-        ff_route_ctl((enum FF_ROUTE_CTL)below(4), (enum FF_ROUTE_FLAG)below(3), address(), address(), address());
+        ff_route_ctl((enum FF_ROUTE_CTL)below(4), (enum FF_ROUTE_FLAG)below(3), address(),
+                     address(), address());
     }
 }
 
@@ -197,7 +203,9 @@ static void move_bytes(void)
     case 0: ff_send(fd(), memory(), below(ROOM), flags); break;
     case 1: ff_recv(fd(), memory(), below(ROOM), flags); break;
     case 2: ff_sendto(fd(), memory(), below(ROOM), flags, address(), len); break;
-    case 3: ff_recvfrom(fd(), memory(), below(ROOM), flags, (struct linux_sockaddr *)memory(), &len); break;
+    case 3:
+        ff_recvfrom(fd(), memory(), below(ROOM), flags, (struct linux_sockaddr *)memory(), &len);
+        break;
     case 4: ff_sendmsg(fd(), head, flags); break;
     case 5: ff_recvmsg(fd(), head, flags); break;
     case 6: ff_sendmsg(fd(), head, flags); break;
@@ -221,7 +229,8 @@ static void move_bytes(void)
         slipstack_recv_give(fd(), below(12) ? &segment : NULL);
         break;
     case 12:
-        slipstack_send_room(fd(), below(2) ? below(ROOM) : any(), below(12) ? segment.pieces : NULL);
+        slipstack_send_room(fd(), below(2) ? below(ROOM) : any(),
+                            below(12) ? segment.pieces : NULL);
         slipstack_send_done(fd(), below(ROOM));
         slipstack_recv_look(fd(), below(12) ? segment.pieces : NULL);
         slipstack_recv_done(fd(), below(12) ? segment.pieces : NULL, below(ROOM));

@@ -105,7 +105,8 @@ static void end(struct connection *c)
     if (close(c->fd) == -1)
         fail("close");
     for (int i = 0; i < nchanges; i++)
-        if ((int)changes[i].ident == c->fd && changes[i].filter < 0 && changes[i].filter >= EVFILT_WRITE)
+        if ((int)changes[i].ident == c->fd && changes[i].filter < 0 &&
+            changes[i].filter >= EVFILT_WRITE)
             changes[i--] = changes[--nchanges];
     c->fd = -1;
     open_connections--;
@@ -321,7 +322,8 @@ static int loop(void *arg)
     struct timeval now;
     (void)arg;
     gettimeofday(&now, NULL);
-    if ((now.tv_sec - looked.tv_sec) * 1000 + (now.tv_usec - looked.tv_usec) / 1000 >= HOST_TURN_MS) {
+    if ((now.tv_sec - looked.tv_sec) * 1000 + (now.tv_usec - looked.tv_usec) / 1000 >=
+        HOST_TURN_MS) {
         looked = now;
         host_events();
     }
@@ -413,7 +415,8 @@ int main(int argc, char *argv[])
     memset(page, 'L', sizeof page);
     getrlimit(RLIMIT_NOFILE, &limit);
     fd_offset = (int)limit.rlim_cur;
-    sem_t *begun = (sem_t *)mmap(NULL, sizeof *begun, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    sem_t *begun = (sem_t *)mmap(NULL, sizeof *begun, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     sem_init(begun, 1, 0);
     signal(SIGTERM, on_signal);
     signal(SIGCHLD, on_signal);

@@ -1,4 +1,5 @@
-/* Written as programs for F-Stack with FF_ZC_SEND are: an answer of 64 KiB in pieces of 1440 bytes, sent at once. */
+/* Written as programs for F-Stack with FF_ZC_SEND are: an answer of 64 KiB in pieces of 1440 bytes,
+ * sent at once. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static int loop(void *arg)
             ff_kevent(kq, &set, 1, NULL, 0, NULL);
         } else if (events[i].filter == EVFILT_READ) {
             /* Bytes and a chain in one program: the first word is copied. */
-            if (ff_read(fd, asked, sizeof asked) > 0 && (ff_write(fd, "bytes:", 6) != 6 || answer(fd) != LEN))
+            if (ff_read(fd, asked, sizeof asked) > 0 &&
+                (ff_write(fd, "bytes:", 6) != 6 || answer(fd) != LEN))
                 exit(3);
         }
     }
@@ -69,7 +71,8 @@ int main(int argc, char *argv[])
     bzero(&any, sizeof any);
     any.sin_family = AF_INET;
     any.sin_port = htons(80);
-    if (ff_bind(listener, (const struct linux_sockaddr *)&any, sizeof any) < 0 || ff_listen(listener, MAX_EVENTS) < 0)
+    if (ff_bind(listener, (const struct linux_sockaddr *)&any, sizeof any) < 0 ||
+        ff_listen(listener, MAX_EVENTS) < 0)
         return 2;
     EV_SET(&set, listener, EVFILT_READ, EV_ADD, 0, MAX_EVENTS, NULL);
     ff_kevent(kq, &set, 1, NULL, 0, NULL);
