@@ -5,12 +5,12 @@ use core::ffi::c_int;
 use slipstack_posix::{Divert, Errno, Interruptions, Outcome, Process};
 
 use crate::thread::InCall;
-use crate::{cancel, life, raw, signals, thread};
+use crate::{cancel, process, raw, signals, thread};
 
 /// Whether a call on `fd` goes to the stack's side.
 #[inline(always)]
 pub fn is_ours(fd: i32) -> bool {
-    life::is_ours(fd)
+    process::is_ours(fd)
 }
 
 /// Whether this call comes from our own code, which wants libc as it is.
@@ -53,7 +53,7 @@ fn answer_to<const IS_POINT: bool>(
     mut ask: impl FnMut(&Process) -> Outcome<isize>,
     mut libc: impl FnMut() -> isize,
 ) -> isize {
-    let Some(process) = life::process() else {
+    let Some(process) = process::current() else {
         return libc();
     };
     loop {
@@ -155,7 +155,7 @@ const DISCARDED_MAX: usize = 16 << 20;
 #[cold]
 pub fn place_to_discard(fd: c_int, len: usize, flags: c_int) -> Option<Vec<u8>> {
     let is_meant = flags & libc::MSG_TRUNC != 0
-        && life::process().is_some_and(|process| process.is_stream(fd));
+        && process::current().is_some_and(|process| process.is_stream(fd));
     is_meant.then(|| vec![0; len.min(DISCARDED_MAX)])
 }
 

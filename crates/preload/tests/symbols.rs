@@ -12,7 +12,7 @@ macro_rules! symbols {
     };
 }
 
-include!("../src/symbols/table.rs");
+include!("../src/table.rs");
 
 /// Beginnings of names that may concern us.
 const FAMILIES: &[&str] = &[

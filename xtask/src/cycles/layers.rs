@@ -4,46 +4,65 @@ use std::collections::HashSet;
 
 use super::modules::Crate;
 
-/// A crate, modules at the bottom of it, and modules above those that they may not name.
-type Layer = (
-    &'static str,
-    &'static [&'static str],
-    &'static [&'static str],
-);
+/// A crate, and its layers from the bottom up: the modules of each, which may name one another and
+/// those of the layers below.
+type Layers = (&'static str, &'static [&'static [&'static str]]);
 
-const LAYERS: &[Layer] = &[
+const LAYERS: &[Layers] = &[
     (
         "posix",
-        &["ready"],
         &[
-            "socket",
-            "description",
-            "lending",
-            "epoll",
-            "kqueue",
-            "process",
+            &["ready"],
+            &["socket", "description", "link", "station"],
+            &["epoll", "kqueue", "poll", "select", "wait", "process"],
         ],
     ),
     (
-        "posix",
-        &["socket", "description", "link", "station"],
-        &["epoll", "kqueue", "poll", "select", "wait", "process"],
+        "preload",
+        &[
+            &["heap", "lock", "next", "thread"],
+            &["cancel", "signals"],
+            &["kernel"],
+            &["process"],
+            &["call"],
+            &[
+                "descriptors",
+                "exec",
+                "interfaces",
+                "io",
+                "kqueue",
+                "life",
+                "loading",
+                "messages",
+                "privileges",
+                "readiness",
+                "sockets",
+                "stdio",
+                "terminals",
+            ],
+            &["syscall"],
+            &["symbols"],
+            &["start"],
+        ],
     ),
 ];
 
 /// Arrows of the crate `name` that lead upwards, as sentences.
 pub fn upwards(name: &str, parsed: &Crate, arrows: &[HashSet<usize>]) -> Vec<String> {
-    let top = |file: usize| parsed.files[file].path.first().map(String::as_str);
+    let Some((_, layers)) = LAYERS.iter().find(|(krate, _)| *krate == name) else {
+        return Vec::new();
+    };
+    let layer = |file: usize| {
+        let module = parsed.files[file].path.first()?.as_str();
+        layers.iter().position(|layer| layer.contains(&module))
+    };
     let mut findings = Vec::new();
-    for (_, below, above) in LAYERS.iter().filter(|(krate, ..)| *krate == name) {
-        let is_below = |file: &usize| top(*file).is_some_and(|module| below.contains(&module));
-        for from in (0..arrows.len()).filter(is_below) {
-            let is_above = |to: &&usize| top(**to).is_some_and(|module| above.contains(&module));
-            findings.extend(arrows[from].iter().filter(is_above).map(|to| {
-                let (from, to) = (parsed.name_of(from), parsed.name_of(*to));
-                format!("crates/{name}: {from} names {to}, which is a layer above it")
-            }));
-        }
+    for (from, named) in arrows.iter().enumerate() {
+        let is_above = |to: &&usize| layer(from).is_some_and(|own| layer(**to) > Some(own));
+        findings.extend(named.iter().filter(is_above).map(|to| {
+            let (from, to) = (parsed.name_of(from), parsed.name_of(*to));
+            format!("crates/{name}: {from} names {to}, which is a layer above it")
+        }));
     }
     findings.sort();
     findings

@@ -5,8 +5,8 @@ use core::ffi::c_int;
 
 use libc::pthread_t;
 
+use crate::next;
 use crate::raw::syscall6;
-use crate::symbols::next;
 
 unsafe extern "C" {
     fn pthread_testcancel();

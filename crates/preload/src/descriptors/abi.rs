@@ -6,61 +6,14 @@ use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use libc::stat;
 use slipstack_posix::{Errno, Process};
 
-use super::{created, forget};
-use crate::call::{Restart, answer, answer_uncancelled, is_ours};
+use super::closing::abi::is_private;
+use super::created;
+use crate::call::{Restart, answer_uncancelled, is_ours};
+use crate::next;
 use crate::raw::fail;
 use crate::stdio::standard::abi::on_placed;
-use crate::symbols::next;
 use crate::thread::InCall;
-use crate::{abi, interfaces, life};
-
-/// Our own descriptors have high numbers: no program's usual one is ever looked up.
-const PRIVATE_FROM: c_int = 200;
-
-/// Whether `fd` is a descriptor that we need ourselves.
-fn is_private(fd: c_int) -> bool {
-    if fd < PRIVATE_FROM {
-        return false;
-    }
-    let _in_call = InCall::enter();
-    life::is_control_fd(fd) || life::process().is_some_and(|process| process.is_private(fd))
-}
-
-pub unsafe fn close(fd: c_int) -> c_int {
-    // SAFETY: the program's own call.
-    let libc = || unsafe { (next::close.get())(fd) };
-    if is_ours(fd) {
-        return answer(
-            Restart::Never,
-            |process| process.close(fd).map(|()| 0),
-            || libc() as isize,
-        ) as c_int;
-    }
-    if is_private(fd) {
-        return fail(Errno::EBADF);
-    }
-    libc()
-}
-
-pub unsafe fn closefrom(first: c_int) {
-    let first = c_uint::try_from(first).unwrap_or(0);
-    // SAFETY: the program's own call.
-    unsafe { close_range(first, c_uint::MAX, 0) };
-}
-
-pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // Also without sockets there may be a connection to the keeper to spare.
-    life::activate();
-    answer_uncancelled(
-        Restart::Never,
-        |process| {
-            let flags = flags.cast_unsigned();
-            process.close_range(first, last, flags).map(|()| 0)
-        },
-        // SAFETY: the program's own call.
-        || unsafe { (next::close_range.get())(first, last, flags) as isize },
-    ) as c_int
-}
+use crate::{abi, interfaces, process};
 
 pub unsafe fn dup(fd: c_int) -> c_int {
     let copy = answer_uncancelled(
@@ -170,7 +123,7 @@ fn owner_ex(fd: c_int, command: c_int, owner: &mut OwnerEx) -> c_int {
 #[cold]
 fn serve_owners(fd: c_int) {
     if is_ours(fd)
-        && let Some(process) = crate::life::process()
+        && let Some(process) = process::current()
     {
         process.serve_owners();
     }
@@ -208,7 +161,7 @@ unsafe fn numbered(fd: c_int, status: *mut stat, result: c_int) -> c_int {
     if result != 0 {
         return result;
     }
-    let inode = life::process().and_then(|process| {
+    let inode = process::current().and_then(|process| {
         let _in_call = InCall::enter();
         process.inode(fd)
     });
@@ -262,7 +215,7 @@ pub unsafe fn statx(
     let is_itself = || unsafe { path.as_ref() }.is_none_or(|first| *first == 0);
     if result == 0 && flags & libc::AT_EMPTY_PATH != 0 && is_ours(at) && is_itself() {
         let _in_call = InCall::enter();
-        let inode = life::process().and_then(|process| process.inode(at));
+        let inode = process::current().and_then(|process| process.inode(at));
         // SAFETY: the program's structure, which libc has filled.
         if let (Some(inode), Some(status)) = (inode, unsafe { status.as_mut() }) {
             status.stx_ino = inode;
@@ -286,11 +239,4 @@ pub unsafe fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
         }
     }
     result
-}
-
-/// libc is about to close `fd` itself, where we cannot see it.
-pub fn closes_inside(fd: c_int) {
-    if is_ours(fd) {
-        forget(fd);
-    }
 }

@@ -11,10 +11,10 @@ use super::fitness::{Fitness, judge};
 use super::spawn::Outfit;
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
-use crate::life;
+use crate::next;
 use crate::privileges::abi::before_exec;
+use crate::process;
 use crate::raw::fail;
-use crate::symbols::next;
 use crate::thread::{self, InCall};
 
 type Strings = *const *const c_char;
@@ -59,7 +59,7 @@ enum Start {
 
 /// Runs `start` with the environment a new program is to have.
 unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(Strings) -> T) -> T {
-    if life::environment().is_empty() {
+    if process::environment().is_empty() {
         return start(theirs);
     }
     let replaces_us = matches!(how, Start::Replace(_));
@@ -74,7 +74,7 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
     } else {
         theirs
     });
-    if replaces_us && let Some(process) = life::process() {
+    if replaces_us && let Some(process) = process::current() {
         let _in_call = InCall::enter();
         process.exec_failed();
     }
@@ -88,14 +88,14 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
     let inherit = match how {
         Start::Replace(fitness) => {
             let hears = fitness == Fitness::Served;
-            life::process().and_then(|process| process.before_exec(hears))
+            process::current().and_then(|process| process.before_exec(hears))
         }
         Start::Beside(told) => told,
     };
     // SAFETY: the program's array.
     let entries = unsafe { entries(theirs) };
     let texts: Vec<&[u8]> = entries.iter().map(|entry| entry.to_bytes()).collect();
-    let additions = completed(life::environment(), &texts, inherit_variable(inherit));
+    let additions = completed(process::environment(), &texts, inherit_variable(inherit));
     let mut list = Vec::new();
     if let Some(additions) = &additions {
         for (index, entry) in entries.iter().enumerate() {
@@ -115,7 +115,7 @@ unsafe fn found(
     search: impl FnOnce(&CStr) -> Option<CString>,
 ) -> Option<CString> {
     let _in_call = InCall::enter();
-    if name.is_null() || life::environment().is_empty() {
+    if name.is_null() || process::environment().is_empty() {
         return None;
     }
     // SAFETY: a C string.
@@ -243,7 +243,7 @@ unsafe fn spawned(
         Ok(fitness) => fitness,
         Err(error) => return error.0,
     };
-    let outfitted = life::process().and_then(|process| {
+    let outfitted = process::current().and_then(|process| {
         let _in_call = InCall::enter();
         // SAFETY: the program's actions.
         let mut changed = unsafe { Actions::read(actions) };

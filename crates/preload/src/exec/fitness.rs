@@ -8,7 +8,7 @@ use slipstack_attach::program;
 use slipstack_config as config;
 use slipstack_posix::Errno;
 
-use crate::life;
+use crate::process;
 use crate::raw::write_stderr;
 use crate::thread::InCall;
 
@@ -39,7 +39,7 @@ pub fn judge(file: &CStr) -> Result<Fitness, Errno> {
             _ => return Ok(Fitness::Served),
         }
     };
-    let settings = config::Settings::from_variables(life::variable);
+    let settings = config::Settings::from_variables(process::variable);
     let (is_strict, warns) = settings.map_or((false, true), |it| {
         (it.is_strict, it.log >= config::LogLevel::Warn)
     });

@@ -10,7 +10,7 @@ mod sys;
 
 use std::ffi::CString;
 
-use crate::life;
+use crate::process;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
@@ -51,12 +51,12 @@ fn preload_with(ours: &[CString], theirs: &[u8]) -> Option<CString> {
 
 /// The text of the variable for sockets that outlive the exec.
 fn inherit_variable(text: Option<String>) -> Option<CString> {
-    CString::new(format!("{}={}", life::INHERIT, text?)).ok()
+    CString::new(format!("{}={}", process::INHERIT, text?)).ok()
 }
 
 fn is_inherit(variable: &[u8]) -> bool {
     variable
-        .strip_prefix(life::INHERIT.as_bytes())
+        .strip_prefix(process::INHERIT.as_bytes())
         .is_some_and(|rest| rest.first() == Some(&b'='))
 }
 

@@ -10,8 +10,8 @@ use libc::{ifaddrs, sockaddr};
 use slipstack_posix::OwnAddress;
 
 use super::{Address, name_of, number_of, own_addresses};
+use crate::next;
 use crate::raw;
-use crate::symbols::next;
 use crate::thread::InCall;
 
 /// Where the first of our nodes has its data: by this it is found again. As large as what libc's

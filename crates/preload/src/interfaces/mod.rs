@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use slipstack_posix::OwnAddress;
 
-use crate::life;
+use crate::process;
 use crate::thread::InCall;
 
 pub use requests::{ask, is_request};
@@ -15,7 +15,7 @@ pub use requests::{ask, is_request};
 /// The stack's addresses, as lists tell them.
 #[cold]
 fn own_addresses() -> Vec<OwnAddress> {
-    let Some(process) = life::activate() else {
+    let Some(process) = process::activate() else {
         return Vec::new();
     };
     let _in_call = InCall::enter();
@@ -25,7 +25,7 @@ fn own_addresses() -> Vec<OwnAddress> {
 /// The number of an interface that the stack alone has: a VLAN of the device.
 #[cold]
 fn number_of(name: &[u8]) -> Option<u32> {
-    let process = life::activate()?;
+    let process = process::activate()?;
     let _in_call = InCall::enter();
     process.interface_named(name)
 }
@@ -33,7 +33,7 @@ fn number_of(name: &[u8]) -> Option<u32> {
 /// The name of an interface that the stack alone has.
 #[cold]
 fn name_of(index: u32) -> Option<String> {
-    let process = life::activate()?;
+    let process = process::activate()?;
     let _in_call = InCall::enter();
     process.interface_numbered(index)
 }

@@ -9,9 +9,9 @@ use slipstack_posix::{AddrBytes, Errno, Splice};
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
-use crate::life;
+use crate::next;
+use crate::process;
 use crate::raw::fail;
-use crate::symbols::next;
 
 /// Receives into one buffer; the sender goes to `from`.
 unsafe fn read_buffer(
@@ -72,7 +72,7 @@ unsafe fn write_buffer(
 /// sock_read_iter(), vfs_writev(): the socket does not hear of a `read` or a `writev` of nothing.
 #[cold]
 fn is_socket(fd: c_int) -> bool {
-    life::process().is_some_and(|process| process.is_socket(fd))
+    process::current().is_some_and(|process| process.is_socket(fd))
 }
 
 pub unsafe fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {

@@ -10,12 +10,12 @@ use slipstack_posix::kqueue::Kevent;
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled};
-use crate::life;
+use crate::process;
 use crate::raw::fail;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn kqueue() -> c_int {
-    if life::activate().is_none() {
+    if process::activate().is_none() {
         return fail(Errno::ENOSYS);
     }
     answer_uncancelled(

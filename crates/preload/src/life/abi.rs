@@ -5,8 +5,8 @@ use core::ffi::c_int;
 
 use libc::pid_t;
 
-use super::{end_in_order, forked};
-use crate::symbols::{exported, next};
+use crate::next;
+use crate::process::{end_in_order, forked};
 
 /// A child that shared our memory would change the parent's sockets: it runs as `fork`,
 /// which the standard allows. (The parent does not wait for the child's exec.)
@@ -19,42 +19,6 @@ pub unsafe fn vfork() -> pid_t {
 pub unsafe fn plain_fork() -> pid_t {
     // SAFETY: the program's own call.
     forked(|| unsafe { (next::_Fork.get())() })
-}
-
-/// libc's own would end the parent where we cannot see it.
-pub unsafe fn daemon(keeps_directory: c_int, keeps_files: c_int) -> c_int {
-    // SAFETY: as in C.
-    match unsafe { libc::fork() } {
-        -1 => return -1,
-        0 => {}
-        // SAFETY: as in C.
-        _ => unsafe { exported::_exit(0) },
-    }
-    // SAFETY: takes nothing.
-    if unsafe { libc::setsid() } == -1 {
-        return -1;
-    }
-    if keeps_directory == 0 {
-        // SAFETY: a C string.
-        unsafe { libc::chdir(c"/".as_ptr()) };
-    }
-    if keeps_files != 0 {
-        return 0;
-    }
-    // SAFETY: a C string.
-    let null = unsafe { (next::open.get())(c"/dev/null".as_ptr(), libc::O_RDWR, 0) };
-    if null == -1 {
-        return -1;
-    }
-    for fd in 0..3 {
-        // SAFETY: as in C.
-        unsafe { exported::dup2(null, fd) };
-    }
-    if null > 2 {
-        // SAFETY: our own descriptor.
-        unsafe { (next::close.get())(null) };
-    }
-    0
 }
 
 pub unsafe fn exit_now(status: c_int) -> ! {

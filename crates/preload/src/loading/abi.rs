@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::life;
-use crate::symbols::next;
+use crate::next;
+use crate::process;
 
 /// libc's function and the flags for it, in two registers.
 #[repr(C)]
@@ -14,7 +14,7 @@ pub struct Way {
 
 /// Called from assembly.
 pub extern "C" fn way(flags: c_int) -> Way {
-    let flags = if life::environment().is_empty() {
+    let flags = if process::environment().is_empty() {
         flags
     } else {
         flags & !libc::RTLD_DEEPBIND

@@ -12,9 +12,9 @@ use slipstack_posix::{Errno, Process, Received};
 use super::HEADER_LEN;
 use super::rights::{self, Departure};
 use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
+use crate::next;
 use crate::raw::{errno, fail};
-use crate::symbols::next;
-use crate::{abi, cancel, life};
+use crate::{abi, cancel, process};
 
 /// Linux's cap on messages per call.
 const MESSAGES_MAX: c_uint = 1024;
@@ -47,14 +47,16 @@ unsafe fn recvmsg_from_kernel(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssiz
 unsafe fn sendmsg_to_kernel(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: null or the program's message.
     let header = unsafe { abi::object(msg) }.ok();
-    let departure = life::process().zip(header).and_then(|(process, header)| {
-        // SAFETY: the program's message.
-        Some((
-            process,
-            header,
-            Departure::prepare(process, unsafe { control(header) })?,
-        ))
-    });
+    let departure = process::current()
+        .zip(header)
+        .and_then(|(process, header)| {
+            // SAFETY: the program's message.
+            Some((
+                process,
+                header,
+                Departure::prepare(process, unsafe { control(header) })?,
+            ))
+        });
     let Some((process, header, mut departure)) = departure else {
         // SAFETY: the program's own call.
         return unsafe { (next::sendmsg.get())(fd, msg, flags) };

@@ -4,7 +4,7 @@ use slipstack_posix::{Passing, Process};
 
 use super::HEADER_LEN;
 use crate::descriptors::created;
-use crate::life;
+use crate::process;
 use crate::thread::InCall;
 
 /// A descriptor number.
@@ -81,7 +81,7 @@ pub fn on_arrival(control: &[u8]) {
             let _in_call = InCall::enter();
             slipstack_posix::is_passed(number)
         };
-        if is_passed && let Some(process) = life::activate() {
+        if is_passed && let Some(process) = process::activate() {
             let _in_call = InCall::enter();
             process.receive(number);
         }

@@ -1,6 +1,9 @@
 //! libc's own functions behind the ones we stand in for.
 
+mod abi;
 mod sys;
+
+pub use abi::*;
 
 use core::ffi::{CStr, c_void};
 use core::marker::PhantomData;

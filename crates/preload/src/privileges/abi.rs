@@ -7,22 +7,13 @@ use slipstack_posix::{Leaving, Process};
 
 use super::raw::{become_helper, fork_away, have_done};
 use super::{is_first_thread, is_of_thread};
-use crate::life;
+use crate::next::{self, CapabilityHeader};
+use crate::process;
 use crate::raw::{self, libc_result, swap_mask, syscall6, thread_id};
-use crate::symbols::next;
 use crate::thread::InCall;
 
 /// A limit of descriptors below this is one of a program that confines itself.
 const FEW_DESCRIPTORS: u64 = 16;
-
-/// `struct __user_cap_header_struct`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CapabilityHeader {
-    version: u32,
-    /// Thread; 0: the calling one.
-    pid: c_int,
-}
 
 pub unsafe fn capset(header: *mut CapabilityHeader, data: *const c_void) -> c_int {
     // SAFETY: the program's own call.
@@ -118,7 +109,7 @@ pub unsafe fn change_user(number: c_long, args: [usize; 6]) -> c_long {
 
 /// Called before `prctl(PR_SET_SECCOMP)` and `seccomp(2)` install a filter.
 fn before_confinement() {
-    let Some(process) = life::process() else {
+    let Some(process) = process::current() else {
         return;
     };
     leave(process, Process::prepare_confinement);
@@ -129,7 +120,7 @@ fn before_confinement() {
 /// Called before a limit of a program that confines itself, which often comes first: `is_last` if
 /// no process can be made after it.
 fn before_hard_limit(is_last: bool) {
-    let Some(process) = life::process() else {
+    let Some(process) = process::current() else {
         return;
     };
     if process.is_session() {
@@ -143,7 +134,7 @@ fn before_hard_limit(is_last: bool) {
 
 /// Called before the program is replaced: connections that the new one is to have go on without it.
 pub fn before_exec() {
-    if let Some(process) = life::process() {
+    if let Some(process) = process::current() {
         leave(process, Process::prepare_exec);
     }
 }
@@ -156,12 +147,12 @@ fn leave(process: &'static Process, prepare: fn(&Process) -> Option<Leaving>) {
     };
     let Some(leaving) = prepared else { return };
     let mask = swap_mask(raw::BLOCK_ALL);
-    let pid = life::forked(fork_away);
+    let pid = process::forked(fork_away);
     if pid == 0 {
         let _in_call = InCall::enter();
         become_helper();
         process.keep_for_program(leaving);
-        life::end_helper();
+        process::end_helper();
     }
     let in_call = InCall::enter();
     process.leave_to_helper(leaving, pid > 0);

@@ -9,10 +9,10 @@ use slipstack_posix::{Divert, Errno, OURS_USUALLY_FROM, Outcome};
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
-use crate::life;
+use crate::next;
+use crate::process;
 use crate::raw::{self, fail};
 use crate::signals;
-use crate::symbols::next;
 use crate::thread::{self, InCall};
 
 /// do_sys_poll(): more than there can be descriptors are EINVAL, which libc says.
@@ -36,7 +36,7 @@ fn is_too_many(count: nfds_t) -> bool {
 /// # Safety
 /// As `poll`.
 pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
-    if abi::is_out_of_reach(fds) || life::process().is_none() || is_too_many(count) {
+    if abi::is_out_of_reach(fds) || process::current().is_none() || is_too_many(count) {
         return false;
     }
     // SAFETY: the program's array.
@@ -168,7 +168,7 @@ fn within_table(count: c_int) -> c_int {
     if count <= BITS_OF_A_SET {
         return count;
     }
-    let Some(process) = life::process() else {
+    let Some(process) = process::current() else {
         return count;
     };
     let _in_call = InCall::enter();
@@ -223,7 +223,7 @@ pub unsafe fn names_ours(count: c_int, sets: [*mut fd_set; 3]) -> bool {
 }
 
 fn names_us(count: c_int, sets: [&Option<&mut [u64]>; 3]) -> bool {
-    life::process().is_some()
+    process::current().is_some()
         && sets.into_iter().flatten().any(|set| {
             set.iter().enumerate().any(|(index, &word)| {
                 let mut rest = word;
@@ -360,7 +360,7 @@ pub unsafe fn epoll_create(size: c_int) -> c_int {
 pub unsafe fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::epoll_create1.get())(flags) };
-    if life::activate().is_none() {
+    if process::activate().is_none() {
         return libc();
     }
     answer_uncancelled(

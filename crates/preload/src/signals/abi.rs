@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use slipstack_posix::Errno;
 
 use super::{Action, INTERRUPTING, is_for_programs, is_on, set, sys};
+use crate::next;
 use crate::raw;
-use crate::symbols::next;
 use crate::thread::InCall;
 
 /// # Safety

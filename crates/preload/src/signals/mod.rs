@@ -18,6 +18,7 @@ pub use sys::{mask_of, raise_pipe};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
+use std::sync::OnceLock;
 
 use crate::lock::Lock;
 use crate::raw;
@@ -108,6 +109,8 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 /// Signals that `siginterrupt` made interrupt calls (for `signal`).
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+/// The work before a signal ends the process.
+static AT_END: OnceLock<fn(c_int)> = OnceLock::new();
 /// One change at a time. Taken inside a guard only, so no handler waits for it.
 static CHANGE: Lock = Lock::new();
 
@@ -157,6 +160,11 @@ pub fn arm() {
             }
         }
     });
+}
+
+/// Has `run` called, with the signal, before one ends the process by its default action.
+pub fn at_end(run: fn(c_int)) {
+    _ = AT_END.set(run);
 }
 
 pub fn is_armed() -> bool {

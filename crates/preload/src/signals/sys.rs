@@ -4,11 +4,10 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
 use super::io::code_of;
-use super::{Action, Wanted, row};
+use super::{AT_END, Action, Wanted, row};
 use crate::cancel;
-use crate::life;
+use crate::next;
 use crate::raw;
-use crate::symbols::next;
 use crate::thread::{self, Thread};
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -199,7 +198,9 @@ unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 /// The default action of a signal that ends the process, after the handover.
 fn end(signal: c_int) {
-    life::end_by_signal(signal);
+    if let Some(run) = AT_END.get() {
+        run(signal);
+    }
     install(signal, Wanted::Plain(Action::DEFAULT));
     raw::kill_self(signal);
     raw::swap_mask(raw::BLOCK_ALL & !raw::bit(signal));

@@ -8,10 +8,10 @@ use slipstack_posix::{AddrBytes, Errno, Outcome, Process};
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled};
-use crate::descriptors::created;
-use crate::life;
+use crate::descriptors::{closing, created};
+use crate::next;
+use crate::process;
 use crate::raw::fail;
-use crate::symbols::next;
 use crate::thread::InCall;
 
 /// Not in libc (linux/sockios.h).
@@ -21,7 +21,7 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let (plain, wants_kernel) = Process::split_kind(kind);
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::socket.get())(domain, plain, protocol) };
-    if !matches!(domain, libc::AF_INET | libc::AF_INET6) || life::activate().is_none() {
+    if !matches!(domain, libc::AF_INET | libc::AF_INET6) || process::activate().is_none() {
         let fd = libc();
         created(fd);
         if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE && fd >= 0 {
@@ -45,7 +45,7 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 
 #[cold]
 fn note_kernel_socket(fd: c_int, kind: c_int) {
-    if let Some(process) = life::activate() {
+    if let Some(process) = process::activate() {
         let _in_call = InCall::enter();
         process.note_kernel_socket(fd, kind);
     }
@@ -58,7 +58,7 @@ fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     if result != -1 || crate::raw::errno() != libc::EADDRINUSE {
         return result;
     }
-    let Some(process) = life::activate() else {
+    let Some(process) = process::activate() else {
         return result;
     };
     let has_ceded = {
@@ -74,7 +74,7 @@ fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
 /// Adds the stack's addresses to the kernel's for a program that asks for them.
 #[cold]
 fn watch_routes(fd: c_int) {
-    if let Some(process) = life::activate() {
+    if let Some(process) = process::activate() {
         let _in_call = InCall::enter();
         process.watch_routes(fd);
     }
@@ -178,7 +178,7 @@ pub unsafe fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags
         Err(errno) => {
             // do_accept(): a connection whose address cannot be told is closed.
             // SAFETY: a number that the program has not been given.
-            unsafe { crate::descriptors::abi::close(result) };
+            unsafe { closing::abi::close(result) };
             fail(errno)
         }
     }

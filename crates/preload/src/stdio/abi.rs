@@ -9,9 +9,11 @@ use libc::{FILE, off64_t, size_t, ssize_t};
 use slipstack_posix::Errno;
 
 use super::{find, remove, reserve};
-use crate::descriptors::abi::closes_inside;
+use crate::call::{is_from_us, is_ours};
+use crate::descriptors::{closes_inside, closing};
+use crate::io;
+use crate::next;
 use crate::raw;
-use crate::symbols::{exported, next};
 
 /// libc's `cookie_io_functions_t`.
 #[repr(C)]
@@ -31,18 +33,29 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
-    // SAFETY: libc's buffer; the cookie is the descriptor.
-    unsafe { exported::read(cookie as c_int, buf.cast(), len) }
+    let fd = cookie as c_int;
+    if !is_ours(fd) || is_from_us() {
+        // SAFETY: libc's buffer.
+        return unsafe { (next::read.get())(fd, buf.cast(), len) };
+    }
+    // SAFETY: libc's buffer.
+    unsafe { io::abi::read(fd, buf.cast(), len) }
 }
 
 /// A stream's write reports failure as 0.
 unsafe extern "C" fn cookie_write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
+    let fd = cookie as c_int;
     let mut done = 0;
     while done < len {
         // SAFETY: inside libc's buffer.
         let at = unsafe { buf.add(done) };
-        // SAFETY: libc's buffer; the cookie is the descriptor.
-        let written = unsafe { exported::write(cookie as c_int, at.cast(), len - done) };
+        let written = if !is_ours(fd) || is_from_us() {
+            // SAFETY: libc's buffer.
+            unsafe { (next::write.get())(fd, at.cast(), len - done) }
+        } else {
+            // SAFETY: libc's buffer.
+            unsafe { io::abi::write(fd, at.cast(), len - done) }
+        };
         match usize::try_from(written) {
             Ok(written) => done += written,
             Err(_) => break,
@@ -53,7 +66,7 @@ unsafe extern "C" fn cookie_write(cookie: *mut c_void, buf: *const c_char, len: 
 
 unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     // SAFETY: the cookie is the descriptor, and the stream owns it.
-    unsafe { exported::close(cookie as c_int) }
+    unsafe { closing::abi::close(cookie as c_int) }
 }
 
 pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
@@ -140,8 +153,12 @@ pub unsafe fn vdprintf_chk(fd: c_int, _flag: c_int, format: *const c_char, list:
 
 /// `dprintf`, from assembly.
 pub unsafe extern "C" fn print_list(fd: c_int, format: *const c_char, list: List) -> c_int {
+    if !is_ours(fd) || is_from_us() {
+        // SAFETY: the program's own call.
+        return unsafe { (next::vdprintf.get())(fd, format, list) };
+    }
     // SAFETY: the program's own call.
-    unsafe { exported::vdprintf(fd, format, list) }
+    unsafe { vdprintf(fd, format, list) }
 }
 
 /// `__dprintf_chk`, from assembly.
@@ -151,6 +168,10 @@ pub unsafe extern "C" fn print_list_checked(
     format: *const c_char,
     list: List,
 ) -> c_int {
+    if !is_ours(fd) || is_from_us() {
+        // SAFETY: the program's own call.
+        return unsafe { (next::__vdprintf_chk.get())(fd, flag, format, list) };
+    }
     // SAFETY: the program's own call.
-    unsafe { exported::__vdprintf_chk(fd, flag, format, list) }
+    unsafe { vdprintf(fd, format, list) }
 }

@@ -52,16 +52,6 @@ fn find(stream: usize) -> Option<i32> {
     Some(entry.fd.load(Relaxed))
 }
 
-/// Writes out what waits in our streams: the program ends by `exit`.
-pub fn flush() {
-    for entry in used() {
-        let at = entry.at.load(Acquire);
-        if at > 1 {
-            standard::abi::flush(at as *mut libc::FILE);
-        }
-    }
-}
-
 /// Whether it was one of ours.
 fn remove(stream: usize) -> bool {
     let taken = |entry: &&Stream| {

@@ -1,8 +1,7 @@
-//! The expansion of a row of the table.
+//! The exported functions: one for each name of each row of the table.
 //!
-//! Every row gives exported functions, one for each of its names, and a link to the
-//! function of the first name in the libraries after us. A call that is not for us costs
-//! one atomic load and a jump: no lock, no allocation, no thread-local storage.
+//! A call that is not for us costs one atomic load and a jump: no lock, no allocation, no
+//! thread-local storage.
 
 /// One exported function of the given class.
 macro_rules! hook {
@@ -47,13 +46,6 @@ macro_rules! hook {
 
 macro_rules! symbols {
     ($($class:ident [$first:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;)*) => {
-        /// libc's functions behind ours.
-        #[allow(non_upper_case_globals, reason = "named as the functions they are")]
-        pub mod next {
-            use super::*;
-            $(link!($first $arguments $result);)*
-        }
-
         /// The functions that programs get to instead of libc's.
         #[allow(non_snake_case, clippy::missing_safety_doc, reason = "each is as in C")]
         pub mod exported {
@@ -61,25 +53,10 @@ macro_rules! symbols {
             $(hook!($class $first $first $arguments $result, $body);
               $(hook!($class $first $alias $arguments $result, $body);)*)*
         }
-
-        /// Looks everything up while the program has one thread.
-        pub fn resolve_all() {
-            $(next::$first.resolve();)*
-        }
     };
 }
 
-macro_rules! link {
-    ($name:ident ($($arg:ident: $type:ty),*) $result:ty) => {
-        pub static $name: Next<unsafe extern "C" fn($($type),*) -> $result> =
-            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => Next::new(name),
-                Err(_) => panic!("a symbol has no inner zero"),
-            };
-    };
-}
-
-use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
     FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t, pid_t,
@@ -87,11 +64,10 @@ use libc::{
     sockaddr, socklen_t, ssize_t, stat, termios, timespec, timeval, winsize,
 };
 
-use crate::next::Next;
-use crate::privileges::abi::CapabilityHeader;
+use crate::next::{self, CapabilityHeader};
 use crate::{
     cancel, descriptors, exec, interfaces, io, life, messages, privileges, readiness, signals,
     sockets, stdio, syscall, terminals,
 };
 
-include!("table.rs");
+include!("../table.rs");

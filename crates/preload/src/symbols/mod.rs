@@ -1,6 +1,7 @@
-//! The interposed symbols: one table, `table.rs`, from which the exported functions and
-//! the links to libc behind them are made.
+//! The interposed symbols, made from the table in `table.rs`; `next` has the links to libc behind
+//! them.
 
 mod abi;
 
-pub use abi::{exported, next, resolve_all};
+#[cfg(test)]
+pub use abi::exported;

@@ -9,8 +9,9 @@ use crate::call::is_ours;
 use crate::privileges::abi::{before_seccomp, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
-use crate::symbols::exported as hooked;
-use crate::{cancel, life, signals};
+use crate::{
+    cancel, descriptors, exec, io, life, messages, privileges, process, readiness, signals, sockets,
+};
 
 /// # Safety
 /// As in C.
@@ -35,7 +36,7 @@ unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
     if let Some(result) = unsafe { beginning(number, args) } {
         return Some(result);
     }
-    life::process()?;
+    process::current()?;
     // SAFETY: the program's own call.
     if let Some(result) = unsafe { special(number, args) } {
         return Some(result);
@@ -56,27 +57,29 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, _] = args;
     let result = match number {
         // SAFETY: the program's own call.
-        libc::SYS_socket => unsafe { hooked::socket(a as c_int, b as c_int, c as c_int) },
+        libc::SYS_socket => unsafe { sockets::abi::socket(a as c_int, b as c_int, c as c_int) },
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_create => unsafe { hooked::epoll_create(a as c_int) },
+        libc::SYS_epoll_create => unsafe { readiness::abi::epoll_create(a as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_epoll_create1 => unsafe { hooked::epoll_create1(a as c_int) },
+        libc::SYS_epoll_create1 => unsafe { readiness::abi::epoll_create1(a as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_close => unsafe { hooked::close(a as c_int) },
+        libc::SYS_close => unsafe { descriptors::closing::abi::close(a as c_int) },
         libc::SYS_close_range => {
             // SAFETY: the program's own call.
-            unsafe { hooked::close_range(a as u32, b as u32, c as c_int) }
+            unsafe { descriptors::closing::abi::close_range(a as u32, b as u32, c as c_int) }
         }
         // Its requests would reach our descriptors past us, also those that come after it; programs
         // do without it.
-        libc::SYS_io_uring_setup if life::activate().is_some() => fail(Errno::ENOSYS),
+        libc::SYS_io_uring_setup if process::activate().is_some() => fail(Errno::ENOSYS),
         // SAFETY: the program's own call.
-        libc::SYS_execve => unsafe { hooked::execve(a as *const _, b as *const _, c as *const _) },
+        libc::SYS_execve => unsafe {
+            exec::abi::execve(a as *const _, b as *const _, c as *const _)
+        },
         libc::SYS_execveat => {
             // SAFETY: the program's own call.
             unsafe {
-                hooked::execveat(a as c_int, b as _, c as *const _, d as *const _, e as c_int)
+                exec::abi::execveat(a as c_int, b as _, c as *const _, d as *const _, e as c_int)
             }
         }
         // SAFETY: the program's own call.
@@ -99,7 +102,7 @@ fn is_fork(number: c_long, args: [usize; 6]) -> bool {
 /// As libc's `_Fork`, with the flags of the call.
 unsafe fn fork(number: c_long, args: [usize; 6]) -> c_int {
     // SAFETY: the program's own call; the child goes on from here on a copy of this stack.
-    life::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
+    process::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
 }
 
 /// A child that shared our memory would change the parent's sockets.
@@ -122,19 +125,19 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let result = match number {
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_dup2 => unsafe { hooked::dup2(a as c_int, b as c_int) },
+        libc::SYS_dup2 => unsafe { descriptors::abi::dup2(a as c_int, b as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_dup3 => unsafe { hooked::dup3(a as c_int, b as c_int, c as c_int) },
+        libc::SYS_dup3 => unsafe { descriptors::abi::dup3(a as c_int, b as c_int, c as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_exit_group => unsafe { hooked::_exit(a as c_int) },
+        libc::SYS_exit_group => unsafe { life::abi::exit_now(a as c_int) },
         // SAFETY: the program's own call.
         libc::SYS_rt_sigaction if d == KERNEL_SET => unsafe {
             signals::abi::kernel_sigaction(a as c_int, b as *const _, c as *mut _)?
         },
         // SAFETY: the program's own call.
-        libc::SYS_capset => unsafe { hooked::capset(a as *mut _, b as *const _) },
+        libc::SYS_capset => unsafe { privileges::abi::capset(a as *mut _, b as *const _) },
         // SAFETY: the program's own call.
-        libc::SYS_prctl => unsafe { hooked::prctl(a as c_int, b, c, d, e) },
+        libc::SYS_prctl => unsafe { privileges::abi::prctl(a as c_int, b, c, d, e) },
         libc::SYS_seccomp => {
             before_seccomp(a, c);
             return None;
@@ -146,23 +149,25 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // Descriptors of ours may be in a message of the kernel's.
         // SAFETY: the program's own call.
         libc::SYS_recvmsg => unsafe {
-            return Some(hooked::recvmsg(a as c_int, b as *mut _, c as c_int) as c_long);
+            return Some(messages::abi::recvmsg(a as c_int, b as *mut _, c as c_int) as c_long);
         },
         // SAFETY: the program's own call.
         libc::SYS_sendmsg => unsafe {
-            return Some(hooked::sendmsg(a as c_int, b as *const _, c as c_int) as c_long);
+            return Some(messages::abi::sendmsg(a as c_int, b as *const _, c as c_int) as c_long);
         },
         libc::SYS_recvmmsg => {
             // SAFETY: the program's own call.
-            unsafe { hooked::recvmmsg(a as c_int, b as *mut _, c as u32, d as c_int, e as *mut _) }
+            unsafe {
+                messages::abi::recvmmsg(a as c_int, b as *mut _, c as u32, d as c_int, e as *mut _)
+            }
         }
         libc::SYS_sendmmsg => {
             // SAFETY: the program's own call.
-            unsafe { hooked::sendmmsg(a as c_int, b as *mut _, c as u32, d as c_int) }
+            unsafe { messages::abi::sendmmsg(a as c_int, b as *mut _, c as u32, d as c_int) }
         }
         // SAFETY: the program's own call.
         libc::SYS_splice => unsafe {
-            let moved = hooked::splice(a as c_int, b as _, c as c_int, d as _, e, f as u32);
+            let moved = io::abi::splice(a as c_int, b as _, c as c_int, d as _, e, f as u32);
             return Some(moved as c_long);
         },
         _ => return None,
@@ -176,25 +181,25 @@ unsafe fn on_ours(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let fd = a as c_int;
     let result = match number {
         // SAFETY: the program's own call.
-        libc::SYS_read => unsafe { hooked::read(fd, b as *mut _, c) },
+        libc::SYS_read => unsafe { io::abi::read(fd, b as *mut _, c) },
         // SAFETY: the program's own call.
-        libc::SYS_write => unsafe { hooked::write(fd, b as *const _, c) },
+        libc::SYS_write => unsafe { io::abi::write(fd, b as *const _, c) },
         // SAFETY: the program's own call.
-        libc::SYS_readv => unsafe { hooked::readv(fd, b as *const _, c as c_int) },
+        libc::SYS_readv => unsafe { io::abi::readv(fd, b as *const _, c as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_writev => unsafe { hooked::writev(fd, b as *const _, c as c_int) },
+        libc::SYS_writev => unsafe { io::abi::writev(fd, b as *const _, c as c_int) },
         libc::SYS_recvfrom => {
             // SAFETY: the program's own call.
-            unsafe { hooked::recvfrom(fd, b as *mut _, c, d as c_int, e as *mut _, f as *mut _) }
+            unsafe { io::abi::recvfrom(fd, b as *mut _, c, d as c_int, e as *mut _, f as *mut _) }
         }
         libc::SYS_sendto => {
             // SAFETY: the program's own call.
-            unsafe { hooked::sendto(fd, b as *const _, c, d as c_int, e as *const _, f as u32) }
+            unsafe { io::abi::sendto(fd, b as *const _, c, d as c_int, e as *const _, f as u32) }
         }
         // On a 64-bit kernel the offset is one word; the other half of it is passed over.
         // SAFETY: the program's own call.
         libc::SYS_preadv2 => unsafe {
-            hooked::preadv2(
+            io::abi::preadv2(
                 fd,
                 b as *const _,
                 c as c_int,
@@ -204,7 +209,7 @@ unsafe fn on_ours(number: c_long, args: [usize; 6]) -> Option<c_long> {
         },
         // SAFETY: the program's own call.
         libc::SYS_pwritev2 => unsafe {
-            hooked::pwritev2(
+            io::abi::pwritev2(
                 fd,
                 b as *const _,
                 c as c_int,
@@ -213,7 +218,7 @@ unsafe fn on_ours(number: c_long, args: [usize; 6]) -> Option<c_long> {
             )
         },
         // SAFETY: the program's own call.
-        libc::SYS_sendfile => unsafe { hooked::sendfile(fd, b as c_int, c as *mut _, d) },
+        libc::SYS_sendfile => unsafe { io::abi::sendfile(fd, b as c_int, c as *mut _, d) },
         // SAFETY: the program's own call.
         _ => return unsafe { on_ours_plain(number, args) },
     };
@@ -226,40 +231,42 @@ unsafe fn on_ours_plain(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let fd = a as c_int;
     let result = match number {
         // SAFETY: the program's own call.
-        libc::SYS_connect => unsafe { hooked::connect(fd, b as *const _, c as u32) },
+        libc::SYS_connect => unsafe { sockets::abi::connect(fd, b as *const _, c as u32) },
         // SAFETY: the program's own call.
-        libc::SYS_bind => unsafe { hooked::bind(fd, b as *const _, c as u32) },
+        libc::SYS_bind => unsafe { sockets::abi::bind(fd, b as *const _, c as u32) },
         // SAFETY: the program's own call.
-        libc::SYS_listen => unsafe { hooked::listen(fd, b as c_int) },
+        libc::SYS_listen => unsafe { sockets::abi::listen(fd, b as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_accept => unsafe { hooked::accept(fd, b as *mut _, c as *mut _) },
+        libc::SYS_accept => unsafe { sockets::abi::accept(fd, b as *mut _, c as *mut _) },
         libc::SYS_accept4 => {
             // SAFETY: the program's own call.
-            unsafe { hooked::accept4(fd, b as *mut _, c as *mut _, d as c_int) }
+            unsafe { sockets::abi::accept4(fd, b as *mut _, c as *mut _, d as c_int) }
         }
         // SAFETY: the program's own call.
-        libc::SYS_shutdown => unsafe { hooked::shutdown(fd, b as c_int) },
+        libc::SYS_shutdown => unsafe { sockets::abi::shutdown(fd, b as c_int) },
         // SAFETY: the program's own call.
-        libc::SYS_getsockname => unsafe { hooked::getsockname(fd, b as *mut _, c as *mut _) },
+        libc::SYS_getsockname => unsafe { sockets::abi::getsockname(fd, b as *mut _, c as *mut _) },
         // SAFETY: the program's own call.
-        libc::SYS_getpeername => unsafe { hooked::getpeername(fd, b as *mut _, c as *mut _) },
+        libc::SYS_getpeername => unsafe { sockets::abi::getpeername(fd, b as *mut _, c as *mut _) },
         libc::SYS_getsockopt => {
             // SAFETY: the program's own call.
-            unsafe { hooked::getsockopt(fd, b as c_int, c as c_int, d as *mut _, e as *mut _) }
+            unsafe {
+                sockets::abi::getsockopt(fd, b as c_int, c as c_int, d as *mut _, e as *mut _)
+            }
         }
         libc::SYS_setsockopt => {
             // SAFETY: the program's own call.
-            unsafe { hooked::setsockopt(fd, b as c_int, c as c_int, d as *const _, e as u32) }
+            unsafe { sockets::abi::setsockopt(fd, b as c_int, c as c_int, d as *const _, e as u32) }
         }
         // SAFETY: the program's own call.
-        libc::SYS_dup => unsafe { hooked::dup(fd) },
+        libc::SYS_dup => unsafe { descriptors::abi::dup(fd) },
         // SAFETY: the program's own call.
-        libc::SYS_fcntl => unsafe { hooked::fcntl(fd, b as c_int, c) },
+        libc::SYS_fcntl => unsafe { descriptors::abi::fcntl(fd, b as c_int, c) },
         // SAFETY: the program's own call.
-        libc::SYS_ioctl => unsafe { hooked::ioctl(fd, b as u64, c as *mut _) },
+        libc::SYS_ioctl => unsafe { descriptors::abi::ioctl(fd, b as u64, c as *mut _) },
         libc::SYS_epoll_ctl => {
             // SAFETY: the program's own call.
-            unsafe { hooked::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _) }
+            unsafe { readiness::abi::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _) }
         }
         _ => return None,
     };

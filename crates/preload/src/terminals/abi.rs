@@ -1,4 +1,4 @@
-//! The hooked calls of <utmp.h> and <pty.h>. Each is as in C.
+//! The hooked calls of <utmp.h> and <pty.h>, and `daemon`. Each is as in C.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_ulong};
@@ -6,8 +6,11 @@ use core::ptr;
 
 use libc::{pid_t, termios, winsize};
 
+use crate::descriptors::abi::dup2;
+use crate::descriptors::closing::abi::close;
+use crate::life::abi::exit_now;
+use crate::next;
 use crate::raw::errno;
-use crate::symbols::{exported, next};
 
 /// The terminal becomes that of the session.
 const TIOCSCTTY: c_ulong = 0x540e;
@@ -31,11 +34,11 @@ pub unsafe fn login_tty(fd: c_int) -> c_int {
     }
     for number in 0..3 {
         // SAFETY: as in C.
-        while unsafe { exported::dup2(fd, number) } == -1 && errno() == libc::EBUSY {}
+        while unsafe { dup2(fd, number) } == -1 && errno() == libc::EBUSY {}
     }
     if fd > 2 {
         // SAFETY: the program's own descriptor.
-        unsafe { exported::close(fd) };
+        unsafe { close(fd) };
     }
     0
 }
@@ -57,25 +60,61 @@ pub unsafe fn forkpty(
         0 => {}
         -1 => {
             // SAFETY: a descriptor that was made for this.
-            unsafe { exported::close(own) };
+            unsafe { close(own) };
             // SAFETY: as above.
-            unsafe { exported::close(terminal) };
+            unsafe { close(terminal) };
             return -1;
         }
         _ => {
             // SAFETY: the program's place.
             unsafe { *master = own };
             // SAFETY: a descriptor that was made for this.
-            unsafe { exported::close(terminal) };
+            unsafe { close(terminal) };
             return pid;
         }
     }
     // SAFETY: the parent's side.
-    unsafe { exported::close(own) };
+    unsafe { close(own) };
     // SAFETY: as in C.
     if unsafe { login_tty(terminal) } != 0 {
         // SAFETY: as in C.
-        unsafe { exported::_exit(1) };
+        unsafe { exit_now(1) };
+    }
+    0
+}
+
+/// libc's own would end the parent where we cannot see it.
+pub unsafe fn daemon(keeps_directory: c_int, keeps_files: c_int) -> c_int {
+    // SAFETY: as in C.
+    match unsafe { libc::fork() } {
+        -1 => return -1,
+        0 => {}
+        // SAFETY: as in C.
+        _ => unsafe { exit_now(0) },
+    }
+    // SAFETY: takes nothing.
+    if unsafe { libc::setsid() } == -1 {
+        return -1;
+    }
+    if keeps_directory == 0 {
+        // SAFETY: a C string.
+        unsafe { libc::chdir(c"/".as_ptr()) };
+    }
+    if keeps_files != 0 {
+        return 0;
+    }
+    // SAFETY: a C string.
+    let null = unsafe { (next::open.get())(c"/dev/null".as_ptr(), libc::O_RDWR, 0) };
+    if null == -1 {
+        return -1;
+    }
+    for fd in 0..3 {
+        // SAFETY: as in C.
+        unsafe { dup2(null, fd) };
+    }
+    if null > 2 {
+        // SAFETY: our own descriptor.
+        unsafe { (next::close.get())(null) };
     }
     0
 }

@@ -6,8 +6,8 @@ use slipstack_posix::OwnAddress;
 
 use super::super::own_addresses;
 use super::{LIST, Request, is_about_address};
+use crate::next;
 use crate::raw;
-use crate::symbols::next;
 
 /// struct ifconf.
 #[repr(C)]

@@ -2,13 +2,14 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
+use core::sync::atomic::Ordering::Acquire;
 
 use libc::{FILE, size_t};
 
 use crate::call::is_ours;
+use crate::next;
 use crate::raw;
-use crate::stdio::{abi, find};
-use crate::symbols::next;
+use crate::stdio::{abi, find, used};
 
 unsafe extern "C" {
     static mut stdin: *mut FILE;
@@ -117,9 +118,18 @@ unsafe extern "C" {
     fn funlockfile(file: *mut FILE);
 }
 
-/// `exit`: libc writes out its streams after the libraries have ended; ours have to be first. One
-/// that a thread is inside of is left, as by libc.
-pub fn flush(file: *mut FILE) {
+/// `exit`: libc writes out its streams after the libraries have ended; ours have to be first.
+pub fn flush() {
+    for entry in used() {
+        let at = entry.at.load(Acquire);
+        if at > 1 {
+            write_out(at as *mut FILE);
+        }
+    }
+}
+
+/// Writes out what waits in a stream. One that a thread is inside of is left, as by libc.
+fn write_out(file: *mut FILE) {
     // SAFETY: a stream that is open.
     if unsafe { ftrylockfile(file) } != 0 {
         return;

@@ -11,8 +11,10 @@ use super::super::KERNEL_SET;
 use crate::abi;
 use crate::call::is_ours;
 use crate::raw::fail;
-use crate::readiness::abi::{concerns_us, names_ours};
-use crate::symbols::exported as hooked;
+use crate::readiness::{
+    self,
+    abi::{concerns_us, names_ours},
+};
 
 /// Waits for descriptors of which one is ours.
 ///
@@ -30,7 +32,7 @@ pub unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
                 return None;
             }
             // SAFETY: the program's own call.
-            unsafe { hooked::poll(fds, count, c as c_int) }
+            unsafe { readiness::abi::poll(fds, count, c as c_int) }
         }
         // SAFETY: the program's own call.
         libc::SYS_ppoll => unsafe { ppoll(a as *mut _, b as _, c as *mut _, d as *const _, e)? },
@@ -42,7 +44,7 @@ pub unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
                 return None;
             }
             // SAFETY: the program's own call.
-            unsafe { hooked::select(a as c_int, read, write, except, e as *mut _) }
+            unsafe { readiness::abi::select(a as c_int, read, write, except, e as *mut _) }
         }
         libc::SYS_pselect6 => {
             let sets = [b, c, d].map(|set| set as *mut fd_set);
@@ -52,15 +54,21 @@ pub unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
         _ if !is_ours(epfd) => return None,
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait => unsafe { hooked::epoll_wait(epfd, events, count, d as c_int) },
+        libc::SYS_epoll_wait => unsafe {
+            readiness::abi::epoll_wait(epfd, events, count, d as c_int)
+        },
         libc::SYS_epoll_pwait => match mask(e, f) {
             // SAFETY: the program's own call.
-            Ok(mask) => unsafe { hooked::epoll_pwait(epfd, events, count, d as c_int, mask) },
+            Ok(mask) => unsafe {
+                readiness::abi::epoll_pwait(epfd, events, count, d as c_int, mask)
+            },
             Err(errno) => fail(errno),
         },
         libc::SYS_epoll_pwait2 => match mask(e, f) {
             // SAFETY: the program's own call.
-            Ok(mask) => unsafe { hooked::epoll_pwait2(epfd, events, count, d as *const _, mask) },
+            Ok(mask) => unsafe {
+                readiness::abi::epoll_pwait2(epfd, events, count, d as *const _, mask)
+            },
             Err(errno) => fail(errno),
         },
         _ => return None,
@@ -92,7 +100,7 @@ unsafe fn ppoll(
     let wait = unsafe { Remaining::of(timeout) };
     let result = match mask(set as usize, len) {
         // SAFETY: the program's own call.
-        Ok(mask) => unsafe { hooked::ppoll(fds, count, timeout, mask) },
+        Ok(mask) => unsafe { readiness::abi::ppoll(fds, count, timeout, mask) },
         Err(errno) => return Some(fail(errno)),
     };
     wait.tell();
@@ -123,7 +131,7 @@ unsafe fn pselect(
     let [read, write, except] = sets;
     let result = match set.map_or(Ok(ptr::null()), |set| mask(set.set, set.len)) {
         // SAFETY: the program's own call.
-        Ok(mask) => unsafe { hooked::pselect(count, read, write, except, timeout, mask) },
+        Ok(mask) => unsafe { readiness::abi::pselect(count, read, write, except, timeout, mask) },
         Err(errno) => return Some(fail(errno)),
     };
     wait.tell();

@@ -24,7 +24,7 @@ const LOOKS: u32 = 5;
 const STARTING: Duration = Duration::from_millis(1);
 
 /// The calling thread is the process's first one, or the only one of a forked child.
-pub(super) fn watch_this_thread() {
+pub fn watch_this_thread() {
     sys::at_end_of_this_thread(on_end);
 }
 

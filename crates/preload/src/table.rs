@@ -63,9 +63,9 @@ symbols! {
     descriptor [epoll_pwait2] (epfd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int => readiness::abi::epoll_pwait2;
 
     // Descriptors.
-    whole [close, __close] (fd: c_int) -> c_int => descriptors::abi::close;
-    whole [closefrom] (first: c_int) -> () => descriptors::abi::closefrom;
-    whole [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int => descriptors::abi::close_range;
+    whole [close, __close] (fd: c_int) -> c_int => descriptors::closing::abi::close;
+    whole [closefrom] (first: c_int) -> () => descriptors::closing::abi::closefrom;
+    whole [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int => descriptors::closing::abi::close_range;
     descriptor [dup] (fd: c_int) -> c_int => descriptors::abi::dup;
     whole [dup2, __dup2] (old: c_int, new: c_int) -> c_int => descriptors::abi::dup2;
     whole [dup3] (old: c_int, new: c_int, flags: c_int) -> c_int => descriptors::abi::dup3;
@@ -128,7 +128,7 @@ symbols! {
     // The process.
     whole [vfork, __vfork] () -> pid_t => life::abi::vfork;
     whole [_Fork] () -> pid_t => life::abi::plain_fork;
-    whole [daemon] (keeps_directory: c_int, keeps_files: c_int) -> c_int => life::abi::daemon;
+    whole [daemon] (keeps_directory: c_int, keeps_files: c_int) -> c_int => terminals::abi::daemon;
     whole [login_tty] (fd: c_int) -> c_int => terminals::abi::login_tty;
     whole [forkpty] (master: *mut c_int, name: *mut c_char, settings: *const termios, size: *const winsize) -> pid_t => terminals::abi::forkpty;
     whole [_exit, _Exit] (status: c_int) -> ! => life::abi::exit_now;

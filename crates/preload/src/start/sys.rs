@@ -1,8 +1,10 @@
 //! How the loader, libc's fork and libc's exit reach us.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::ffi::CString;
+
+use crate::process::{self, end_in_order};
+use crate::{next, stdio};
 
 /// Run by the loader before the program's `main`.
 #[cfg(not(test))]
@@ -17,8 +19,8 @@ static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 static END: extern "C" fn() = end_of_exit;
 
 extern "C" fn end_of_exit() {
-    crate::stdio::flush();
-    super::end_in_order();
+    stdio::standard::abi::flush();
+    end_in_order();
 }
 
 unsafe extern "C" {
@@ -34,7 +36,7 @@ unsafe extern "C" fn begin(
     _arguments: *const *const c_char,
     environment: *const *const c_char,
 ) {
-    crate::symbols::resolve_all();
+    next::resolve_all();
     // SAFETY: the loader's environment: an array of C strings that ends with null.
     super::start(unsafe { kept_variables(environment) });
 }
@@ -99,42 +101,15 @@ pub fn is_secure() -> bool {
 /// after the program's own preparations and before its own clean-up in the child.
 pub fn register() {
     extern "C" fn end(_: *mut c_void) {
-        super::end_in_order();
+        end_in_order();
     }
-    let (prepare, parent, child) = (super::fork_prepare, super::fork_parent, super::fork_child);
+    let (prepare, parent, child) = (
+        process::fork_prepare as _,
+        process::fork_parent as _,
+        process::fork_child as _,
+    );
     // SAFETY: the three functions stay loaded for the life of the process.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     // SAFETY: as above.
     unsafe { __cxa_at_quick_exit(end, core::ptr::null()) };
-}
-
-/// The key whose destructor runs as a thread ends; negative: there is none yet.
-static KEY: AtomicI64 = AtomicI64::new(-1);
-
-/// Has `run` called when the calling thread ends without the process (pthread_exit, a return from
-/// its function, a cancellation).
-pub fn at_end_of_this_thread(run: extern "C" fn()) {
-    extern "C" fn end(run: *mut c_void) {
-        // SAFETY: the value of the key, which is only set below.
-        let run = unsafe { core::mem::transmute::<*mut c_void, extern "C" fn()>(run) };
-        run();
-    }
-    if KEY.load(Relaxed) < 0 {
-        let mut key = 0;
-        // SAFETY: `end` stays loaded for the life of the process.
-        if unsafe { libc::pthread_key_create(&raw mut key, Some(end)) } != 0 {
-            return;
-        }
-        KEY.store(key.into(), Relaxed);
-    }
-    if let Ok(key) = libc::pthread_key_t::try_from(KEY.load(Relaxed)) {
-        // SAFETY: a key that was created and is never deleted.
-        unsafe { libc::pthread_setspecific(key, run as *const c_void) };
-    }
-}
-
-/// Ends the process without the program's own end.
-pub fn exit_at_once() -> ! {
-    // SAFETY: takes a number.
-    unsafe { (crate::symbols::next::_exit.get())(0) }
 }

@@ -1,0 +1,59 @@
+//! The hooked calls that close. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_uint};
+
+use slipstack_posix::Errno;
+
+use crate::call::{Restart, answer, answer_uncancelled, is_ours};
+use crate::raw::fail;
+use crate::thread::InCall;
+use crate::{next, process};
+
+/// Our own descriptors have high numbers: no program's usual one is ever looked up.
+const PRIVATE_FROM: c_int = 200;
+
+/// Whether `fd` is a descriptor that we need ourselves.
+pub fn is_private(fd: c_int) -> bool {
+    if fd < PRIVATE_FROM {
+        return false;
+    }
+    let _in_call = InCall::enter();
+    process::is_control_fd(fd) || process::current().is_some_and(|process| process.is_private(fd))
+}
+
+pub unsafe fn close(fd: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::close.get())(fd) };
+    if is_ours(fd) {
+        return answer(
+            Restart::Never,
+            |process| process.close(fd).map(|()| 0),
+            || libc() as isize,
+        ) as c_int;
+    }
+    if is_private(fd) {
+        return fail(Errno::EBADF);
+    }
+    libc()
+}
+
+pub unsafe fn closefrom(first: c_int) {
+    let first = c_uint::try_from(first).unwrap_or(0);
+    // SAFETY: the program's own call.
+    unsafe { close_range(first, c_uint::MAX, 0) };
+}
+
+pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // Also without sockets there may be a connection to the keeper to spare.
+    process::activate();
+    answer_uncancelled(
+        Restart::Never,
+        |process| {
+            let flags = flags.cast_unsigned();
+            process.close_range(first, last, flags).map(|()| 0)
+        },
+        // SAFETY: the program's own call.
+        || unsafe { (next::close_range.get())(first, last, flags) as isize },
+    ) as c_int
+}

@@ -1,0 +1,3 @@
+//! Closing descriptors, but those that we need ourselves.
+
+pub mod abi;

@@ -1,0 +1,56 @@
+//! Variables of ours: what the program was started with, and what its successors get.
+
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+/// The environment of a new program under the library: `LD_PRELOAD`, every `SLIPSTACK_` variable
+/// and those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
+static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
+/// The inherited connections to the keeper, or to each instance.
+static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
+
+/// Describes sockets that survive an exec, to the program that comes after it.
+pub const INHERIT: &str = "SLIPSTACK_INHERIT";
+
+/// Names the inherited connection to the keeper.
+const CONTROL: &[u8] = b"SLIPSTACK_CONTROL_FD=";
+
+/// Whether `fd` is an inherited connection to the keeper, which programs do not know of.
+pub fn is_control_fd(fd: i32) -> bool {
+    CONTROL_FDS.get().is_some_and(|fds| fds.contains(&fd))
+}
+
+/// The variables that a new program needs.
+pub fn environment() -> &'static [CString] {
+    ENVIRONMENT.get().map_or(&[], Vec::as_slice)
+}
+
+/// A variable of ours. A program may have cleared its environment before its first socket: then it
+/// is what it was when the program started.
+pub fn variable(name: &str) -> Option<String> {
+    if let Some(text) = std::env::var_os(name) {
+        return text.into_string().ok();
+    }
+    let is_it = |kept: &&CString| {
+        let rest = kept.as_bytes().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let kept = environment().iter().find(is_it)?;
+    String::from_utf8(kept.as_bytes()[name.len() + 1..].to_vec()).ok()
+}
+
+/// Keeps the variables of a program that is looked after. Returns false if there are some already.
+pub fn keep(variables: Vec<CString>) -> bool {
+    let control = variables
+        .iter()
+        .find_map(|v| v.as_bytes().strip_prefix(CONTROL));
+    let numbers = control
+        .and_then(|text| str::from_utf8(text).ok())
+        .unwrap_or("");
+    let numbers = numbers.split(',').filter_map(|number| number.parse().ok());
+    _ = CONTROL_FDS.set(numbers.collect());
+    let kept = |v: &CString| !v.as_bytes().starts_with(INHERIT.as_bytes());
+    ENVIRONMENT
+        .set(variables.into_iter().filter(kept).collect())
+        .is_ok()
+}

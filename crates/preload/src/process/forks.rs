@@ -1,0 +1,64 @@
+//! Forks: every lock of ours is held until they are over.
+
+use slipstack_posix::Process;
+
+use super::last::watch_this_thread;
+use super::{BEGINNING, current, end};
+use crate::thread::InCall;
+use crate::{heap, signals};
+
+/// Before a fork, whoever calls it: every lock of ours is held until it is over. A fork
+/// from inside our own call starts a helper, which leaves the program's sockets alone.
+pub extern "C" fn prepare() {
+    let is_helper = InCall::begin_long();
+    if !is_helper {
+        BEGINNING.take();
+        if let Some(process) = current() {
+            process.fork_prepare();
+        }
+        signals::hold();
+    }
+    heap::hold();
+}
+
+pub extern "C" fn parent() {
+    over(Process::fork_parent);
+    if let Some(process) = current().filter(|_| !InCall::is_nested()) {
+        process.lend();
+    }
+}
+
+pub extern "C" fn child() {
+    if !InCall::is_nested() {
+        watch_this_thread();
+    }
+    over(|process| {
+        // A child ends on its own account.
+        end::begin_anew();
+        process.fork_child();
+    });
+}
+
+fn over(go_on: impl FnOnce(&Process)) {
+    heap::release();
+    if !InCall::is_nested() {
+        signals::release();
+        BEGINNING.release();
+        if let Some(process) = current() {
+            go_on(process);
+        }
+    }
+    InCall::end_long();
+}
+
+/// A fork of which libc tells nobody.
+pub fn forked(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
+    prepare();
+    let pid = fork();
+    if pid == 0 {
+        child();
+    } else {
+        parent();
+    }
+    pid
+}

@@ -1,0 +1,41 @@
+//! The beginning: the loader calls us before the program's `main`.
+
+mod sys;
+
+use std::ffi::CString;
+
+use crate::process::{self, INHERIT};
+use crate::signals;
+
+/// Begins to look after a program whose environment says so, and keeps what it passes on.
+fn start(mut variables: Vec<CString>) {
+    let has = |names: &[&[u8]]| {
+        let mut all = variables.iter().map(|v| v.as_bytes());
+        all.any(|v| names.iter().any(|name| v.starts_with(name)))
+    };
+    let says_where = has(&sys::ADAPTER) || has(&[b"SLIPSTACK_BIN=", b"SLIPSTACK_INSTANCE="]);
+    let is_adapter = !says_where && sys::is_adapter();
+    let is_wanted = says_where || is_adapter || has(&[b"SLIPSTACK_"]);
+    if is_adapter {
+        // F-Stack's default; a program that is linked with the adapter says nothing more.
+        variables.push(c"FF_PROC_ID=0".to_owned());
+    }
+    if !is_wanted || sys::is_secure() {
+        return;
+    }
+    let inherits = has_inherited(&variables);
+    if process::keep(variables) {
+        signals::at_end(process::end_by_signal);
+        sys::register();
+        process::watch_this_thread();
+    }
+    if inherits {
+        process::activate();
+    }
+}
+
+/// Whether the program before this one has left it sockets.
+fn has_inherited(variables: &[CString]) -> bool {
+    let mut all = variables.iter().map(|v| v.as_bytes());
+    all.any(|v| v.starts_with(INHERIT.as_bytes()))
+}
