@@ -5,21 +5,24 @@ import json
 import random
 import socket
 import threading
+import time
 from collections import Counter
 
 from harness import test
 from harness.process import until
 
 
-def started(world, how, threads, *options):
-    server = world.stack(*world.program("engines.py"), how, 7000, threads, options=options)
-    world.wait_port(7000, process=server)
+def started(world, how, threads, *options, port=7000):
+    server = world.stack(*world.program("engines.py"), how, port, threads, options=options)
+    world.wait_port(port, process=server)
+    if how == "own":
+        until(lambda: "all listen" in server.output(), 10, "all listen")
     return server
 
 
 def engines(world, server):
     """How many engines the program has."""
-    (report,) = json.loads(world.admin("status", "--json").output())
+    (report,) = json.loads(world.admin("status", "--json").finish())
     return sum(engine["pid"] == server.pid for engine in report["engines"])
 
 
@@ -62,6 +65,29 @@ def each_thread_with_its_own_listener_has_its_own_engine(world):
 
 
 @test
+def threads_that_listen_before_they_wait_have_engines_too(world):
+    """The process has an engine by then, on which their listeners are at first; what has connected
+    there is served by the threads that listen."""
+    server = started(world, "late", 4)
+    end = time.monotonic() + 0.7
+    early = []
+    while time.monotonic() < end:
+        early.append(world.connect(7000))
+        early[-1].sendall(b"who\n")
+        time.sleep(0.02)
+    for sock in early:
+        assert 0 <= int(sock.recv(100)) < 4
+    if world.mode == "inprocess":
+        until(lambda: engines(world, server) == 4, 10, "four engines")
+    served = serves(world, 64)
+    if world.mode != "instance":
+        assert len(served) == 4, served
+    for sock in early:
+        who(sock)
+        sock.close()
+
+
+@test
 def threads_without_an_engine_of_their_own_share_one(world):
     options = () if world.mode == "kernel" else ("--thread-engines", "3")
     server = started(world, "own", 12, *options)
@@ -71,6 +97,30 @@ def threads_without_an_engine_of_their_own_share_one(world):
     assert len(served) > 3, served
     if world.mode == "inprocess":
         assert engines(world, server) == 3
+
+
+@test(modes=("inprocess",))
+def threads_that_share_an_engine_get_their_own_when_there_are_slots(world):
+    other = started(world, "own", 2, "--slots", "4")
+    until(lambda: engines(world, other) == 2, 10, "two engines")
+    server = started(world, "own", 3, port=7001)
+    socks, threads = [], []
+    while len(set(threads)) < 3:
+        assert len(socks) < 200, Counter(threads)
+        socks.append(world.connect(7001))
+        threads.append(who(socks[-1]))
+    assert engines(world, server) == 2
+    other.kill()
+
+    def is_served_by_three():
+        assert [who(sock) for sock in socks] == threads
+        return engines(world, server) == 3
+
+    until(is_served_by_three, 10, "three engines")
+    assert [who(sock) for sock in socks] == threads
+    for sock in socks:
+        assert ask(sock, b"x" * 30_000 + b"\n") == b"x" * 30_000 + b"\n"
+        sock.close()
 
 
 @test

@@ -35,12 +35,7 @@ def seventy_engines_share_a_port_and_all_hear_a_group(world):
         (report,) = json.loads(world.admin("status", "--json").output())
         return report["engines"]
 
-    # Threads that begin to wait at one moment may share engines.
-    until(
-        lambda: max(engine["slot"] for engine in engines()) > 64,
-        30,
-        "more engines than bits of a word",
-    )
+    until(lambda: len(engines()) == THREADS * PROGRAMS, 30, "every thread has its engine")
     listeners = [world.stack("/usr/bin/python3", "-c", LISTENER, world.STACK) for _ in range(2)]
     until(lambda: all("joined" in it.output() for it in listeners), 10, "both have joined")
     socks = [world.connect(7000) for _ in range(400)]

@@ -4,9 +4,10 @@
 //! that waits on an epoll set of its own, with sockets in it that can be served elsewhere, gets an
 //! engine with a slot of its own, and so does one that waits for one connection again and again
 //! ([`crate::sole_waits`]). As many engines are made as the settings and the keeper's slots
-//! allow; further threads share them, each the one with the fewest sets. A set keeps its engine,
-//! whichever thread waits on it; what a thread listens on and connects is on the engine of that
-//! thread. A set may have members on other engines: whoever drives those tells it.
+//! allow; further threads share them, each the one with the fewest sets, until there is one for
+//! them. A set keeps its engine, whichever thread waits on it; what a thread listens on and
+//! connects is on the engine of that thread. A set may have members on other engines: whoever
+//! drives those tells it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -210,28 +211,41 @@ impl Homes {
         }
     }
 
+    /// How many users an engine beside the first has.
+    pub(crate) fn users_of(&self, number: u32) -> Option<u32> {
+        let all = self.all.lock();
+        let engine = all.engines.iter().find(|it| it.number == number)?;
+        Some(engine.users)
+    }
+
     /// A set is closed.
     pub(crate) fn leave(&self, set: &Set) {
-        let number = set.home.number();
-        if number > FIRST {
-            set.set_engine(None);
-            let mut all = self.all.lock();
-            if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-                engine.users = engine.users.saturating_sub(1);
-            }
-        }
+        leave(&mut self.all.lock(), set);
     }
 
     /// Settles where a set is at home, unless another thread has done that meanwhile.
     pub(crate) fn settle(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
-        if !set.home.is_unsettled() {
-            return;
+        if set.home.is_unsettled() {
+            enter(&mut all, set, number);
+            set.home.settle(number);
         }
-        if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-            engine.users += 1;
-            set.set_engine(Some(Arc::clone(&engine.link)));
+    }
+
+    /// As [`Homes::settle`], for now.
+    pub(crate) fn lodge(&self, set: &Set, number: u32) {
+        let mut all = self.all.lock();
+        if set.home.is_unsettled() {
+            enter(&mut all, set, number);
+            set.home.lodge(number);
         }
+    }
+
+    /// Settles a set elsewhere than where it is at home.
+    pub(crate) fn settle_anew(&self, set: &Set, number: u32) {
+        let mut all = self.all.lock();
+        leave(&mut all, set);
+        enter(&mut all, set, number);
         set.home.settle(number);
     }
 
@@ -248,5 +262,22 @@ impl Homes {
         std::mem::forget(std::mem::take(&mut *self.all.lock()));
         self.is_any.store(false, Ordering::Release);
         self.first_thread.store(0, Ordering::Relaxed);
+    }
+}
+
+fn enter(all: &mut All, set: &Set, number: u32) {
+    if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
+        engine.users += 1;
+        set.set_engine(Some(Arc::clone(&engine.link)));
+    }
+}
+
+fn leave(all: &mut All, set: &Set) {
+    let number = set.home.number();
+    if number > FIRST {
+        set.set_engine(None);
+        if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
+            engine.users = engine.users.saturating_sub(1);
+        }
     }
 }

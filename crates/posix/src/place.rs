@@ -229,6 +229,31 @@ impl Process {
         }
     }
 
+    /// Has a listener whose address others may share listen on `home` in place of the engine where
+    /// it is. Connections that wait there come along, those half open too.
+    pub(crate) fn move_listener(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+        home: &Arc<Link>,
+    ) {
+        let mut stack = listener.stack();
+        let is_there = |(link, _): &(Arc<Link>, _)| Arc::ptr_eq(link, home);
+        if stack.as_ref().is_none_or(is_there) {
+            return;
+        }
+        let Ok(realized) = listen_on_stack(Arc::clone(home), socket, listener) else {
+            return;
+        };
+        let old = stack.replace(realized);
+        listener.on_move();
+        drop(stack);
+        if let Some((link, sock)) = old {
+            link.close(sock, slipstack_channel::CloseMode::Orderly);
+            link.commands();
+        }
+    }
+
     /// Binds a UDP socket on the stack if it is not yet.
     pub(crate) fn realize_dgram(
         &self,

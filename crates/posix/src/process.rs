@@ -4,6 +4,7 @@ mod engines;
 mod network;
 mod rows;
 mod seeking;
+mod settling;
 mod signalling;
 
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,18 +1,20 @@
-"""Threads that each wait on a set of their own. Usage: engines.py own PORT THREADS engines.py dies
-PORT THREADS engines.py forks PORT THREADS engines.py hands PORT THREADS engines.py each PORT
-THREADS engines.py polls PORT THREADS
+"""Threads that each wait on a set of their own. Usage: engines.py HOW PORT THREADS, where HOW is
 
-`own`: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number.
-`dies`: of two threads for each listener the first ends after its first connection, the other one
-goes on with its set. `forks`: while the threads wait, children are forked, one for each line that
-says `fork`. `hands`: one thread accepts, the others serve. `each`: one thread accepts and starts a
-thread for each connection, in which it blocks; `polls`: the same, with poll() before each call."""
+own: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number.
+late: the same, but all threads after the first listen once that one waits, and wait 0.4 s later.
+dies: of two threads for each listener the first ends after its first connection, the other one goes
+on with its set.
+forks: while the threads wait, children are forked, one for each line that says `fork`.
+hands: one thread accepts, the others serve.
+each: one thread accepts and starts a thread for each connection, in which it blocks.
+polls: the same, with poll() before each call."""
 
 import os
 import select
 import socket
 import sys
 import threading
+import time
 
 
 def listen(port):
@@ -76,12 +78,32 @@ class Loop:
 
 
 def own(port, threads):
+    listening = []
+
+    def work(number):
+        loop = Loop(number, listen(port))
+        listening.append(number)
+        if len(listening) == threads:
+            print("all listen", flush=True)
+        loop.run()
+
     for number in range(1, threads):
-        threading.Thread(target=lambda it: Loop(it, listen(port)).run(), args=(number,)).start()
-    Loop(0, listen(port)).run()
+        threading.Thread(target=work, args=(number,)).start()
+    work(0)
 
 
 forks = own
+
+
+def late(port, threads):
+    def work(number):
+        loop = Loop(number, listen(port))
+        time.sleep(0.4)
+        loop.run()
+
+    for number in range(1, threads):
+        threading.Timer(0.2, work, args=(number,)).start()
+    Loop(0, listen(port)).run()
 
 
 def dies(port, threads):

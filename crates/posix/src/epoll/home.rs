@@ -6,25 +6,45 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) const UNSETTLED: u32 = 0;
 pub(crate) const FIRST: u32 = 1;
 
+/// Bit of a home that may become another one.
+const OPEN: u32 = 1 << 31;
+
 /// Which engine the threads that wait on an epoll set drive.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Home(AtomicU32);
+
+impl Default for Home {
+    fn default() -> Self {
+        Home(AtomicU32::new(OPEN | UNSETTLED))
+    }
+}
 
 impl Home {
     /// In a forked child, and where the engine is gone.
     pub(crate) fn forget(&self) {
-        self.0.store(UNSETTLED, Ordering::Relaxed);
+        self.0.store(OPEN | UNSETTLED, Ordering::Relaxed);
     }
 
     pub(crate) fn is_unsettled(&self) -> bool {
         self.number() == UNSETTLED
     }
 
+    /// Whether the next waits look for an engine: none is settled, or a shared one for now.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) & OPEN != 0
+    }
+
     pub(crate) fn number(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & !OPEN
     }
 
     pub(crate) fn settle(&self, number: u32) {
         self.0.store(number, Ordering::Release);
+    }
+
+    /// As [`Home::settle`], for now.
+    pub(crate) fn lodge(&self, number: u32) {
+        self.0.store(OPEN | number, Ordering::Release);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::{Placement, Rule};
 use slipstack_mem::thread::with_room;
 
-use crate::description::{Decided, Description};
 use crate::epoll::{FIRST, Set, Target, UNSETTLED};
 use crate::errno::Errno;
 use crate::link::Link;
@@ -96,52 +95,6 @@ impl Process {
         }
     }
 
-    /// A thread is about to wait for something that an engine brings.
-    #[inline]
-    pub(crate) fn settle_home(&self, set: &Arc<Set>) {
-        if set.home.number() == UNSETTLED && set.is_look_due() && !set.is_kernel_only() {
-            self.settle_unsettled(set);
-        }
-    }
-
-    #[cold]
-    fn settle_unsettled(&self, set: &Arc<Set>) {
-        let thread = self.kernel.thread();
-        if self.homes.is_first(thread) {
-            return self.homes.settle(set, FIRST);
-        }
-        let own = self.own_engine();
-        let is_own = |link: Arc<Link>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &link));
-        let moves_pay = self.moves_pay();
-        let is_worth = |socket: &Arc<Description>| match socket.decided() {
-            Some(Decided::Stream(stream)) if moves_pay && stream.may_move() => true,
-            _ => may_be_elsewhere(socket) || socket.link().is_some_and(is_own),
-        };
-        if !set.sockets().iter().any(is_worth) {
-            return;
-        }
-        if let Some(number) = self.homes.number_of(thread) {
-            return self.homes.settle(set, number);
-        }
-        if self.settle_on_another(set, thread).is_none() {
-            self.homes.settle(set, FIRST);
-        }
-    }
-
-    /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
-    fn settle_on_another(&self, set: &Set, thread: usize) -> Option<()> {
-        self.attached_first().ok()?;
-        let _turn = self.attaching.lock();
-        let emptiest = self.homes.emptiest();
-        let number = match emptiest {
-            Some((number, 0)) => number,
-            _ => self.one_more().or(emptiest.map(|it| it.0))?,
-        };
-        self.homes.remember(thread, number);
-        self.homes.settle(set, number);
-        Some(())
-    }
-
     /// The attachment that a connection of the calling thread is made on. Where each thread has an
     /// engine, it gets it here.
     pub(crate) fn attached_to_connect(&self) -> Result<Arc<Link>, Errno> {
@@ -215,19 +168,4 @@ impl Process {
             sleepers.replace_leader();
         }));
     }
-}
-
-/// Whether what it listens on is not on an engine yet, and has its share on another one.
-fn may_be_elsewhere(socket: &Arc<Description>) -> bool {
-    let is_intent = match socket.decided() {
-        Some(Decided::Listener(listener)) => listener.is_intent(),
-        Some(Decided::Dgram(dgram)) => dgram.is_intent(),
-        _ => false,
-    };
-    is_intent
-        && socket
-            .cold
-            .lock()
-            .options
-            .is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
 }

@@ -169,6 +169,11 @@ impl Listener {
         self.is_realized.store(false, Ordering::Release);
     }
 
+    /// It listens on another engine: what waited at the one before comes as new.
+    pub(crate) fn on_move(&self) {
+        self.is_yielding.store(false, Ordering::Release);
+    }
+
     pub(crate) fn shut(&self) {
         self.is_shut.store(true, Ordering::Release);
     }

@@ -1,0 +1,153 @@
+//! Where a set's home is settled: before a wait on it, by the thread that waits.
+//!
+//! A thread that has to share an engine, because no slot was free or as many engines as may be were
+//! there, lodges: its next waits look for an engine of its own again, seldom if in vain. What it
+//! listens on with SO_REUSEPORT, and on which nobody else waits, goes along to its engine, whether
+//! it was made real on another one or not.
+
+use std::sync::Arc;
+
+use crate::description::{Decided, Description};
+use crate::epoll::{FIRST, Set};
+use crate::process::Process;
+use crate::ready::Watcher;
+
+impl Process {
+    /// A thread is about to wait for something that an engine brings.
+    #[inline]
+    pub(crate) fn settle_home(&self, set: &Arc<Set>) {
+        if set.home.is_open() && set.is_look_due() && !set.is_kernel_only() {
+            self.settle_open(set);
+        }
+    }
+
+    #[cold]
+    fn settle_open(&self, set: &Arc<Set>) {
+        let thread = self.kernel.thread();
+        if !set.home.is_unsettled() {
+            return self.settle_lodger(set, thread);
+        }
+        if self.homes.is_first(thread) {
+            return self.homes.settle(set, FIRST);
+        }
+        if !self.is_worth_an_engine(set) {
+            return;
+        }
+        match self.homes.number_of(thread) {
+            Some(number) => self.homes.settle(set, number),
+            None => self.settle_on_another(set, thread),
+        }
+        self.bring_listeners(set);
+    }
+
+    /// Whether a set has members that its thread's own engine would serve.
+    fn is_worth_an_engine(&self, set: &Arc<Set>) -> bool {
+        let own = self.own_engine();
+        let is_own = |socket: &Arc<Description>| {
+            let link = socket.link();
+            own.is_some()
+                && link
+                    .zip(own.as_ref())
+                    .is_some_and(|(it, own)| Arc::ptr_eq(&it, own))
+        };
+        let moves_pay = self.moves_pay();
+        let is_worth = |socket: &Arc<Description>| match socket.decided() {
+            Some(Decided::Stream(stream)) if moves_pay && stream.may_move() => true,
+            _ => may_be_elsewhere(socket, set) || is_own(socket),
+        };
+        set.sockets().iter().any(is_worth)
+    }
+
+    /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
+    fn settle_on_another(&self, set: &Set, thread: usize) {
+        if self.attached_first().is_err() {
+            return self.homes.lodge(set, FIRST);
+        }
+        let _turn = self.attaching.lock();
+        match self.find_engine() {
+            Some(number) => {
+                self.homes.remember(thread, number);
+                self.homes.settle(set, number);
+            }
+            None => match self.homes.emptiest() {
+                Some((number, _)) => {
+                    self.homes.remember(thread, number);
+                    self.homes.lodge(set, number);
+                }
+                None => self.homes.lodge(set, FIRST),
+            },
+        }
+    }
+
+    /// A thread that shares an engine waits again. A set on which other threads sleep stays: they
+    /// would be left behind at its engine.
+    fn settle_lodger(&self, set: &Arc<Set>, thread: usize) {
+        if set.has_sleepers() {
+            return;
+        }
+        {
+            let _turn = self.attaching.lock();
+            let at = set.home.number();
+            let own = self.homes.number_of(thread).filter(|own| *own != at);
+            if own.is_none() && self.homes.users_of(at) == Some(1) {
+                // The others have left it.
+                return set.home.settle(at);
+            }
+            let Some(number) = own.or_else(|| self.find_engine()) else {
+                return;
+            };
+            self.homes.remember(thread, number);
+            self.homes.settle_anew(set, number);
+        }
+        self.bring_listeners(set);
+        for socket in set.sockets() {
+            self.note_member(set, &socket);
+        }
+    }
+
+    /// An engine for one thread: one that nobody uses, or a new one.
+    fn find_engine(&self) -> Option<u32> {
+        match self.homes.emptiest() {
+            Some((number, 0)) => Some(number),
+            _ => self.one_more(),
+        }
+    }
+
+    /// What the thread of a set listens on, and is real on another engine, goes to the set's.
+    fn bring_listeners(&self, set: &Arc<Set>) {
+        let Some(home) = self.home_of(set) else {
+            return;
+        };
+        for socket in set.sockets() {
+            if let Some(Decided::Listener(listener)) = socket.decided()
+                && !listener.is_intent()
+                && may_be_elsewhere(&socket, set)
+            {
+                self.move_listener(&socket, listener, &home);
+            }
+        }
+    }
+}
+
+/// Whether it has its share of an address on another engine, or on none yet.
+fn may_be_elsewhere(socket: &Arc<Description>, set: &Arc<Set>) -> bool {
+    let may_go = match socket.decided() {
+        Some(Decided::Listener(listener)) => listener.is_intent() || is_alone_in(socket, set),
+        Some(Decided::Dgram(dgram)) => dgram.is_intent(),
+        _ => false,
+    };
+    let is_shared = |socket: &Description| {
+        let cold = socket.cold.lock();
+        cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+    };
+    may_go && is_shared(socket)
+}
+
+/// Whether only those who wait on the set wait for the socket.
+fn is_alone_in(socket: &Description, set: &Arc<Set>) -> bool {
+    let watches = socket.watches();
+    let is_this = |it: (Arc<Set>, u64)| Arc::ptr_eq(&it.0, set);
+    watches
+        .iter()
+        .all(|watch| Set::of(watch).is_some_and(is_this))
+}
