@@ -193,7 +193,7 @@ impl Engine {
             flag.store(is_alone, Ordering::Relaxed);
             return;
         }
-        let Some(fabric) = self.world.local.fabric.as_ref().filter(|_| is_alone) else {
+        let Some(fabric) = self.env.local.fabric.as_ref().filter(|_| is_alone) else {
             return;
         };
         let ways = fabric.ways();

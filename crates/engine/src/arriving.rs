@@ -31,7 +31,7 @@ impl Engine {
         let Some(image) = self.stack.tcp_detach(conn) else {
             return false;
         };
-        self.world.conns.remove(conn.index, conn.generation);
+        self.env.conns.remove(conn.index, conn.generation);
         let partial = Partial {
             hops: 0,
             image: image.without_ranges(),
@@ -49,13 +49,13 @@ impl Engine {
             local,
             remote,
         };
-        let fabric = self.world.local.fabric.as_ref()?;
+        let fabric = self.env.local.fabric.as_ref()?;
         let slot = fabric.find_route(&flow);
         (slot != fabric.own_slot()).then_some(usize::from(slot))
     }
 
     fn next_head(&mut self, ends: (SocketAddr, SocketAddr), hops: u8) -> Option<PassingHead> {
-        let fabric = self.world.local.fabric.as_ref()?;
+        let fabric = self.env.local.fabric.as_ref()?;
         self.arriving.next_tag += 1;
         Some(PassingHead {
             hops,
@@ -97,21 +97,21 @@ impl Engine {
             let image = image.to_bytes();
             let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
             self.post_all(slot, std::iter::once(message));
-            self.world.counters.half_open_out += 1;
+            self.env.counters.half_open_out += 1;
         } else {
-            self.world.counters.half_open_refused += 1;
+            self.env.counters.half_open_refused += 1;
         }
     }
 
     fn post_all<'a>(&mut self, slot: usize, messages: impl Iterator<Item = InboxMessage<'a>>) {
-        let Some(fabric) = &self.world.local.fabric else {
+        let Some(fabric) = &self.env.local.fabric else {
             return;
         };
         let mut lost = 0;
         for message in messages {
             lost += u64::from(!fabric.post_patiently(slot, &message));
         }
-        self.world.counters.local_lost += lost;
+        self.env.counters.local_lost += lost;
     }
 
     /// Takes a message that another engine has sent about a connection.
@@ -167,9 +167,9 @@ impl Engine {
 
     fn take_half_open(&mut self, now: Instant, image: &HalfOpenImage, hops: u8) {
         match self.stack.tcp_adopt_half_open(now, image) {
-            Ok(()) => self.world.counters.half_open_in += 1,
+            Ok(()) => self.env.counters.half_open_in += 1,
             Err(SocketError::UnknownId) if hops < HOPS_MAX => self.send_half_open(image, hops + 1),
-            Err(_) => self.world.counters.half_open_refused += 1,
+            Err(_) => self.env.counters.half_open_refused += 1,
         }
     }
 
@@ -184,10 +184,10 @@ impl Engine {
                 return;
             }
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         let Ok(conn) = self.stack.tcp_adopt(now, &partial.image, &mut fx) else {
             self.stack.tcp_refuse(now, &partial.image, &mut fx);
-            self.world.counters.passed_refused += 1;
+            self.env.counters.passed_refused += 1;
             return;
         };
         let taken = self
@@ -195,7 +195,7 @@ impl Engine {
             .tcp_endpoints(conn)
             .is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
         if !taken {
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             self.stack
                 .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
             self.run_deferred(now);

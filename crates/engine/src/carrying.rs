@@ -72,7 +72,7 @@ impl Carried {
 impl Engine {
     /// The only program of an engine in a process.
     fn owner_of(&self, sock: SockId) -> Option<Owner> {
-        let client: ClientId = self.world.client_ids().next()?;
+        let client: ClientId = self.env.client_ids().next()?;
         Some(Owner { client, sock })
     }
 
@@ -84,7 +84,7 @@ impl Engine {
     }
 
     fn take_out(&mut self, now: Instant, owner: Owner) -> Option<Box<Carried>> {
-        let client = self.world.client(owner.client)?;
+        let client = self.env.client(owner.client)?;
         let (socket, end) = client.find(owner.sock)?;
         let Role::Stream(conn) = socket.role else {
             return None;
@@ -103,12 +103,12 @@ impl Engine {
             self.note_rcvbuf(owner, rcvbuf);
         }
         let image = self.stack.tcp_detach(conn)?.without_ranges();
-        self.world.conns.remove(conn.index, conn.generation);
-        self.world.flows.close(conn);
-        if let Some(socket) = self.world.socket(owner) {
+        self.env.conns.remove(conn.index, conn.generation);
+        self.env.flows.close(conn);
+        if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::None;
         }
-        self.world.counters.carried_out += 1;
+        self.env.counters.carried_out += 1;
         Some(Box::new(Carried {
             image,
             state,
@@ -144,7 +144,7 @@ impl Engine {
         carried: Box<Carried>,
     ) -> Result<(SocketAddr, SocketAddr), Box<Carried>> {
         let may_take = |it: &&mut Socket| it.kind == Transport::Tcp && it.role == Role::None;
-        let Some(socket) = self.world.socket(owner).filter(may_take) else {
+        let Some(socket) = self.env.socket(owner).filter(may_take) else {
             return Err(carried);
         };
         let is_new = socket.receive.head() == 0 && socket.send.head() == 0;
@@ -156,18 +156,18 @@ impl Engine {
         if is_new && image.send_offsets() != Some((0, 0)) {
             return Err(carried);
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         let Ok(conn) = self.stack.tcp_adopt(now, image, &mut fx) else {
             return Err(carried);
         };
         let Some(ends) = self.stack.tcp_endpoints(conn) else {
             return Err(carried);
         };
-        self.world.conns.set(conn.index, conn.generation, owner);
-        self.world.flows.open(conn, &Ends::of(ends.0, ends.1));
+        self.env.conns.set(conn.index, conn.generation, owner);
+        self.env.flows.open(conn, &Ends::of(ends.0, ends.1));
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         let mut is_whole = true;
-        if let Some(client) = self.world.client(owner.client)
+        if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
             let sock = owner.sock;
@@ -188,19 +188,19 @@ impl Engine {
         }
         if !is_whole {
             // The peer has been told that they arrived: without them the connection is worthless.
-            self.world.deferred.push(Deferred::Abort(conn));
+            self.env.deferred.push(Deferred::Abort(conn));
         }
         let state = carried.state;
         let bits = CARRIED.into_iter().filter(|bit| state.contains(*bit));
         let bits = bits.fold(State::NONE, |all, bit| all | bit);
-        self.world.set_bits(owner, bits, State::NONE);
-        self.world.counters.carried_in += 1;
+        self.env.set_bits(owner, bits, State::NONE);
+        self.env.counters.carried_in += 1;
         Ok(ends)
     }
 
     /// The device's slot that this engine has.
     pub(crate) fn slot(&self) -> Option<u16> {
-        let fabric = self.world.local.fabric.as_ref();
+        let fabric = self.env.local.fabric.as_ref();
         fabric.map(Fabric::own_slot)
     }
 
@@ -220,7 +220,7 @@ impl Engine {
             return None;
         };
         if let Some(ends) = carried.image.endpoints() {
-            self.world.departed.begin(ends, now);
+            self.env.departed.begin(ends, now);
         }
         Some(bytes)
     }
@@ -234,7 +234,7 @@ impl Engine {
     ) -> Option<(SocketAddr, SocketAddr)> {
         let carried = Box::new(Carried::from_bytes(bytes)?);
         let ends = self.carry_in(now, sock, carried).ok()?;
-        for (link, frame) in self.world.departed.come_back(ends) {
+        for (link, frame) in self.env.departed.come_back(ends) {
             self.on_local(now, link, &frame);
         }
         self.finish(now, false);
@@ -244,36 +244,36 @@ impl Engine {
     /// Notes that the connection of [`Engine::carry_off`] is on the engine of `slot`.
     pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
         let ends = Carried::from_bytes(bytes).and_then(|it| it.image.endpoints());
-        let (Some(ends), Some(fabric)) = (ends, &self.world.local.fabric) else {
+        let (Some(ends), Some(fabric)) = (ends, &self.env.local.fabric) else {
             return;
         };
-        for (link, frame) in self.world.departed.arrive(ends, slot) {
+        for (link, frame) in self.env.departed.arrive(ends, slot) {
             let frame = &frame;
             let message = InboxMessage::Frame { link, frame };
             let is_taken = fabric.post(usize::from(slot), &message);
-            self.world.counters.local_lost += u64::from(!is_taken);
+            self.env.counters.local_lost += u64::from(!is_taken);
         }
     }
 
     /// A program lets whoever knows `key` have a connection.
     pub(crate) fn on_offer(&mut self, owner: Owner, key: u128) -> Answer {
-        let world = &mut self.world;
-        world.socket(owner).ok_or(SocketError::UnknownId)?;
-        if world.offers.len() >= OFFERS_MAX {
-            let mut offers = std::mem::take(&mut world.offers);
-            offers.retain(|_, owner| world.socket(*owner).is_some());
-            world.offers = offers;
+        let env = &mut self.env;
+        env.socket(owner).ok_or(SocketError::UnknownId)?;
+        if env.offers.len() >= OFFERS_MAX {
+            let mut offers = std::mem::take(&mut env.offers);
+            offers.retain(|_, owner| env.socket(*owner).is_some());
+            env.offers = offers;
         }
-        if world.offers.len() >= OFFERS_MAX || world.offers.contains_key(&key) {
+        if env.offers.len() >= OFFERS_MAX || env.offers.contains_key(&key) {
             return Err(SocketError::LimitReached);
         }
-        world.offers.insert(key, owner);
+        env.offers.insert(key, owner);
         Ok(Reply::Done)
     }
 
     /// A program takes a connection that another one has offered.
     pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
-        let from = self.world.offers.remove(&key);
+        let from = self.env.offers.remove(&key);
         let from = from.ok_or(SocketError::NotPermitted)?;
         let carried = self.take_out(now, from).ok_or(SocketError::InvalidState)?;
         match self.put_in(now, owner, carried) {

@@ -17,8 +17,8 @@ impl Engine {
     /// Takes commands from every client, bounded each. Whether there were any.
     pub(crate) fn run_commands(&mut self, now: Instant) -> bool {
         let mut progress = false;
-        for at in 0..self.world.clients.len() {
-            let Some(Some(client)) = self.world.clients.get(at) else {
+        for at in 0..self.env.clients.len() {
+            let Some(Some(client)) = self.env.clients.get(at) else {
                 continue;
             };
             if client.end.has_commands() {
@@ -32,7 +32,7 @@ impl Engine {
     #[inline(never)]
     fn run_commands_of(&mut self, now: Instant, id: ClientId) -> bool {
         for done in 0..COMMAND_BUDGET {
-            let Some(client) = self.world.client(id) else {
+            let Some(client) = self.env.client(id) else {
                 return done > 0;
             };
             if client.is_leaving || client.end.lie().is_some() {
@@ -41,7 +41,7 @@ impl Engine {
             let Some(coded) = client.end.next_coded() else {
                 return done > 0;
             };
-            self.world.counters.commands += 1;
+            self.env.counters.commands += 1;
             let of = |sock: SockId| Owner { client: id, sock };
             match coded.everyday() {
                 Some(Everyday::Send { sock }) => self.on_send(now, of(sock)),
@@ -60,23 +60,23 @@ impl Engine {
     /// what no program can have done yet.
     #[inline]
     pub(crate) fn take_rest(&mut self, now: Instant) {
-        if self.world.has_rest {
+        if self.env.has_rest {
             self.take_all_rest(now);
         }
     }
 
     #[inline(never)]
     fn take_all_rest(&mut self, now: Instant) {
-        let Engine { stack, world, .. } = self;
-        world.has_rest = false;
-        world.left_at = Instant::FAR_FUTURE;
-        for client in world.clients.iter_mut().flatten() {
+        let Engine { stack, env, .. } = self;
+        env.has_rest = false;
+        env.left_at = Instant::FAR_FUTURE;
+        for client in env.clients.iter_mut().flatten() {
             let left_at =
                 client.look_at_queues(now, |listener, total| stack.tcp_accepted(listener, total));
-            world.left_at = world.left_at.min(left_at);
-            world.has_rest |= client.has_waiting;
+            env.left_at = env.left_at.min(left_at);
+            env.has_rest |= client.has_waiting;
         }
-        if !world.unsent.is_empty() {
+        if !env.unsent.is_empty() {
             self.send_unsent(now);
         }
     }
@@ -85,7 +85,7 @@ impl Engine {
     #[inline(never)]
     fn on_command(&mut self, now: Instant, client: ClientId, coded: &Coded) {
         let of = |sock: SockId| Owner { client, sock };
-        let end = self.world.client(client).map(|client| &mut client.end);
+        let end = self.env.client(client).map(|client| &mut client.end);
         let Some((command, ticket)) = end.and_then(|end| end.decode(coded)) else {
             return;
         };
@@ -102,9 +102,9 @@ impl Engine {
     fn answer_request(&mut self, now: Instant, id: ClientId, command: Command, ticket: Ticket) {
         let answer = self.on_request(now, id, command);
         if answer.is_err() {
-            self.world.counters.commands_refused += 1;
+            self.env.counters.commands_refused += 1;
         }
-        if let Some(client) = self.world.client(id) {
+        if let Some(client) = self.env.client(id) {
             client.end.reply(ticket, answer);
         }
     }
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     fn kind(&mut self, owner: Owner) -> Result<Transport, SocketError> {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.is_closing {
             return Err(SocketError::UnknownId);
         }
@@ -163,10 +163,10 @@ impl Engine {
 
     fn on_open(&mut self, owner: Owner, kind: Transport) {
         let limits = match kind {
-            Transport::Tcp => self.world.initial,
+            Transport::Tcp => self.env.initial,
             Transport::Udp => UDP_LIMITS,
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         // A cell that is still in use is not opened again by an honest program.
@@ -180,7 +180,7 @@ impl Engine {
 
     #[inline]
     fn on_send(&mut self, now: Instant, owner: Owner) {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -215,14 +215,14 @@ impl Engine {
     }
 
     fn on_urgent(&mut self, owner: Owner, upto: u64) {
-        let role = self.world.socket(owner).map(|socket| socket.role);
+        let role = self.env.socket(owner).map(|socket| socket.role);
         if let Some(Role::Stream(conn)) = role {
             self.stack.tcp_mark_urgent(conn, upto);
         }
     }
 
     fn on_tell_sent(&mut self, now: Instant, owner: Owner) {
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return;
         };
         let Role::Stream(conn) = socket.role else {
@@ -233,12 +233,12 @@ impl Engine {
             self.tell_sent(now, conn);
         } else if !socket.is_tell_due {
             socket.is_tell_due = true;
-            self.world.deferred.push(Deferred::TellSent(conn));
+            self.env.deferred.push(Deferred::TellSent(conn));
         }
     }
 
     fn on_consumed(&mut self, now: Instant, owner: Owner) {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -260,14 +260,14 @@ impl Engine {
     /// A receive buffer has grown: getsockopt tells.
     #[cold]
     pub(crate) fn note_rcvbuf(&mut self, owner: Owner, bytes: u32) {
-        if let Some(client) = self.world.client(owner.client) {
+        if let Some(client) = self.env.client(owner.client) {
             client.end.set_rcvbuf(owner.sock, bytes);
         }
     }
 
     fn on_shutdown(&mut self, now: Instant, owner: Owner, is_full: bool) {
         self.on_send(now, owner);
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return;
         };
         let Role::Stream(conn) = socket.role else {
@@ -278,21 +278,21 @@ impl Engine {
         }
         if !socket.state.contains(State::SHUT) {
             let both = socket.state.contains(State::RDHUP);
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             self.stack.tcp_shutdown(now, conn, &mut fx);
             let bits = if both {
                 State::SHUT | State::HUP
             } else {
                 State::SHUT
             };
-            self.world.set_bits(owner, bits, State::NONE);
+            self.env.set_bits(owner, bits, State::NONE);
         }
     }
 
     /// As `on_send`, for a socket that is about to be closed; what cannot be sent is dropped.
     pub(crate) fn on_send_before_close(&mut self, now: Instant, owner: Owner) {
         let is_closing = self
-            .world
+            .env
             .socket(owner)
             .is_none_or(|socket| socket.is_closing);
         if !is_closing {

@@ -23,7 +23,7 @@ impl Engine {
         addr: SocketAddr,
         asked: UdpOptions,
     ) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.role != Role::None {
             return Err(SocketError::InvalidArgument);
         }
@@ -33,8 +33,8 @@ impl Engine {
         };
         let (id, is_announced) = self.udp_bind(addr, &options)?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
-        self.world.udps.set(id.index, id.generation, owner);
-        if let Some(socket) = self.world.socket(owner) {
+        self.env.udps.set(id.index, id.generation, owner);
+        if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::Datagram(id);
         }
         let bound = Bound {
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     pub(crate) fn connect_datagram(&mut self, owner: Owner, remote: Option<SocketAddr>) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.role == Role::None {
             let any = match remote {
                 Some(SocketAddr::V6(_)) => SocketAddr::from(([0u16; 8], 0)),
@@ -58,7 +58,7 @@ impl Engine {
             };
             self.bind_datagram(owner, any, UdpOptions::default())?;
         }
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let Role::Datagram(id) = socket.role else {
             return Err(SocketError::InvalidState);
         };
@@ -69,7 +69,7 @@ impl Engine {
             Some(ip) if local.ip().is_unspecified() => SocketAddr::new(ip, local.port()),
             _ => local,
         };
-        if let Some(client) = self.world.client(owner.client) {
+        if let Some(client) = self.env.client(owner.client) {
             client.end.set_addrs(owner.sock, Some(local), remote);
         }
         self.steer_datagrams(owner, local, remote);
@@ -77,7 +77,7 @@ impl Engine {
             Some(_) => (State::CONNECTED, State::NONE),
             None => (State::NONE, State::CONNECTED),
         };
-        self.world.set_bits(owner, add, remove);
+        self.env.set_bits(owner, add, remove);
         Ok(Reply::Bound { local })
     }
 
@@ -85,16 +85,16 @@ impl Engine {
     /// its own, and everybody else's are the others'. A port of this engine's alone comes here
     /// anyway.
     fn steer_datagrams(&mut self, owner: Owner, local: SocketAddr, remote: Option<SocketAddr>) {
-        let bound = self.world.socket(owner).and_then(|socket| socket.bound);
+        let bound = self.env.socket(owner).and_then(|socket| socket.bound);
         let Some(bound) = bound.filter(|bound| bound.is_announced) else {
             return;
         };
         if let Some(old) = bound.flow {
-            self.world.flows.close_datagrams(old);
+            self.env.flows.close_datagrams(old);
         }
         let ends = remote.map(|remote| Ends::of(local, remote));
-        let flow = ends.and_then(|ends| self.world.flows.open_datagrams(&ends));
-        if let Some(socket) = self.world.socket(owner) {
+        let flow = ends.and_then(|ends| self.env.flows.open_datagrams(&ends));
+        if let Some(socket) = self.env.socket(owner) {
             socket.bound = Some(Bound { flow, ..bound });
         }
         let has_changed = flow.is_some() || bound.flow.is_some();
@@ -110,10 +110,10 @@ impl Engine {
             .bind_datagram(owner, ANY, UdpOptions::default())
             .is_err()
         {
-            self.world.counters.commands_refused += 1;
+            self.env.counters.commands_refused += 1;
             return;
         }
-        if let Some(socket) = self.world.socket(owner)
+        if let Some(socket) = self.env.socket(owner)
             && let Role::Datagram(id) = socket.role
         {
             self.send_datagrams(now, owner, id);
@@ -123,7 +123,7 @@ impl Engine {
     pub(crate) fn send_datagrams(&mut self, now: Instant, owner: Owner, id: UdpId) {
         let mut payload = core::mem::take(&mut self.scratch);
         for _ in 0..SEND_BUDGET {
-            let next = self.world.client(owner.client).and_then(|client| {
+            let next = self.env.client(owner.client).and_then(|client| {
                 let (socket, end) = client.find(owner.sock)?;
                 socket.send.next_datagram(end, owner.sock, &mut payload)
             });
@@ -141,12 +141,12 @@ impl Engine {
                 link: envelope.link,
                 mark: envelope.mark,
             };
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);
             if let Err(error) = sent
                 && let Some(reason) = error.of_datagram()
             {
-                self.world.fail(owner, reason, State::NONE);
+                self.env.fail(owner, reason, State::NONE);
             }
         }
         self.scratch = payload;
@@ -155,32 +155,32 @@ impl Engine {
 
     #[cold]
     fn note_unsent(&mut self, owner: Owner) {
-        let socket = self.world.socket(owner);
+        let socket = self.env.socket(owner);
         let is_left = socket.is_some_and(|socket| socket.send.head() != socket.send.acked());
-        if is_left && !self.world.unsent.contains(&owner) {
-            self.world.unsent.push(owner);
-            self.world.has_rest = true;
+        if is_left && !self.env.unsent.contains(&owner) {
+            self.env.unsent.push(owner);
+            self.env.has_rest = true;
         }
     }
 
     /// Sends the datagrams that the last turn had no time for.
     #[cold]
     pub(crate) fn send_unsent(&mut self, now: Instant) {
-        for owner in core::mem::take(&mut self.world.unsent) {
+        for owner in core::mem::take(&mut self.env.unsent) {
             self.send_more_of(now, owner);
         }
     }
 
     /// All that was seen in the ring, before the socket is closed.
     pub(crate) fn send_all_of(&mut self, now: Instant, owner: Owner) {
-        while let Some(at) = self.world.unsent.iter().position(|it| *it == owner) {
-            self.world.unsent.swap_remove(at);
+        while let Some(at) = self.env.unsent.iter().position(|it| *it == owner) {
+            self.env.unsent.swap_remove(at);
             self.send_more_of(now, owner);
         }
     }
 
     fn send_more_of(&mut self, now: Instant, owner: Owner) {
-        if let Some(socket) = self.world.socket(owner)
+        if let Some(socket) = self.env.socket(owner)
             && let Role::Datagram(id) = socket.role
         {
             self.send_datagrams(now, owner, id);
@@ -188,9 +188,9 @@ impl Engine {
     }
 
     pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId) {
-        self.world.udps.remove(id.index, id.generation);
+        self.env.udps.remove(id.index, id.generation);
         let _ = self.stack.udp_close(id);
-        if let Some(socket) = self.world.socket(owner) {
+        if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::None;
         }
         self.drop_binding(owner);

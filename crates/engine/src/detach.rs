@@ -35,7 +35,7 @@ impl Handover {
 impl Engine {
     /// Ends a client. After [`Ending::Orderly`] it stays until its connections are carried out.
     pub fn detach_client(&mut self, now: Instant, id: ClientId, ending: Ending) {
-        let Some(client) = self.world.client(id) else {
+        let Some(client) = self.env.client(id) else {
             return;
         };
         if client.is_leaving && ending == Ending::Orderly {
@@ -44,7 +44,7 @@ impl Engine {
         match ending {
             Ending::Orderly => self.on_goodbye(now, id),
             Ending::Crash => {
-                self.world.counters.clients_crashed += 1;
+                self.env.counters.clients_crashed += 1;
                 self.drop_client(now, id);
             }
         }
@@ -53,9 +53,9 @@ impl Engine {
 
     #[cold]
     pub(crate) fn on_goodbye(&mut self, now: Instant, id: ClientId) {
-        self.world.counters.clients_left += 1;
+        self.env.counters.clients_left += 1;
         self.close_all(now, id, CloseMode::Orderly);
-        if let Some(client) = self.world.client(id) {
+        if let Some(client) = self.env.client(id) {
             client.is_leaving = true;
         }
     }
@@ -63,7 +63,7 @@ impl Engine {
     /// Closes every socket of a client. Connections that it has not accepted come before their
     /// listeners: they go with those to others.
     fn close_all(&mut self, now: Instant, id: ClientId, mode: CloseMode) {
-        let Some(client) = self.world.client(id) else {
+        let Some(client) = self.env.client(id) else {
             return;
         };
         let (accepted, opened): (Vec<SockId>, Vec<SockId>) = client
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Whether a connection came by a listener and the program has not taken it.
     fn is_unaccepted(&mut self, owner: Owner) -> bool {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         client
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     fn has_unread(&mut self, owner: Owner) -> bool {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         client.find(owner.sock).is_some_and(|(socket, end)| {
@@ -105,13 +105,13 @@ impl Engine {
     fn drop_client(&mut self, now: Instant, id: ClientId) {
         self.abort_orphans(now, id);
         self.close_all(now, id, CloseMode::Abort);
-        if let Some(client) = self.world.client(id) {
+        if let Some(client) = self.env.client(id) {
             client.end.set_gone();
             if let Some(bell) = &client.bell {
                 bell.ring();
             }
         }
-        if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
+        if let Some(slot) = self.env.clients.get_mut(id.0 as usize) {
             *slot = None;
         }
         self.drop_owner(id);
@@ -119,16 +119,16 @@ impl Engine {
 
     /// Connections that the program has closed but that still send.
     fn abort_orphans(&mut self, now: Instant, id: ClientId) {
-        let Some(client) = self.world.client(id) else {
+        let Some(client) = self.env.client(id) else {
             return;
         };
         for sock in client.sockets() {
             let owner = Owner { client: id, sock };
-            let Some(socket) = self.world.socket(owner) else {
+            let Some(socket) = self.env.socket(owner) else {
                 continue;
             };
             if let (true, Role::Stream(conn)) = (socket.is_closing, socket.role) {
-                let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack
                     .tcp_close(now, conn, CloseMode::Abort, false, &mut fx);
             }
@@ -137,18 +137,18 @@ impl Engine {
 
     /// End of a turn: rings programs that wait, detaches liars, forgets those who have left.
     pub(crate) fn settle_clients(&mut self, now: Instant) {
-        for id in self.world.client_ids() {
-            let Some(client) = self.world.client(id) else {
+        for id in self.env.client_ids() {
+            let Some(client) = self.env.client(id) else {
                 continue;
             };
             if client.end.lie().is_some() {
-                self.world.counters.clients_lied += 1;
+                self.env.counters.clients_lied += 1;
                 self.drop_client(now, id);
                 self.device.flush();
                 continue;
             }
             if client.is_leaving && client.live == 0 {
-                if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
+                if let Some(slot) = self.env.clients.get_mut(id.0 as usize) {
                     *slot = None;
                 }
                 self.drop_owner(id);
@@ -158,7 +158,7 @@ impl Engine {
                 && let Some(bell) = &client.bell
             {
                 bell.ring();
-                self.world.counters.doorbells += 1;
+                self.env.counters.doorbells += 1;
             }
         }
     }
@@ -169,17 +169,17 @@ impl Engine {
     /// [`Engine::forget`]: what the keeper never hears of, it resets.
     pub fn hand_over(&mut self, now: Instant) -> Vec<Handover> {
         self.turn(now);
-        for id in self.world.client_ids() {
+        for id in self.env.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         self.stack.flush(now, &mut fx);
         self.run_deferred(now);
         self.device.flush();
         let mut handovers = Vec::new();
-        for id in self.world.client_ids() {
+        for id in self.env.client_ids() {
             if let Some(handover) = self.hand_over_client(id).filter(|it| it.images() > 0) {
-                self.world.counters.handed_over += u64::from(handover.images());
+                self.env.counters.handed_over += u64::from(handover.images());
                 handovers.push(handover);
             }
         }
@@ -189,12 +189,12 @@ impl Engine {
     /// The keeper has them: what becomes of them is its own affair.
     pub fn forget(&mut self, handover: &Handover) {
         for conn in &handover.conns {
-            self.world.flows.close(*conn);
+            self.env.flows.close(*conn);
         }
     }
 
     fn hand_over_client(&mut self, id: ClientId) -> Option<Handover> {
-        let client = self.world.client(id)?;
+        let client = self.env.client(id)?;
         let sockets: Vec<SockId> = client.sockets();
         let region = client.end.region().clone();
         let area = HandoverArea::new(&region);
@@ -202,7 +202,7 @@ impl Engine {
         let mut area = area?;
         let mut conns = Vec::new();
         for sock in sockets {
-            let Some(socket) = self.world.socket(Owner { client: id, sock }) else {
+            let Some(socket) = self.env.socket(Owner { client: id, sock }) else {
                 continue;
             };
             let (role, send) = (socket.role, socket.send);

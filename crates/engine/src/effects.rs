@@ -11,12 +11,12 @@ use slipstack_stack::{
 
 use crate::accept_queue::AcceptQueue;
 use crate::client::Role;
+use crate::environment::Environment;
 use crate::owners::{Deferred, Owner};
-use crate::world::World;
 
-/// The world, with the device when it can take frames.
+/// The effects of an engine's stack: on the environment, and on the device while it takes frames.
 pub(crate) struct Fx<'a> {
-    pub(crate) world: &'a mut World,
+    pub(crate) env: &'a mut Environment,
     device: Option<&'a mut dyn Device>,
     /// The part of the frame at hand that the device has not fetched.
     rest: Option<&'a mut dyn Rest>,
@@ -24,9 +24,9 @@ pub(crate) struct Fx<'a> {
 
 impl<'a> Fx<'a> {
     #[inline(always)]
-    pub(crate) fn new(world: &'a mut World, device: &'a mut dyn Device) -> Fx<'a> {
+    pub(crate) fn new(env: &'a mut Environment, device: &'a mut dyn Device) -> Fx<'a> {
         Fx {
-            world,
+            env,
             device: Some(device),
             rest: None,
         }
@@ -34,18 +34,18 @@ impl<'a> Fx<'a> {
 
     /// While the device hands over what it has received.
     #[inline(always)]
-    pub(crate) fn receiving(world: &'a mut World) -> Fx<'a> {
+    pub(crate) fn receiving(env: &'a mut Environment) -> Fx<'a> {
         Fx {
-            world,
+            env,
             device: None,
             rest: None,
         }
     }
 
     /// While the device hands over a frame that it has not fetched yet.
-    pub(crate) fn fetching(world: &'a mut World, rest: &'a mut dyn Rest) -> Fx<'a> {
+    pub(crate) fn fetching(env: &'a mut Environment, rest: &'a mut dyn Rest) -> Fx<'a> {
         Fx {
-            world,
+            env,
             device: None,
             rest: Some(rest),
         }
@@ -54,20 +54,20 @@ impl<'a> Fx<'a> {
 
 impl Effects for Fx<'_> {
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        !self.world.local.has_flow(local, remote)
+        !self.env.local.has_flow(local, remote)
     }
 
     #[inline]
     fn transmit(&mut self, frame: FrameOut<'_>) {
         if frame.local {
-            self.world.send_local(&frame);
+            self.env.send_local(&frame);
             return;
         }
         match &mut self.device {
-            Some(device) => self.world.send(&mut **device, &frame),
+            Some(device) => self.env.send(&mut **device, &frame),
             None => {
-                if !self.world.queue.push(&frame) {
-                    self.world.counters.tx_full += 1;
+                if !self.env.queue.push(&frame) {
+                    self.env.counters.tx_full += 1;
                 }
             }
         }
@@ -75,11 +75,11 @@ impl Effects for Fx<'_> {
 
     #[inline]
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
-        let now = self.world.now;
-        let Some(owner) = self.world.conn_owner(conn) else {
-            return self.world.store_drained(conn, offset, bytes);
+        let now = self.env.now;
+        let Some(owner) = self.env.conn_owner(conn) else {
+            return self.env.store_drained(conn, offset, bytes);
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -95,7 +95,7 @@ impl Effects for Fx<'_> {
             client.list_holder(owner.sock);
         }
         if !stored {
-            self.world.counters.rx_no_room += 1;
+            self.env.counters.rx_no_room += 1;
             return self.store_after_release(owner, offset, bytes);
         }
         true
@@ -105,11 +105,11 @@ impl Effects for Fx<'_> {
         let Some(rest) = self.rest.take() else {
             return false;
         };
-        let now = self.world.now;
-        let Some(owner) = self.world.conn_owner(conn) else {
+        let now = self.env.now;
+        let Some(owner) = self.env.conn_owner(conn) else {
             return false;
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -130,15 +130,15 @@ impl Effects for Fx<'_> {
     }
 
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
-        self.world.find_neighbour(ip)
+        self.env.find_neighbour(ip)
     }
 
     fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
-        let now = self.world.now;
-        let Some(owner) = self.world.udp_owner(udp) else {
+        let now = self.env.now;
+        let Some(owner) = self.env.udp_owner(udp) else {
             return;
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -165,36 +165,36 @@ impl Effects for Fx<'_> {
         }
         client.list_holder(owner.sock);
         if !taken {
-            self.world.counters.rx_datagrams_lost += 1;
+            self.env.counters.rx_datagrams_lost += 1;
         }
     }
 
     #[inline]
     fn event(&mut self, event: Event) {
-        let world = &mut *self.world;
+        let env = &mut *self.env;
         match event {
-            Event::Received { conn, upto } => world.on_received(conn, upto),
-            Event::Acked { conn, upto } => world.on_acked(conn, upto),
-            Event::SendLimit { conn, bytes } => world.on_send_limit(conn, bytes),
+            Event::Received { conn, upto } => env.on_received(conn, upto),
+            Event::Acked { conn, upto } => env.on_acked(conn, upto),
+            Event::SendLimit { conn, bytes } => env.on_send_limit(conn, bytes),
             Event::Accepted {
                 listener,
                 conn,
                 local,
                 remote,
-            } => world.on_accepted(listener, conn, &Ends::of(local, remote)),
-            Event::Connected { conn } => world.on_connected(conn),
-            Event::Failed { conn, reason } => world.on_failed(conn, reason),
-            Event::Urgent { conn, at, byte } => world.on_urgent(conn, at, byte),
-            Event::Fin { conn } => world.on_fin(conn),
-            Event::Released { conn } => world.on_released(conn),
+            } => env.on_accepted(listener, conn, &Ends::of(local, remote)),
+            Event::Connected { conn } => env.on_connected(conn),
+            Event::Failed { conn, reason } => env.on_failed(conn, reason),
+            Event::Urgent { conn, at, byte } => env.on_urgent(conn, at, byte),
+            Event::Fin { conn } => env.on_fin(conn),
+            Event::Released { conn } => env.on_released(conn),
             Event::FlowOpened {
                 conn,
                 local,
                 remote,
-            } => world.flows.open(conn, &Ends::of(local, remote)),
+            } => env.flows.open(conn, &Ends::of(local, remote)),
             Event::UdpFailed { udp, reason } => {
-                if let Some(owner) = world.udp_owner(udp) {
-                    world.fail(owner, reason, State::NONE);
+                if let Some(owner) = env.udp_owner(udp) {
+                    env.fail(owner, reason, State::NONE);
                 }
             }
             // The keeper answers for neighbours; what we learn by ourselves the stack keeps.
@@ -203,15 +203,15 @@ impl Effects for Fx<'_> {
     }
 
     fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
-        self.world.tell_group(group, filter);
+        self.env.tell_group(group, filter);
     }
 
     fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
-        let now = self.world.now;
-        let Some(owner) = self.world.udp_owner(udp) else {
+        let now = self.env.now;
+        let Some(owner) = self.env.udp_owner(udp) else {
             return;
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -235,24 +235,24 @@ impl Effects for Fx<'_> {
         };
         let ring = socket.returned.as_mut();
         if !ring.is_some_and(|ring| ring.push(end, owner.sock, &it, told.payload)) {
-            self.world.counters.returned_lost += 1;
+            self.env.counters.returned_lost += 1;
         }
     }
 
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
-        self.world.send_stray(ip, segment)
+        self.env.send_stray(ip, segment)
     }
 
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
         // Groups the keeper hands to everybody.
-        !is_to_group && self.world.send_stray_datagram(datagram)
+        !is_to_group && self.env.send_stray_datagram(datagram)
     }
 
     fn has_unread(&mut self, conn: ConnId) -> bool {
-        let Some(owner) = self.world.conn_owner(conn) else {
+        let Some(owner) = self.env.conn_owner(conn) else {
             return false;
         };
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         client
@@ -265,8 +265,8 @@ impl Fx<'_> {
     /// The arena is full or the ring at its largest: takes idle rings back and tries once more.
     #[cold]
     fn store_after_release(&mut self, owner: Owner, offset: u64, bytes: &[u8]) -> bool {
-        let now = self.world.now;
-        let Some(client) = self.world.client(owner.client) else {
+        let now = self.env.now;
+        let Some(client) = self.env.client(owner.client) else {
             return false;
         };
         client.release_idle(now, true);
@@ -279,7 +279,7 @@ impl Fx<'_> {
     }
 }
 
-impl World {
+impl Environment {
     #[inline]
     fn on_received(&mut self, conn: ConnId, upto: u64) {
         let Some(owner) = self.conn_owner(conn) else {
@@ -351,7 +351,7 @@ impl World {
         }
     }
 
-    /// As [`World::offer`], to whoever waits.
+    /// As [`Environment::offer`], to whoever waits.
     fn offer_to_idle(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
         let taker = self.find_idle(listener);
         let accepted = self.offer(taker, conn, ends)?;

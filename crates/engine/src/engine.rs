@@ -16,6 +16,7 @@ use crate::authority::{NeighbourTable, PortAuthority};
 use crate::client::{Client, ClientId, Owned};
 use crate::departed::Departed;
 use crate::effects::Fx;
+use crate::environment::Environment;
 use crate::filtering::HeldFilter;
 use crate::frames::FrameQueue;
 use crate::inquiry::errand::Errand;
@@ -24,7 +25,6 @@ use crate::local::{Fabric, Local};
 use crate::owners::{Deferred, Flows, Offers, Owners};
 use crate::partial::Arriving;
 use crate::stats::EngineCounters;
-use crate::world::World;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
@@ -66,20 +66,20 @@ pub struct Turn {
 /// The frames of one turn.
 struct Burst<'a> {
     stack: &'a mut Stack,
-    world: &'a mut World,
+    env: &'a mut Environment,
     now: Instant,
 }
 
 impl Sink for Burst<'_> {
     #[inline]
     fn frame(&mut self, frame: &[u8], meta: RxMeta) {
-        let mut fx = Fx::receiving(self.world);
+        let mut fx = Fx::receiving(self.env);
         self.stack.on_burst_frame(self.now, frame, meta, &mut fx);
     }
 
     fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
         let len = rest.frame_len();
-        let mut fx = Fx::fetching(self.world, rest);
+        let mut fx = Fx::fetching(self.env, rest);
         self.stack
             .on_large_frame(self.now, beginning, len, meta, &mut fx);
     }
@@ -93,7 +93,7 @@ impl Sink for Burst<'_> {
 pub struct Engine {
     pub(crate) stack: Stack,
     pub(crate) device: Box<dyn Device>,
-    pub(crate) world: World,
+    pub(crate) env: Environment,
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
     /// The network of the stack, as the keeper has published it.
     pub(crate) network: Arc<NetworkState>,
@@ -129,7 +129,7 @@ pub struct Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
-            .field("clients", &self.world.clients.len())
+            .field("clients", &self.env.clients.len())
             .finish_non_exhaustive()
     }
 }
@@ -137,7 +137,7 @@ impl fmt::Debug for Engine {
 impl Engine {
     pub fn new(setup: Setup, now: Instant) -> Engine {
         let directory = setup.directory.as_ref().and_then(FlowDirectory::new);
-        let world = World {
+        let env = Environment {
             clients: Vec::new(),
             conns: Owners::default(),
             listeners: Owners::default(),
@@ -167,7 +167,7 @@ impl Engine {
             port_blocks: vec![setup.stack.ephemeral],
             stack: Stack::new(setup.stack, now),
             device: setup.device,
-            world,
+            env,
             ports: setup.ports,
             network: Arc::default(),
             unresolved: Vec::new(),
@@ -190,10 +190,10 @@ impl Engine {
 
     /// Takes a program in. `bell` wakes it; none when it drives this engine itself.
     pub fn attach_client(&mut self, end: EngineEnd, bell: Option<Doorbell>) -> ClientId {
-        self.world.counters.clients_attached += 1;
+        self.env.counters.clients_attached += 1;
         end.set_network_revision(self.network.revision);
         let client = Some(Client::new(end, bell));
-        let clients = &mut self.world.clients;
+        let clients = &mut self.env.clients;
         let at = clients.iter().position(Option::is_none).unwrap_or_else(|| {
             clients.push(None);
             clients.len() - 1
@@ -217,10 +217,10 @@ impl Engine {
 
     #[inline(always)]
     fn work(&mut self, now: Instant, may_hold: bool) -> Turn {
-        self.world.now = now;
+        self.env.now = now;
         self.set_sleeping(false);
-        self.world.local.beat();
-        self.world.counters.turns += 1;
+        self.env.local.beat();
+        self.env.counters.turns += 1;
         self.pause(now);
         self.take_rest(now);
         let frames = self.receive(now);
@@ -237,8 +237,8 @@ impl Engine {
         if progress {
             self.load.on_work(now);
         } else {
-            self.world.counters.turns_idle += 1;
-            for client in self.world.clients.iter_mut().flatten() {
+            self.env.counters.turns_idle += 1;
+            for client in self.env.clients.iter_mut().flatten() {
                 client.release_idle(now, false);
             }
         }
@@ -248,7 +248,7 @@ impl Engine {
     /// Ends the work that is counted: whoever drives the engine turns anew, or is about to sleep.
     #[inline]
     pub fn pause(&mut self, now: Instant) {
-        self.world.counters.busy_ns += self.load.take(now);
+        self.env.counters.busy_ns += self.load.take(now);
     }
 
     /// A turn in the place of a program that is away: what is received is acknowledged at once.
@@ -261,7 +261,7 @@ impl Engine {
 
     /// Only what programs have asked for, and what follows from it.
     pub fn commands(&mut self, now: Instant) {
-        self.world.now = now;
+        self.env.now = now;
         if self.run_commands(now) {
             self.load.on_work(now);
             self.finish(now, false);
@@ -293,23 +293,20 @@ impl Engine {
 
     fn receive(&mut self, now: Instant) -> usize {
         let Engine {
-            stack,
-            device,
-            world,
-            ..
+            stack, device, env, ..
         } = self;
-        let frames = device.rx(RX_BUDGET, &mut Burst { stack, world, now });
+        let frames = device.rx(RX_BUDGET, &mut Burst { stack, env, now });
         if frames > 0 {
-            let mut fx = Fx::receiving(world);
+            let mut fx = Fx::receiving(env);
             stack.end_burst(now, &mut fx);
-            self.world.drain_queue(&mut *self.device);
+            self.env.drain_queue(&mut *self.device);
             self.run_deferred(now);
         }
         frames
     }
 
     fn receive_inbox(&mut self, now: Instant) -> bool {
-        match &self.world.local.fabric {
+        match &self.env.local.fabric {
             Some(fabric) if fabric.has_frames() => self.take_inbox(now),
             _ => false,
         }
@@ -317,14 +314,14 @@ impl Engine {
 
     #[inline(never)]
     fn take_inbox(&mut self, now: Instant) -> bool {
-        if !self.world.local.has_work() {
+        if !self.env.local.has_work() {
             return false;
         }
         let mut frame = core::mem::take(&mut self.inbox_frame);
         frame.resize(MpscInbox::FRAME_MAX, 0);
         let mut frames = 0;
         while frames < INBOX_BUDGET {
-            let Some(fabric) = &mut self.world.local.fabric else {
+            let Some(fabric) = &mut self.env.local.fabric else {
                 break;
             };
             let Some(len) = fabric.reader().pop(now.0, &mut frame) else {
@@ -334,7 +331,7 @@ impl Engine {
             self.on_message(now, &frame[..len]);
         }
         self.inbox_frame = frame;
-        self.world.counters.local_received += frames as u64;
+        self.env.counters.local_received += frames as u64;
         frames > 0
     }
 
@@ -346,7 +343,7 @@ impl Engine {
             Ok(InboxMessage::Inquiry) => self.on_inquiry(now),
             // Both are for the keeper alone.
             Ok(InboxMessage::Stray { .. } | InboxMessage::Group(_)) | Err(_) => {
-                self.world.counters.inbox_refused += 1;
+                self.env.counters.inbox_refused += 1;
             }
         }
     }
@@ -357,7 +354,7 @@ impl Engine {
             vlan: link,
             ..RxMeta::LOCAL
         };
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         self.stack.on_frame(now, frame, meta, &mut fx);
         self.run_deferred(now);
     }
@@ -375,7 +372,7 @@ impl Engine {
         if !self.stack.has_due(due_by) {
             return false;
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         self.stack.on_timers_due_by(due_by, now, &mut fx);
         self.run_deferred(now);
         true
@@ -386,7 +383,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn finish(&mut self, now: Instant, may_hold: bool) {
         self.emit(now);
-        if self.world.neighbours.is_some() && self.resolve_neighbours(now) {
+        if self.env.neighbours.is_some() && self.resolve_neighbours(now) {
             self.emit_resolved(now);
         }
         self.is_holding = may_hold && self.has_unread_events();
@@ -406,17 +403,17 @@ impl Engine {
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
             if self.stack.has_dirty() {
-                let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.flush(now, &mut fx);
                 self.run_deferred(now);
             }
-            if self.world.local.is_empty() {
+            if self.env.local.is_empty() {
                 break;
             }
-            while let Some((link, frame)) = self.world.local.pop() {
+            while let Some((link, frame)) = self.env.local.pop() {
                 self.on_local(now, link, &frame);
-                self.world.counters.local_received += 1;
-                self.world.local.recycle(frame);
+                self.env.counters.local_received += 1;
+                self.env.local.recycle(frame);
             }
         }
     }
@@ -424,7 +421,7 @@ impl Engine {
     /// Carries out what effects could not do while the stack was at work.
     #[inline]
     pub(crate) fn run_deferred(&mut self, now: Instant) {
-        if !self.world.deferred.is_empty() {
+        if !self.env.deferred.is_empty() {
             self.run_all_deferred(now);
         }
     }
@@ -432,28 +429,27 @@ impl Engine {
     #[cold]
     fn run_all_deferred(&mut self, now: Instant) {
         let mut later = Vec::new();
-        while let Some(deferred) = self.world.deferred.pop() {
+        while let Some(deferred) = self.env.deferred.pop() {
             match deferred {
                 // What an ACK has let go of leaves with the next flush.
                 Deferred::TellSent(_) if self.stack.has_dirty() => later.push(deferred),
                 Deferred::TellSent(conn) => self.tell_sent(now, conn),
                 Deferred::Abort(conn) => {
-                    let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                    let mut fx = Fx::new(&mut self.env, &mut *self.device);
                     self.stack
                         .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
                 }
             }
         }
-        self.world.deferred.append(&mut later);
+        self.env.deferred.append(&mut later);
     }
 
     pub(crate) fn tell_sent(&mut self, now: Instant, conn: ConnId) {
-        let (Some(info), Some(owner)) =
-            (self.stack.tcp_info(now, conn), self.world.conn_owner(conn))
+        let (Some(info), Some(owner)) = (self.stack.tcp_info(now, conn), self.env.conn_owner(conn))
         else {
             return;
         };
-        if let Some(client) = self.world.client(owner.client)
+        if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
             socket.is_tell_due = false;
@@ -464,7 +460,7 @@ impl Engine {
     /// When a turn is needed although nothing comes: the stack's next deadline, or sooner while
     /// somebody else has to be asked again.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let soon = |ns: u64| Some(Instant(self.world.now.0 + ns));
+        let soon = |ns: u64| Some(Instant(self.env.now.0 + ns));
         let polled = if self.device.tx_pending() {
             soon(TX_RETRY_NS)
         } else if self.unresolved.is_empty() {
@@ -472,9 +468,9 @@ impl Engine {
         } else {
             soon(NEIGHBOUR_POLL_NS)
         };
-        let clients = self.world.clients.iter().flatten();
+        let clients = self.env.clients.iter().flatten();
         let released = clients.filter_map(Client::release_at).min();
-        let left = Some(self.world.left_at).filter(|at| *at != Instant::FAR_FUTURE);
+        let left = Some(self.env.left_at).filter(|at| *at != Instant::FAR_FUTURE);
         let owned = self.owners_deadline();
         let filter = self.filter_due;
         [
@@ -494,13 +490,13 @@ impl Engine {
     /// an earlier one has left.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
-            || !self.world.unsent.is_empty()
-            || self.world.local.has_work()
+            || !self.env.unsent.is_empty()
+            || self.env.local.has_work()
             || self.stack.has_dirty()
-            || self.has_owner_work(self.world.now)
+            || self.has_owner_work(self.env.now)
             || self.errand.is_some()
             || self
-                .world
+                .env
                 .clients
                 .iter()
                 .flatten()
@@ -510,7 +506,7 @@ impl Engine {
     /// Whether a program has events that it has not taken: another thread ran the turn that
     /// brought them.
     pub fn has_unread_events(&self) -> bool {
-        let clients = self.world.clients.iter().flatten();
+        let clients = self.env.clients.iter().flatten();
         clients
             .into_iter()
             .any(|client| client.end.has_unread_events())
@@ -519,7 +515,7 @@ impl Engine {
     /// As `set_sleeping(true)`; whether frames from other engines came meanwhile.
     pub fn announce_sleep(&mut self) -> bool {
         self.set_sleeping(true);
-        self.world.local.has_work()
+        self.env.local.has_work()
     }
 
     /// Announces to clients and other engines that their frames and commands need a doorbell.
@@ -528,8 +524,8 @@ impl Engine {
             return;
         }
         self.is_sleeping = sleeping;
-        self.world.local.set_sleeping(sleeping);
-        for client in self.world.clients.iter().flatten() {
+        self.env.local.set_sleeping(sleeping);
+        for client in self.env.clients.iter().flatten() {
             client.end.set_sleeping(sleeping);
         }
     }
@@ -537,7 +533,7 @@ impl Engine {
     /// Says on which processor this engine is; whether a program was last seen on the same one.
     pub fn meets_programs(&self, cpu: usize) -> bool {
         let mut meets = false;
-        for client in self.world.clients.iter().flatten() {
+        for client in self.env.clients.iter().flatten() {
             meets |= client.end.meet(cpu);
         }
         meets
@@ -554,13 +550,13 @@ impl Engine {
 
     /// Whether a client is still attached (it may be leaving).
     pub fn has_client(&self, id: ClientId) -> bool {
-        matches!(self.world.clients.get(id.0 as usize), Some(Some(_)))
+        matches!(self.env.clients.get(id.0 as usize), Some(Some(_)))
     }
 
     /// Whether the client of this channel is attached and has not said goodbye. Ids are given
     /// again; the channel's region tells whose it is.
     pub fn is_staying(&self, id: ClientId, channel: &Region) -> bool {
-        let client = self.world.clients.get(id.0 as usize);
+        let client = self.env.clients.get(id.0 as usize);
         client
             .and_then(Option::as_ref)
             .is_some_and(|client| !client.is_leaving && client.end.region().is_same(channel))

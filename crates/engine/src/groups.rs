@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use slipstack_channel::{InboxMessage, SlotGroup};
 use slipstack_stack::GroupFilter;
 
+use crate::environment::Environment;
 use crate::strays::KEEPER;
-use crate::world::World;
 
-impl World {
+impl Environment {
     /// The keeper answers routers for all engines of the device. What is lost is told again.
     #[cold]
     pub(crate) fn tell_group(&mut self, (group, link): (IpAddr, u16), filter: &GroupFilter) {

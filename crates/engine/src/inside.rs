@@ -32,7 +32,7 @@ impl Engine {
         for _ in 0..ROUNDS {
             let mut is_called = false;
             for owned in &mut self.owned {
-                let client = self.world.clients.get(owned.client.0 as usize);
+                let client = self.env.clients.get(owned.client.0 as usize);
                 let Some(client) = client.and_then(Option::as_ref) else {
                     continue;
                 };
@@ -61,7 +61,7 @@ impl Engine {
     pub(crate) fn has_owner_work(&self, now: Instant) -> bool {
         !self.owned.is_empty()
             && self.owned.iter().any(|owned| {
-                let client = self.world.clients.get(owned.client.0 as usize);
+                let client = self.env.clients.get(owned.client.0 as usize);
                 let has_events = client
                     .and_then(Option::as_ref)
                     .is_some_and(|client| client.end.has_unread_events());

@@ -18,6 +18,7 @@ mod detach;
 mod drained;
 mod effects;
 mod engine;
+mod environment;
 mod filter_log;
 mod filtering;
 mod frames;
@@ -44,7 +45,6 @@ mod streams;
 pub mod supervisor;
 mod time_wait;
 mod views;
-mod world;
 mod yielding;
 
 pub use authority::{Asked, NeighbourTable, PortAuthority};

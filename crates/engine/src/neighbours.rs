@@ -13,7 +13,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn resolve_neighbours(&mut self, now: Instant) -> bool {
         let moves = self
-            .world
+            .env
             .neighbours
             .as_ref()
             .map_or(0, |table| table.moves());
@@ -30,16 +30,16 @@ impl Engine {
         // nothing better is known.
         for &ip in &self.unresolved {
             if self.stack.has_other_routers(ip) {
-                self.world.doubt(ip);
+                self.env.doubt(ip);
             }
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         let before = self.unresolved.len();
         self.unresolved
-            .retain(|&addr| match fx.world.find_neighbour(addr) {
+            .retain(|&addr| match fx.env.find_neighbour(addr) {
                 Some(mac) => {
                     self.stack.on_neighbour(now, addr, mac, &mut fx);
-                    fx.world.doubted.retain(|(doubted, _)| *doubted != addr);
+                    fx.env.doubted.retain(|(doubted, _)| *doubted != addr);
                     false
                 }
                 None => true,
@@ -52,9 +52,9 @@ impl Engine {
     fn follow_neighbours(&mut self, now: Instant) {
         let known: Vec<(IpAddr, [u8; 6])> = self.stack.known_neighbours().collect();
         for (ip, before) in known {
-            let found = self.world.find_neighbour(ip);
+            let found = self.env.find_neighbour(ip);
             if let Some(mac) = found.filter(|mac| *mac != before) {
-                let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.on_neighbour(now, ip, mac, &mut fx);
             }
         }

@@ -29,7 +29,7 @@ impl Engine {
     /// Before the first frame: the stack was made with it.
     pub fn begin_with(&mut self, network: NetworkState) {
         if let Some(learnt) = &network.learnt {
-            self.stack.learn(self.world.now, learnt.clone());
+            self.stack.learn(self.env.now, learnt.clone());
         }
         self.set_filter(&network);
         self.publish(network);
@@ -56,7 +56,7 @@ impl Engine {
             };
             match told {
                 Some(told) => self.filter.take(network.filter, told),
-                None => self.filter_due = Some(self.world.now.plus_nanos(FILTER_RETRY_NS)),
+                None => self.filter_due = Some(self.env.now.plus_nanos(FILTER_RETRY_NS)),
             }
         }
         self.filter.apply(&mut self.stack, network);
@@ -88,7 +88,7 @@ impl Engine {
                 self.stack.tune(tunable, *value);
             }
         }
-        for client in self.world.clients.iter().flatten() {
+        for client in self.env.clients.iter().flatten() {
             client.end.set_network_revision(network.revision);
         }
         self.network = Arc::new(network);

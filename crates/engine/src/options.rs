@@ -35,7 +35,7 @@ impl Engine {
             SocketOption::SndBuf(bytes) => SocketOption::SndBuf(send_room(bytes).min(BUFFER_MAX)),
             other => other,
         };
-        let client = self.world.client(owner.client);
+        let client = self.env.client(owner.client);
         let found = client.and_then(|client| client.find(owner.sock));
         let (socket, end) = found.ok_or(SocketError::UnknownId)?;
         if let SocketOption::RcvBuf(bytes) = option {
@@ -44,7 +44,7 @@ impl Engine {
         }
         match socket.role {
             Role::Stream(conn) => {
-                let mut fx = Fx::new(&mut self.world, &mut *self.device);
+                let mut fx = Fx::new(&mut self.env, &mut *self.device);
                 self.stack.tcp_set_option(now, conn, option, &mut fx)?;
             }
             role @ (Role::None | Role::Listener(_) | Role::Datagram(_)) => {
@@ -54,7 +54,7 @@ impl Engine {
                     self.stack.tcp_set_preset(id, options.clone())?;
                 }
                 if let SocketOption::SndBuf(bytes) = option
-                    && let Some(client) = self.world.client(owner.client)
+                    && let Some(client) = self.env.client(owner.client)
                 {
                     client.end.set_sndbuf(owner.sock, bytes);
                 }
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     pub(crate) fn on_info(&mut self, now: Instant, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         match socket.role {
             Role::Stream(conn) => {
                 let info = self

@@ -5,10 +5,10 @@ use slipstack_mem::RawSlice;
 use slipstack_stack::{FrameOut, Payload, TxOffload};
 
 use crate::client::Client;
+use crate::environment::Environment;
 use crate::frames::FrameQueue;
 use crate::owners::Owners;
 use crate::stats::EngineCounters;
-use crate::world::World;
 
 /// The state needed to send a frame: whose its bytes are and where they lie.
 pub(crate) struct Outgoing<'a> {
@@ -18,7 +18,7 @@ pub(crate) struct Outgoing<'a> {
     has_tx_checksum: bool,
 }
 
-impl World {
+impl Environment {
     fn outgoing(&mut self) -> (Outgoing<'_>, &mut FrameQueue) {
         let out = Outgoing {
             clients: &self.clients,

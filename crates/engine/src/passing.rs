@@ -24,8 +24,8 @@ impl Engine {
     /// The program has not taken this connection and will not. Its listener is usually about to
     /// close; the flow leaves the directory so that the steering lets go of it too.
     pub(crate) fn pass_later(&mut self, now: Instant, owner: Owner, conn: ConnId) {
-        self.world.flows.close(conn);
-        let Some(client) = self.world.client(owner.client) else {
+        self.env.flows.close(conn);
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let listener = client.find(owner.sock).and_then(|(s, _)| s.listener);
@@ -43,7 +43,7 @@ impl Engine {
 
     /// A listener has been closed: its connections go to others.
     pub(crate) fn pass_waiting(&mut self, now: Instant, listener: Owner) {
-        let Some(client) = self.world.client(listener.client) else {
+        let Some(client) = self.env.client(listener.client) else {
             return;
         };
         for sock in core::mem::take(&mut client.passing) {
@@ -59,32 +59,29 @@ impl Engine {
     /// completed, and who asks for a new connection is sent on to the listener that has the flow
     /// now. Returns the connections that came about, with what their peers have said.
     pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<Completed> {
-        if self.world.local.fabric.is_none() {
+        if self.env.local.fabric.is_none() {
             return Vec::new();
         }
-        self.world.drained = Some(Drained::new(listener));
-        let now = self.world.now;
+        self.env.drained = Some(Drained::new(listener));
+        let now = self.env.now;
         for _ in 0..DRAIN_ROUNDS {
             if self.drain_once(now, port) == 0 {
                 break;
             }
         }
-        self.world.drain_queue(&mut *self.device);
+        self.env.drain_queue(&mut *self.device);
         self.run_deferred(now);
-        let drained = self.world.drained.take();
+        let drained = self.env.drained.take();
         drained.map_or_else(Vec::new, Drained::into_conns)
     }
 
     /// One burst of [`Engine::drain`]; how many frames there were.
     fn drain_once(&mut self, now: Instant, port: u16) -> usize {
         let Engine {
-            stack,
-            device,
-            world,
-            ..
+            stack, device, env, ..
         } = self;
         device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-            let fabric = world.local.fabric.as_ref();
+            let fabric = env.local.fabric.as_ref();
             let taker = fabric.and_then(|fabric| {
                 let slot = fabric.find_taker(&syn_to(frame, port)?)?;
                 Some((fabric, slot))
@@ -92,10 +89,10 @@ impl Engine {
             if let Some((fabric, slot)) = taker {
                 let link = meta.vlan;
                 let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
-                world.counters.local_lost += u64::from(!is_taken);
+                env.counters.local_lost += u64::from(!is_taken);
                 return;
             }
-            let mut fx = Fx::receiving(world);
+            let mut fx = Fx::receiving(env);
             stack.on_frame(now, frame, meta, &mut fx);
         })
     }
@@ -116,7 +113,7 @@ impl Engine {
             has_fin,
         } in conns
         {
-            self.world.flows.close(conn);
+            self.env.flows.close(conn);
             let state = match has_fin {
                 true => State::FIN | State::RDHUP,
                 false => State::NONE,
@@ -125,17 +122,17 @@ impl Engine {
                 self.give_here(conn, ends, state, &bytes)
                     || self.give_away(conn, ends, state, &bytes)
             });
-            self.world.counters.passed_out += u64::from(given);
+            self.env.counters.passed_out += u64::from(given);
             if !given {
-                self.world.deferred.push(Deferred::Abort(conn));
+                self.env.deferred.push(Deferred::Abort(conn));
             }
         }
-        self.run_deferred(self.world.now);
+        self.run_deferred(self.env.now);
     }
 
     /// Gives the connection to another listener, or resets it.
     pub(crate) fn pass(&mut self, now: Instant, owner: Owner) {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         let Some((socket, end)) = client.find(owner.sock) else {
@@ -157,8 +154,8 @@ impl Engine {
             }
             _ => false,
         };
-        self.world.counters.passed_out += u64::from(passed);
-        let Some(client) = self.world.client(owner.client) else {
+        self.env.counters.passed_out += u64::from(passed);
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         if passed {
@@ -168,7 +165,7 @@ impl Engine {
         if let Some((socket, _)) = client.find(owner.sock) {
             socket.is_closing = true;
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         self.stack
             .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
         self.run_deferred(now);
@@ -197,7 +194,7 @@ impl Engine {
         from: Option<Owner>,
     ) -> bool {
         let serves = |it: &Listening| Some(it.owner) != from && it.bound.span().takes(ends.0.ip());
-        let found = self.world.listeners_on(ends.0.port()).find(serves);
+        let found = self.env.listeners_on(ends.0.port()).find(serves);
         found.is_some_and(|it| self.give_to(it.owner, conn, ends, state, bytes))
     }
 
@@ -210,18 +207,18 @@ impl Engine {
         bytes: &[u8],
     ) -> bool {
         let ends = Ends::of(local, remote);
-        let Some(owner) = self.world.offer(listener, conn, &ends) else {
+        let Some(owner) = self.env.offer(listener, conn, &ends) else {
             return false;
         };
-        if let Some(socket) = self.world.socket(listener)
+        if let Some(socket) = self.env.socket(listener)
             && let Some(queue) = &mut socket.queue
         {
             queue.on_passed_in();
         }
-        self.world.conns.set(conn.index, conn.generation, owner);
-        self.world.flows.open(conn, &ends);
+        self.env.conns.set(conn.index, conn.generation, owner);
+        self.env.flows.open(conn, &ends);
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
-        if let Some(client) = self.world.client(owner.client)
+        if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
             end.set_sndbuf(owner.sock, sndbuf);
@@ -236,7 +233,7 @@ impl Engine {
             if !is_stored {
                 // The peer has been told that they arrived: without them the connection is
                 // worthless.
-                self.world.deferred.push(Deferred::Abort(conn));
+                self.env.deferred.push(Deferred::Abort(conn));
             }
         }
         let kept = [
@@ -249,9 +246,9 @@ impl Engine {
         let carried = kept.into_iter().filter(|bit| state.contains(*bit));
         let bits = carried.fold(State::NONE, |all, bit| all | bit);
         if bits != State::NONE {
-            self.world.set_bits(owner, bits, State::NONE);
+            self.env.set_bits(owner, bits, State::NONE);
         }
-        self.world.counters.passed_in += 1;
+        self.env.counters.passed_in += 1;
         true
     }
 
@@ -268,7 +265,7 @@ impl Engine {
                 known
             }
         };
-        let found = self.world.listeners_on(local.port()).filter(serves);
+        let found = self.env.listeners_on(local.port()).filter(serves);
         found.reduce(narrower).map(|it| it.owner)
     }
 }

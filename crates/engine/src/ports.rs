@@ -49,7 +49,7 @@ impl Engine {
         let is_picked = local.is_none_or(|addr| addr.port() == 0);
         let mut rounds = 0;
         loop {
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             let outcome = self.stack.tcp_connect(now, local, remote, options, &mut fx);
             match outcome {
                 Err(SocketError::AddrNotAvailable) if is_picked => {}
@@ -81,7 +81,7 @@ impl Engine {
             let Ok(is_announced) = self.announce(Transport::Tcp, addr, true, false) else {
                 continue;
             };
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             let outcome = self
                 .stack
                 .tcp_connect(now, Some(addr), remote, options, &mut fx);
@@ -165,7 +165,7 @@ impl Engine {
             match self.stack.udp_bind(addr, options.clone()) {
                 Ok(id) => {
                     let local = self.stack.udp_local(id).unwrap_or(addr);
-                    if self.world.local.has_datagrams(local.port()) {
+                    if self.env.local.has_datagrams(local.port()) {
                         break Ok((id, false));
                     }
                     elsewhere.push(id);
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     pub(crate) fn port_range(&mut self, owner: Owner) -> PortRange {
-        let socket = self.world.socket(owner);
+        let socket = self.env.socket(owner);
         let options = socket.and_then(|socket| socket.options.as_deref());
         options.map_or(PortRange::default(), |options| options.port_range)
     }

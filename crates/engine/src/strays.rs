@@ -13,7 +13,7 @@ use slipstack_mem::MpscInbox;
 use slipstack_stack::{DatagramIn, IpMeta};
 
 use crate::departed::{Flow, Way};
-use crate::world::World;
+use crate::environment::Environment;
 
 /// The keeper's slot.
 pub(crate) const KEEPER: usize = 0;
@@ -21,7 +21,7 @@ pub(crate) const KEEPER: usize = 0;
 const FLAGS_AT: usize = 13;
 const RST: u8 = 4;
 
-impl World {
+impl Environment {
     /// Hands a segment to the keeper. `false`: there is none, it is to be answered here.
     #[cold]
     pub(crate) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {

@@ -22,7 +22,7 @@ impl Engine {
         reuse_addr: bool,
         reuse_port: bool,
     ) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         if socket.bound.is_some() || socket.role != Role::None {
             return Err(SocketError::InvalidArgument);
         }
@@ -42,7 +42,7 @@ impl Engine {
     }
 
     pub(crate) fn note_bound(&mut self, owner: Owner, bound: Bound) {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         if let Some((socket, end)) = client.find(owner.sock) {
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let backlog = backlog.min(self.stack.config().tcp.backlog_max);
         match socket.role {
             Role::Listener(id) => {
@@ -136,27 +136,27 @@ impl Engine {
             }
         }
         self.note_bound(owner, bound);
-        self.world.listeners.set(id.index, id.generation, owner);
-        if let Some(socket) = self.world.socket(owner) {
+        self.env.listeners.set(id.index, id.generation, owner);
+        if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::Listener(id);
             socket.queue.get_or_insert_default();
             socket.step = socket.step.min(step);
         }
-        if let Some(client) = self.world.client(owner.client) {
+        if let Some(client) = self.env.client(owner.client) {
             client.listeners.push(owner.sock);
         }
-        self.world.set_bits(owner, State::LISTENING, State::NONE);
+        self.env.set_bits(owner, State::LISTENING, State::NONE);
         Ok(Reply::Bound { local: bound.addr })
     }
 
     pub(crate) fn on_unlisten(&mut self, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let Role::Listener(id) = socket.role else {
             return Err(SocketError::InvalidState);
         };
         let bound = socket.bound;
         socket.role = Role::None;
-        if let Some(client) = self.world.client(owner.client) {
+        if let Some(client) = self.env.client(owner.client) {
             client.listeners.retain(|sock| *sock != owner.sock);
         }
         // First the frames stop coming, then the listener ends: what has come until then is served.
@@ -166,17 +166,17 @@ impl Engine {
             _ => Vec::new(),
         };
         let half_open = self.stack.tcp_detach_half_open(id);
-        self.world.listeners.remove(id.index, id.generation);
+        self.env.listeners.remove(id.index, id.generation);
         self.stack.tcp_unlisten(id).ok();
-        self.pass_half_open(self.world.now, half_open);
+        self.pass_half_open(self.env.now, half_open);
         self.pass_drained(drained);
-        self.world.set_bits(owner, State::NONE, State::LISTENING);
+        self.env.set_bits(owner, State::NONE, State::LISTENING);
         Ok(Reply::Done)
     }
 
     /// Gives the socket's port back.
     pub(crate) fn drop_binding(&mut self, owner: Owner) {
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return;
         };
         let kind = socket.kind;
@@ -187,7 +187,7 @@ impl Engine {
             self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
         }
         if let Some(flow) = bound.flow {
-            self.world.flows.close_datagrams(flow);
+            self.env.flows.close_datagrams(flow);
         }
         if bound.is_announced
             && let Some(ports) = &self.ports
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     pub(crate) fn on_connect(&mut self, now: Instant, owner: Owner, remote: SocketAddr) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         match socket.role {
             Role::None if !socket.state.intersects(State::CONNECTED | State::LISTENING) => {}
             Role::None | Role::Listener(_) => return Err(SocketError::InvalidState),
@@ -215,7 +215,7 @@ impl Engine {
                 bound.is_announced = self.announce(Transport::Tcp, bound.addr, true, false)?;
             }
         }
-        if let Some(socket) = self.world.socket(owner) {
+        if let Some(socket) = self.env.socket(owner) {
             socket.bound = bound;
             // A new attempt after a failed one begins clean.
             socket.state = socket
@@ -227,13 +227,13 @@ impl Engine {
             return Err(SocketError::AddrNotAvailable);
         }
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
-        self.world.conns.set(conn.index, conn.generation, owner);
+        self.env.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
         let limits = Limits {
             send: self.stack.tcp_sndbuf(conn),
             receive: self.stack.tcp_rcvbuf(conn),
         };
-        if let Some(client) = self.world.client(owner.client)
+        if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
             socket.role = Role::Stream(conn);
@@ -243,7 +243,7 @@ impl Engine {
                 end.set_rcvbuf(owner.sock, limits.receive);
             }
         }
-        self.world
+        self.env
             .set_bits(owner, State::CONNECTING | State::BOUND, State::NONE);
         self.run_deferred(now);
         Ok(Reply::Bound { local })
@@ -257,12 +257,12 @@ impl Engine {
         };
         own.is_some_and(|ip| {
             let local = SocketAddr::new(ip, local.port());
-            self.world.local.is_anothers(local, remote)
+            self.env.local.is_anothers(local, remote)
         })
     }
 
     pub(crate) fn on_close(&mut self, now: Instant, owner: Owner, mode: CloseMode, unread: bool) {
-        let Some(client) = self.world.client(owner.client) else {
+        let Some(client) = self.env.client(owner.client) else {
             return;
         };
         if let Some((socket, end)) = client.find(owner.sock)
@@ -290,7 +290,7 @@ impl Engine {
         if mode == CloseMode::Abort || unread {
             self.push_before_reset(now, conn);
         }
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         self.stack.tcp_close(now, conn, mode, unread, &mut fx);
         self.run_deferred(now);
     }
@@ -298,7 +298,7 @@ impl Engine {
     /// Sends what was written before the reset, out of a ring that is given back after it.
     #[cold]
     fn push_before_reset(&mut self, now: Instant, conn: ConnId) {
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let mut fx = Fx::new(&mut self.env, &mut *self.device);
         if self.stack.tcp_push(now, conn, &mut fx) {
             self.device.flush();
         }
@@ -308,7 +308,7 @@ impl Engine {
     fn close_other(&mut self, now: Instant, owner: Owner, mode: CloseMode) {
         // Bytes written just before the close are still to be sent.
         self.on_send_before_close(now, owner);
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return;
         };
         if socket.is_closing {
@@ -338,7 +338,7 @@ impl Engine {
     }
 
     pub(crate) fn release(&mut self, owner: Owner) {
-        if let Some(client) = self.world.client(owner.client) {
+        if let Some(client) = self.env.client(owner.client) {
             client.release(owner.sock);
         }
     }

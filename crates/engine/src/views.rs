@@ -27,7 +27,7 @@ pub(crate) fn link_rows(stack: &Stack) -> impl Iterator<Item = (String, u64)> + 
 
 impl Engine {
     pub fn counters(&self) -> &EngineCounters {
-        &self.world.counters
+        &self.env.counters
     }
 
     /// All counters that are not zero, by name: engine, stack and device, and how many places for
@@ -35,7 +35,7 @@ impl Engine {
     pub fn counter_rows(&self) -> Vec<(String, u64)> {
         let stack = self.stack.counters().iter();
         let device = self.device.counters();
-        self.world
+        self.env
             .counters
             .iter()
             .map(|(name, value)| (format!("engine_{name}"), value))
@@ -53,19 +53,19 @@ impl Engine {
 
     /// Open flows, as the directory counts them.
     pub fn flow_count(&self) -> usize {
-        self.world.flows.len()
+        self.env.flows.len()
     }
 
     /// Bytes of ring memory in use by this engine.
     pub fn rx_memory(&self) -> usize {
-        let clients = self.world.clients.iter().flatten();
+        let clients = self.env.clients.iter().flatten();
         clients.map(|client| client.end.rx_memory()).sum()
     }
 
     /// Up to `max` sockets of all clients.
     pub fn sockets(&self, max: usize) -> Vec<SocketView> {
         let mut views = Vec::new();
-        for (id, client) in self.world.clients.iter().enumerate() {
+        for (id, client) in self.env.clients.iter().enumerate() {
             let Some(client) = client else { continue };
             for sock in client.sockets() {
                 if views.len() >= max {

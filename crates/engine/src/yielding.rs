@@ -10,8 +10,8 @@ use slipstack_stack::{Instant, ListenerId};
 use crate::client::{Bound, Client, ClientId, Role, Yields};
 use crate::commands::Answer;
 use crate::engine::Engine;
+use crate::environment::Environment;
 use crate::owners::Owner;
-use crate::world::World;
 
 /// A listening socket of a port.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +27,14 @@ impl Engine {
     /// Leaves what waits where nothing is accepted to others. Whether there was any.
     #[inline]
     pub(crate) fn tend_listeners(&mut self, now: Instant) -> bool {
-        self.world.has_rest && self.world.left_at <= now && self.tend_all_listeners(now)
+        self.env.has_rest && self.env.left_at <= now && self.tend_all_listeners(now)
     }
 
     #[inline(never)]
     fn tend_all_listeners(&mut self, now: Instant) -> bool {
         let mut progress = false;
-        for id in self.world.client_ids() {
-            let client = self.world.client(id).filter(|client| !client.is_leaving);
+        for id in self.env.client_ids() {
+            let client = self.env.client(id).filter(|client| !client.is_leaving);
             let left = client.map_or(Vec::new(), |client| client.find_left(now));
             for sock in left {
                 progress |= self.leave_to_others(now, Owner { client: id, sock });
@@ -46,7 +46,7 @@ impl Engine {
     /// `false`: there is nobody else.
     #[cold]
     fn leave_to_others(&mut self, now: Instant, owner: Owner) -> bool {
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return false;
         };
         let (Role::Listener(id), Some(bound), before) = (socket.role, socket.bound, socket.yields)
@@ -69,7 +69,7 @@ impl Engine {
 
     /// From now on what comes goes to others, what is on its way too.
     fn begin_to_yield(&mut self, owner: Owner, id: ListenerId, heirs: Yields) {
-        let Some(socket) = self.world.socket(owner) else {
+        let Some(socket) = self.env.socket(owner) else {
             return;
         };
         socket.yields = heirs;
@@ -78,7 +78,7 @@ impl Engine {
         let drained = self.drain(id, port);
         let half_open = self.stack.tcp_detach_half_open(id);
         if heirs == Yields::Here {
-            self.pass_half_open(self.world.now, half_open);
+            self.pass_half_open(self.env.now, half_open);
         } else {
             for image in half_open {
                 self.send_half_open(&image, 0);
@@ -89,12 +89,12 @@ impl Engine {
 
     /// Passes on what has not been accepted. Whether there was any.
     fn withdraw(&mut self, now: Instant, listener: Owner) -> bool {
-        let Some(client) = self.world.client(listener.client) else {
+        let Some(client) = self.env.client(listener.client) else {
             return false;
         };
         let withdrawn = client.withdraw(listener.sock);
         for &sock in &withdrawn {
-            if let Some(socket) = self.world.socket(listener)
+            if let Some(socket) = self.env.socket(listener)
                 && let Some(queue) = &mut socket.queue
             {
                 queue.on_withdrawn();
@@ -103,9 +103,9 @@ impl Engine {
                 client: listener.client,
                 sock,
             };
-            let role = self.world.socket(owner).map(|socket| socket.role);
+            let role = self.env.socket(owner).map(|socket| socket.role);
             if let Some(Role::Stream(conn)) = role {
-                self.world.flows.close(conn);
+                self.env.flows.close(conn);
             }
             self.pass(now, owner);
         }
@@ -114,7 +114,7 @@ impl Engine {
 
     /// Somebody waits for connections again.
     pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
-        let socket = self.world.socket(owner).ok_or(SocketError::UnknownId)?;
+        let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound) else {
             return Err(SocketError::InvalidState);
         };
@@ -122,7 +122,7 @@ impl Engine {
             return Ok(Reply::Done);
         }
         self.come_back(bound);
-        if let Some(socket) = self.world.socket(owner) {
+        if let Some(socket) = self.env.socket(owner) {
             socket.yields = Yields::No;
         }
         self.stack.tcp_set_yielding(id, false);
@@ -136,10 +136,10 @@ impl Engine {
         let is_keen = |it: Listening| {
             it.owner != owner && it.yields == Yields::No && it.bound.span() == bound.span()
         };
-        if self.world.listeners_on(port).any(is_keen) {
+        if self.env.listeners_on(port).any(is_keen) {
             return Some(Yields::Here);
         }
-        let fabric = self.world.local.fabric.as_ref()?;
+        let fabric = self.env.local.fabric.as_ref()?;
         if !fabric.is_shared(port) {
             return None;
         }
@@ -151,21 +151,21 @@ impl Engine {
     /// New connections may come here again.
     fn come_back(&mut self, bound: Bound) {
         let port = bound.addr.port();
-        let on_port: Vec<Listening> = self.world.listeners_on(port).collect();
+        let on_port: Vec<Listening> = self.env.listeners_on(port).collect();
         if on_port.iter().any(|it| it.yields == Yields::Away)
             && let Some(ports) = &self.ports
         {
             ports.listen_yield(port, Transport::Tcp, false);
         }
         for it in on_port.iter().filter(|it| it.yields == Yields::Away) {
-            if let Some(socket) = self.world.socket(it.owner) {
+            if let Some(socket) = self.env.socket(it.owner) {
                 socket.yields = Yields::Here;
             }
         }
     }
 }
 
-impl World {
+impl Environment {
     /// Returns the owner that gets a connection of a listener: the listener, or while its program
     /// is busy another one of the address whose program is not.
     pub(crate) fn find_idle(&mut self, owner: Owner) -> Owner {

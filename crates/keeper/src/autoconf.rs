@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::conflict::wait_readable;
 use crate::error::KeeperError;
 use crate::regions::SlotWords;
-use crate::world::{Network, open_keeper_slot, random_u64};
+use crate::resources::{Network, open_keeper_slot, random_u64};
 
 const FRAMES_MAX: usize = 256;
 /// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses`

@@ -5,9 +5,9 @@ use tracing::{error, info, warn};
 
 use crate::error::KeeperError;
 use crate::process::{descriptors, raise_descriptor_limit};
+use crate::resources::{Options, Resources};
 use crate::server::{Ended, OwnSlot, Server};
 use crate::standby::{Keeper, Side, split};
-use crate::world::{Options, World};
 
 /// How often a successor tries to open its slot, and the distance of the attempts.
 const ATTEMPTS: u32 = 20;
@@ -24,17 +24,17 @@ const SPARE_DESCRIPTORS: u64 = 16;
 /// Why it could not start; then nothing was changed.
 pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError> {
     raise_descriptor_limit();
-    let mut world = World::open(options)?;
+    let mut resources = Resources::open(options)?;
     let mut announce = Some(announce);
     loop {
         // Before the fork: a standby would fail as its keeper does, and leave it to the next one,
         // without end.
         let is_successor = announce.is_none();
-        let own = match own_slot(&world, is_successor) {
+        let own = match own_slot(&resources, is_successor) {
             Ok(own) => own,
             Err(error) => {
                 error!(%error, "the keeper cannot go on");
-                world.remove();
+                resources.remove();
                 return Err(error);
             }
         };
@@ -46,7 +46,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
             Ok(Side::Keeper(standby)) => Some(standby),
             Ok(Side::Standby(keeper)) => {
                 own.leave();
-                outlive(keeper, &mut world);
+                outlive(keeper, &mut resources);
                 warn!("the keeper has ended; its standby goes on");
                 continue;
             }
@@ -55,18 +55,18 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
                 None
             }
         };
-        let (pid, slots) = (std::process::id(), world.slots.count());
+        let (pid, slots) = (std::process::id(), resources.slots.count());
         info!(pid, slots, is_successor, "the keeper serves");
-        match Server::new(world, own, standby, is_successor).run() {
-            (world, Ended::Finished) => {
-                world.remove();
+        match Server::new(resources, own, standby, is_successor).run() {
+            (resources, Ended::Finished) => {
+                resources.remove();
                 return Ok(());
             }
-            // Nothing of the world is undone: the standby has it.
+            // Nothing is undone: the standby has the resources.
             (_, Ended::HandedOver) => std::process::exit(0),
             (kept, Ended::Standby(keeper)) => {
-                world = kept;
-                outlive(keeper, &mut world);
+                resources = kept;
+                outlive(keeper, &mut resources);
                 warn!("the keeper has ended; its standby goes on");
             }
         }
@@ -84,27 +84,27 @@ fn leave_room(slots: u16) -> Result<(), KeeperError> {
 }
 
 /// A successor has others' connections to keep: what it is short of may be there a moment later.
-fn own_slot(world: &World, is_successor: bool) -> Result<OwnSlot, KeeperError> {
+fn own_slot(resources: &Resources, is_successor: bool) -> Result<OwnSlot, KeeperError> {
     let mut attempts = if is_successor { ATTEMPTS } else { 1 };
     let own = loop {
         attempts -= 1;
-        match OwnSlot::open(world) {
+        match OwnSlot::open(resources) {
             Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
             opened => break opened?,
         }
     };
     if !is_successor {
-        leave_room(world.options.slots)?;
+        leave_room(resources.options.slots)?;
     }
     Ok(own)
 }
 
 /// Sleeps until the keeper is gone; then either nobody is needed any more, or this process is next.
-fn outlive(keeper: Keeper, world: &mut World) {
-    keeper.outlive(world, slipstack_channel::REGION_LEN_MAX);
-    if world.journal.is_finished() {
+fn outlive(keeper: Keeper, resources: &mut Resources) {
+    keeper.outlive(resources, slipstack_channel::REGION_LEN_MAX);
+    if resources.journal.is_finished() {
         // Nothing of the inheritance is undone here: the keeper has done it.
         std::process::exit(0);
     }
-    world.restore();
+    resources.restore();
 }

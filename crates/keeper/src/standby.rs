@@ -15,7 +15,7 @@ use slipstack_mem::Region;
 use slipstack_mem::process::{Forked, fork};
 
 use crate::leases::ClientId;
-use crate::world::World;
+use crate::resources::Resources;
 
 /// A channel region, by its client and the client's number for it.
 pub type RegionKey = (ClientId, u64);
@@ -128,7 +128,7 @@ impl Standby {
 
 impl Keeper {
     /// Sleeps until the keeper is gone, and keeps the tables of regions up to date meanwhile.
-    pub fn outlive(self, world: &mut World, region_len_max: usize) {
+    pub fn outlive(self, resources: &mut Resources, region_len_max: usize) {
         loop {
             let _ = poll(&mut [PollFd::new(&self.notes.as_fd(), PollFlags::IN)], None);
             match self.notes.try_receive::<Note>() {
@@ -139,14 +139,14 @@ impl Keeper {
                     | ControlError::NoNumbers
                     | ControlError::TimedOut,
                 ) => {}
-                Ok(Some((note, fds))) => take_note(world, note, fds, region_len_max),
+                Ok(Some((note, fds))) => take_note(resources, note, fds, region_len_max),
                 Err(ControlError::Closed | ControlError::Io(_)) => return,
             }
         }
     }
 }
 
-fn take_note(world: &mut World, note: Note, fds: Vec<OwnedFd>, region_len_max: usize) {
+fn take_note(resources: &mut Resources, note: Note, fds: Vec<OwnedFd>, region_len_max: usize) {
     match note {
         Note::Region(key) => {
             let opened = fds
@@ -154,19 +154,19 @@ fn take_note(world: &mut World, note: Note, fds: Vec<OwnedFd>, region_len_max: u
                 .next()
                 .and_then(|fd| Region::open(fd, region_len_max).ok());
             if let Some(region) = opened {
-                world.regions.insert(key, region);
+                resources.regions.insert(key, region);
             }
         }
         Note::Forget(key) => {
-            world.regions.remove(&key);
+            resources.regions.remove(&key);
         }
         Note::Handover(key) => {
-            if let Some(region) = world.regions.get(&key) {
-                world.handovers.insert(key, region.clone());
+            if let Some(region) = resources.regions.get(&key) {
+                resources.handovers.insert(key, region.clone());
             }
         }
         Note::Settled(key) => {
-            world.handovers.remove(&key);
+            resources.handovers.remove(&key);
         }
     }
 }

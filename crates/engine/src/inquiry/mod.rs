@@ -54,7 +54,7 @@ impl Engine {
     fn parts(&self, now: Instant, has_programs: bool) -> Vec<Part> {
         let subjects = subjects(&self.stack, now);
         let mut parts: Vec<Part> = subjects.into_iter().map(Part::OfStack).collect();
-        let clients = self.world.clients.iter().enumerate();
+        let clients = self.env.clients.iter().enumerate();
         for (id, client) in clients.filter(|_| has_programs) {
             let socks = client.iter().flat_map(|client| client.sockets());
             parts.extend(socks.map(|sock| Part::OfProgram(ClientId(id as u32), sock)));
@@ -83,7 +83,7 @@ impl Engine {
             Inquiry::Counters => errand.text = counters_text(&self.counter_rows()),
             Inquiry::FilterCounts => errand.text = filter_text(&self.stack),
             Inquiry::Tunables => errand.text = tunables_text(&self.stack),
-            Inquiry::FilterStates => errand.text = states_text(&self.stack, self.world.now),
+            Inquiry::FilterStates => errand.text = states_text(&self.stack, self.env.now),
             Inquiry::ZeroFilter { ids, is_log_only } => {
                 self.stack.zero_filter(ids.as_deref(), *is_log_only);
             }
@@ -115,7 +115,7 @@ impl Engine {
             return;
         };
         if let (Part::OfStack(subject), true) = (part, is_end) {
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
             if !end(&mut self.stack, now, &subject, &mut fx) {
                 return;
             }
@@ -134,8 +134,8 @@ impl Engine {
         let Subject::Connection(conn) = *subject else {
             return Some(row);
         };
-        let owner = self.world.conn_owner(conn)?;
-        let client = self.world.client(owner.client)?;
+        let owner = self.env.conn_owner(conn)?;
+        let client = self.env.client(owner.client)?;
         if let Some((socket, end)) = client.find(owner.sock) {
             row.is_held = !socket.is_closing;
             row.recv_q = socket.receive.unread(end, owner.sock);
@@ -146,7 +146,7 @@ impl Engine {
 
     /// A socket that is no connection.
     fn program_row(&mut self, client: ClientId, sock: SockId) -> Option<SocketRow> {
-        let (socket, end) = self.world.client(client)?.find(sock)?;
+        let (socket, end) = self.env.client(client)?.find(sock)?;
         let bound = socket.bound.map(|bound| bound.addr)?;
         let plain = SocketRow {
             is_held: !socket.is_closing,

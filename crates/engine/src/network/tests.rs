@@ -77,7 +77,7 @@ fn tell(engine: &mut Engine, keeper: &Mutex<Keeper>, change: impl FnOnce(&mut Ne
     it.network.revision += 1;
     change(&mut it.network);
     drop(it);
-    engine.on_network_changed(engine.world.now);
+    engine.on_network_changed(engine.env.now);
 }
 
 fn rules(engine: &Engine) -> Vec<u64> {

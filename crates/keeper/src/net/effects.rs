@@ -25,7 +25,7 @@ use super::strays::Strays;
 use super::unread::Unread;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
-use crate::world::Network;
+use crate::resources::Network;
 
 /// Frames to ourselves that may wait.
 const LOCAL_MAX: usize = 1024;

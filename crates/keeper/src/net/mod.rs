@@ -28,7 +28,7 @@ use tracing::warn;
 use crate::neighbours::Neighbours;
 use crate::orphans::Orphans;
 use crate::regions::Inboxes;
-use crate::world::Network;
+use crate::resources::Network;
 use astray::Coming;
 use care::Care;
 use effects::NetEffects;
@@ -69,7 +69,7 @@ pub struct Shared {
 /// The stack of slot 0 and its device.
 pub struct Net {
     stack: Stack,
-    world: NetEffects,
+    effects: NetEffects,
     inbox: Option<InboxReader>,
     /// Buffer for what comes through it.
     inbox_message: Vec<u8>,
@@ -121,7 +121,7 @@ impl Net {
         routers::tune(&mut stack, &network.state.tunables);
         let mut device = device;
         device.set_vlans(&network.state.vlans());
-        let mut world = NetEffects::new(
+        let mut effects = NetEffects::new(
             device,
             network,
             steering,
@@ -129,13 +129,13 @@ impl Net {
             neighbours,
             Care::new(records),
         );
-        stack.announce(Instant(now), &mut world);
-        world.device.flush();
+        stack.announce(Instant(now), &mut effects);
+        effects.device.flush();
         Net {
             stack,
             inbox,
             inbox_message: vec![0; MpscInbox::FRAME_MAX],
-            world,
+            effects,
             resets: Vec::new(),
             arrivals: Vec::new(),
             inbox_refused: 0,
@@ -146,11 +146,11 @@ impl Net {
     }
 
     pub fn poll_fd(&self) -> RawFd {
-        self.world.device.poll_fd()
+        self.effects.device.poll_fd()
     }
 
     pub fn device_fds(&self) -> Vec<RawFd> {
-        self.world.device.descriptors()
+        self.effects.device.descriptors()
     }
 
     /// One pass: frames in, timers, frames out. True: there may be more to do at once.
@@ -161,28 +161,30 @@ impl Net {
         self.retry_datagrams(now);
         self.renew_records();
         self.tell_engines(now);
-        self.stack.on_timers(Instant(now), &mut self.world);
-        self.stack.flush(Instant(now), &mut self.world);
+        self.stack.on_timers(Instant(now), &mut self.effects);
+        self.stack.flush(Instant(now), &mut self.effects);
         progress |= self.loop_back(now);
-        self.world.device.flush();
-        if let Some(notice) = self.world.device.take_notice() {
+        self.effects.device.flush();
+        if let Some(notice) = self.effects.device.take_notice() {
             warn!("{notice}");
         }
-        self.world.care.drop_released();
+        self.effects.care.drop_released();
         progress
     }
 
     fn receive(&mut self, now: u64) -> bool {
         let Net {
-            world,
+            effects,
             arrivals,
             inbox,
             inbox_message,
             ..
         } = self;
-        world.device.rx(BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-            arrivals.push(Arrival::Frame(frame.to_vec(), meta))
-        });
+        effects
+            .device
+            .rx(BUDGET, &mut |frame: &[u8], meta: RxMeta| {
+                arrivals.push(Arrival::Frame(frame.to_vec(), meta))
+            });
         while arrivals.len() < 2 * BUDGET
             && let Some(inbox) = inbox
             && let Some(len) = inbox.pop(now, inbox_message)
@@ -223,29 +225,29 @@ impl Net {
 
     /// Takes one frame of the own slot, or an engine's.
     fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
-        if let Some(fragments) = self.world.pass_fragment_on(frame, meta, coming.now) {
+        if let Some(fragments) = self.effects.pass_fragment_on(frame, meta, coming.now) {
             for (frame, meta) in fragments {
                 self.look_at(&frame, meta, coming);
             }
-        } else if !self.world.pass_group_on(frame, meta)
-            && !self.world.pass_error_on(frame, meta.vlan)
-            && !self.world.pass_extended_on(frame, meta)
+        } else if !self.effects.pass_group_on(frame, meta)
+            && !self.effects.pass_error_on(frame, meta.vlan)
+            && !self.effects.pass_extended_on(frame, meta)
         {
             self.look_at(frame, meta, coming);
         }
     }
 
     fn look_at(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
-        self.world.coming = Some(coming);
+        self.effects.coming = Some(coming);
         self.stack
-            .on_frame(Instant(coming.now), frame, meta, &mut self.world);
-        self.world.coming = None;
+            .on_frame(Instant(coming.now), frame, meta, &mut self.effects);
+        self.effects.coming = None;
         self.note_heard(frame);
     }
 
     /// An engine says what it hears: with what others do it is told to routers here.
     fn take_group(&mut self, told: SlotGroup) {
-        if self.world.strays.has_engine(told.slot) {
+        if self.effects.strays.has_engine(told.slot) {
             let filter = GroupFilter {
                 is_exclude: told.is_exclude,
                 sources: told.sources,
@@ -261,7 +263,7 @@ impl Net {
     }
 
     fn take_passing(&mut self, head: &PassingHead, passed: Passed<'_>, now: u64) {
-        if !self.world.on_passing(head, passed)
+        if !self.effects.on_passing(head, passed)
             && let Some(image) = parked::image_of(passed)
         {
             self.refuse(&image, now);
@@ -271,13 +273,13 @@ impl Net {
     /// Resets a connection that no program will take.
     fn refuse(&mut self, image: &ConnectionImage, now: u64) {
         self.parked_reset += 1;
-        let world = &mut self.world;
-        self.stack.tcp_refuse(Instant(now), image, world);
+        let effects = &mut self.effects;
+        self.stack.tcp_refuse(Instant(now), image, effects);
     }
 
     /// Looks again at what has waited, and whether what waits for a listener still has reason to.
     fn retry(&mut self, now: u64) {
-        for held in self.world.strays.take_due(now) {
+        for held in self.effects.strays.take_due(now) {
             let coming = Coming {
                 now,
                 origin: None,
@@ -286,10 +288,10 @@ impl Net {
             };
             self.look_at(&held.frame, held.meta, coming);
         }
-        for port in self.world.parked.ports_to_ask(now) {
-            self.world.on_new_route(port);
-            if !self.world.intents.has_port(port, now) {
-                for image in self.world.parked.give_up(port) {
+        for port in self.effects.parked.ports_to_ask(now) {
+            self.effects.on_new_route(port);
+            if !self.effects.intents.has_port(port, now) {
+                for image in self.effects.parked.give_up(port) {
                     self.refuse(&image, now);
                 }
             }
@@ -298,49 +300,49 @@ impl Net {
 
     /// Datagrams that an engine had no room for, and sockets that are closed before anybody read.
     fn retry_datagrams(&mut self, now: u64) {
-        for port in self.world.unread.due(now) {
-            self.world.send_unread(port, now);
+        for port in self.effects.unread.due(now) {
+            self.effects.send_unread(port, now);
         }
-        for port in self.world.unread.ports_to_ask(now) {
-            if !self.world.dgram_intents.has_port(port, now) {
-                self.world.unread.give_up(port);
+        for port in self.effects.unread.ports_to_ask(now) {
+            if !self.effects.dgram_intents.has_port(port, now) {
+                self.effects.unread.give_up(port);
             }
         }
     }
 
     /// The tables name other engines for a port of UDP.
     pub fn on_new_datagram_route(&mut self, port: u16, now: u64) {
-        self.world.send_unread(port, now);
+        self.effects.send_unread(port, now);
     }
 
     /// A listener has left the port in order: its connections are on their way to others.
     pub fn note_moving(&mut self, port: u16, now: u64) {
-        self.world.strays.note_moving(port, now);
+        self.effects.strays.note_moving(port, now);
     }
 
     /// The tables name other engines for the port.
     pub fn on_new_route(&mut self, port: u16) {
-        self.world.on_new_route(port);
+        self.effects.on_new_route(port);
     }
 
     /// Connections that wait for a listener.
     pub fn parked(&self) -> usize {
-        self.world.parked.len()
+        self.effects.parked.len()
     }
 
     /// Frames from this stack to itself.
     fn loop_back(&mut self, now: u64) -> bool {
-        let frames = self.world.take_local();
+        let frames = self.effects.take_local();
         for frame in &frames {
             self.stack
-                .on_frame(Instant(now), frame, RxMeta::LOCAL, &mut self.world);
+                .on_frame(Instant(now), frame, RxMeta::LOCAL, &mut self.effects);
             self.note_heard(frame);
         }
         if !frames.is_empty() {
             self.renew_records();
-            self.stack.flush(Instant(now), &mut self.world);
+            self.stack.flush(Instant(now), &mut self.effects);
         }
-        self.world.has_local()
+        self.effects.has_local()
     }
 
     /// Sends the probes that are due: the peer answers with its exact numbers, and the closed port
@@ -351,7 +353,7 @@ impl Net {
                 .get(reset.probes_sent)
                 .is_some_and(|after| now >= reset.began.saturating_add(*after))
         };
-        let doomed = &mut self.world.doomed;
+        let doomed = &mut self.effects.doomed;
         // Not those whose peers have begun anew.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut budget = PROBE_BURST;
@@ -361,11 +363,11 @@ impl Net {
                 reset.probes_sent += 1;
                 let (local, remote) = (reset.flow.local, reset.flow.remote);
                 self.stack
-                    .tcp_probe(Instant(now), local, remote, &mut self.world);
+                    .tcp_probe(Instant(now), local, remote, &mut self.effects);
             }
         }
         let last = PROBE_AT_NS[PROBE_AT_NS.len() - 1];
-        let doomed = &mut self.world.doomed;
+        let doomed = &mut self.effects.doomed;
         self.resets.retain(|reset| {
             let is_due = reset.probes_sent < PROBE_AT_NS.len() || now < reset.began + 2 * last;
             if !is_due {
@@ -380,7 +382,7 @@ impl Net {
         for flow in flows {
             // What is left of an earlier connection would answer for this one.
             self.stack.tcp_forget_time_wait(flow.local, flow.remote);
-            self.world.doomed.insert(flow);
+            self.effects.doomed.insert(flow);
             self.resets.push(Reset {
                 flow,
                 began: now,
@@ -408,7 +410,7 @@ impl Net {
 
     /// Feeds the messages left in the inbox of an engine that is gone.
     pub fn feed_inbox(&mut self, slot: u16, now: u64) {
-        let Some(mut inbox) = self.world.inboxes.inbox(slot).map(InboxReader::new) else {
+        let Some(mut inbox) = self.effects.inboxes.inbox(slot).map(InboxReader::new) else {
             return;
         };
         let mut frame = vec![0; MpscInbox::FRAME_MAX];
@@ -422,31 +424,31 @@ impl Net {
 
     /// The slots that engines lease now: who may have what another one got by mistake.
     pub fn set_engines(&mut self, slots: Vec<u16>) {
-        self.world.strays.set_engines(slots);
+        self.effects.strays.set_engines(slots);
     }
 
     /// Flows whose segments went to the wrong engine a moment ago.
     pub fn stray_flows(&mut self, now: u64) -> Vec<Flow> {
-        self.world.strays.flows(now)
+        self.effects.strays.flows(now)
     }
 
     pub fn has_strays(&self) -> bool {
-        !self.world.strays.is_empty()
+        !self.effects.strays.is_empty()
     }
 
     /// Whether a flow is carried out here.
     pub fn carries(&self, flow: &Flow) -> bool {
-        self.world.care.has(flow)
+        self.effects.care.has(flow)
     }
 
     /// Flows that are carried out here.
     pub fn carried(&self) -> impl Iterator<Item = Flow> + '_ {
-        self.world.care.by_flow.keys().copied()
+        self.effects.care.by_flow.keys().copied()
     }
 
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
-        self.carries(flow) || self.world.doomed.contains(flow)
+        self.carries(flow) || self.effects.doomed.contains(flow)
     }
 
     pub fn has_resets(&self) -> bool {
@@ -467,10 +469,10 @@ impl Net {
             .min();
         let stack = self.stack.next_deadline().map(|at| at.0);
         let (held, parked) = (
-            self.world.strays.next_due(),
-            self.world.parked.next_deadline(),
+            self.effects.strays.next_due(),
+            self.effects.parked.next_deadline(),
         );
-        let unread = self.world.unread.next_deadline();
+        let unread = self.effects.unread.next_deadline();
         [probe, stack, held, parked, unread, self.tell_at()]
             .into_iter()
             .flatten()
@@ -480,8 +482,8 @@ impl Net {
     /// Arms the inbox's doorbell; false: a frame has come meanwhile, or what this stack says to
     /// itself waits.
     pub fn prepare_sleep(&self) -> bool {
-        !self.world.has_local()
-            && !self.world.device.has_rx()
+        !self.effects.has_local()
+            && !self.effects.device.has_rx()
             && self.inbox.as_ref().is_none_or(InboxReader::prepare_sleep)
     }
 
@@ -493,7 +495,7 @@ impl Net {
 
     /// Asks the wire for a neighbour that an engine waits for.
     pub fn resolve(&mut self, address: IpAddr) -> Option<[u8; 6]> {
-        self.world.neighbours.find(address)
+        self.effects.neighbours.find(address)
     }
 
     /// Counters that are not zero.
@@ -503,18 +505,18 @@ impl Net {
             .counters()
             .iter()
             .map(|(counter, value)| (counter.name(), value));
-        let device = self.world.device.counters();
-        let strays = &self.world.strays.counts;
+        let device = self.effects.device.counters();
+        let strays = &self.effects.strays.counts;
         let own = [
             ("strays-passed-on", strays.passed),
             ("strays-held", strays.held),
             ("strays-given-up", strays.given_up),
             ("strays-lost", strays.lost),
-            ("fragments-lost", self.world.trails.lost),
-            ("group-copies-lost", self.world.lost_copies),
+            ("fragments-lost", self.effects.trails.lost),
+            ("group-copies-lost", self.effects.lost_copies),
             ("parked-reset", self.parked_reset),
             ("inbox-refused", self.inbox_refused),
-            ("datagrams-lost-before-a-wait", self.world.unread.lost),
+            ("datagrams-lost-before-a-wait", self.effects.unread.lost),
         ];
         stack
             .chain(device.rows())

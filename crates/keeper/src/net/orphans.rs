@@ -41,7 +41,7 @@ impl Net {
             local: told.local,
             remote: told.remote,
         };
-        if self.world.doomed.contains(&flow) {
+        if self.effects.doomed.contains(&flow) {
             return Err(SocketError::FlowExists);
         }
         let image = time_wait_of(told);
@@ -58,7 +58,7 @@ impl Net {
             self.carry(bytes, &connection, region, heir.key, record, now)
         });
         if carried.is_none() {
-            self.world.care.records.remove(heir.record);
+            self.effects.care.records.remove(heir.record);
         }
         carried
     }
@@ -73,9 +73,9 @@ impl Net {
         now: u64,
     ) -> Option<Flow> {
         let (local, remote) = connection.endpoints()?;
-        let (stack, world) = (&mut self.stack, &mut self.world);
-        let Ok(conn) = stack.tcp_adopt(Instant(now), connection, world) else {
-            stack.tcp_refuse(Instant(now), connection, world);
+        let (stack, effects) = (&mut self.stack, &mut self.effects);
+        let Ok(conn) = stack.tcp_adopt(Instant(now), connection, effects) else {
+            stack.tcp_refuse(Instant(now), connection, effects);
             return None;
         };
         let flow = Flow {
@@ -83,7 +83,7 @@ impl Net {
             local,
             remote,
         };
-        let care = &mut self.world.care;
+        let care = &mut self.effects.care;
         let orphan = Orphan {
             region: region.clone(),
             key,
@@ -97,7 +97,7 @@ impl Net {
             conn,
             CloseMode::Orderly,
             false,
-            &mut self.world,
+            &mut self.effects,
         );
         Some(flow)
     }
@@ -107,14 +107,14 @@ impl Net {
         if self.orphans() > 0
             && let Some(flow) = find_flow(frame)
         {
-            self.world.care.on_heard(&flow);
+            self.effects.care.on_heard(&flow);
         }
     }
 
     /// Writes down what the peers' segments have changed.
     pub(super) fn renew_records(&mut self) {
-        let Net { stack, world, .. } = self;
-        let care = &mut world.care;
+        let Net { stack, effects, .. } = self;
+        let care = &mut effects.care;
         for conn in care.heard.drain(..) {
             let record = care.orphans.get(&conn).and_then(|orphan| orphan.record);
             if let (Some(record), Some(image)) = (record, stack.tcp_image(conn)) {
@@ -125,21 +125,21 @@ impl Net {
 
     /// Returns the connections that the former keeper carried out.
     pub fn heirs(&self) -> Vec<Heir> {
-        self.world.care.records.heirs()
+        self.effects.care.records.heirs()
     }
 
     /// Connections of ended programs that still have something to deliver.
     pub fn orphans(&self) -> usize {
-        self.world.care.orphans.len()
+        self.effects.care.orphans.len()
     }
 
     /// Whether bytes of a connection that is carried out are in this region.
     pub fn has_bytes_in(&self, key: &RegionKey) -> bool {
-        self.world.care.regions.contains_key(key)
+        self.effects.care.regions.contains_key(key)
     }
 
     /// Regions whose last connection has been carried out since the last call.
     pub fn take_settled(&mut self) -> Vec<RegionKey> {
-        std::mem::take(&mut self.world.care.settled)
+        std::mem::take(&mut self.effects.care.settled)
     }
 }

@@ -43,12 +43,12 @@ impl Net {
 
     /// The network has changed: the own stack goes by it, and engines are told.
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
-        self.world.device.set_vlans(&state.vlans());
+        self.effects.device.set_vlans(&state.vlans());
         self.stack.set_network(Instant(now), config_of(state));
         tune(&mut self.stack, &state.tunables);
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
-        self.world.set_own(own);
-        self.told.left = self.world.strays.engines().to_vec();
+        self.effects.set_own(own);
+        self.told.left = self.effects.strays.engines().to_vec();
     }
 
     /// The own stack goes by these rules of the packet filter.
@@ -92,7 +92,7 @@ impl Net {
         if self.told.left.is_empty() || now < self.told.again_at {
             return;
         }
-        let inboxes = &self.world.inboxes;
+        let inboxes = &self.effects.inboxes;
         let message = InboxMessage::NetworkChanged;
         self.told.left.retain(|slot| !inboxes.post(*slot, &message));
         self.told.again_at = now + AGAIN_NS;
@@ -100,13 +100,13 @@ impl Net {
 
     /// An operator asks something of the engine of this slot. Returns `false` if its inbox is full.
     pub fn tell_inquiry(&self, slot: u16) -> bool {
-        self.world.inboxes.post(slot, &InboxMessage::Inquiry)
+        self.effects.inboxes.post(slot, &InboxMessage::Inquiry)
     }
 
     /// Returns the answer of the keeper's own stack, which has the connections of programs that
     /// have ended.
     pub fn answer(&mut self, now: u64, inquiry: &Inquiry) -> Vec<u8> {
-        answer_of_stack(&mut self.stack, Instant(now), inquiry, &mut self.world)
+        answer_of_stack(&mut self.stack, Instant(now), inquiry, &mut self.effects)
     }
 
     pub(super) fn tell_at(&self) -> Option<u64> {

@@ -12,7 +12,7 @@ use super::{Net, Shared};
 use crate::neighbours::Neighbours;
 use crate::orphans::{self, Orphans};
 use crate::regions::Inboxes;
-use crate::world::Network;
+use crate::resources::Network;
 
 fn net() -> Net {
     joined().0
@@ -76,7 +76,7 @@ fn what_the_stack_says_to_itself_is_heard_before_a_sleep() {
     let mut net = net();
     assert!(net.prepare_sleep());
     net.finish_sleep();
-    net.world.transmit(FrameOut {
+    net.effects.transmit(FrameOut {
         header: &[0; 60],
         payload: Payload::None,
         offload: TxOffload::NONE,

@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
-use crate::world::World;
+use crate::resources::Resources;
 
 use super::{
     CONNECTIONS_MAX, Connection, DEAF_NS, Lost, MESSAGES_PER_TURN, STRANGERS_MAX, Server,
@@ -33,7 +33,7 @@ impl Server {
     /// us again at once.
     pub(super) fn accept(&mut self, now: u64) {
         loop {
-            let fd = match accept_with(&self.world.listener, SocketFlags::CLOEXEC) {
+            let fd = match accept_with(&self.resources.listener, SocketFlags::CLOEXEC) {
                 Ok(fd) => fd,
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
                 Err(_) => {
@@ -177,18 +177,18 @@ impl Server {
                 "this connection has been introduced already",
             );
         }
-        if !connection.is_trusted && hello.capability != Some(self.world.state.capability) {
+        if !connection.is_trusted && hello.capability != Some(self.resources.state.capability) {
             return refuse(
                 Refusal::NotPermitted,
                 "this user may not use the device; start the program with: slipstack run",
             );
         }
         if hello.resume.is_none() {
-            refuse_deleted(&self.world)?;
+            refuse_deleted(&self.resources)?;
         }
         self.idle_since = None;
         connection.is_trusted = true;
-        self.world.state.had_clients = true;
+        self.resources.state.had_clients = true;
         if hello.is_shared {
             connection.is_shared = true;
             return Ok((self.welcome(0), Vec::new()));
@@ -221,7 +221,7 @@ impl Server {
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.client = Some(id);
         }
-        self.world.save();
+        self.resources.save();
         Ok((self.welcome(id.0), Vec::new()))
     }
 
@@ -236,13 +236,13 @@ impl Server {
         let unfit = entry
             .instance
             .as_ref()
-            .map(|name| self.world.dir.instance_socket(name));
+            .map(|name| self.resources.dir.instance_socket(name));
         if let Some(Err(error)) = unfit {
             return refuse(Refusal::BadRequest, error.to_string());
         }
         if let Some(id) = resume {
             let known = self
-                .world
+                .resources
                 .state
                 .leases
                 .clients
@@ -260,7 +260,7 @@ impl Server {
         }
         if entry.instance.is_some()
             && self
-                .world
+                .resources
                 .state
                 .leases
                 .clients
@@ -276,7 +276,7 @@ impl Server {
         let Some(pidfd) = watch(process) else {
             return refuse(Refusal::Unknown, "the process on this connection has ended");
         };
-        match self.world.state.leases.enter(entry) {
+        match self.resources.state.leases.enter(entry) {
             Ok(id) => {
                 info!(client = id.0, pid = process.pid, "a client is here");
                 self.watches.insert(id, pidfd);
@@ -290,14 +290,14 @@ impl Server {
     }
 
     fn welcome(&self, client: u64) -> Reply {
-        let network = &self.world.network;
+        let network = &self.resources.network;
         Reply::Welcome(Box::new(Welcome {
             client,
-            capability: self.world.state.capability,
+            capability: self.resources.state.capability,
             keeper_pid: std::process::id(),
-            interface: self.world.dir.interface().to_owned(),
+            interface: self.resources.dir.interface().to_owned(),
             device: network.device.clone(),
-            vlan: self.world.slots.link().vlan,
+            vlan: self.resources.slots.link().vlan,
             network: network.state.in_force(),
         }))
     }
@@ -310,7 +310,7 @@ impl Server {
         let Some(client) = connection.client else {
             return;
         };
-        let Some(known) = self.world.state.leases.clients.find(client) else {
+        let Some(known) = self.resources.state.leases.clients.find(client) else {
             return;
         };
         if find_process(known.process.pid) == Some(known.process) {
@@ -335,7 +335,7 @@ impl Server {
     /// they notice.
     pub(super) fn inherit_clients(&mut self, now: u64) {
         let clients: Vec<(ClientId, crate::leases::ProcessKey, bool)> = self
-            .world
+            .resources
             .state
             .leases
             .clients
@@ -358,7 +358,7 @@ impl Server {
                 None => self.on_death(id, now),
             }
         }
-        let draining: Vec<u16> = self.world.state.leases.draining().collect();
+        let draining: Vec<u16> = self.resources.state.leases.draining().collect();
         for slot in draining {
             self.empty_slot(slot, now);
         }
@@ -366,8 +366,8 @@ impl Server {
 }
 
 /// Refuses a new client on a deleted interface: it would be alone there.
-fn refuse_deleted(world: &World) -> Result<(), (Refusal, String)> {
-    let Some(interface) = world.find_deleted() else {
+fn refuse_deleted(resources: &Resources) -> Result<(), (Refusal, String)> {
+    let Some(interface) = resources.find_deleted() else {
         return Ok(());
     };
     refuse(

@@ -34,13 +34,13 @@ impl Server {
             return refuse(Refusal::Version, message);
         }
         let answer = match call.query {
-            Query::Network => NetAnswer::Network(self.world.network.state.clone()),
+            Query::Network => NetAnswer::Network(self.resources.network.state.clone()),
             Query::Neighbours => NetAnswer::Neighbours(self.neighbours()),
             Query::Watch => {
                 if let Some(connection) = self.connections.get_mut(&token) {
                     connection.is_watching = true;
                 }
-                NetAnswer::Network(self.world.network.state.clone())
+                NetAnswer::Network(self.resources.network.state.clone())
             }
             Query::Filter { known } => {
                 let (told, files) = self.filter_files(known.as_deref())?;
@@ -67,9 +67,9 @@ impl Server {
 
     /// The neighbours that are known, each with the link that leads to it.
     fn neighbours(&self) -> Vec<(u16, IpAddr, [u8; 6])> {
-        let state = &self.world.network.state;
+        let state = &self.resources.network.state;
         let link = |ip| state.interface_towards(ip).map_or(0, |it| it.vlan);
-        let known = self.world.neighbours.entries().into_iter();
+        let known = self.resources.neighbours.entries().into_iter();
         known.map(|(ip, mac)| (link(ip), ip, mac)).collect()
     }
 
@@ -81,11 +81,11 @@ impl Server {
     }
 
     fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
-        let state = &self.world.network.state;
+        let state = &self.resources.network.state;
         let is_own = |change: &Change| match change {
             Change::AddVlan { vlan, .. } => {
                 let link = LinkId(*vlan);
-                let port = self.world.slots.ports().nth(usize::from(link.port()));
+                let port = self.resources.slots.ports().nth(usize::from(link.port()));
                 port.is_some_and(|(_, port)| port.vlan == link.vlan())
             }
             _ => false,
@@ -125,7 +125,7 @@ impl Server {
         &self,
         known: Option<&[u64]>,
     ) -> Result<(FilterTold, Vec<OwnedFd>), (Refusal, String)> {
-        let filter = &self.world.state.filter;
+        let filter = &self.resources.state.filter;
         let mut text = Vec::new();
         for rule in &filter.rules {
             add_line(&mut text, rule);
@@ -138,12 +138,12 @@ impl Server {
     }
 
     fn set_filter(&mut self, changes: &[FilterChange], now: u64) -> NetAnswer {
-        let mut state = self.world.network.state.clone();
+        let mut state = self.resources.network.state.clone();
         state.revision += 1;
         let mut numbers = Vec::new();
         // No other change had this revision.
         let id = state.revision << IDS_PER_CHANGE;
-        let next = match change_filter(&self.world.state.filter, changes, id, &mut numbers) {
+        let next = match change_filter(&self.resources.state.filter, changes, id, &mut numbers) {
             Ok(next) => next,
             Err(error) => return denied(&error.to_string(), Some(error.at)),
         };
@@ -151,17 +151,17 @@ impl Server {
             true => 0,
             false => state.revision,
         };
-        let has_tables = next.tables != self.world.state.filter.tables;
-        let before = std::mem::replace(&mut self.world.state.filter, next);
+        let has_tables = next.tables != self.resources.state.filter.tables;
+        let before = std::mem::replace(&mut self.resources.state.filter, next);
         if has_tables {
-            self.world.save_tables();
+            self.resources.save_tables();
         }
         match self.publish(state, now) {
             Ok(()) => NetAnswer::FilterChanged(numbers),
             Err(error) => {
-                self.world.state.filter = before;
+                self.resources.state.filter = before;
                 if has_tables {
-                    self.world.save_tables();
+                    self.resources.save_tables();
                 }
                 denied(&error.to_string(), None)
             }
@@ -194,7 +194,7 @@ impl Server {
         if tokens.is_empty() {
             return;
         }
-        let state: NetworkState = self.world.network.state.clone();
+        let state: NetworkState = self.resources.network.state.clone();
         let reply = Reply::Net(Box::new(NetAnswer::Network(state)));
         for token in tokens {
             self.reply(token, &reply, &[]);

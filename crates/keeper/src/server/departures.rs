@@ -7,9 +7,9 @@ use tracing::{info, warn};
 
 use crate::directory;
 use crate::leases::{ClientId, SlotState};
+use crate::resources::open_any_slot;
 use crate::standby::RegionKey;
 use crate::steer::OwnedFlow;
-use crate::world::open_any_slot;
 
 use super::Server;
 
@@ -39,7 +39,7 @@ impl Server {
         {
             connection.client = None;
         }
-        let left = self.world.state.leases.listeners.of(client);
+        let left = self.resources.state.leases.listeners.of(client);
         let ports: Vec<u16> = left.map(|listener| listener.port).collect();
         for port in ports {
             self.net.note_moving(port, now);
@@ -58,13 +58,16 @@ impl Server {
             .collect();
         // Answers of their peers come here, not to whoever gets the ports next.
         let excepted: Vec<OwnedFlow> = doomed.iter().map(|flow| (*flow, 0)).collect();
-        if let Err(error) = self.steer.except(self.world.slots.steering(), &excepted) {
+        if let Err(error) = self
+            .steer
+            .except(self.resources.slots.steering(), &excepted)
+        {
             warn!(%error, "frames of a dead program cannot be steered here");
         }
         let resets = doomed.len();
         self.tally.resets += resets as u64;
         self.net.reset(doomed, now);
-        let Some(left) = self.world.state.leases.leave(client) else {
+        let Some(left) = self.resources.state.leases.leave(client) else {
             return;
         };
         let (pid, slot) = (left.client.process.pid, left.client.slot);
@@ -73,27 +76,27 @@ impl Server {
         // An instance that was killed has left its socket; no other has its name before it is gone
         // here.
         if let Some(name) = &left.client.instance
-            && let Ok(socket) = self.world.dir.instance_socket(name)
+            && let Ok(socket) = self.resources.dir.instance_socket(name)
         {
             let _ = std::fs::remove_file(socket);
         }
         self.publish_engines();
         if let Some(slot) = left.client.slot {
-            let _ = self.world.slots.steering().set_alive(slot, false);
+            let _ = self.resources.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
             self.net.forget_groups(slot);
             self.vacated
                 .extend(AGAIN_NS.map(|later| (slot, now + later)));
         }
-        self.world.state.groups = self.steer.groups();
-        self.world.save();
+        self.resources.state.groups = self.steer.groups();
+        self.resources.save();
     }
 
     /// The TCP flows of a client, whose regions are forgotten.
     fn take_flows(&mut self, client: ClientId) -> Vec<Flow> {
         let mut flows = Vec::new();
         let standby = self.standby.as_ref();
-        self.world.regions.retain(|key, region| {
+        self.resources.regions.retain(|key, region| {
             if key.0 != client {
                 return true;
             }
@@ -112,13 +115,13 @@ impl Server {
         if let Some(standby) = &self.standby {
             standby.note_handover(key);
         }
-        self.world.handovers.insert(key, region);
+        self.resources.handovers.insert(key, region);
     }
 
     /// Lets go of regions whose connections have all been carried out.
     pub(super) fn settle_handovers(&mut self) {
         for key in self.net.take_settled() {
-            self.world.handovers.remove(&key);
+            self.resources.handovers.remove(&key);
             if let Some(standby) = &self.standby {
                 standby.note_settled(key);
             }
@@ -130,14 +133,14 @@ impl Server {
         let mut flows = Vec::new();
         for heir in self.net.heirs() {
             // The former keeper may have been killed before it could say that it keeps the region.
-            let regions = [&self.world.handovers, &self.world.regions];
+            let regions = [&self.resources.handovers, &self.resources.regions];
             let region = regions
                 .iter()
                 .find_map(|table| table.get(&heir.key))
                 .cloned();
             let key = heir.key;
             if let Some(flow) = self.net.inherit(heir, region.as_ref(), now) {
-                self.world
+                self.resources
                     .handovers
                     .extend(region.map(|region| (key, region)));
                 flows.push((flow, 0));
@@ -145,7 +148,7 @@ impl Server {
         }
         self.tally.inherited = flows.len() as u64;
         let (net, standby) = (&self.net, self.standby.as_ref());
-        self.world.handovers.retain(|key, _| {
+        self.resources.handovers.retain(|key, _| {
             let is_needed = net.has_bytes_in(key);
             if let (false, Some(standby)) = (is_needed, standby) {
                 standby.note_settled(*key);
@@ -159,7 +162,7 @@ impl Server {
     /// empty one. What belongs to flows that end here is not lost; the rest is sent again, and then
     /// reaches whoever it belongs to.
     pub(super) fn empty_slot(&mut self, slot: u16, now: u64) {
-        match open_any_slot(&self.world.slots, &self.world.words, slot) {
+        match open_any_slot(&self.resources.slots, &self.resources.words, slot) {
             Ok(mut device) => {
                 let net = &mut self.net;
                 for _ in 0..DRAIN_ROUNDS {
@@ -174,7 +177,7 @@ impl Server {
             Err(error) => warn!(slot, %error, "a slot cannot be emptied"),
         }
         self.net.feed_inbox(slot, now);
-        self.world.state.leases.free_slot(slot);
+        self.resources.state.leases.free_slot(slot);
     }
 
     /// Frames and messages that were on their way to an engine while it ended.
@@ -184,7 +187,7 @@ impl Server {
         let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(is_due);
         self.vacated = later;
         for (slot, _) in due {
-            if self.world.state.leases.slot_state(slot) == Some(SlotState::Free) {
+            if self.resources.state.leases.slot_state(slot) == Some(SlotState::Free) {
                 self.empty_slot(slot, now);
             }
         }
@@ -196,7 +199,7 @@ impl Server {
         if strays.is_empty() {
             return;
         }
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         let found: Vec<OwnedFlow> = self
             .living_flows()
             .into_iter()
@@ -220,17 +223,17 @@ impl Server {
 
     /// The slots that engines lease.
     pub(super) fn engines(&self) -> Vec<u16> {
-        let clients = self.world.state.leases.clients.iter();
+        let clients = self.resources.state.leases.clients.iter();
         clients.filter_map(|(_, client)| client.slot).collect()
     }
 
     /// Spreads packets for others over these engines; without one they are passed on here.
     fn spread_transit(&mut self, engines: &[u16]) {
-        let takers = match self.world.network.state.is_forwarding {
+        let takers = match self.resources.network.state.is_forwarding {
             true => engines,
             false => &[],
         };
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         if let Err(error) = self.steer.spread_transit(steering, takers) {
             warn!(%error, "packets for others cannot be steered");
         }
@@ -245,7 +248,7 @@ impl Server {
             self.living_flows().into_iter().collect();
         let net = &self.net;
         self.steer
-            .forget_ended(self.world.slots.steering(), |flow, slot| {
+            .forget_ended(self.resources.slots.steering(), |flow, slot| {
                 (slot == 0 && net.has_flow(flow)) || living.contains(&(*flow, slot))
             });
     }

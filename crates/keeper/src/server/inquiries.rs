@@ -114,7 +114,7 @@ impl Server {
         }
         let text = self.net.answer(now, &inquiry);
         let own = text_file(&text).ok();
-        let clients = self.world.state.leases.clients.iter();
+        let clients = self.resources.state.leases.clients.iter();
         let engines = clients.filter_map(|(id, client)| {
             let slot = client.slot?;
             Some(Engine {
@@ -184,7 +184,7 @@ impl Server {
 
     /// Tells engines that have not been told, and answers what is complete or overdue.
     pub(super) fn follow_inquests(&mut self, now: u64) {
-        let (net, leases) = (&self.net, &self.world.state.leases);
+        let (net, leases) = (&self.net, &self.resources.state.leases);
         for inquest in &mut self.inquests.all {
             let is_there = |it: &Engine| leases.clients.find(it.client).is_some();
             inquest.engines.retain(is_there);
@@ -237,7 +237,7 @@ impl Server {
 
     /// The tables in which programs describe their sockets, as many as one message takes.
     pub(super) fn programs(&self, from: usize) -> Answer {
-        let clients = self.world.state.leases.clients.iter();
+        let clients = self.resources.state.leases.clients.iter();
         let told = clients.filter_map(|(id, client)| {
             let table = self.reports.get(&id)?;
             let told = ProgramTold {

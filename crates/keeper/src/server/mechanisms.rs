@@ -2,20 +2,20 @@
 
 use slipstack_device::{DropKind, SlotLink};
 
+use crate::resources::Resources;
 use crate::steer::Spread;
-use crate::world::World;
 
 /// One sentence for each mechanism that decides which core works on a packet, and for what else has
 /// been switched on.
-pub(super) fn describe(world: &World) -> Vec<String> {
-    let state = &world.state.network;
+pub(super) fn describe(resources: &Resources) -> Vec<String> {
+    let state = &resources.state.network;
     let mut told = vec![
-        listeners(world),
+        listeners(resources),
         "outgoing connections: engines lease blocks of ports, so answers come to the engine that connected"
             .to_owned(),
     ];
-    told.extend(offloads(world.slots.link()));
-    match world.slots.drop_kind() {
+    told.extend(offloads(resources.slots.link()));
+    match resources.slots.drop_kind() {
         DropKind::Tcx => {
             told.push("kernel: frames of the stack's addresses end at its door (tcx)".to_owned())
         }
@@ -32,7 +32,7 @@ pub(super) fn describe(world: &World) -> Vec<String> {
     if state.is_forwarding {
         told.push("forwarding: packets for others are passed on".to_owned());
     }
-    match world.state.filter.rules.len() {
+    match resources.state.filter.rules.len() {
         0 => {}
         1 => told.push("filter: 1 rule".to_owned()),
         rules => told.push(format!("filter: {rules} rules")),
@@ -40,8 +40,8 @@ pub(super) fn describe(world: &World) -> Vec<String> {
     told
 }
 
-fn listeners(world: &World) -> String {
-    let is = world.slots.backend().capabilities();
+fn listeners(resources: &Resources) -> String {
+    let is = resources.slots.backend().capabilities();
     let by = match is.has_interface || is.makes_interface {
         true => "eBPF spreads",
         false => "whichever engine reads the device's ring spreads",
@@ -49,7 +49,7 @@ fn listeners(world: &World) -> String {
     format!(
         "listeners: each engine has its own; {by} new flows over those whose program is there ({} buckets{})",
         slipstack_device::BUCKETS,
-        match &world.options.spread {
+        match &resources.options.spread {
             Spread::Hash => String::new(),
             Spread::Port => "; a TCP port has one engine".to_owned(),
             Spread::Shares(shares) => format!("; in the shares {shares:?}"),

@@ -30,9 +30,9 @@ use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
 use crate::net::{Net, Shared};
 use crate::orphans::Orphans;
+use crate::resources::{Resources, open_keeper_slot, random_u64};
 use crate::standby::{Keeper, Side, Standby, split};
 use crate::steer::Steer;
-use crate::world::{World, open_keeper_slot, random_u64};
 
 /// Most control connections at a time.
 const CONNECTIONS_MAX: usize = 2048;
@@ -104,13 +104,13 @@ pub struct OwnSlot {
 
 impl OwnSlot {
     /// Opens it. One at a time may.
-    pub fn open(world: &World) -> Result<OwnSlot, KeeperError> {
-        let mut device = open_keeper_slot(&world.slots, &world.words)?;
+    pub fn open(resources: &Resources) -> Result<OwnSlot, KeeperError> {
+        let mut device = open_keeper_slot(&resources.slots, &resources.words)?;
         // One that has to find its peer does so before the first program sends.
         device.rx(0, &mut |_: &[u8], _: RxMeta| {});
         Ok(OwnSlot {
             device,
-            steering: Steering::from_fds(world.slots.steering().read_only_fds()?)?,
+            steering: Steering::from_fds(resources.slots.steering().read_only_fds()?)?,
         })
     }
 
@@ -123,7 +123,7 @@ impl OwnSlot {
 
 /// A keeper at work.
 pub struct Server {
-    world: World,
+    resources: Resources,
     net: Net,
     steer: Steer,
     standby: Option<Standby>,
@@ -155,34 +155,34 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve a world that is new, or that a former keeper left.
+    /// Starts to serve with resources that are new, or that a former keeper has left.
     pub fn new(
-        mut world: World,
+        mut resources: Resources,
         own: OwnSlot,
         standby: Option<Standby>,
         is_successor: bool,
     ) -> Server {
         let OwnSlot { device, steering } = own;
         let now = now_ns();
-        if let Some(slaac) = &mut world.network.slaac {
-            slaac.image.clone_from(&world.state.routers);
+        if let Some(slaac) = &mut resources.network.slaac {
+            slaac.image.clone_from(&resources.state.routers);
         }
         let net = Net::new(
-            &world.network,
+            &resources.network,
             device,
             Some(steering),
             Shared {
-                inboxes: world.inboxes.clone(),
-                neighbours: world.neighbours.clone(),
-                records: Orphans::open(world.orphans.clone()),
-                sequence_key: world.state.sequence_key,
+                inboxes: resources.inboxes.clone(),
+                neighbours: resources.neighbours.clone(),
+                records: Orphans::open(resources.orphans.clone()),
+                sequence_key: resources.state.sequence_key,
             },
             seed(),
             now,
         );
         let mut server = Server {
-            steer: Steer::with_groups(&world.state.groups, world.options.spread.clone()),
-            world,
+            steer: Steer::with_groups(&resources.state.groups, resources.options.spread.clone()),
+            resources,
             net,
             standby_at: now,
             standby_due: standby.is_none().then_some(now + STANDBY_NS),
@@ -211,7 +211,7 @@ impl Server {
             let mut flows = server.inherit_orphans(now);
             server.inherit_clients(now);
             flows.extend(server.living_flows());
-            let steering = server.world.slots.steering();
+            let steering = server.resources.slots.steering();
             if let Err(error) = server.steer.inherit(steering, &flows) {
                 warn!(%error, "not every flow of the former keeper's can be steered");
             }
@@ -227,17 +227,17 @@ impl Server {
         if is_successor {
             self.renew_network(now);
         } else {
-            let state = self.world.network.state.clone();
-            self.net.set_filter(&self.world.state.filter, &state);
-            self.world.save_tables();
+            let state = self.resources.network.state.clone();
+            self.net.set_filter(&self.resources.state.filter, &state);
+            self.resources.save_tables();
         }
         self.follow_link(now);
         self.follow_routers(now);
-        self.world.save();
+        self.resources.save();
     }
 
     /// Serves until nobody needs a keeper, or until this process becomes the standby.
-    pub fn run(mut self) -> (World, Ended) {
+    pub fn run(mut self) -> (Resources, Ended) {
         loop {
             let ready = self.wait();
             let now = now_ns();
@@ -291,7 +291,7 @@ impl Server {
         }
         self.deaf_until = self.deaf_until.filter(|until| now < *until);
         self.follow_routers(now);
-        let lines = self.net.take_filter_log(&self.world.network.state);
+        let lines = self.net.take_filter_log(&self.resources.network.state);
         self.log_filter(&lines);
         self.follow_strays(now);
         self.look_for_stalls(now);
@@ -303,8 +303,8 @@ impl Server {
             self.sweep_exceptions();
         }
         self.sweep_kernel_flows(now);
-        if self.world.slots.needs_beat() {
-            self.world.slots.beat(now);
+        if self.resources.slots.needs_beat() {
+            self.resources.slots.beat(now);
         }
     }
 
@@ -314,11 +314,11 @@ impl Server {
         // A client that only asks for the status holds nothing.
         let is_held = |connection: &Connection| connection.is_shared || connection.client.is_some();
         let is_idle = !self.connections.values().any(is_held)
-            && self.world.state.leases.clients.is_empty()
+            && self.resources.state.leases.clients.is_empty()
             && self.net.orphans() == 0
             && self.net.parked() == 0
             && !self.net.has_resets();
-        if !is_idle || (self.world.options.is_persistent && !self.is_stopping) {
+        if !is_idle || (self.resources.options.is_persistent && !self.is_stopping) {
             self.idle_since = None;
             return false;
         }
@@ -330,26 +330,26 @@ impl Server {
     /// this keeper ends as soon as nobody needs it.
     fn on_end_signal(&mut self) -> bool {
         let mut signal = [0; 128];
-        while matches!(rustix::io::read(&self.world.signals, &mut signal), Ok(n) if n > 0) {}
+        while matches!(rustix::io::read(&self.resources.signals, &mut signal), Ok(n) if n > 0) {}
         self.is_stopping = true;
         !self.may_finish(now_ns()) && self.standby.is_some()
     }
 
     fn linger_ns(&self) -> u64 {
-        match (self.is_stopping, self.world.state.had_clients) {
+        match (self.is_stopping, self.resources.state.had_clients) {
             (true, _) => 0,
             (false, true) => LINGER_NS,
             (false, false) => FIRST_CLIENT_NS,
         }
     }
 
-    fn finish(mut self) -> World {
-        self.world.journal.finish();
-        let _ = rustix::fs::unlink(self.world.dir.control_socket());
+    fn finish(mut self) -> Resources {
+        self.resources.journal.finish();
+        let _ = rustix::fs::unlink(self.resources.dir.control_socket());
         if let Some(standby) = self.standby.take() {
             standby.dismiss();
         }
-        self.world
+        self.resources
     }
 
     /// There is no standby (any more): forks a new one, or tries again later. `Some`: this is it.
@@ -363,7 +363,7 @@ impl Server {
                 return None;
             }
         }
-        self.world.save();
+        self.resources.save();
         self.standby_at = now;
         match split() {
             Ok(Side::Keeper(standby)) => {
@@ -384,11 +384,11 @@ impl Server {
     /// Returns the parts that a fork of the keeper keeps. The clients' connections are closed here,
     /// the keeper has its own copies; the stack's device is forgotten, its ring is not mapped in a
     /// fork.
-    fn into_standby(self) -> World {
-        let Server { world, net, .. } = self;
+    fn into_standby(self) -> Resources {
+        let Server { resources, net, .. } = self;
         close_copies(&net.device_fds());
         std::mem::forget(net);
-        world
+        resources
     }
 
     fn resolve(&mut self, address: IpAddr) -> Option<[u8; 6]> {

@@ -14,8 +14,8 @@ use tracing::{info, warn};
 use crate::claims;
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
+use crate::resources::random_u64;
 use crate::steer::{self, OwnedFlow};
-use crate::world::random_u64;
 
 use super::Server;
 use super::clients::{Answer, refuse};
@@ -45,7 +45,7 @@ impl Server {
             (Request::Status, _) => Ok((self.status(), Vec::new())),
             (Request::Why { pid }, _) => self.why(pid),
             (Request::Network, _) => {
-                let network = self.world.network.state.in_force();
+                let network = self.resources.network.state.in_force();
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
             }
             (Request::Net(call), _) => self.on_call(token, call, now),
@@ -85,7 +85,7 @@ impl Server {
                 address,
                 port,
             } => {
-                self.world
+                self.resources
                     .state
                     .leases
                     .listeners
@@ -111,7 +111,7 @@ impl Server {
             Request::BringFlow { local, remote } => self.on_bring_flow(client, local, remote),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::ForgetRegion { id } => {
-                self.world.regions.remove(&(client, id));
+                self.resources.regions.remove(&(client, id));
                 if let Some(standby) = &self.standby {
                     standby.note_forget((client, id));
                 }
@@ -134,13 +134,13 @@ impl Server {
 
     /// Every change is written down before it is answered.
     pub(super) fn done(&mut self) -> Answer {
-        self.world.state.groups = self.steer.groups();
-        self.world.save();
+        self.resources.state.groups = self.steer.groups();
+        self.resources.save();
         Ok((Reply::Done, Vec::new()))
     }
 
     fn on_lease_slot(&mut self, client: ClientId) -> Answer {
-        let slot = match self.world.state.leases.lease_slot(client) {
+        let slot = match self.resources.state.leases.lease_slot(client) {
             Ok(slot) => slot,
             Err(error) => {
                 let (refusal, message) = self.explain(&error);
@@ -164,18 +164,18 @@ impl Server {
 
     /// A lease that cannot be carried through is none.
     fn take_slot_back(&mut self, client: ClientId, slot: u16) {
-        let freed = self.world.state.leases.unlease_slot(client);
+        let freed = self.resources.state.leases.unlease_slot(client);
         let mut ports: Vec<_> = both_protocols(&freed).collect();
         ports.extend(self.claimed(client));
         self.steer_ports(&ports);
-        let _ = self.world.slots.steering().set_alive(slot, false);
+        let _ = self.resources.slots.steering().set_alive(slot, false);
         self.publish_engines();
-        self.world.state.groups = self.steer.groups();
-        self.world.save();
+        self.resources.state.groups = self.steer.groups();
+        self.resources.save();
     }
 
     fn claimed(&self, client: ClientId) -> Vec<(Transport, u16, u16)> {
-        let listeners = self.world.state.leases.listeners.of(client);
+        let listeners = self.resources.state.leases.listeners.of(client);
         listeners
             .map(|listener| (listener.protocol, listener.port, listener.port))
             .collect()
@@ -184,9 +184,9 @@ impl Server {
     /// Ports, steering and descriptors for a slot that was just leased.
     fn furnish_slot(&mut self, client: ClientId, slot: u16) -> Answer {
         self.publish_engines();
-        let ports = self.lease_blocks(client, self.world.state.leases.first_blocks())?;
+        let ports = self.lease_blocks(client, self.resources.state.leases.first_blocks())?;
         self.steer_ports(&self.claimed(client));
-        let _ = self.world.slots.steering().set_alive(slot, true);
+        let _ = self.resources.slots.steering().set_alive(slot, true);
         self.done()?;
         let (descriptors, fds) = self.lease_descriptors(slot).map_err(|error| {
             (
@@ -197,34 +197,34 @@ impl Server {
                 ),
             )
         })?;
-        let network = &self.world.network;
-        let params = self.world.slots.params(slot);
+        let network = &self.resources.network;
+        let params = self.resources.slots.params(slot);
         let lease = SlotLease {
             slot,
-            slots: self.world.slots.count(),
+            slots: self.resources.slots.count(),
             mac: network.mac,
             mtu: network.state.own().mtu,
             params: params.map_or_else(String::new, |params| params.to_text()),
             ports,
-            port_pool: self.world.state.leases.blocks().pool(),
-            sequence_key: self.world.state.sequence_key,
+            port_pool: self.resources.state.leases.blocks().pool(),
+            sequence_key: self.resources.state.sequence_key,
             descriptors,
         };
         Ok((Reply::Slot(Box::new(lease)), fds))
     }
 
     fn lease_descriptors(&self, slot: u16) -> std::io::Result<(Vec<Descriptor>, Vec<OwnedFd>)> {
-        let world = &self.world;
+        let resources = &self.resources;
         let mut roles = Vec::new();
         let mut fds = Vec::new();
         let mut add = |role, fd: OwnedFd| {
             roles.push(role);
             fds.push(fd);
         };
-        for fd in world.slots.parts(slot)?.fds {
+        for fd in resources.slots.parts(slot)?.fds {
             add(Descriptor::Device, fd);
         }
-        for map in world
+        for map in resources
             .slots
             .steering()
             .read_only_fds()
@@ -232,9 +232,12 @@ impl Server {
         {
             add(Descriptor::SteeringMap, map);
         }
-        add(Descriptor::Slots, world.words.region().try_clone_fd()?);
-        add(Descriptor::Inbox, world.inboxes.region().try_clone_fd()?);
-        for bell in world.inboxes.bells() {
+        add(Descriptor::Slots, resources.words.region().try_clone_fd()?);
+        add(
+            Descriptor::Inbox,
+            resources.inboxes.region().try_clone_fd()?,
+        );
+        for bell in resources.inboxes.bells() {
             add(
                 Descriptor::InboxDoorbell,
                 bell.as_fd().try_clone_to_owned()?,
@@ -242,10 +245,10 @@ impl Server {
         }
         add(
             Descriptor::Neighbours,
-            world.neighbours.fd().try_clone_to_owned()?,
+            resources.neighbours.fd().try_clone_to_owned()?,
         );
         // Without it the engine runs all the same: what it is for takes two deaths.
-        match claims::claim(&world.dir, slot) {
+        match claims::claim(&resources.dir, slot) {
             Ok(claim) => add(Descriptor::Claim, claim),
             Err(error) => warn!(slot, %error, "a slot cannot be claimed"),
         }
@@ -263,10 +266,10 @@ impl Server {
         client: ClientId,
         wanted: usize,
     ) -> Result<(u16, u16), (Refusal, String)> {
-        let leases = &mut self.world.state.leases;
+        let leases = &mut self.resources.state.leases;
         let leased = leases.lease_ports(client, random_u64(), wanted);
         let places = leased.map_err(|error| self.explain(&error))?;
-        let ports = self.world.state.leases.blocks().ports(places);
+        let ports = self.resources.state.leases.blocks().ports(places);
         self.steer_ports(&both_protocols(&ports).collect::<Vec<_>>());
         Ok(places)
     }
@@ -287,7 +290,7 @@ impl Server {
             return refuse(Refusal::AddressInUse, why);
         }
         let claimed =
-            self.world
+            self.resources
                 .state
                 .leases
                 .listen(client, protocol, address, port, is_reuse_port);
@@ -303,7 +306,7 @@ impl Server {
         protocol: Transport,
         (address, port): (IpAddr, u16),
     ) -> bool {
-        let clients = &self.world.state.leases.clients;
+        let clients = &self.resources.state.leases.clients;
         let family = clients.find(client).map(|client| client.family);
         let is_stranger = |slot: u16| {
             let owner = clients.find_by_slot(slot);
@@ -327,7 +330,7 @@ impl Server {
         is_on: bool,
         now: u64,
     ) -> Answer {
-        let listeners = &mut self.world.state.leases.listeners;
+        let listeners = &mut self.resources.state.leases.listeners;
         if !listeners.set_yielding(client, protocol, port, is_on) {
             return refuse(Refusal::Unknown, "nobody else listens on the port");
         }
@@ -339,7 +342,7 @@ impl Server {
     }
 
     fn on_bring_flow(&mut self, client: ClientId, local: SocketAddr, remote: SocketAddr) -> Answer {
-        let slot = self.world.state.leases.clients.find(client);
+        let slot = self.resources.state.leases.clients.find(client);
         let Some(slot) = slot.and_then(|client| client.slot) else {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         };
@@ -355,7 +358,7 @@ impl Server {
         if !is_named {
             return refuse(Refusal::BadRequest, "the directory does not name the flow");
         }
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
             warn!(slot, %error, "a connection cannot be steered");
         }
@@ -370,7 +373,7 @@ impl Server {
         is_on: bool,
     ) -> Answer {
         let port = local.port();
-        let slot = self.world.state.leases.clients.find(client);
+        let slot = self.resources.state.leases.clients.find(client);
         let Some(slot) = slot.and_then(|client| client.slot) else {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         };
@@ -386,12 +389,12 @@ impl Server {
         if is_on && !is_named {
             return refuse(Refusal::BadRequest, "the directory does not name the flow");
         }
-        let listeners = &mut self.world.state.leases.listeners;
+        let listeners = &mut self.resources.state.leases.listeners;
         let before = listeners.slots(Transport::Udp, port);
         listeners.set_connected(client, port, is_on);
         let is_moved = before != listeners.slots(Transport::Udp, port);
-        if is_on && self.world.state.leases.route(Transport::Udp, port) != Route::Slot(slot) {
-            let steering = self.world.slots.steering();
+        if is_on && self.resources.state.leases.route(Transport::Udp, port) != Route::Slot(slot) {
+            let steering = self.resources.slots.steering();
             if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
                 warn!(slot, port, %error, "a flow cannot be steered");
             }
@@ -404,12 +407,12 @@ impl Server {
 
     fn on_region(&mut self, client: ClientId, id: u64, fds: Vec<OwnedFd>) -> Answer {
         let held = self
-            .world
+            .resources
             .regions
             .keys()
             .filter(|(owner, _)| *owner == client)
             .count();
-        if held >= REGIONS_PER_CLIENT_MAX && !self.world.regions.contains_key(&(client, id)) {
+        if held >= REGIONS_PER_CLIENT_MAX && !self.resources.regions.contains_key(&(client, id)) {
             return refuse(
                 Refusal::Exhausted,
                 "this client has registered as many regions as it may",
@@ -424,7 +427,7 @@ impl Server {
                 if let Some(standby) = &self.standby {
                     standby.note_region((client, id), &region);
                 }
-                self.world.regions.insert((client, id), region);
+                self.resources.regions.insert((client, id), region);
                 self.done()
             }
             _ => refuse(
@@ -435,7 +438,7 @@ impl Server {
     }
 
     fn on_handover(&mut self, client: ClientId, id: u64, images: u32, now: u64) -> Answer {
-        let Some(region) = self.world.regions.get(&(client, id)).cloned() else {
+        let Some(region) = self.resources.regions.get(&(client, id)).cloned() else {
             return refuse(
                 Refusal::Unknown,
                 "connections can be handed over only in a registered region",
@@ -452,7 +455,7 @@ impl Server {
         }
         self.tally.handovers += adopted.len() as u64;
         // Their frames come to this slot from now on; the ports behind them may go to others.
-        if let Err(error) = self.steer.except(self.world.slots.steering(), &adopted) {
+        if let Err(error) = self.steer.except(self.resources.slots.steering(), &adopted) {
             warn!(%error, "frames of handed over connections cannot be steered here");
         }
         Ok((Reply::Done, Vec::new()))
@@ -462,7 +465,7 @@ impl Server {
     /// here as what nobody serves, or as strays: whoever gets their ports may open the same two
     /// ends anew, and is not to be kept from it.
     fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
-        let known = self.world.state.leases.clients.find(client);
+        let known = self.resources.state.leases.clients.find(client);
         if known.and_then(|client| client.slot).is_none() {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         }
@@ -480,7 +483,7 @@ impl Server {
 
     fn on_stop(&mut self, is_forced: bool) -> Answer {
         let programs: Vec<String> = self
-            .world
+            .resources
             .state
             .leases
             .clients
@@ -496,7 +499,7 @@ impl Server {
                 .join(", ");
             let message = format!(
                 "{} is in use by {shown}; end them first",
-                self.world.dir.interface()
+                self.resources.dir.interface()
             );
             return refuse(Refusal::Busy, message);
         }
@@ -509,12 +512,16 @@ impl Server {
         self.share_ports(ranges);
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         for (protocol, first, last) in ranges {
             for port in *first..=*last {
-                let applied =
-                    self.steer
-                        .apply(steering, &self.world.state.leases, *protocol, port, &flows);
+                let applied = self.steer.apply(
+                    steering,
+                    &self.resources.state.leases,
+                    *protocol,
+                    port,
+                    &flows,
+                );
                 if let Err(error) = applied {
                     warn!(port, %error, "a port cannot be steered");
                 }
@@ -530,8 +537,8 @@ impl Server {
 
     /// The flows of all engines that live, and of what is carried out here.
     pub(super) fn living_flows(&self) -> Vec<OwnedFlow> {
-        let clients = &self.world.state.leases.clients;
-        self.world
+        let clients = &self.resources.state.leases.clients;
+        self.resources
             .regions
             .iter()
             .filter_map(|((client, _), region)| Some((clients.find(*client)?.slot?, region)))
@@ -547,14 +554,14 @@ impl Server {
 
     /// A refusal in words.
     fn explain(&self, error: &LeaseError) -> (Refusal, String) {
-        let leases = &self.world.state.leases;
+        let leases = &self.resources.state.leases;
         let name = |id: ClientId| {
             leases.clients.find(id).map_or_else(
                 || "another program".to_owned(),
                 |client| format!("{} (pid {})", client.program, client.process.pid),
             )
         };
-        let interface = self.world.dir.interface();
+        let interface = self.resources.dir.interface();
         match error {
             LeaseError::UnknownClient | LeaseError::NoSlotLeased => (
                 Refusal::Unknown,

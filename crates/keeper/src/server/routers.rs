@@ -11,17 +11,17 @@ impl Server {
     /// Makes this the network that holds: steering and the own stack go by it at once, engines and
     /// programs when they have been told.
     pub(super) fn publish(&mut self, state: NetworkState, now: u64) -> Result<(), DeviceError> {
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         let in_force = state.in_force();
         steering.set_own(&in_force.addresses())?;
         steering.set_forward(state.is_forwarding)?;
         self.net.set_network(now, &in_force);
-        self.net.set_filter(&self.world.state.filter, &in_force);
-        self.world.state.network.clone_from(&state);
-        self.world.network.state = state;
+        self.net.set_filter(&self.resources.state.filter, &in_force);
+        self.resources.state.network.clone_from(&state);
+        self.resources.network.state = state;
         self.share_ports(&share::ALL);
         self.publish_engines();
-        self.world.save();
+        self.resources.save();
         self.tell_watchers();
         Ok(())
     }
@@ -29,7 +29,7 @@ impl Server {
     /// The former keeper may have died in the middle of a change: what it wrote down holds, for
     /// everybody.
     pub(super) fn renew_network(&mut self, now: u64) {
-        let state = self.world.network.state.clone();
+        let state = self.resources.network.state.clone();
         if let Err(error) = self.publish(state, now) {
             warn!(%error, "the network cannot be steered");
         }
@@ -37,7 +37,7 @@ impl Server {
 
     /// An interface of this namespace has changed, maybe ours.
     pub(super) fn follow_link(&mut self, now: u64) {
-        let mut state = self.world.network.state.clone();
+        let mut state = self.resources.network.state.clone();
         let ports: Vec<Interface> = state.ports().cloned().collect();
         let mut is_changed = false;
         for port in ports {
@@ -71,17 +71,17 @@ impl Server {
             return;
         }
         if let Some(image) = image {
-            self.world.state.routers = image;
+            self.resources.state.routers = image;
         }
         match learnt {
             Some(learnt) => {
                 let state = NetworkState {
                     learnt: Some(learnt),
-                    ..self.world.network.state.clone()
+                    ..self.resources.network.state.clone()
                 };
                 self.publish_or_say(state, now);
             }
-            None => self.world.save(),
+            None => self.resources.save(),
         }
     }
 

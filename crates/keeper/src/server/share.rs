@@ -29,7 +29,7 @@ impl Server {
     /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and
     /// with the leases.
     pub(super) fn share_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
-        if self.world.network.state.share.is_none() {
+        if self.resources.network.state.share.is_none() {
             return;
         }
         let (to_kernel, to_stack) = self.moved_ports(ranges);
@@ -44,8 +44,8 @@ impl Server {
     /// Ports that have to go to the kernel, and those that have to come from it.
     fn moved_ports(&self, ranges: &[(Transport, u16, u16)]) -> (PortSet, PortSet) {
         let (mut to_kernel, mut to_stack) = (PortSet::new(), PortSet::new());
-        let steering = self.world.slots.steering();
-        let Some(share) = &self.world.network.state.share else {
+        let steering = self.resources.slots.steering();
+        let Some(share) = &self.resources.network.state.share else {
             return (to_kernel, to_stack);
         };
         // From these the kernel connects to others.
@@ -55,7 +55,7 @@ impl Server {
         for &(protocol, first, last) in ranges {
             for port in first..=last {
                 let is_asked = share.is_kernels(protocol == Transport::Udp, port);
-                let leases = &self.world.state.leases;
+                let leases = &self.resources.state.leases;
                 let is_kernels_own =
                     is_spared(port) && leases.route(protocol, port) == Route::Keeper;
                 let is_leased = || leases.blocks().find_owner(port).is_some();
@@ -78,7 +78,7 @@ impl Server {
         let carried = self.net.carried().map(|flow| (flow, 0));
         let flows = self.living_flows().into_iter().chain(carried);
         let flows: Vec<OwnedFlow> = flows.filter(|(flow, _)| is_moved(flow)).collect();
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         self.steer.except(steering, &flows)?;
         for &(proto, port) in ports {
             steering.set_kernel_port(proto, port, true)?;
@@ -92,7 +92,7 @@ impl Server {
         }
         let is_moved = |local: &SocketAddr| ports.contains(&(Transport::Tcp, local.port()));
         self.leave_to_kernel(is_moved)?;
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         for &(proto, port) in ports {
             steering.set_kernel_port(proto, port, false)?;
         }
@@ -101,11 +101,11 @@ impl Server {
 
     /// At the start all ports are the stack's already: what the kernel has there stays there.
     pub(super) fn leave_first_flows(&mut self) {
-        if self.world.network.state.share.is_none() {
+        if self.resources.network.state.share.is_none() {
             return;
         }
         self.share_ports(&ALL);
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         let kernels: HashSet<u16> = (1..=u16::MAX)
             .filter(|port| steering.is_kernel_port(Transport::Tcp, *port))
             .collect();
@@ -118,12 +118,12 @@ impl Server {
         &mut self,
         is_meant: impl Fn(&SocketAddr) -> bool,
     ) -> Result<(), DeviceError> {
-        let steering = self.world.slots.steering();
+        let steering = self.resources.slots.steering();
         let mut ends = kernel_flows::read();
         ends.retain(|(local, _)| steering.is_own(local.ip()) && is_meant(local));
         let flows: Vec<Flow> = ends.iter().map(flow_of).collect();
         steering.leave_to_kernel(&flows)?;
-        let known = &mut self.world.state.kernel_flows;
+        let known = &mut self.resources.state.kernel_flows;
         for end in ends {
             if !known.contains(&end) {
                 known.push(end);
@@ -135,17 +135,17 @@ impl Server {
     /// Forgets connections that the kernel does not have any more.
     pub(super) fn sweep_kernel_flows(&mut self, now: u64) {
         let is_due = now.saturating_sub(self.kernel_flows_swept_at) >= SWEEP_NS;
-        if self.world.state.kernel_flows.is_empty() || !is_due {
+        if self.resources.state.kernel_flows.is_empty() || !is_due {
             return;
         }
         self.kernel_flows_swept_at = now;
         let living: HashSet<_> = kernel_flows::read().into_iter().collect();
-        let steering = self.world.slots.steering();
-        self.world.state.kernel_flows.retain(|ends| {
+        let steering = self.resources.slots.steering();
+        self.resources.state.kernel_flows.retain(|ends| {
             // One that is gone already is as good.
             living.contains(ends) || steering.remove_exception(&flow_of(ends)).is_err()
         });
-        self.world.save();
+        self.resources.save();
     }
 }
 

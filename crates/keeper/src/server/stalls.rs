@@ -115,8 +115,13 @@ impl Server {
     /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
     /// are none.
     pub(super) fn stalls_due(&self) -> Option<u64> {
-        let has_shared = self.world.state.leases.listeners.has_shared(Transport::Tcp)
-            || self.world.network.state.is_forwarding;
+        let has_shared = self
+            .resources
+            .state
+            .leases
+            .listeners
+            .has_shared(Transport::Tcp)
+            || self.resources.network.state.is_forwarding;
         (has_shared || !self.stalls.engines.is_empty()).then(|| self.stalls.next_look())
     }
 
@@ -124,9 +129,14 @@ impl Server {
         if self.stalls_due().is_none_or(|due| now < due) {
             return;
         }
-        let sharing = match self.world.network.state.is_forwarding {
+        let sharing = match self.resources.network.state.is_forwarding {
             true => self.engines(),
-            false => self.world.state.leases.listeners.sharing(Transport::Tcp),
+            false => self
+                .resources
+                .state
+                .leases
+                .listeners
+                .sharing(Transport::Tcp),
         };
         let looks: Vec<Look> = sharing
             .into_iter()
@@ -138,15 +148,15 @@ impl Server {
     }
 
     fn look_at(&self, slot: u16) -> Option<Look> {
-        let inbox = self.world.inboxes.inbox(slot)?;
-        let slots = &self.world.slots;
+        let inbox = self.resources.inboxes.inbox(slot)?;
+        let slots = &self.resources.slots;
         let mut fds: Vec<PollFd<'_>> = slots
             .slot_fds(slot)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
         let beats = inbox.beats();
-        let mut clients = self.world.state.leases.clients.iter();
+        let mut clients = self.resources.state.leases.clients.iter();
         let is_ready = self.stalls.is_suspect(slot, beats)
             && clients.any(|(_, it)| it.slot == Some(slot) && is_ready(it.process.pid));
         Some(Look {
@@ -160,7 +170,7 @@ impl Server {
     /// An engine has stopped: new connections go to others on its ports, if there are any. Or it
     /// runs again.
     fn on_stall(&mut self, slot: u16, is_stalled: bool, now: u64) {
-        let listeners = &mut self.world.state.leases.listeners;
+        let listeners = &mut self.resources.state.leases.listeners;
         let ports = listeners.set_stalled(slot, is_stalled);
         self.tally.stalls += u64::from(is_stalled);
         for (protocol, port) in &ports {
@@ -180,8 +190,8 @@ impl Server {
     /// takes them too, its answers are those to a copy.
     fn pass_requests_on(&mut self, slot: u16, now: u64) {
         let (Ok(parts), Some(position)) = (
-            self.world.slots.parts(slot),
-            self.world.words.position(slot),
+            self.resources.slots.parts(slot),
+            self.resources.words.position(slot),
         ) else {
             return;
         };
@@ -199,7 +209,7 @@ impl Server {
                     link: meta.vlan,
                     frame: &frame,
                 };
-                self.world.inboxes.post(slot, &message);
+                self.resources.inboxes.post(slot, &message);
             }
         }
     }

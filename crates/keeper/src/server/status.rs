@@ -31,7 +31,7 @@ fn further(port: &Interface) -> InterfaceReport {
 
 impl Server {
     pub(super) fn status(&self) -> Reply {
-        let leases = &self.world.state.leases;
+        let leases = &self.resources.state.leases;
         let programs: Vec<ProgramReport> = leases
             .clients
             .iter()
@@ -59,9 +59,9 @@ impl Server {
     }
 
     fn device(&self, slots_leased: u16) -> DeviceReport {
-        let network = &self.world.network;
+        let network = &self.resources.network;
         DeviceReport {
-            interface: self.world.dir.interface().to_owned(),
+            interface: self.resources.dir.interface().to_owned(),
             device: network.device.clone(),
             mac: network.mac,
             mtu: network.state.own().mtu,
@@ -71,10 +71,10 @@ impl Server {
             routes: self.net.routes(),
             rules: self.net.rules(),
             gateways: network.state.gateways(),
-            slots: self.world.state.leases.slot_count() as u16,
+            slots: self.resources.state.leases.slot_count() as u16,
             slots_leased,
-            trouble: self.world.trouble(),
-            mechanisms: mechanisms::describe(&self.world),
+            trouble: self.resources.trouble(),
+            mechanisms: mechanisms::describe(&self.resources),
         }
     }
 
@@ -88,7 +88,7 @@ impl Server {
             pid: client.process.pid,
             program: client.program.clone(),
             instance: client.instance.clone(),
-            ports: self.world.state.leases.blocks().of(slot).len() as u32,
+            ports: self.resources.state.leases.blocks().of(slot).len() as u32,
             flows: flows as u32,
         }
     }
@@ -115,7 +115,7 @@ impl Server {
             return Vec::new();
         }
         let listening = self
-            .world
+            .resources
             .state
             .leases
             .listeners
@@ -145,7 +145,7 @@ impl Server {
     /// Whether the process has several engines, with the first of which it tells of all its
     /// sockets.
     fn is_told_by_another(&self, process: ProcessKey) -> bool {
-        let mut clients = self.world.state.leases.clients.iter();
+        let mut clients = self.resources.state.leases.clients.iter();
         clients.any(|(id, it)| it.process == process && self.reports.contains_key(&id))
     }
 
@@ -153,7 +153,7 @@ impl Server {
         &self,
         id: ClientId,
     ) -> impl Iterator<Item = &slipstack_mem::Region> + '_ {
-        self.world
+        self.resources
             .regions
             .iter()
             .filter(move |((client, _), _)| *client == id)
@@ -161,7 +161,7 @@ impl Server {
     }
 
     fn ports(&self) -> Vec<PortReport> {
-        let leases = &self.world.state.leases;
+        let leases = &self.resources.state.leases;
         let mut ports: Vec<PortReport> = Vec::new();
         for listener in leases.listeners.iter() {
             let protocol = listener.protocol;
@@ -208,7 +208,7 @@ impl Server {
     }
 
     pub(super) fn why(&self, pid: u32) -> Answer {
-        let clients = &self.world.state.leases.clients;
+        let clients = &self.resources.state.leases.clients;
         let of_process = || {
             clients
                 .iter()
@@ -218,15 +218,15 @@ impl Server {
         let Some((id, client)) = first.or_else(|| of_process().last()) else {
             let message = format!(
                 "process {pid} does not use {}: it was not started with slipstack run, or has not used the network yet",
-                self.world.dir.interface()
+                self.resources.dir.interface()
             );
             return refuse(Refusal::Unknown, message);
         };
         let report = WhyReport {
             program: self.program(id, client, SOCKETS_OF_ONE_MAX),
-            interface: self.world.dir.interface().to_owned(),
-            device: self.world.network.device.clone(),
-            addresses: self.world.network.state.addresses(),
+            interface: self.resources.dir.interface().to_owned(),
+            device: self.resources.network.device.clone(),
+            addresses: self.resources.network.state.addresses(),
         };
         Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))
     }

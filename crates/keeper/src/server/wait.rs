@@ -48,7 +48,7 @@ impl Server {
         if is_asleep {
             self.net.finish_sleep();
         }
-        if let Some(bell) = self.world.inboxes.bells().first() {
+        if let Some(bell) = self.resources.inboxes.bells().first() {
             bell.clear();
         }
         ready
@@ -56,10 +56,10 @@ impl Server {
 
     fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
         let mut sources = vec![Source::Signals];
-        let mut fds = vec![PollFd::new(&self.world.signals, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.resources.signals, PollFlags::IN)];
         if self.deaf_until.is_none() {
             sources.push(Source::Listener);
-            fds.push(PollFd::new(&self.world.listener, PollFlags::IN));
+            fds.push(PollFd::new(&self.resources.listener, PollFlags::IN));
         }
         if let Some(standby) = &self.standby {
             sources.push(Source::Standby);
@@ -74,7 +74,7 @@ impl Server {
             sources.push(Source::Net);
             fds.push(PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
         }
-        if let Some(bell) = self.world.inboxes.bells().first() {
+        if let Some(bell) = self.resources.inboxes.bells().first() {
             sources.push(Source::Net);
             fds.push(PollFd::new(bell, PollFlags::IN));
         }
@@ -139,7 +139,7 @@ impl Server {
         for at in due_now.into_iter().flatten() {
             add(at);
         }
-        if self.world.slots.needs_beat() {
+        if self.resources.slots.needs_beat() {
             add(now + BEAT_NS);
         }
         due.map(|at| at.saturating_sub(now))

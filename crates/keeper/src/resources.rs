@@ -1,5 +1,5 @@
-//! Everything a successor inherits: the device with all its slots, the shared regions, the lock,
-//! the control socket and the written state.
+//! The resources of a keeper, which its successor inherits: the device with all its slots, the
+//! shared regions, the lock, the control socket and the written state.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -233,8 +233,8 @@ pub struct State {
     pub filter: FilterState,
 }
 
-/// The inheritance.
-pub struct World {
+/// Everything that a keeper holds.
+pub struct Resources {
     pub options: Options,
     pub dir: RuntimeDir,
     pub lock: RuntimeLock,
@@ -258,9 +258,9 @@ pub struct World {
     pub orphans: Region,
 }
 
-impl World {
+impl Resources {
     /// Opens the device and everything else. On failure nothing is left behind.
-    pub fn open(options: Options) -> Result<World, KeeperError> {
+    pub fn open(options: Options) -> Result<Resources, KeeperError> {
         if options.slots == 0 || options.slots >= SLOTS_MAX {
             return Err(KeeperError::TooManySlots {
                 wanted: options.slots,
@@ -281,7 +281,7 @@ impl World {
                 programs: claims::find_remaining(&dir),
             });
         }
-        World::open_ports(options, dir.clone(), lock).inspect_err(|_| dir.remove())
+        Resources::open_ports(options, dir.clone(), lock).inspect_err(|_| dir.remove())
     }
 
     /// The directory is known by the names of all interfaces.
@@ -289,7 +289,7 @@ impl World {
         options: Options,
         dir: RuntimeDir,
         lock: RuntimeLock,
-    ) -> Result<World, KeeperError> {
+    ) -> Result<Resources, KeeperError> {
         for port in &options.further {
             if !dir.claim_name(&port.interface)? {
                 return Err(KeeperError::AlreadyRunning {
@@ -297,14 +297,14 @@ impl World {
                 });
             }
         }
-        World::open_locked(options, dir, lock)
+        Resources::open_locked(options, dir, lock)
     }
 
     fn open_locked(
         options: Options,
         dir: RuntimeDir,
         lock: RuntimeLock,
-    ) -> Result<World, KeeperError> {
+    ) -> Result<Resources, KeeperError> {
         let count = options.slots + 1;
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
@@ -332,7 +332,7 @@ impl World {
             |error| KeeperError::io("open the control socket to programs")(error.into()),
         )?;
         let sequence_key = [random_u64(), random_u64()];
-        Ok(World {
+        Ok(Resources {
             inboxes: Inboxes::create(count).map_err(KeeperError::io("create shared memory"))?,
             neighbours: Neighbours::create().map_err(KeeperError::io("create shared memory"))?,
             journal: Journal::create().map_err(KeeperError::io("create shared memory"))?,
@@ -408,7 +408,7 @@ impl World {
 
     /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.
     pub fn remove(self) {
-        let World {
+        let Resources {
             dir, lock, slots, ..
         } = self;
         drop(slots);

@@ -1,4 +1,5 @@
-//! Everything around the stack that its effects touch: clients, who owns what, frames to send.
+//! The environment of the stack, which its effects change: clients, owners of sockets, and frames
+//! to send.
 
 use std::net::IpAddr;
 
@@ -14,9 +15,9 @@ use crate::local::Local;
 use crate::owners::{Deferred, Flows, Offers, Owner, Owners};
 use crate::stats::EngineCounters;
 
-/// See the module.
+/// Everything that belongs to an engine and is neither its stack nor its device.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Environment {
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) conns: Owners,
     pub(crate) listeners: Owners,
@@ -53,7 +54,7 @@ pub(crate) struct World {
     pub(crate) offers: Offers,
 }
 
-impl World {
+impl Environment {
     pub(crate) fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let table = self.neighbours.as_ref()?;
         let mac = table.find(ip)?;
