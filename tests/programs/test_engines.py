@@ -99,6 +99,30 @@ def threads_without_an_engine_of_their_own_share_one(world):
         assert engines(world, server) == 3
 
 
+@test
+def threads_that_share_a_udp_port_have_engines(world):
+    """Those that bind once the process has an engine too; what comes meanwhile is answered."""
+    server = world.stack(*world.program("udp_shares.py"), 7000, 3)
+    until(lambda: "waits" in server.output(), 10, "the first waits")
+    with world.at_peer():
+        socks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(60)]
+    for number, sock in enumerate(socks):
+        sock.settimeout(5)
+        sock.sendto(b"%d" % number, (world.address, 7000))
+        time.sleep(0.01)
+    answers = [sock.recv(100).split() for sock in socks]
+    assert [int(text) for _, text in answers] == list(range(60))
+    until(lambda: server.output().count("waits") == 3, 10, "all wait")
+    if world.mode == "inprocess":
+        until(lambda: engines(world, server) == 3, 10, "three engines")
+    seen = Counter()
+    for number, sock in enumerate(socks):
+        sock.sendto(b"%d" % number, (world.address, 7000))
+        seen[sock.recv(100).split()[0]] += 1
+        sock.close()
+    assert len(seen) == 3 or world.mode == "instance", seen
+
+
 @test(modes=("inprocess",))
 def threads_that_share_an_engine_get_their_own_when_there_are_slots(world):
     other = started(world, "own", 2, "--slots", "4")

@@ -153,6 +153,11 @@ impl Homes {
                     .is_ok()
     }
 
+    /// As [`Homes::is_first`], of a thread that does not wait.
+    pub(crate) fn is_of_first(&self, thread: usize) -> bool {
+        self.first_thread.load(Ordering::Relaxed) == thread
+    }
+
     /// The number of the engine of a thread that has one.
     pub(crate) fn number_of(&self, thread: usize) -> Option<u32> {
         let all = self.all.lock();

@@ -165,7 +165,7 @@ impl Process {
     /// of the socket by its other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         let has_engine = self.link().is_some_and(|link| !link.is_dead());
-        if has_engine || self.is_session() {
+        if has_engine && !self.may_get_its_engine(socket) || self.is_session() {
             self.realize(socket);
         } else {
             self.has_intents.store(true, Ordering::Release);
@@ -177,6 +177,20 @@ impl Process {
             self.realize_for_wait(socket);
             socket.wake_sleepers();
         }
+    }
+
+    /// Whether a datagram socket that has a share of a port may be on another engine once its
+    /// thread waits: until then the keeper queues for it. (A listener can move.)
+    fn may_get_its_engine(&self, socket: &Description) -> bool {
+        socket.kind == Kind::Dgram
+            && self.attach.engines_max() > 1
+            && self.own_engine().is_none()
+            && !self.homes.is_of_first(self.kernel.thread())
+            && socket
+                .cold
+                .lock()
+                .options
+                .is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
     }
 
     /// `listen`.
