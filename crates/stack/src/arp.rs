@@ -9,8 +9,8 @@ use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::fib::Query;
-use crate::link::Cx;
 use crate::neighbour::{Confidence, Querier, send_arp};
+use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::time::Instant;
 
@@ -33,11 +33,11 @@ impl Cx<'_> {
         };
         if arp.sender_mac == [0; 6]
             || ethernet::is_group(arp.sender_mac)
-            || self.link.macs.has(arp.sender_mac)
+            || self.net.macs.has(arp.sender_mac)
         {
             return Counter::DropArpSender;
         }
-        let is_for_us = self.link.routes.is_own(arp.target_ip);
+        let is_for_us = self.net.routes.is_own(arp.target_ip);
         if arp.sender_ip == Ipv4Addr::UNSPECIFIED {
             // RFC 5227 2.1.1: a probe. Defend the address, learn nothing.
             if is_for_us && arp.operation == ArpOperation::Request {
@@ -46,20 +46,20 @@ impl Cx<'_> {
             }
             return Counter::DropArpUnsolicited;
         }
-        if self.link.routes.is_own(arp.sender_ip) {
+        if self.net.routes.is_own(arp.sender_ip) {
             self.defend(now, &arp, fx);
             return Counter::DropArpConflict;
         }
-        if !self.link.routes.is_on_link(arp.sender_ip)
-            || self.link.routes.is_broadcast(arp.sender_ip)
-            || self.link.routes.vlan_of(arp.sender_ip) != vlan
+        if !self.net.routes.is_on_link(arp.sender_ip)
+            || self.net.routes.is_broadcast(arp.sender_ip)
+            || self.net.routes.vlan_of(arp.sender_ip) != vlan
         {
             return self.on_distant(&arp, is_for_us, vlan, fx);
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
         // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
         let is_request = arp.operation == ArpOperation::Request;
-        let is_known = self.link.neighbours.contains(IpAddr::V4(arp.sender_ip));
+        let is_known = self.net.neighbours.contains(IpAddr::V4(arp.sender_ip));
         let is_asked = is_for_us && (is_request || self.config.role == Role::Keeper);
         if !is_known && !is_asked {
             return Counter::DropArpUnsolicited;
@@ -67,7 +67,7 @@ impl Cx<'_> {
         let source = if is_for_us {
             arp.target_ip
         } else {
-            self.link
+            self.net
                 .routes
                 .find_source(arp.sender_ip)
                 .unwrap_or(arp.target_ip)
@@ -95,7 +95,7 @@ impl Cx<'_> {
     ) -> Counter {
         // By the table of the address that it asks for, as an answer of ours would go.
         let way = Query::between(Some(arp.target_ip.into()), arp.sender_ip.into());
-        let back = self.link.routes.find(&way);
+        let back = self.net.routes.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         if is_for_us && is_way && arp.operation == ArpOperation::Request {
             self.answer_arp(arp, vlan, fx);
@@ -108,7 +108,7 @@ impl Cx<'_> {
     /// once in ten seconds.
     #[cold]
     fn defend(&mut self, now: Instant, claim: &ArpPacket, fx: &mut impl Effects) {
-        if self.config.role == Role::Engine || !self.link.may_defend(now, claim.sender_ip) {
+        if self.config.role == Role::Engine || !self.net.may_defend(now, claim.sender_ip) {
             return;
         }
         fx.event(Event::Conflict {
@@ -126,10 +126,10 @@ impl Cx<'_> {
     }
 
     fn send_announcement(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
-        let vlan = self.link.routes.vlan_of_own(ip);
+        let vlan = self.net.routes.vlan_of_own(ip);
         let announcement = ArpPacket {
             operation: ArpOperation::Request,
-            sender_mac: self.link.macs.on(vlan),
+            sender_mac: self.net.macs.on(vlan),
             sender_ip: ip,
             target_mac: [0; 6],
             target_ip: ip,
@@ -154,7 +154,7 @@ impl Cx<'_> {
             ip: source.into(),
             vlan,
         };
-        if self.link.neighbours.learn(
+        if self.net.neighbours.learn(
             now,
             ip,
             (mac, Confidence::Confirmed),
@@ -173,7 +173,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxArpReplies);
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
-            sender_mac: self.link.macs.on(vlan),
+            sender_mac: self.net.macs.on(vlan),
             sender_ip: request.target_ip,
             target_mac: request.sender_mac,
             target_ip: request.sender_ip,

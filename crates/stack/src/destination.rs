@@ -1,7 +1,7 @@
 //! Next hops of destinations that were used lately: for segments that have no connection to keep
 //! theirs.
 
-use crate::link::NextHop;
+use crate::network_layer::NextHop;
 
 const PLACES: usize = 64;
 

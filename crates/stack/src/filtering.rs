@@ -20,7 +20,7 @@ use crate::filter::{
     Verdict,
 };
 use crate::ip::IpMeta;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
@@ -37,7 +37,7 @@ impl Stack {
     /// Puts rules in the place of those that were there. What is known of rules that stay is kept:
     /// counts, and the flows that they have let in.
     pub fn set_filter(&mut self, told: FilterRules) {
-        let before = self.link.filter.take();
+        let before = self.net.filter.take();
         if told.rules.is_empty() {
             return;
         }
@@ -46,47 +46,47 @@ impl Stack {
             filter.keep(*before);
         }
         filter.set_times(self.config.filter_states);
-        self.link.filter = Some(filter.into());
+        self.net.filter = Some(filter.into());
     }
 
     /// Returns the matches of each rule, by its id.
     pub fn filter_counts(&self) -> impl Iterator<Item = (u64, Count)> + '_ {
-        self.link.filter.iter().flat_map(|filter| filter.counts())
+        self.net.filter.iter().flat_map(|filter| filter.counts())
     }
 
     /// Begins to count and to log anew, or only to log; for some rules, or with `None` for all.
     pub fn zero_filter(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
-        if let Some(filter) = &mut self.link.filter {
+        if let Some(filter) = &mut self.net.filter {
             filter.zero(ids, is_log_only);
         }
     }
 
     /// The flows that rules with a state have let in.
     pub fn filter_states(&self, now: Instant) -> impl Iterator<Item = StateRow> + '_ {
-        let filter = self.link.filter.iter();
+        let filter = self.net.filter.iter();
         filter.flat_map(move |filter| filter.states(now))
     }
 
     /// Matches of rules that are logged, since they were last asked for.
     pub fn take_filter_log(&mut self) -> Vec<Logged> {
-        let filter = self.link.filter.as_mut();
+        let filter = self.net.filter.as_mut();
         filter.map_or_else(Vec::new, |filter| filter.take_logged())
     }
 
     /// Whether packets have to pass rules.
     pub fn has_filter(&self) -> bool {
-        self.link.filter.is_some()
+        self.net.filter.is_some()
     }
 
     /// Whether [`Stack::take_filter_log`] has some.
     pub fn has_filter_log(&self) -> bool {
-        let filter = self.link.filter.as_ref();
+        let filter = self.net.filter.as_ref();
         filter.is_some_and(|filter| filter.has_logged())
     }
 
     /// A connection has come here; the filter knows its flow, if it would know it where it was.
     pub(crate) fn note_adopted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) {
-        let Some(filter) = &mut self.link.filter else {
+        let Some(filter) = &mut self.net.filter else {
             return;
         };
         let setup = |direction, src: SocketAddr, dst: SocketAddr| Packet {
@@ -101,7 +101,7 @@ impl Stack {
     /// Forgets flows of the filter whose time is over; open connections of this stack stay known.
     #[cold]
     fn sweep_filter(&mut self, now: Instant) {
-        let Some(filter) = &mut self.link.filter else {
+        let Some(filter) = &mut self.net.filter else {
             return;
         };
         let tcp = &self.tcp;
@@ -121,14 +121,14 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) -> bool {
-        self.link.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
+        self.net.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
     }
 
     /// Whether a frame passes whatever is behind its beginning: there is no filter, or it knows the
     /// flow. [`Stack::count_large`] counts it once it is taken.
     #[inline]
     pub(crate) fn lets_large_in(&self, now: Instant, beginning: &[u8], meta: RxMeta) -> bool {
-        let Some(filter) = &self.link.filter else {
+        let Some(filter) = &self.net.filter else {
             return true;
         };
         let ip = beginning.get(ethernet::HEADER_LEN..);
@@ -139,7 +139,7 @@ impl Stack {
     /// A large frame of this length was taken.
     #[inline]
     pub(crate) fn count_large(&mut self, now: Instant, beginning: &[u8], len: usize, meta: RxMeta) {
-        if let Some(filter) = &mut self.link.filter
+        if let Some(filter) = &mut self.net.filter
             && let Some(ip) = beginning.get(ethernet::HEADER_LEN..)
         {
             let len = len - ethernet::HEADER_LEN;
@@ -159,7 +159,7 @@ impl Stack {
             return false;
         };
         if header.ethertype == EtherType::IPV4
-            && let Some(filter) = &mut self.link.filter
+            && let Some(filter) = &mut self.net.filter
             && !filter.is_sweep_due(now)
             && filter.passes(now, (FilterDirection::In, meta.vlan), bytes, bytes.len())
         {
@@ -178,7 +178,7 @@ impl Stack {
             _ => return false,
         };
         let packet = Packet::parse(FilterDirection::In, meta.vlan, is_v6, bytes);
-        let (Some(packet), Some(filter)) = (packet, &mut self.link.filter) else {
+        let (Some(packet), Some(filter)) = (packet, &mut self.net.filter) else {
             return false;
         };
         let is_sweep_due = filter.is_sweep_due(now);
@@ -190,7 +190,7 @@ impl Stack {
             return false;
         }
         self.counters.bump(Counter::DropFilterIn);
-        let is_group = ethernet::is_group(header.dst) || !self.link.macs.has(header.dst);
+        let is_group = ethernet::is_group(header.dst) || !self.net.macs.has(header.dst);
         if !is_group {
             self.tell_refused(now, verdict, (frame, bytes), meta, fx);
         }
@@ -205,7 +205,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let Some(ip) = meta_of(bytes, meta.vlan).filter(|ip| self.link.is_own(ip.dst)) else {
+        let Some(ip) = meta_of(bytes, meta.vlan).filter(|ip| self.net.is_own(ip.dst)) else {
             return;
         };
         match verdict {
@@ -314,7 +314,7 @@ impl Cx<'_> {
     /// Whether the filter lets a packet of ours out. What stays in the machine is not looked at.
     #[inline]
     pub(crate) fn is_kept_in(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
-        self.link.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)
+        self.net.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)
     }
 
     #[inline(never)]
@@ -326,7 +326,7 @@ impl Cx<'_> {
         let len = bytes.len() + frame.payload.len();
         let way = (FilterDirection::Out, frame.offload.vlan);
         if !is_v6
-            && let Some(filter) = &mut self.link.filter
+            && let Some(filter) = &mut self.net.filter
             && filter.passes(now, way, bytes, len)
         {
             return false;
@@ -334,7 +334,7 @@ impl Cx<'_> {
         // The payload is beside the headers: a packet without a transport's header of its own has
         // no ports.
         let packet = Packet::parse(FilterDirection::Out, frame.offload.vlan, is_v6, bytes);
-        let (Some(mut packet), Some(filter)) = (packet, &mut self.link.filter) else {
+        let (Some(mut packet), Some(filter)) = (packet, &mut self.net.filter) else {
             return false;
         };
         packet.len = len as u32;

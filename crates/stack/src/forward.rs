@@ -22,8 +22,8 @@ use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
 use crate::fib::Choice;
 use crate::icmp;
 use crate::ip::IpMeta;
-use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket, Way};
 use crate::neighbour::Station;
+use crate::network_layer::{Cx, HEADER_MAX, NextHop, OutPacket, Way};
 use crate::route::Route;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -214,7 +214,7 @@ impl Stack {
     ) {
         // RFC 1812 4.3.2.7: never about an error or a later fragment.
         let is_error = packet.header.protocol == protocol::ICMP && icmp::is_error(packet.payload);
-        let source = self.link.routes.find_source(packet.header.src);
+        let source = self.net.routes.find_source(packet.header.src);
         let Some(source) = source.filter(|_| packet.fragment_offset == 0 && !is_error) else {
             return;
         };
@@ -265,7 +265,7 @@ impl Stack {
             return false;
         }
         if let Ok(packet) = Ipv4Packet::parse_quoted(bytes) {
-            let is_others = !self.link.routes.is_own(packet.header.src);
+            let is_others = !self.net.routes.is_own(packet.header.src);
             if is_others {
                 let kind = unreachable_v4(icmpv4::code::HOST_UNREACHABLE, 0);
                 self.tell_v4(now, bytes, &packet, kind, fx);
@@ -273,7 +273,7 @@ impl Stack {
             return is_others;
         }
         let quoted = Ipv6Packet::parse_quoted(bytes);
-        let is_others = quoted.is_some_and(|packet| !self.link.routes6.is_own(packet.header.src));
+        let is_others = quoted.is_some_and(|packet| !self.net.routes6.is_own(packet.header.src));
         if is_others {
             let code = icmpv6::code::ADDRESS_UNREACHABLE;
             let kind = Icmpv6Kind::DestinationUnreachable { code };
@@ -298,7 +298,7 @@ impl Cx<'_> {
         if packet.ttl == 0 {
             return Err(Refused::Answered(Counter::DropForwardTtl, Problem::Expired));
         }
-        let Some(found) = self.link.find_transit(now, &packet) else {
+        let Some(found) = self.net.find_transit(now, &packet) else {
             return Err(Refused::Answered(
                 Counter::DropForwardRoute,
                 Problem::NoRoute,
@@ -386,14 +386,14 @@ impl Cx<'_> {
         (hop, vlan): (IpAddr, u16),
         fx: &mut impl Effects,
     ) -> Result<Way, Refused> {
-        let own = self.link.find_source(hop);
+        let own = self.net.find_source(hop);
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let station = Station {
-            mac: self.link.macs.on(vlan),
+            mac: self.net.macs.on(vlan),
             ip: own,
             vlan,
         };
-        let neighbours = &mut self.link.neighbours;
+        let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, hop, station, self.counters, fx);
         let way = self.find_way(now, packet, &mut None, fx);
         way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))
@@ -488,7 +488,7 @@ impl Cx<'_> {
     fn put_ethernet(&self, packet: &OutPacket, hop: &NextHop, room: &mut [u8]) {
         EthernetHeader {
             dst: hop.mac(),
-            src: self.link.macs.on(hop.vlan()),
+            src: self.net.macs.on(hop.vlan()),
             ethertype: match packet.dst {
                 IpAddr::V4(_) => EtherType::IPV4,
                 IpAddr::V6(_) => EtherType::IPV6,

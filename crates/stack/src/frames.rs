@@ -81,7 +81,7 @@ impl Stack {
             len: len - from,
         };
         if meta.checksum != RxChecksum::Unknown
-            && self.link.macs.has(plain.link_dst)
+            && self.net.macs.has(plain.link_dst)
             && absent.len > 0
             && self
                 .tcp
@@ -118,7 +118,7 @@ impl Stack {
             return;
         };
         let link_group = ethernet::is_group(header.dst);
-        if !self.link.macs.has(header.dst) && !link_group {
+        if !self.net.macs.has(header.dst) && !link_group {
             self.counters.bump(Counter::DropEthernetNotOurs);
             return;
         }
@@ -152,7 +152,7 @@ impl Stack {
         let Some(plain) = PlainTcp::parse(frame) else {
             return false;
         };
-        let is_taken = self.link.macs.has(plain.link_dst)
+        let is_taken = self.net.macs.has(plain.link_dst)
             && self.tcp.take_plain(now, &plain, meta, &mut cx!(self), fx);
         if is_taken {
             self.counters.bump(Counter::RxIpv4);

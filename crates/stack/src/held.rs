@@ -7,7 +7,7 @@ use slipstack_wire::TxOffload;
 use crate::counters::Counters;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::ids::ConnId;
-use crate::link::{HEADER_MAX, transmit};
+use crate::network_layer::{HEADER_MAX, transmit};
 
 /// A frame that waits for its neighbour's address.
 #[derive(Debug)]

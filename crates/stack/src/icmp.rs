@@ -12,7 +12,7 @@ use crate::effects::{Effects, Payload};
 use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
 use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
-use crate::link::{Cx, OutPacket, OutSegment};
+use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::time::Instant;
 
@@ -60,7 +60,7 @@ impl Cx<'_> {
         };
         let report = Ipv4Packet::parse_quoted(message.body)
             .ok()
-            .filter(|quoted| self.link.routes.is_own(quoted.header.src))
+            .filter(|quoted| self.net.routes.is_own(quoted.header.src))
             .and_then(|quoted| {
                 let (protocol, error) = parse_flow(&quoted, cause, false)?;
                 let payload = quoted.payload.get(QUOTED_LEN..).unwrap_or(&[]);
@@ -176,7 +176,7 @@ impl Cx<'_> {
             return;
         }
         self.counters.bump(Counter::TxIcmpErrors);
-        let path = self.link.find_path(now, Some(ip.dst), ip.src);
+        let path = self.net.find_path(now, Some(ip.dst), ip.src);
         let room = path.map_or(QUOTE_MAX, |path| {
             usize::from(path.mtu).saturating_sub(HEADERS_LEN)
         });

@@ -14,7 +14,7 @@ use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
 use crate::ip::{IcmpDetails, IpMeta, PathCause, Report};
 use crate::ipv6::parse_flow;
-use crate::link::{Cx, OutPacket, OutSegment};
+use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
@@ -76,7 +76,7 @@ impl Cx<'_> {
             return None;
         }
         let found = parse_flow(message.body, cause, false)
-            .filter(|(_, error, _)| self.link.is_own(error.local.ip()));
+            .filter(|(_, error, _)| self.net.is_own(error.local.ip()));
         let Some((protocol, error, payload)) = found else {
             return self.drop_icmpv6(Counter::DropIcmpQuote);
         };
@@ -94,7 +94,7 @@ impl Cx<'_> {
         let packet = ipv6::Ipv6Packet::parse_quoted(quoted)?;
         let found = extensions::find_quoted(packet.header.next_header, packet.payload);
         let is_reply = matches!(found, Some((protocol::ICMPV6, [ECHO_REPLY, ..])));
-        let is_ours = self.link.routes6.is_own(packet.header.src);
+        let is_ours = self.net.routes6.is_own(packet.header.src);
         (is_reply && is_ours).then_some(packet.header.dst)
     }
 
@@ -118,7 +118,7 @@ impl Cx<'_> {
         }
         // RFC 4443 4.2: an echo to a group is answered from an address of ours.
         let from = match ip.group {
-            true => self.link.routes6.find_source(src),
+            true => self.net.routes6.find_source(src),
             false => Some(dst),
         };
         let Some(from) = from.filter(|_| !src.is_unspecified()) else {
@@ -132,7 +132,7 @@ impl Cx<'_> {
             body,
         };
         // As on Linux: with the class that was asked with.
-        let fields = (ip.tos, self.link.ttl(true, 0));
+        let fields = (ip.tos, self.net.ttl(true, 0));
         self.send_icmpv6(now, (from, src), fields, &reply, fx);
     }
 
@@ -168,14 +168,14 @@ impl Cx<'_> {
             return;
         }
         let from = if ip.group {
-            self.link.routes6.find_source(src)
+            self.net.routes6.find_source(src)
         } else {
             Some(dst)
         };
         let Some(from) = from else { return };
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
-        let fields = (0, self.link.ttl(true, 0));
+        let fields = (0, self.net.ttl(true, 0));
         let message = Icmpv6Message { kind, body };
         self.send_icmpv6(now, (from, src), fields, &message, fx);
     }

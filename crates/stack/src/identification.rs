@@ -6,7 +6,7 @@
 
 use core::net::IpAddr;
 
-use crate::link::OutPacket;
+use crate::network_layer::OutPacket;
 use crate::rng::{Rng, SipKey};
 
 const COUNTERS: usize = 256;

@@ -10,7 +10,7 @@ use slipstack_wire::protocol;
 use crate::counters::Counter;
 use crate::effects::RxMeta;
 use crate::ip::IpMeta;
-use crate::link::Link;
+use crate::network_layer::NetworkLayer;
 
 /// A packet that passed: its meta data and itself.
 pub(crate) type Accepted<'a> = (IpMeta, Ipv4Packet<'a>);
@@ -22,9 +22,9 @@ pub(crate) fn accept<'a>(
     bytes: &'a [u8],
     link_group: bool,
     meta: RxMeta,
-    link: &Link,
+    net: &NetworkLayer,
 ) -> Result<Accepted<'a>, Counter> {
-    let routes = &link.routes;
+    let routes = &net.routes;
     let packet = Ipv4Packet::parse(bytes).map_err(|error| match error {
         Ipv4Error::Malformed => Counter::DropIpv4Malformed,
         Ipv4Error::Checksum => Counter::DropIpv4Checksum,
@@ -51,7 +51,7 @@ pub(crate) fn accept<'a>(
             return Err(Counter::DropIpv4LinkGroup);
         }
         false
-    } else if routes.is_broadcast(dst) || (dst.is_multicast() && link.hears_v4(meta.vlan, dst)) {
+    } else if routes.is_broadcast(dst) || (dst.is_multicast() && net.hears_v4(meta.vlan, dst)) {
         true
     } else {
         return Err(Counter::DropIpv4NotOurs);

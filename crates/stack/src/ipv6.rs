@@ -10,7 +10,7 @@ use slipstack_wire::{protocol, tcp};
 use crate::counters::Counter;
 use crate::effects::RxMeta;
 use crate::ip::{IpMeta, PathCause, PathError, QUOTED_LEN};
-use crate::link::Link;
+use crate::network_layer::NetworkLayer;
 
 /// The addresses of a packet that arrived, judged; the error says why it is dropped. `link_group`:
 /// it came in a link-layer multicast.
@@ -18,9 +18,9 @@ pub(crate) fn accept(
     packet: &Ipv6Packet<'_>,
     link_group: bool,
     meta: RxMeta,
-    link: &Link,
+    net: &NetworkLayer,
 ) -> Result<IpMeta, Counter> {
-    let routes = &link.routes6;
+    let routes = &net.routes6;
     let (src, dst) = (packet.header.src, packet.header.dst);
     // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8: nor are mapped
     // addresses. The unspecified address is one while its sender has none (RFC 4862 5.4).
@@ -39,7 +39,7 @@ pub(crate) fn accept(
             return Err(Counter::DropIpv6LinkGroup);
         }
         false
-    } else if dst.is_multicast() && (routes.is_joined(dst) || link.hears(meta.vlan, dst.into())) {
+    } else if dst.is_multicast() && (routes.is_joined(dst) || net.hears(meta.vlan, dst.into())) {
         true
     } else {
         return Err(Counter::DropIpv6NotOurs);

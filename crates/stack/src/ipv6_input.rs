@@ -29,7 +29,7 @@ impl Stack {
             self.counters.bump(Counter::DropIpv6Malformed);
             return;
         };
-        let ip = match accept(&packet, link_group, meta, &self.link) {
+        let ip = match accept(&packet, link_group, meta, &self.net) {
             Ok(ip) => ip,
             Err(Counter::DropIpv6NotOurs) if self.config.network.forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);

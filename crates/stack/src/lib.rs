@@ -38,10 +38,10 @@ pub mod ip;
 mod ipv4;
 mod ipv6;
 mod ipv6_input;
-pub mod link;
 mod ndp;
 mod neighbour;
 mod network;
+pub mod network_layer;
 pub mod options;
 mod path_mtu;
 pub mod rate;
@@ -78,7 +78,7 @@ pub use filtering::FilterRules;
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IcmpDetails, IpMeta, PathCause, PathError};
-pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
+pub use network_layer::{Cx, NetworkLayer, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, GroupChange, KeepAlive, ListenOptions, MtuDiscovery, MulticastOption,
     PortRange, SocketOption, SocketOptions, UdpOptions,

@@ -23,8 +23,8 @@ use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::held::Held;
-use crate::link::{Macs, transmit};
 use crate::ndp::send_solicitation;
+use crate::network_layer::{Macs, transmit};
 use crate::rng::SipKey;
 use crate::time::Instant;
 

@@ -4,7 +4,7 @@
 //! longer ours are dropped, and what leaves finds its way anew or is told that there is none.
 
 use crate::config::NetworkConfig;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
@@ -14,10 +14,10 @@ impl Stack {
         if network == self.config.network {
             return;
         }
-        let before = self.link.mtus();
+        let before = self.net.mtus();
         self.config.network = network;
         cx!(self).renew_network();
-        if self.link.mtus() != before {
+        if self.net.mtus() != before {
             self.tcp.on_link_mtu(now, &mut cx!(self));
         }
     }
@@ -27,16 +27,16 @@ impl Cx<'_> {
     /// All next hops that are kept somewhere are looked up anew.
     fn renew_network(&mut self) {
         let network = &self.config.network;
-        self.link.set_mtu(network.mtu);
-        self.link.set_links(network);
+        self.net.set_mtu(network.mtu);
+        self.net.set_links(network);
         let routes = network.routes4();
-        let routes6 = self.routes_by(&self.link.learnt);
+        let routes6 = self.routes_by(&self.net.learnt);
         self.change_groups(&routes6);
         self.announce_new(Some(&routes), &routes6);
-        self.link.routes = routes;
-        self.link.routes6 = routes6;
-        self.link.renew_sources();
-        self.link.neighbours.set_permanent(&network.neighbours);
-        self.link.neighbours.renew_epoch();
+        self.net.routes = routes;
+        self.net.routes6 = routes6;
+        self.net.renew_sources();
+        self.net.neighbours.set_permanent(&network.neighbours);
+        self.net.neighbours.renew_epoch();
     }
 }

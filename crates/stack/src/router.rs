@@ -17,9 +17,9 @@ use crate::effects::Effects;
 use crate::fib::Query;
 use crate::groups::{Asker, GroupFilter};
 use crate::ip::IpMeta;
-use crate::link::Cx;
 use crate::ndp::{is_station, send_probe};
 use crate::neighbour::Confidence;
+use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::Routes6;
 use crate::slaac::{Action, Slaac};
@@ -33,7 +33,7 @@ impl Cx<'_> {
     pub(crate) fn ask_routers(&mut self, now: Instant) {
         if let Some(config) = &self.config.slaac {
             let slaac = Slaac::new(config, now);
-            self.link.slaac = Some(Box::new(slaac));
+            self.net.slaac = Some(Box::new(slaac));
             self.renew(now);
         }
     }
@@ -46,8 +46,8 @@ impl Cx<'_> {
         (rest, body): ([u8; 4], &[u8]),
         fx: &mut impl Effects,
     ) -> Counter {
-        let link_mtu = self.link.mtu();
-        let Some(slaac) = &mut self.link.slaac else {
+        let link_mtu = self.net.mtu();
+        let Some(slaac) = &mut self.net.slaac else {
             return Counter::DropNdpRouter;
         };
         let told = RouterAdvertisement::parse(rest, body);
@@ -57,7 +57,7 @@ impl Cx<'_> {
         slaac.on_advertisement(now, src, &told, link_mtu);
         if let Some(mac) = told
             .link
-            .filter(|mac| is_station(*mac, self.link.macs.first))
+            .filter(|mac| is_station(*mac, self.net.macs.first))
         {
             self.hear_neighbour(now, src, mac, fx);
         }
@@ -74,7 +74,7 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
-        if self.link.slaac.is_none() {
+        if self.net.slaac.is_none() {
             return Counter::DropNdpRouter;
         }
         let Some(told) = Redirect::parse(body) else {
@@ -88,12 +88,12 @@ impl Cx<'_> {
         if !is_sound {
             return Counter::DropNdpMalformed;
         }
-        let way = self.link.routes6.find(&Query::to(to.into()));
+        let way = self.net.routes6.find(&Query::to(to.into()));
         let is_first_hop = way.is_some_and(|way| way.route == Route::Neighbour(IpAddr::V6(src)));
-        if !is_first_hop || self.link.routes6.is_own(hop) {
+        if !is_first_hop || self.net.routes6.is_own(hop) {
             return Counter::DropNdpRedirect;
         }
-        if let Some(slaac) = &mut self.link.slaac {
+        if let Some(slaac) = &mut self.net.slaac {
             let redirected = Redirected {
                 destination: to,
                 hop,
@@ -102,7 +102,7 @@ impl Cx<'_> {
         }
         if let Some(mac) = told
             .link
-            .filter(|mac| is_station(*mac, self.link.macs.first))
+            .filter(|mac| is_station(*mac, self.net.macs.first))
         {
             self.hear_neighbour(now, hop, mac, fx);
         }
@@ -111,14 +111,14 @@ impl Cx<'_> {
     }
 
     fn hear_neighbour(&mut self, now: Instant, ip: Ipv6Addr, mac: [u8; 6], fx: &mut impl Effects) {
-        if let Some(source) = self.link.routes6.find_source(ip) {
+        if let Some(source) = self.net.routes6.find_source(ip) {
             self.learn_v6(now, (ip, mac), (source, 0), Confidence::Heard, fx);
         }
     }
 
     /// Somebody has an address that we probe for. `false`: we do not.
     pub(crate) fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
-        let slaac = self.link.slaac.as_mut();
+        let slaac = self.net.slaac.as_mut();
         let is_meant = slaac.is_some_and(|slaac| slaac.on_claim(now, ip));
         if is_meant {
             self.renew(now);
@@ -128,7 +128,7 @@ impl Cx<'_> {
 
     /// RFC 4861 7.2.5: a neighbour says that it is no router, or none any more.
     pub(crate) fn on_router_gone(&mut self, now: Instant, ip: Ipv6Addr) {
-        let slaac = self.link.slaac.as_mut();
+        let slaac = self.net.slaac.as_mut();
         if slaac.is_some_and(|slaac| slaac.forget_router(ip)) {
             self.renew(now);
         }
@@ -136,7 +136,7 @@ impl Cx<'_> {
 
     /// Whether a probe is one of ours that came back.
     pub(crate) fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
-        let slaac = self.link.slaac.as_ref();
+        let slaac = self.net.slaac.as_ref();
         slaac.is_some_and(|slaac| slaac.is_own_probe(ip, nonce))
     }
 
@@ -144,7 +144,7 @@ impl Cx<'_> {
     #[cold]
     pub(crate) fn on_router_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let mut actions = Vec::new();
-        if let Some(slaac) = &mut self.link.slaac {
+        if let Some(slaac) = &mut self.net.slaac {
             slaac.on_time(now, &mut actions);
         }
         self.renew(now);
@@ -153,70 +153,70 @@ impl Cx<'_> {
                 Action::Solicit => self.solicit(now, fx),
                 Action::Probe(ip) => {
                     let fresh = self.rng.next_u64();
-                    let slaac = self.link.slaac.as_mut();
+                    let slaac = self.net.slaac.as_mut();
                     let nonce = slaac.and_then(|slaac| slaac.nonce_of(ip, fresh));
-                    send_probe(ip, nonce, self.link.macs.first, self.counters, fx);
+                    send_probe(ip, nonce, self.net.macs.first, self.counters, fx);
                 }
             }
         }
     }
 
     fn solicit(&mut self, now: Instant, fx: &mut impl Effects) {
-        let Some(from) = self.link.routes6.find_source(ALL_ROUTERS) else {
+        let Some(from) = self.net.routes6.find_source(ALL_ROUTERS) else {
             return;
         };
         self.counters.bump(Counter::TxNdpRouterSolicitations);
         let message = Icmpv6Message {
             kind: Icmpv6Kind::RouterSolicitation,
-            body: &ndp::router_solicitation(self.link.macs.first),
+            body: &ndp::router_solicitation(self.net.macs.first),
         };
         self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
     }
 
     /// After something was heard or has ended.
     fn renew(&mut self, now: Instant) {
-        let Some(slaac) = &self.link.slaac else {
+        let Some(slaac) = &self.net.slaac else {
             return;
         };
         let (learnt, next) = (slaac.learnt(now), slaac.next_deadline());
         self.follow(learnt);
-        self.link.look_at(next);
+        self.net.look_at(next);
     }
 
     /// Does what routers say from now on.
     #[cold]
     pub(crate) fn follow(&mut self, mut learnt: Learnt) {
         // Who hears routers need not know of the link.
-        learnt.link_mtu = learnt.link_mtu.or(self.link.learnt.link_mtu);
+        learnt.link_mtu = learnt.link_mtu.or(self.net.learnt.link_mtu);
         if let Some(mtu) = learnt.link_mtu {
-            self.link.set_mtu(mtu);
+            self.net.set_mtu(mtu);
         }
-        let link_mtu = self.link.mtu();
+        let link_mtu = self.net.mtu();
         learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
-        self.link.lost_routers.retain(&learnt.routers);
+        self.net.lost_routers.retain(&learnt.routers);
         let routes = self.routes_by(&learnt);
         self.change_groups(&routes);
-        if learnt == *self.link.learnt {
-            self.link.routes6.hear_as(routes);
+        if learnt == *self.net.learnt {
+            self.net.routes6.hear_as(routes);
             return;
         }
         let time = |ms: Option<u32>| ms.map(|ms| Duration::from_millis(ms.into()));
         let reachable = time(learnt.reachable_ms).map(|base| self.spread(base));
-        self.link
+        self.net
             .neighbours
             .set_times6(reachable, time(learnt.retry_ms));
-        self.link.neighbours.renew_epoch();
+        self.net.neighbours.renew_epoch();
         self.announce_new(None, &routes);
-        self.link.routes6 = routes;
-        *self.link.learnt = learnt;
-        self.link.learnt_revision = self.link.learnt_revision.wrapping_add(1);
+        self.net.routes6 = routes;
+        *self.net.learnt = learnt;
+        self.net.learnt_revision = self.net.learnt_revision.wrapping_add(1);
     }
 
     pub(crate) fn routes_by(&self, learnt: &Learnt) -> Routes6 {
         let mut routes = self.config.network.routes6();
-        let routers = self.link.lost_routers.rank(&learnt.routers);
+        let routers = self.net.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
-        if let Some(slaac) = &self.link.slaac {
+        if let Some(slaac) = &self.net.slaac {
             routes.hear(slaac.heard().map(|ip| (ip, 0)));
         }
         routes
@@ -224,8 +224,8 @@ impl Cx<'_> {
 
     /// Another router comes first: what has a way looks for it anew.
     pub(crate) fn renew_ways(&mut self) {
-        self.link.neighbours.renew_epoch();
-        self.link.routes6 = self.routes_by(&self.link.learnt);
+        self.net.neighbours.renew_epoch();
+        self.net.routes6 = self.routes_by(&self.net.learnt);
     }
 
     /// Routers and switches are told of the groups of new addresses by whoever answers for them.
@@ -234,7 +234,7 @@ impl Cx<'_> {
             return;
         }
         let (old, new): (Vec<_>, Vec<_>) = (
-            self.link.routes6.reported_groups().collect(),
+            self.net.routes6.reported_groups().collect(),
             new.reported_groups().collect(),
         );
         let on = |&(group, link): &(Ipv6Addr, u16)| (group.into(), link);

@@ -179,12 +179,12 @@ impl Stack {
 
     /// The connection leaves this stack without a word to the peer.
     pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.detach(conn, &self.link.choices)
+        self.tcp.detach(conn, &self.net.choices)
     }
 
     /// The image of a connection that stays.
     pub fn tcp_image(&self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.image(conn, &self.link.choices)
+        self.tcp.image(conn, &self.net.choices)
     }
 
     /// Takes a connection over; everything in the image is checked.

@@ -24,8 +24,8 @@ use crate::ids::UdpId;
 use crate::ip::{IcmpDetails, IpMeta, PathCause, QUOTED_LEN, Report, parse_flow};
 use crate::ipv4;
 use crate::ipv6;
-use crate::link::Link;
 use crate::neighbour::{Confidence, GivenUp, Querier};
+use crate::network_layer::NetworkLayer;
 use crate::options::{DEFAULT_TTL, PortRange, SocketOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
@@ -41,7 +41,7 @@ pub struct Stack {
     pub(crate) config: StackConfig,
     /// As configured, while [`StackConfig`] says what is in force.
     pub(crate) delayed_ack: Duration,
-    pub(crate) link: Link,
+    pub(crate) net: NetworkLayer,
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) udp: Udp,
@@ -55,9 +55,9 @@ pub struct Stack {
 /// the fields.
 macro_rules! cx {
     ($stack:expr) => {
-        $crate::link::Cx {
+        $crate::network_layer::Cx {
             config: &$stack.config,
-            link: &mut $stack.link,
+            net: &mut $stack.net,
             rng: &mut $stack.rng,
             counters: &mut $stack.counters,
         }
@@ -69,7 +69,7 @@ impl Stack {
     pub fn new(config: StackConfig, now: Instant) -> Self {
         let mut rng = Rng::new(&config.seed);
         Self {
-            link: Link::new(&config, &mut rng),
+            net: NetworkLayer::new(&config, &mut rng),
             udp: Udp::new(config.ephemeral, config.scatter, &mut rng),
             tcp: Tcp::new(&config, &mut rng, now),
             icmp_errors: IcmpLimit::new(
@@ -108,7 +108,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.link) {
+        let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.net) {
             Ok(accepted) => accepted,
             Err(Counter::DropIpv4NotOurs) if self.config.network.forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);
@@ -186,7 +186,7 @@ impl Stack {
     /// Fires what was due at an earlier time: frames that came after that are still to be taken.
     pub fn on_timers_due_by(&mut self, due_by: Instant, now: Instant, fx: &mut impl Effects) {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= due_by);
-        if is_due(self.link.neighbours.next_deadline()) {
+        if is_due(self.net.neighbours.next_deadline()) {
             self.on_link_timers(now, fx);
         }
         if let Some(waiting) = &self.reassembly
@@ -200,35 +200,35 @@ impl Stack {
     #[cold]
     fn on_link_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         self.on_neighbour_timers(now, fx);
-        if self.link.groups.is_some() {
+        if self.net.groups.is_some() {
             cx!(self).on_group_timers(now, fx);
         }
-        if self.link.slaac.is_some() {
+        if self.net.slaac.is_some() {
             cx!(self).on_router_timers(now, fx);
         }
-        if !self.link.lost_routers.is_empty() {
+        if !self.net.lost_routers.is_empty() {
             cx!(self).probe_lost_routers(now, fx);
         }
         cx!(self).on_announcement_timers(now, fx);
-        let groups = self.link.groups.as_ref();
+        let groups = self.net.groups.as_ref();
         let groups = groups.and_then(|groups| groups.next_deadline());
-        self.link.look_at(groups);
+        self.net.look_at(groups);
         self.note_fragments();
     }
 
     /// The timers of fragments are looked at with those of the link.
     pub(crate) fn note_fragments(&mut self) {
         let waiting = self.reassembly.as_ref();
-        self.link
+        self.net
             .look_at(waiting.and_then(|waiting| waiting.next_deadline()));
     }
 
     #[cold]
     fn on_neighbour_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let mut given_up = GivenUp::default();
-        let Link {
+        let NetworkLayer {
             neighbours, macs, ..
-        } = &mut self.link;
+        } = &mut self.net;
         neighbours.on_timers(now, macs, &mut given_up, &mut self.counters, fx);
         if !given_up.neighbours.is_empty() {
             cx!(self).on_neighbours_lost(now, &given_up.neighbours);
@@ -256,7 +256,7 @@ impl Stack {
 
     /// The groups alone (RFC 3810 6.1), so that switches let pass what asks for its addresses.
     pub fn announce_groups(&mut self, now: Instant, fx: &mut impl Effects) {
-        if let Some(groups) = &mut self.link.groups {
+        if let Some(groups) = &mut self.net.groups {
             groups.announce();
         }
         self.on_link_timers(now, fx);
@@ -265,7 +265,7 @@ impl Stack {
     /// Whether `on_timers` has something to do.
     #[inline]
     pub fn has_due(&self, now: Instant) -> bool {
-        let neighbours = self.link.neighbours.next_deadline();
+        let neighbours = self.net.neighbours.next_deadline();
         self.tcp.has_due(now) || neighbours.is_some_and(|at| at <= now)
     }
 
@@ -277,7 +277,7 @@ impl Stack {
         };
         let next = sooner(
             self.tcp.next_deadline(),
-            self.link.neighbours.next_deadline(),
+            self.net.neighbours.next_deadline(),
         );
         match &self.reassembly {
             None => next,
@@ -299,17 +299,17 @@ impl Stack {
     /// Neighbours that this stack asks for, appended to `out`. An engine, whose answers reach the
     /// keeper, looks them up there and calls [`Stack::on_neighbour`].
     pub fn pending_neighbours(&self, out: &mut Vec<IpAddr>) {
-        out.extend(self.link.neighbours.pending());
+        out.extend(self.net.neighbours.pending());
     }
 
     /// Neighbours whose link-layer address is known and was not configured, with it.
     pub fn known_neighbours(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
-        self.link.neighbours.known()
+        self.net.neighbours.known()
     }
 
     /// Whether it is one of several default routers that were heard.
     pub fn has_other_routers(&self, ip: IpAddr) -> bool {
-        let routers = &self.link.learnt.routers;
+        let routers = &self.net.learnt.routers;
         routers.len() > 1 && routers.iter().any(|router| IpAddr::V6(*router) == ip)
     }
 
@@ -318,12 +318,12 @@ impl Stack {
         if ethernet::is_group(mac) || mac == [0; 6] {
             return;
         }
-        if let Some(source) = self.link.find_source(ip) {
+        if let Some(source) = self.net.find_source(ip) {
             let asker = Querier {
                 ip: source,
-                vlan: self.link.vlan_of(ip),
+                vlan: self.net.vlan_of(ip),
             };
-            self.link.neighbours.learn(
+            self.net.neighbours.learn(
                 now,
                 ip,
                 (mac, Confidence::Confirmed),
@@ -331,7 +331,7 @@ impl Stack {
                 &mut self.counters,
                 fx,
             );
-            if !self.link.lost_routers.is_empty() {
+            if !self.net.lost_routers.is_empty() {
                 cx!(self).on_router_found(ip);
             }
         }
@@ -426,7 +426,7 @@ impl Stack {
         let remote = self.udp.remote(id)?;
         let local = self.udp.local(id).map(|local| local.ip());
         let local = local.filter(|ip| !ip.is_unspecified());
-        let path = self.link.find_path(now, local, remote.ip())?;
+        let path = self.net.find_path(now, local, remote.ip())?;
         Some(path.mtu)
     }
 
@@ -461,57 +461,57 @@ impl Stack {
 
     /// That engine is gone.
     pub fn forget_slot_groups(&mut self, slot: u16) {
-        if let Some(groups) = &mut self.link.groups {
+        if let Some(groups) = &mut self.net.groups {
             groups.forget(Asker::Slot(slot));
-            self.link.look_at(Some(Instant::ZERO));
+            self.net.look_at(Some(Instant::ZERO));
         }
     }
 
     /// The routing tables and rules of a family.
     pub fn fib(&self, is_v6: bool) -> &Fib {
-        self.link.fib(is_v6)
+        self.net.fib(is_v6)
     }
 
     /// Changes them. What is on its way keeps its next hop for no packet longer.
     pub fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
-        self.link.change_fib(is_v6, change)
+        self.net.change_fib(is_v6, change)
     }
 
     /// Returns the configuration by the link's routers; the number changes with it.
     pub fn learnt(&self) -> (&Learnt, u32) {
-        (&self.link.learnt, self.link.learnt_revision)
+        (&self.net.learnt, self.net.learnt_revision)
     }
 
     /// With its ends: what a successor goes on with.
     pub fn slaac_image(&self) -> Vec<u64> {
-        let slaac = self.link.slaac.as_ref();
+        let slaac = self.net.slaac.as_ref();
         slaac.map(|slaac| slaac.image()).unwrap_or_default()
     }
 
     /// Whether nothing is being asked of the link for the first time.
     pub fn is_settled(&self) -> bool {
-        let slaac = self.link.slaac.as_ref();
+        let slaac = self.net.slaac.as_ref();
         slaac.is_none_or(|slaac| slaac.is_settled())
     }
 
     /// Follows what another stack on the same device has heard from routers, and of the link.
     pub fn learn(&mut self, now: Instant, learnt: Learnt) {
-        let before = self.link.mtu();
+        let before = self.net.mtu();
         cx!(self).follow(learnt);
-        if self.link.mtu() != before {
+        if self.net.mtu() != before {
             self.tcp.on_link_mtu(now, &mut cx!(self));
         }
     }
 
     /// The link takes more or less than it did.
     pub fn set_link_mtu(&mut self, now: Instant, mtu: u16) {
-        let mut learnt = (*self.link.learnt).clone();
+        let mut learnt = (*self.net.learnt).clone();
         learnt.link_mtu = Some(mtu);
         self.learn(now, learnt);
     }
 
     /// The address that packets to `dst` would come from; `None` = no route.
     pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
-        self.link.find_source(dst)
+        self.net.find_source(dst)
     }
 }

@@ -298,7 +298,7 @@ impl Stack {
         if tunable == Tunable::DelayedAck {
             self.delayed_ack = self.config.tcp.delayed_ack;
         }
-        if let Some(filter) = &mut self.link.filter {
+        if let Some(filter) = &mut self.net.filter {
             filter.set_times(self.config.filter_states);
         }
     }

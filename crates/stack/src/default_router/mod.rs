@@ -14,8 +14,8 @@ use slipstack_wire::ipv6::Ipv6Packet;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::held::Held;
-use crate::link::Cx;
 use crate::neighbour::{Resolution, Station};
+use crate::network_layer::Cx;
 use crate::time::Instant;
 use lost::PROBE_EVERY;
 
@@ -25,17 +25,17 @@ impl Cx<'_> {
     /// Neighbours that were given up: routers among them are used no more while there are others.
     #[cold]
     pub(crate) fn on_neighbours_lost(&mut self, now: Instant, gone: &[IpAddr]) {
-        let before = self.link.lost_routers.rank(&self.link.learnt.routers);
+        let before = self.net.lost_routers.rank(&self.net.learnt.routers);
         for ip in gone {
             if let IpAddr::V6(ip) = ip
                 && before.contains(ip)
             {
                 self.counters.bump(Counter::RoutersLost);
-                self.link.lost_routers.note(now, *ip);
-                self.link.look_at(Some(now + PROBE_EVERY));
+                self.net.lost_routers.note(now, *ip);
+                self.net.look_at(Some(now + PROBE_EVERY));
             }
         }
-        if self.link.lost_routers.rank(&self.link.learnt.routers) != before {
+        if self.net.lost_routers.rank(&self.net.learnt.routers) != before {
             self.renew_ways();
         }
     }
@@ -44,7 +44,7 @@ impl Cx<'_> {
     #[cold]
     pub(crate) fn on_router_found(&mut self, ip: IpAddr) {
         if let IpAddr::V6(ip) = ip
-            && self.link.lost_routers.forget(ip)
+            && self.net.lost_routers.forget(ip)
         {
             self.renew_ways();
         }
@@ -56,20 +56,20 @@ impl Cx<'_> {
     // that is asked for.
     #[cold]
     pub(crate) fn probe_lost_routers(&mut self, now: Instant, fx: &mut impl Effects) {
-        let ranked = self.link.lost_routers.rank(&self.link.learnt.routers);
+        let ranked = self.net.lost_routers.rank(&self.net.learnt.routers);
         let Some(&current) = ranked.first() else {
             return;
         };
-        let used = self.link.neighbours.last_used(current.into());
+        let used = self.net.neighbours.last_used(current.into());
         let is_used = used.is_some_and(|at| at + PROBE_EVERY > now);
-        let asked = self.link.lost_routers.take_due(now);
+        let asked = self.net.lost_routers.take_due(now);
         for router in asked {
             if is_used && router != current {
                 self.resolve_router(now, router, fx);
             }
         }
-        let next = self.link.lost_routers.next_deadline();
-        self.link.look_at(next);
+        let next = self.net.lost_routers.next_deadline();
+        self.net.look_at(next);
     }
 
     fn resolve_router(
@@ -78,15 +78,15 @@ impl Cx<'_> {
         router: Ipv6Addr,
         fx: &mut impl Effects,
     ) -> Resolution {
-        let Some(source) = self.link.routes6.find_source(router) else {
+        let Some(source) = self.net.routes6.find_source(router) else {
             return Resolution::TableFull;
         };
         let station = Station {
-            mac: self.link.macs.first,
+            mac: self.net.macs.first,
             ip: source.into(),
             vlan: 0,
         };
-        let neighbours = &mut self.link.neighbours;
+        let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, router.into(), station, self.counters, fx)
     }
 
@@ -102,16 +102,16 @@ impl Cx<'_> {
         let IpAddr::V6(hop) = hop else {
             return Some(frame);
         };
-        let ranked = self.link.lost_routers.rank(&self.link.learnt.routers);
+        let ranked = self.net.lost_routers.rank(&self.net.learnt.routers);
         let next = ranked.first().copied();
-        let next = next.filter(|next| *next != hop && !self.link.lost_routers.contains(*next));
+        let next = next.filter(|next| *next != hop && !self.net.lost_routers.contains(*next));
         let Some(next) = next.filter(|_| is_passed_on(&frame, hop)) else {
             return Some(frame);
         };
         match self.resolve_router(now, next, fx) {
             Resolution::Known { mac, .. } => frame.send(mac, self.counters, fx),
             Resolution::Asking => {
-                let neighbours = &mut self.link.neighbours;
+                let neighbours = &mut self.net.neighbours;
                 neighbours.hold(next.into(), frame, self.counters);
             }
             Resolution::TableFull => return Some(frame),

@@ -18,7 +18,7 @@ use core::net::IpAddr;
 
 use crate::config::Role;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 pub(crate) use entry::Asker;
@@ -35,22 +35,22 @@ impl Cx<'_> {
         group: (IpAddr, u16),
         filter: GroupFilter,
     ) -> bool {
-        let groups = self.link.groups.get_or_insert_default();
+        let groups = self.net.groups.get_or_insert_default();
         let is_taken = groups.want(asker, group, filter);
-        self.link.look_at(Some(Instant::ZERO));
+        self.net.look_at(Some(Instant::ZERO));
         is_taken
     }
 
     /// Says what is due: changes, and answers to queries.
     #[cold]
     pub(crate) fn on_group_timers(&mut self, now: Instant, fx: &mut impl Effects) {
-        let Some(mut all) = self.link.groups.take() else {
+        let Some(mut all) = self.net.groups.take() else {
             return;
         };
         for (link, groups) in all.all() {
             self.say_of_link(now, link, groups, fx);
         }
-        self.link.groups = Some(all);
+        self.net.groups = Some(all);
     }
 
     fn say_of_link(

@@ -10,7 +10,7 @@ use super::querier::Asked;
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::ip::IpMeta;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Cx<'_> {
@@ -83,21 +83,21 @@ impl Cx<'_> {
     /// RFC 2236 3, RFC 2710 4: to routers of older versions one member is as good as many.
     fn on_other_member(&mut self, link: u16, group: IpAddr) {
         self.counters.bump(Counter::RxGroupReports);
-        let groups = self.link.groups.as_mut();
+        let groups = self.net.groups.as_mut();
         if let Some(entry) = groups.and_then(|groups| groups.on(link).find_mut(group)) {
             entry.on_other_member();
         }
     }
 
     fn on_query(&mut self, (now, link): (Instant, u16), is_v6: bool, asked: Asked) {
-        if self.link.groups.is_none() && asked.old.is_none() {
+        if self.net.groups.is_none() && asked.old.is_none() {
             return;
         }
-        let groups = self.link.groups.get_or_insert_default().on(link);
+        let groups = self.net.groups.get_or_insert_default().on(link);
         groups.note_querier(now, is_v6, &asked);
         groups.schedule(now, is_v6, asked, self.rng);
         let at = groups.next_deadline();
-        self.link.look_at(at);
+        self.net.look_at(at);
     }
 }
 

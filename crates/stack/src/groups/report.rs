@@ -18,7 +18,7 @@ use super::table::LinkGroups;
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::fib::Choice;
-use crate::link::{Cx, OutPacket, OutSegment, transmit};
+use crate::network_layer::{Cx, OutPacket, OutSegment, transmit};
 use crate::time::Instant;
 
 /// RFC 3376 4: internetwork control.
@@ -89,7 +89,7 @@ impl Cx<'_> {
         } else {
             ALERT_HEADER_LEN + igmp::HEADER_LEN
         };
-        let room = usize::from(self.link.mtu_of_link(on.link)).saturating_sub(headers);
+        let room = usize::from(self.net.mtu_of_link(on.link)).saturating_sub(headers);
         let mut body = Vec::new();
         let mut count = 0;
         for saying in said {
@@ -166,12 +166,12 @@ impl Cx<'_> {
 
     /// A link without an address of ours is told by nobody (RFC 3376 4.2.13).
     fn send_igmp(&mut self, link: u16, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
-        let src = self.link.routes.first_of(link);
+        let src = self.net.routes.first_of(link);
         let src = src.unwrap_or(Ipv4Addr::UNSPECIFIED);
         let mut header = vec![0; IPV4_HEADERS - igmp::HEADER_LEN];
         EthernetHeader {
             dst: ethernet::multicast_v4(dst),
-            src: self.link.macs.on(link),
+            src: self.net.macs.on(link),
             ethertype: EtherType::IPV4,
         }
         .emit(&mut header);
@@ -206,7 +206,7 @@ impl Cx<'_> {
         let On { link, now, .. } = on;
         // RFC 3810 5.2.13: from a link-local address, or from none.
         let src = self
-            .link
+            .net
             .routes6
             .find_source(mld::ROUTERS)
             .filter(|own| own.is_unicast_link_local() && link == 0)

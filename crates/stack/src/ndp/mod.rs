@@ -16,8 +16,8 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::fib::Query;
 use crate::ip::IpMeta;
-use crate::link::Cx;
 use crate::neighbour::{Confidence, Querier};
+use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
@@ -73,7 +73,7 @@ impl Cx<'_> {
         }
         if asked
             .link
-            .is_some_and(|mac| !is_station(mac, self.link.macs.on(vlan)))
+            .is_some_and(|mac| !is_station(mac, self.net.macs.on(vlan)))
         {
             return Counter::DropNdpMalformed;
         }
@@ -85,7 +85,7 @@ impl Cx<'_> {
         if is_probe && vlan == 0 && self.on_claim(now, asked.target) {
             return Counter::DropNdpConflict;
         }
-        if !self.link.routes6.is_own(asked.target) {
+        if !self.net.routes6.is_own(asked.target) {
             return Counter::DropNdpNotOurs;
         }
         if is_probe {
@@ -93,7 +93,7 @@ impl Cx<'_> {
             self.tell_all(now, asked.target, vlan, fx);
             return Counter::RxNdpSolicitations;
         }
-        let is_here = self.link.routes6.is_on_link(src) && self.link.routes6.vlan_of(src) == vlan;
+        let is_here = self.net.routes6.is_on_link(src) && self.net.routes6.vlan_of(src) == vlan;
         if !is_here {
             return self.answer_distant(src, &asked, vlan, fx);
         }
@@ -116,7 +116,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Counter {
         let way = Query::between(Some(asked.target.into()), src.into());
-        let back = self.link.routes6.find(&way);
+        let back = self.net.routes6.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         // A router asks from its link-local address, which is that of another link to us.
         let is_near = vlan != 0 && src.is_unicast_link_local();
@@ -127,7 +127,7 @@ impl Cx<'_> {
             self.counters.bump(Counter::TxNdpAdvertisements);
             let flags = flag::SOLICITED | flag::OVERRIDE | self.router_flag();
             let mut body = [0; NEIGHBOUR_LEN];
-            let from = self.link.macs.on(vlan);
+            let from = self.net.macs.on(vlan);
             let answer = advertisement(from, asked.target, flags, &mut body);
             let stations = Stations {
                 from,
@@ -155,20 +155,19 @@ impl Cx<'_> {
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.link.routes6.is_own(told.target)
-            || (ip.vlan == 0 && self.on_claim(now, told.target))
+        if self.net.routes6.is_own(told.target) || (ip.vlan == 0 && self.on_claim(now, told.target))
         {
             return Counter::DropNdpConflict;
         }
-        if !self.link.routes6.is_on_link(told.target)
-            || self.link.routes6.vlan_of(told.target) != ip.vlan
+        if !self.net.routes6.is_on_link(told.target)
+            || self.net.routes6.vlan_of(told.target) != ip.vlan
         {
             return Counter::DropNdpOffLink;
         }
         let target = IpAddr::V6(told.target);
-        let known = self.link.neighbours.find_mac(target);
+        let known = self.net.neighbours.find_mac(target);
         // An engine asks in our name: the keeper has no entry for the answers that it publishes.
-        let is_awaited = self.link.neighbours.contains(target)
+        let is_awaited = self.net.neighbours.contains(target)
             || (is_solicited && self.config.role == Role::Keeper);
         if !is_awaited {
             return Counter::DropNdpUnsolicited;
@@ -177,14 +176,14 @@ impl Cx<'_> {
         let Some(mac) = told.link.or(known) else {
             return Counter::DropNdpMalformed;
         };
-        if !is_station(mac, self.link.macs.on(ip.vlan)) {
+        if !is_station(mac, self.net.macs.on(ip.vlan)) {
             return Counter::DropNdpMalformed;
         }
         let is_change = known.is_some_and(|old| old != mac);
         if is_change && flags & flag::OVERRIDE == 0 {
             return Counter::DropNdpUnsolicited;
         }
-        let Some(source) = self.link.routes6.find_source(told.target) else {
+        let Some(source) = self.net.routes6.find_source(told.target) else {
             return Counter::DropNdpOffLink;
         };
         if flags & flag::ROUTER == 0 && ip.vlan == 0 {
@@ -213,14 +212,14 @@ impl Cx<'_> {
             ip: source.into(),
             vlan,
         };
-        let neighbours = &mut self.link.neighbours;
+        let neighbours = &mut self.net.neighbours;
         let is_new = neighbours.learn(now, ip, (mac, confidence), asker, self.counters, fx);
         // Engines tell by the keeper's word whether a router still answers.
         let is_answer = confidence == Confidence::Confirmed && self.config.role == Role::Keeper;
         if is_new || is_answer {
             fx.event(Event::Neighbour { ip, mac });
         }
-        if !self.link.lost_routers.is_empty() {
+        if !self.net.lost_routers.is_empty() {
             self.on_router_found(ip);
         }
     }
@@ -228,7 +227,7 @@ impl Cx<'_> {
     /// RFC 4861 7.2.6.
     pub(crate) fn announce_v6(&mut self, now: Instant, ip: Ipv6Addr, fx: &mut impl Effects) {
         self.counters.bump(Counter::TxNdpAnnouncements);
-        let vlan = self.link.routes6.vlan_of_own(ip);
+        let vlan = self.net.routes6.vlan_of_own(ip);
         self.tell_all(now, ip, vlan, fx);
     }
 
@@ -242,7 +241,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flag::OVERRIDE | self.router_flag();
-        let from = self.link.macs.on(vlan);
+        let from = self.net.macs.on(vlan);
         let answer = advertisement(from, own, flags, &mut body);
         let stations = Stations {
             from,
@@ -266,7 +265,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flags | self.router_flag();
-        let mac = self.link.macs.on(vlan);
+        let mac = self.net.macs.on(vlan);
         let message = advertisement(mac, target, flags, &mut body);
         self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
     }

@@ -10,7 +10,7 @@ use slipstack_wire::{TxOffload, protocol};
 
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
-use crate::link::transmit;
+use crate::network_layer::transmit;
 
 /// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
 /// (RFC 4861 7.2.2).

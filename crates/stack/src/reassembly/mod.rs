@@ -208,7 +208,7 @@ impl Stack {
             dst,
             tos,
             ttl: 0,
-            group: !self.link.is_own(dst),
+            group: !self.net.is_own(dst),
             local: false,
             vlan: 0,
         }

@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::seq;
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 
 /// Tells the owner of the send ring, and lets the ring grow with the window.
 #[inline]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::Tcp;
 use super::connection::AckState;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
 
 impl Tcp {

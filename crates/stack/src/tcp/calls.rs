@@ -24,7 +24,7 @@ use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
 use crate::fib::{Choice, Query};
 use crate::ids::{ConnId, ListenerId};
-use crate::link::{Cx, OutPacket, OutSegment};
+use crate::network_layer::{Cx, OutPacket, OutSegment};
 use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
 use crate::time::{Instant, nanos};
 
@@ -46,7 +46,7 @@ impl Tcp {
         let range = options.socket.port_range;
         let port = self.reserve_port(local, is_v6_only, options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
-        let choice = cx.link.choices.note(Choice::of(&options.socket));
+        let choice = cx.net.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
         let Some(id) = self.listeners.add(local, options, preset) else {
             self.ports.release(Bound::new(local.ip(), is_v6_only), port);
@@ -69,7 +69,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
         let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
-        let choice = cx.link.choices.note(Choice::of(&options));
+        let choice = cx.net.choices.note(Choice::of(&options));
         listener.preset = Preset::of(&options, &cx.config.tcp, choice);
         listener.options.socket = options;
         Ok(())
@@ -107,7 +107,7 @@ impl Tcp {
     ) -> Result<u16, SocketError> {
         let ip = local.ip();
         let bound = Bound::new(ip, is_v6_only);
-        if !ip.is_unspecified() && !cx.link.is_own(ip) {
+        if !ip.is_unspecified() && !cx.net.is_own(ip) {
             return Err(SocketError::AddrNotAvailable);
         }
         if local.port() != 0 {
@@ -152,18 +152,18 @@ impl Tcp {
         let choice = Choice::of(options);
         let source = source_of(local, remote.ip(), choice, cx)?;
         let path = cx
-            .link
+            .net
             .find_path_by(now, &Query::between(Some(source), remote.ip()).by(choice))
-            .ok_or_else(|| cx.link.refusal(Some(source), remote.ip()))?;
+            .ok_or_else(|| cx.net.refusal(Some(source), remote.ip()))?;
         let port = local.map_or(0, |l| l.port());
         let (key, iss) =
             self.choose_flow(now, (source, port), remote, options.port_range, cx, fx)?;
         let hash = self.hasher.table(&key);
         let fresh = connect::numbers(&self.hasher, &key, now);
-        let choice = cx.link.choices.note(choice);
+        let choice = cx.net.choices.note(choice);
         let mut preset = Preset::of(options, &cx.config.tcp, choice);
         (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
-        preset.opts.ttl = cx.link.ttl(!key.is_v4(), preset.opts.ttl);
+        preset.opts.ttl = cx.net.ttl(!key.is_v4(), preset.opts.ttl);
         let index = self
             .add_block(hash, |id| {
                 connect::build(
@@ -174,7 +174,7 @@ impl Tcp {
                         iss: iss.unwrap_or(fresh.iss),
                         ts_offset: fresh.ts_offset,
                         path,
-                        mss: options::our_mss(&key, &preset, cx.link),
+                        mss: options::our_mss(&key, &preset, cx.net),
                         preset: &preset,
                     },
                     now,
@@ -499,12 +499,12 @@ fn source_of(
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
     match local.map(|l| l.ip()).filter(|ip| !ip.is_unspecified()) {
-        Some(ip) if cx.link.is_own(ip) => Ok(ip),
+        Some(ip) if cx.net.is_own(ip) => Ok(ip),
         Some(_) => Err(SocketError::AddrNotAvailable),
         None => cx
-            .link
+            .net
             .find_source_by(remote, choice)
-            .ok_or_else(|| cx.link.refusal(None, remote)),
+            .ok_or_else(|| cx.net.refusal(None, remote)),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
 use crate::ids::ConnId;
-use crate::link::{Cx, Path};
+use crate::network_layer::{Cx, Path};
 use crate::time::{Instant, Tick, nanos};
 
 /// How soon the SYN is sent again after a reset for whoever was there before (Linux:

@@ -20,7 +20,7 @@ use super::sizes;
 use super::timers::Timers;
 use crate::choices::ChoiceId;
 use crate::ids::ConnId;
-use crate::link::NextHop;
+use crate::network_layer::NextHop;
 use crate::time::{Instant, Tick};
 
 /// Send sequence variables (RFC 9293 3.3.1), widened (see [`seq`]).

@@ -11,7 +11,7 @@ use super::syn::{self, Numbers, SynEntry};
 use super::{Tcp, isn};
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Tcp {
@@ -92,8 +92,8 @@ impl Tcp {
     ) -> Option<SynEntry> {
         let id = self.listeners.choose(key, &self.hasher)?;
         let listener = self.listeners.find(id)?;
-        let choice = cx.link.choices.find(listener.preset.choice);
-        cx.link.find_path_by(now, &key.query().by(choice))?;
+        let choice = cx.net.choices.find(listener.preset.choice);
+        cx.net.find_path_by(now, &key.query().by(choice))?;
         let secret = self.hasher.sequence(key);
         let ts_offset = isn::timestamp_offset(secret);
         let (irs, iss) = (segment.seq.wrapping_sub(1), segment.ack.wrapping_sub(1));
@@ -112,7 +112,7 @@ impl Tcp {
             irs,
             ts_offset,
         };
-        let mut entry = syn::entry_for(key, id, numbers, preset, cx.link);
+        let mut entry = syn::entry_for(key, id, numbers, preset, cx.net);
         entry.sent_at = now;
         entry.mss = mss;
         // No round trip is measured: nobody knows when the SYN-ACK left.

@@ -23,7 +23,7 @@ use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
 use crate::ids::ConnId;
 use crate::ip::IpMeta;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
 
 /// Lists of former connections that are kept for new ones.

@@ -7,7 +7,7 @@ use super::phase::Phase;
 use super::segment::Segment;
 use super::{isn, keepalive, resend_timer, seq};
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, Tick};
 
 /// ESTABLISHED is reached by an active or simultaneous open.

@@ -16,7 +16,7 @@ use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::error::SocketError;
 use crate::ids::ListenerId;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
 
 const VERSION: u32 = 3;
@@ -194,7 +194,7 @@ impl Tcp {
         let (mut entry, rival) = read(&image.bytes)
             .filter(|(entry, _)| is_sound(entry))
             .ok_or(SocketError::BadImage)?;
-        if !cx.link.is_own(entry.key.local_ip()) {
+        if !cx.net.is_own(entry.key.local_ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         let id = self

@@ -27,7 +27,7 @@ use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::fib::Choice;
 use crate::ids::ConnId;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
@@ -486,11 +486,11 @@ impl Tcp {
             .filter(Fields::is_sound)
             .ok_or(SocketError::BadImage)?;
         let key = fields.key;
-        if !cx.link.is_own(key.local_ip()) {
+        if !cx.net.is_own(key.local_ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         let path = cx
-            .link
+            .net
             .find_path_by(now, &key.query().by(fields.choice()))
             .ok_or(SocketError::NetUnreachable)?;
         let hash = self.hasher.table(&key);
@@ -503,7 +503,7 @@ impl Tcp {
             Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,
             Some(Place::Connection(_)) => return Err(SocketError::FlowExists),
         }
-        let choice = cx.link.choices.note(fields.choice());
+        let choice = cx.net.choices.note(fields.choice());
         let preset = Preset::of(&fields.socket_options(), &cx.config.tcp, choice);
         let index = self
             .add_block(hash, |id| {
@@ -514,7 +514,7 @@ impl Tcp {
                     iss: fields.iss,
                     ts_offset: fields.ts_offset,
                     path,
-                    mss: options::our_mss(&key, &preset, cx.link),
+                    mss: options::our_mss(&key, &preset, cx.net),
                     preset: &preset,
                 };
                 restore(connect::build(&seed, now, cx), &fields, now, cx)

@@ -12,7 +12,7 @@ use super::verdict::Verdict;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, nanos};
 
 const MS: u64 = 1_000_000;

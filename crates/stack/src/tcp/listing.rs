@@ -15,7 +15,7 @@ use crate::effects::{Effects, RxMeta};
 use crate::error::Reason;
 use crate::ids::{ConnId, ListenerId};
 use crate::ip::IpMeta;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Tcp {

@@ -15,7 +15,7 @@ use crate::config::TcpConfig;
 use crate::effects::{Effects, Event};
 use crate::error::SocketError;
 use crate::fib::Choice;
-use crate::link::{Cx, Link};
+use crate::network_layer::{Cx, NetworkLayer};
 use crate::options::{Congestion, KeepAlive, SocketOption, SocketOptions};
 use crate::time::Instant;
 
@@ -144,9 +144,9 @@ pub fn change(
         }
         SocketOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
         SocketOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,
-        SocketOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(false, ttl),
+        SocketOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(false, ttl),
         SocketOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
-        SocketOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(true, ttl),
+        SocketOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.net.ttl(true, ttl),
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
@@ -194,13 +194,13 @@ fn fix_rcvbuf(conn: &mut Connection, bytes: u32) {
 
 /// Its packets go another way from now on.
 fn choose(conn: &mut Connection, cx: &mut Cx<'_>, set: impl FnOnce(&mut Choice)) {
-    let mut choice = cx.link.choices.find(conn.choice);
+    let mut choice = cx.net.choices.find(conn.choice);
     set(&mut choice);
-    conn.choice = cx.link.choices.note(choice);
+    conn.choice = cx.net.choices.note(choice);
     conn.hop = None;
 }
 
 /// The MSS that we announce on our link.
-pub fn our_mss(key: &FlowKey, preset: &Preset, link: &Link) -> u16 {
-    mss_to_announce(key, link.mtu_of_own(key.local_ip()), preset.mss)
+pub fn our_mss(key: &FlowKey, preset: &Preset, net: &NetworkLayer) -> u16 {
+    mss_to_announce(key, net.mtu_of_own(key.local_ip()), preset.mss)
 }

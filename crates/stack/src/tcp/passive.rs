@@ -21,7 +21,7 @@ use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::ids::{ConnId, ListenerId};
-use crate::link::{Cx, NextHop};
+use crate::network_layer::{Cx, NextHop};
 use crate::time::{Instant, nanos};
 
 impl Tcp {
@@ -106,7 +106,7 @@ impl Tcp {
             ts_offset: fresh.ts_offset,
         };
         let preset = &listener.preset;
-        let mut entry = syn::entry_for(key, id, numbers, preset, cx.link);
+        let mut entry = syn::entry_for(key, id, numbers, preset, cx.net);
         entry.sent_at = now;
         entry.hop = hop;
         entry.has_ecn = ecn::accepts(
@@ -352,8 +352,8 @@ impl Tcp {
         if listener.is_full() {
             return Err(Counter::DropTcpBacklog);
         }
-        let path = cx.link.path_by(now, &entry.hop, || {
-            key.query().by(cx.link.choices.find(entry.choice))
+        let path = cx.net.path_by(now, &entry.hop, || {
+            key.query().by(cx.net.choices.find(entry.choice))
         });
         let path = path.ok_or(Counter::DropTcpRoute)?;
         let made = conns.insert_with(|index, generation| {
@@ -556,19 +556,19 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
 /// Whether a listener that has chosen an interface is there for what comes to this address.
 #[cold]
 fn hears(key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> bool {
-    let choice = cx.link.choices.find(chosen);
-    choice.admits(cx.link.vlan_of_own(key.local_ip()))
+    let choice = cx.net.choices.find(chosen);
+    choice.admits(cx.net.vlan_of_own(key.local_ip()))
 }
 
 /// The next hop of the answers, as far as it is known; `None`: there is no way back.
 #[inline(always)]
 fn find_hop(now: Instant, key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> Option<Option<NextHop>> {
     let hop = match chosen.is_none() {
-        true => cx.link.recall(key.remote_bits(), now),
+        true => cx.net.recall(key.remote_bits(), now),
         false => None,
     };
-    let query = || key.query().by(cx.link.choices.find(chosen));
-    cx.link.path_by(now, &hop, query).map(|_| hop)
+    let query = || key.query().by(cx.net.choices.find(chosen));
+    cx.net.path_by(now, &hop, query).map(|_| hop)
 }
 
 /// The handshake of a new block is finished.

@@ -21,7 +21,7 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
 use crate::ip::{PathCause, PathError};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::path_mtu;
 use crate::time::Instant;
 
@@ -96,8 +96,8 @@ impl Tcp {
 fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     if !conn.phase.is_synchronized() {
         // The MSS is set when the peer has said its own.
-        let query = conn.key.query().by(cx.link.choices.find(conn.choice));
-        let path = cx.link.find_path_by(now, &query);
+        let query = conn.key.query().by(cx.net.choices.find(conn.choice));
+        let path = cx.net.find_path_by(now, &query);
         conn.mtu = path.map_or(conn.mtu, |path| path.mtu);
         return;
     }

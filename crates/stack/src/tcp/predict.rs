@@ -18,7 +18,7 @@ use super::input::fastpath;
 use super::latest::{Flow, Latest};
 use super::segment::Segment;
 use crate::effects::{Absent, Effects, RxChecksum, RxMeta};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Tcp {
@@ -60,7 +60,7 @@ impl Tcp {
         if self.latest.flow != flow {
             let key = flow.key();
             match self.find_place(&key, self.hasher.table(&key)) {
-                Some(Place::Connection(index)) if !cx.link.is_own(key.remote_ip()) => {
+                Some(Place::Connection(index)) if !cx.net.is_own(key.remote_ip()) => {
                     self.latest = Latest { flow, index };
                 }
                 _ => return false,
@@ -112,7 +112,7 @@ impl Tcp {
         fx: &mut impl Effects,
     ) -> bool {
         // Our own address as a source is believed of looped frames only.
-        if cx.link.is_own(IpAddr::V4(flow.remote)) {
+        if cx.net.is_own(IpAddr::V4(flow.remote)) {
             return false;
         }
         let key = flow.key();

@@ -16,7 +16,7 @@ use super::{mtu_search, pmtud, resend_timer, urgent, user_timeout};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, Tick, nanos};
 
 /// The soonest that a timer comes again.

@@ -4,7 +4,7 @@
 use super::connection::Connection;
 use super::rto;
 use super::timers::Resend;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::{Instant, Tick, nanos};
 
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two

@@ -25,7 +25,7 @@ use super::{isn, seq};
 use crate::choices::ChoiceId;
 use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
-use crate::link::{Cx, Link, NextHop};
+use crate::network_layer::{Cx, NetworkLayer, NextHop};
 use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
@@ -270,7 +270,7 @@ pub fn entry_for(
     listener: ListenerId,
     numbers: Numbers,
     preset: &Preset,
-    link: &Link,
+    net: &NetworkLayer,
 ) -> SynEntry {
     let Numbers {
         iss,
@@ -288,7 +288,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: Instant::ZERO,
         mss: MSS_DEFAULT,
-        our_mss: options::our_mss(key, preset, link),
+        our_mss: options::our_mss(key, preset, net),
         window: window::first(preset.rcvbuf),
         peer_shift: u8::MAX,
         our_shift: preset.shift,
@@ -303,7 +303,7 @@ pub fn entry_for(
         has_ecn: false,
         hop: None,
         tos,
-        ttl: link.ttl(is_v6, ttl),
+        ttl: net.ttl(is_v6, ttl),
         choice: preset.choice,
         is_owed: false,
     }

@@ -15,7 +15,7 @@ use super::segment::Segment;
 use super::slab::Slab;
 use super::{isn, seq};
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 pub use image::TimeWaitImage;
 use slipstack_wire::tcp_options::Timestamps;

@@ -6,7 +6,7 @@ use super::seq;
 use super::train::State;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Tcp {

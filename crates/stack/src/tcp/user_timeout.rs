@@ -10,7 +10,7 @@ use slipstack_wire::user_timeout::{USER_TIMEOUT_LEN, UserTimeout};
 use super::connection::Connection;
 use super::resend_timer;
 use super::segment::Segment;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;

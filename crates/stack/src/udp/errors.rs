@@ -6,7 +6,7 @@ use super::Udp;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ip::{IcmpDetails, PathCause, PathError};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
@@ -23,7 +23,7 @@ impl Udp {
         let Some(udp) = self.find_taker(
             error.remote,
             error.local,
-            cx.link.vlan_of_own(error.local.ip()),
+            cx.net.vlan_of_own(error.local.ip()),
         ) else {
             return;
         };

@@ -12,7 +12,7 @@ use crate::counters::Counter;
 use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
 use crate::ids::UdpId;
 use crate::ip::IpMeta;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 
 /// The outcome of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

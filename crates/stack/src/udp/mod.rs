@@ -23,7 +23,7 @@ use crate::bound::Bound;
 use crate::error::SocketError;
 use crate::fib::{Choice, Query};
 use crate::ids::UdpId;
-use crate::link::{Cx, NextHop};
+use crate::network_layer::{Cx, NextHop};
 use crate::options::{MtuDiscovery, PortRange, SocketOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
 use crate::scatter::Scatter;
@@ -136,8 +136,7 @@ impl Udp {
         options: UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<UdpId, SocketError> {
-        if !local.ip().is_unspecified() && !cx.link.is_own(local.ip()) && !is_group(local.ip(), cx)
-        {
+        if !local.ip().is_unspecified() && !cx.net.is_own(local.ip()) && !is_group(local.ip(), cx) {
             return Err(SocketError::AddrNotAvailable);
         }
         if self.slots.len() - self.free.len() >= cx.config.udp_sockets_max as usize {
@@ -188,7 +187,7 @@ impl Udp {
         let choice = remote.map_or(Choice::NONE, |to| socket.choice_towards(to.ip()));
         let mut local = socket.bound;
         if let Some(remote) = remote {
-            let link = &cx.link;
+            let link = &cx.net;
             let to = remote.ip();
             if local.ip().is_unspecified() {
                 let source = link.find_source_by(to, choice);
@@ -313,7 +312,7 @@ impl Udp {
 /// say so, and every system does it).
 fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
     match ip {
-        IpAddr::V4(v4) => v4.is_multicast() || cx.link.routes.is_broadcast(v4),
+        IpAddr::V4(v4) => v4.is_multicast() || cx.net.routes.is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),
     }
 }

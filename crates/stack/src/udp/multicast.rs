@@ -9,7 +9,7 @@ use super::Udp;
 use crate::error::SocketError;
 use crate::groups::{Asker, GroupFilter};
 use crate::ids::UdpId;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::options::{GroupChange, MulticastOption};
 
 /// Groups that one socket is in at most.
@@ -162,9 +162,9 @@ impl Udp {
     /// A socket that had something to do with groups is closed.
     #[cold]
     pub(super) fn leave_all(id: UdpId, cx: &mut Cx<'_>) {
-        if let Some(groups) = &mut cx.link.groups {
+        if let Some(groups) = &mut cx.net.groups {
             groups.forget(Asker::Socket(id));
-            cx.link.look_at(Some(crate::time::Instant::ZERO));
+            cx.net.look_at(Some(crate::time::Instant::ZERO));
         }
     }
 }

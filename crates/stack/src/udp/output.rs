@@ -11,7 +11,7 @@ use crate::effects::{DatagramOut, Effects, Payload};
 use crate::error::{Reason, SocketError};
 use crate::fib::Choice;
 use crate::ids::UdpId;
-use crate::link::{Cx, OutPacket, OutSegment, Output};
+use crate::network_layer::{Cx, OutPacket, OutSegment, Output};
 use crate::time::Instant;
 
 /// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
@@ -79,7 +79,7 @@ fn address(
         false => (options.tos, options.ttl),
     };
     let ttl = match multicast {
-        _ if !dst.ip().is_multicast() => cx.link.ttl(is_v6, ttl),
+        _ if !dst.ip().is_multicast() => cx.net.ttl(is_v6, ttl),
         Some(multicast) => multicast.ttl(is_v6),
         None => 1,
     };
@@ -115,20 +115,20 @@ fn find_source(
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
     match datagram.src {
-        Some(src) if src.is_ipv4() == dst.is_ipv4() && cx.link.is_own(src) => Ok(src),
+        Some(src) if src.is_ipv4() == dst.is_ipv4() && cx.net.is_own(src) => Ok(src),
         Some(_) => Err(SocketError::InvalidArgument),
         None if dst.ip().is_multicast() && !is_station(socket.local.ip()) => {
             let chosen = socket.multicast.as_ref();
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
-                .or_else(|| cx.link.find_source_by(dst.ip(), choice))
-                .ok_or_else(|| cx.link.refusal(None, dst.ip()))
+                .or_else(|| cx.net.find_source_by(dst.ip(), choice))
+                .ok_or_else(|| cx.net.refusal(None, dst.ip()))
         }
         // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
         None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
-            .link
+            .net
             .find_source_by(dst.ip(), choice)
-            .ok_or_else(|| cx.link.refusal(None, dst.ip())),
+            .ok_or_else(|| cx.net.refusal(None, dst.ip())),
         None => Ok(socket.local.ip()),
     }
 }
@@ -153,13 +153,13 @@ fn send_many(
 ) -> Result<(), SocketError> {
     let packet = &to.packet;
     let path = cx
-        .link
+        .net
         .find_path_by(now, &packet.query())
-        .ok_or_else(|| cx.link.refusal(Some(packet.src), packet.dst))?;
+        .ok_or_else(|| cx.net.refusal(Some(packet.src), packet.dst))?;
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu
     } else {
-        cx.link.mtu_of_way(&packet.query())
+        cx.net.mtu_of_way(&packet.query())
     };
     let header_len = packet.header_len() + udp::HEADER_LEN;
     if header_len + usize::from(size.get()) > usize::from(mtu) {
@@ -193,7 +193,7 @@ fn send_one(
         gso_mss,
     };
     let way = (packet, socket.mtu_discovery(packet.dst));
-    if packet.dst.is_multicast() || cx.link.is_broadcast(packet.dst) {
+    if packet.dst.is_multicast() || cx.net.is_broadcast(packet.dst) {
         if loops(socket, packet.dst) {
             cx.loop_back(now, way, &segment, fx);
         }

@@ -8,7 +8,7 @@ use super::attempt::Attempt;
 use super::cache::{Known, ServerCache};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::connection::Connection;
 use crate::tcp::output::control;
 use crate::tcp::segment::Segment;

@@ -5,7 +5,7 @@ use slipstack_wire::fast_open::FastOpen;
 use super::keys::{Check, CookieKeys};
 use crate::config::FastOpenConfig;
 use crate::counters::Counter;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::flow::FlowKey;
 use crate::tcp::segment::Segment;
 use crate::time::Instant;

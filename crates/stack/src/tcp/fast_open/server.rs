@@ -3,7 +3,7 @@
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::ids::ConnId;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::arrival::{Arrival, HalfOpen, Handshake};
 use crate::tcp::flow::{FlowKey, Place};

@@ -9,7 +9,7 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::fib::Choice;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::flow::Place;
 use crate::tcp::output::control;
 use crate::tcp::output::emit::Envelope;
@@ -87,7 +87,7 @@ impl Tcp {
         let hash = self.hasher.table(&f.key);
         let place = self.find_place(&f.key, hash);
         let is_free = matches!(place, None | Some(Place::TimeWait(_)));
-        if is_free && cx.link.is_own(f.key.local_ip()) {
+        if is_free && cx.net.is_own(f.key.local_ip()) {
             // A RST beyond the peer's window would only be challenged.
             let at = f.nxt.min(f.snd_edge.max(f.una));
             let numbers = (seq::to_wire(f.iss, at), seq::to_wire(f.irs, f.rcv_nxt));
@@ -95,7 +95,7 @@ impl Tcp {
                 key: &f.key,
                 tos: f.tos,
                 ttl: f.ttl.max(1),
-                choice: cx.link.choices.note(f.choice()),
+                choice: cx.net.choices.note(f.choice()),
             };
             control::reset(envelope, numbers, &mut None, now, cx, fx);
         }

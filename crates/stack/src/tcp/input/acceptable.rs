@@ -4,7 +4,7 @@
 use super::rst_syn;
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;

@@ -8,7 +8,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::acceptable;
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::acknowledged;
 use crate::tcp::assembler::Range;

@@ -7,7 +7,7 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::cc::Ack;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::figures::Pace;

@@ -1,7 +1,7 @@
 //! Step eight: the peer's FIN (RFC 9293 3.10.7.4 eighth).
 
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::assembler::Assembler;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::keepalive;

@@ -3,7 +3,7 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::options::Congestion;
 use crate::tcp::connection::Connection;
 use crate::tcp::output::ack_policy;

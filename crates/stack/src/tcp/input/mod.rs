@@ -16,7 +16,7 @@ use super::verdict::Verdict;
 use super::{seq, urgent};
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::rate::RateLimit;
 use crate::time::Instant;
 

@@ -5,7 +5,7 @@
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Assembler;
 use crate::tcp::connection::Connection;

@@ -2,7 +2,7 @@
 
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, Event};
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
 use crate::tcp::output::ack_policy;

@@ -21,7 +21,7 @@ use super::recovery::state::State;
 use super::sizes;
 use crate::config::MtuProbing;
 use crate::counters::Counter;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::path_mtu;
 use crate::time::{Instant, nanos};
 
@@ -181,8 +181,8 @@ fn may_probe(conn: &Connection) -> bool {
 
 /// The largest packet that link, peer and ICMP errors allow.
 pub fn ceiling(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u16 {
-    let choice = cx.link.choices.find(conn.choice);
-    let path = cx.link.find_path_by(now, &conn.key.query().by(choice));
+    let choice = cx.net.choices.find(conn.choice);
+    let path = cx.net.find_path_by(now, &conn.key.query().by(choice));
     let allowed = path.map_or(conn.mtu, |path| path.mtu);
     allowed.min(agreed(conn))
 }

@@ -13,7 +13,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::emit::{self, Span};
 use super::window;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::resend_timer;
 use crate::time::{Instant, Tick, nanos};

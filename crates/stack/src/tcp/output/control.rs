@@ -9,7 +9,7 @@ use crate::choices::ChoiceId;
 use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::link::{Cx, NextHop};
+use crate::network_layer::{Cx, NextHop};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::fast_open::Attempt;

@@ -9,7 +9,7 @@ use super::emit::{self, Span};
 use super::{ack_policy, nagle};
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;

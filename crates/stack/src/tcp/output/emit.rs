@@ -15,7 +15,7 @@ use super::window;
 use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::link::{Cx, Link, NextHop, OutPacket, OutSegment, Output};
+use crate::network_layer::{Cx, NetworkLayer, NextHop, OutPacket, OutSegment, Output};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
@@ -118,7 +118,7 @@ fn build(
     if is_plain
         && let Some((src, dst)) = conn.key.v4()
         && let Some(hop) = conn.hop
-        && cx.link.is_current(&hop, now)
+        && cx.net.is_current(&hop, now)
     {
         return plain(conn, now, span, marks, Way { src, dst, hop }, cx, fx);
     }
@@ -139,7 +139,7 @@ fn plain(
     let (Span { start, len }, Way { src, dst, hop }) = (span, way);
     let header = PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.link.macs.on(hop.vlan()),
+        link_src: cx.net.macs.on(hop.vlan()),
         tos: marks.tos,
         ttl: conn.opts.ttl,
         src,
@@ -264,7 +264,7 @@ fn with_options(
         ttl: conn.opts.ttl,
         choice: conn.choice,
     };
-    let packet = packet_of(way, cx.link);
+    let packet = packet_of(way, cx.net);
     let mss = conn.snd.mss;
     conn.segments.on_sent(len, mss);
     let out = OutSegment {
@@ -332,7 +332,7 @@ fn put_sack(
 }
 
 #[inline]
-fn packet_of(envelope: Envelope<'_>, link: &Link) -> OutPacket {
+fn packet_of(envelope: Envelope<'_>, net: &NetworkLayer) -> OutPacket {
     OutPacket {
         src: envelope.key.local_ip(),
         dst: envelope.key.remote_ip(),
@@ -340,7 +340,7 @@ fn packet_of(envelope: Envelope<'_>, link: &Link) -> OutPacket {
         tos: envelope.tos,
         ttl: envelope.ttl,
         dont_fragment: true,
-        choice: link.choices.find(envelope.choice),
+        choice: net.choices.find(envelope.choice),
     }
 }
 
@@ -432,10 +432,10 @@ fn current(
     now: Instant,
     cx: &Cx<'_>,
 ) -> Option<NextHop> {
-    if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
+    if !hop.is_some_and(|hop| cx.net.is_current(&hop, now)) {
         let remote = envelope.key.remote_bits();
         *hop = match envelope.choice.is_none() {
-            true => cx.link.recall(remote, now),
+            true => cx.net.recall(remote, now),
             false => None,
         };
     }
@@ -447,7 +447,7 @@ fn plain_header(envelope: Envelope<'_>, way: Way, tcp: &TcpHeader, cx: &Cx<'_>) 
     let Way { src, dst, hop } = way;
     PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.link.macs.on(hop.vlan()),
+        link_src: cx.net.macs.on(hop.vlan()),
         tos: envelope.tos,
         ttl: envelope.ttl,
         src,
@@ -520,7 +520,7 @@ fn rare_opening(
         gso_mss: None,
     };
     cx.counters.bump(Counter::TxTcp);
-    cx.output(now, &packet_of(envelope, cx.link), hop, out, fx)
+    cx.output(now, &packet_of(envelope, cx.net), hop, out, fx)
 }
 
 /// Builds a segment over IPv4 to a resolved next hop, with the options of a full SYN, timestamps or

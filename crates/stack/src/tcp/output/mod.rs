@@ -15,7 +15,7 @@ use super::connection::{AckState, Connection};
 use super::fast_open::client;
 use super::phase::Phase;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::time::Instant;
 
 /// Emits what is due now. Always inlined: there is one caller, which calls it for each request.

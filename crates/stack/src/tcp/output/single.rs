@@ -8,7 +8,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::emit::{self, Span};
 use super::{ack_policy, data};
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::connection::Connection;
 use crate::tcp::in_flight::InFlight;
 use crate::tcp::recovery::state::State;

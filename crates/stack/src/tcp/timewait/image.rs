@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 
 use super::{TimeWait, UNIT_SHIFT, unit};
 use crate::error::SocketError;
-use crate::link::Cx;
+use crate::network_layer::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::flow::{FlowKey, Place};
 use crate::time::{Instant, nanos};
@@ -106,11 +106,11 @@ impl Tcp {
         if entry.units_left(now) <= 0 {
             return Err(SocketError::BadImage);
         }
-        if !cx.link.is_own(key.local_ip()) {
+        if !cx.net.is_own(key.local_ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         let (local, remote) = (key.local_ip(), key.remote_ip());
-        if cx.link.find_path(now, Some(local), remote).is_none() {
+        if cx.net.find_path(now, Some(local), remote).is_none() {
             return Err(SocketError::NetUnreachable);
         }
         let hash = self.hasher.table(&key);

@@ -6,7 +6,9 @@ use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv6::{self, Ipv6Header};
 
-use super::{Cx, HEADER_MAX, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output, output};
+use super::{
+    Cx, HEADER_MAX, L4_HEADER_MAX, NetworkLayer, NextHop, OutPacket, OutSegment, Output, output,
+};
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut};
 use crate::error::Reason;
@@ -61,13 +63,13 @@ impl Cx<'_> {
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
-            src: self.link.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.vlan),
             ethertype: EtherType::IPV6,
         }
         .emit(below);
         Ipv6Header {
             traffic_class: packet.tos,
-            flow_label: self.link.flow_label(packet, ends, segment.header),
+            flow_label: self.net.flow_label(packet, ends, segment.header),
             payload_len: l4_len as u16,
             next_header: packet.protocol,
             hop_limit: packet.ttl,
@@ -81,7 +83,7 @@ impl Cx<'_> {
     }
 }
 
-impl Link {
+impl NetworkLayer {
     /// RFC 6437 3: a keyed hash of the flow, the same for all its packets. Control messages have
     /// none.
     pub(super) fn flow_label(

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::{LINK_MTU_MIN, Link};
+use super::{LINK_MTU_MIN, NetworkLayer};
 use crate::fib::Query;
 use crate::path_mtu::MTU_MIN_V4;
 use crate::route::Found;
 use crate::time::Instant;
 
-impl Link {
+impl NetworkLayer {
     pub(super) fn renew_mtu_max(&mut self) {
         let others = self.vlan_mtus.iter().map(|(_, mtu)| *mtu).max();
         self.mtu_max = self.mtu.max(others.unwrap_or(0));

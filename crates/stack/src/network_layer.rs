@@ -1,4 +1,5 @@
-//! The way down: Ethernet and IP headers around a transport segment, next hop included.
+//! The network layer: addresses, routes and neighbours, and the way from a transport segment
+//! to a frame with its IP and Ethernet headers.
 
 mod datagram;
 mod macs;
@@ -49,18 +50,18 @@ const DEFEND_INTERVAL_NS: u64 = 10_000_000_000;
 /// RFC 791: every link takes packets of this size.
 const LINK_MTU_MIN: u16 = 68;
 
-/// The parts of the stack that protocols above the link need, borrowed for one call.
+/// The parts of the stack that protocols above the network layer need, borrowed for one call.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub config: &'a StackConfig,
-    pub link: &'a mut Link,
+    pub net: &'a mut NetworkLayer,
     pub rng: &'a mut Rng,
     pub counters: &'a mut Counters,
 }
 
-/// The interface: its addresses, routes and neighbours.
+/// Addresses, routes, neighbours and paths of all links.
 #[derive(Debug)]
-pub struct Link {
+pub struct NetworkLayer {
     pub(crate) choices: Choices,
     pub(crate) macs: Macs,
     /// Rules that packets have to pass, if there are some.
@@ -96,7 +97,7 @@ pub struct Link {
     vlan_mtus: Vec<(u16, u16)>,
 }
 
-impl Link {
+impl NetworkLayer {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
         let routes6 = config.network.routes6();
         let mut link = Self {

@@ -34,7 +34,7 @@ impl Cx<'_> {
         segment: OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
-        self.output_within(self.link.mtu_max, now, packet, hint, &segment, fx)
+        self.output_within(self.net.mtu_max, now, packet, hint, &segment, fx)
     }
 
     /// Sends a segment in a packet of at most `mtu` bytes.
@@ -61,7 +61,7 @@ impl Cx<'_> {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
         if let Some(hop) = hint
-            && self.link.is_current(hop, now)
+            && self.net.is_current(hop, now)
         {
             let mut buffer = [0; HEADER_MAX_V4];
             let frame = self.frame(&mut buffer, packet, (src, dst), segment, hop);
@@ -99,17 +99,17 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Result<Way, Output> {
         if let Some(hop) = hint
-            && self.link.is_current(hop, now)
+            && self.net.is_current(hop, now)
         {
             return Ok(Way::Out(*hop));
         }
-        match self.link.find_next_hop(now, packet, self.counters, fx) {
+        match self.net.find_next_hop(now, packet, self.counters, fx) {
             Hop::Known(hop) => {
                 // Found again by the destination alone.
                 let is_by_destination = packet.choice.is_none()
-                    && self.link.fib(packet.dst.is_ipv6()).is_by_destination();
+                    && self.net.fib(packet.dst.is_ipv6()).is_by_destination();
                 if is_by_destination {
-                    self.link.destinations.keep(bound::bits(packet.dst), hop);
+                    self.net.destinations.keep(bound::bits(packet.dst), hop);
                 }
                 Ok(Way::Out(*hint.insert(hop)))
             }
@@ -118,7 +118,7 @@ impl Cx<'_> {
                 Err(self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable))
             }
             Hop::NoRoute => {
-                let reason = match self.link.refusal(Some(packet.src), packet.dst) {
+                let reason = match self.net.refusal(Some(packet.src), packet.dst) {
                     SocketError::HostUnreachable => Reason::HostUnreachable,
                     _ => Reason::NetUnreachable,
                 };
@@ -139,7 +139,7 @@ impl Cx<'_> {
             Way::Wait(..) if self.is_kept_in(now, &frame) => Output::Sent,
             Way::Wait(neighbour, _) => {
                 let held = Held::new(&frame);
-                self.link.neighbours.hold(*neighbour, held, self.counters);
+                self.net.neighbours.hold(*neighbour, held, self.counters);
                 Output::Held
             }
         }
@@ -176,7 +176,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let total_len = header.len() + payload.len() - ethernet::HEADER_LEN;
-        let len_max = gso_mss.map_or(self.link.mtu_max, |_| u16::MAX);
+        let len_max = gso_mss.map_or(self.net.mtu_max, |_| u16::MAX);
         if total_len > usize::from(len_max) {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
@@ -203,20 +203,17 @@ impl Cx<'_> {
     #[cold]
     pub fn learn_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: u16) {
         let Self {
-            link,
-            rng,
-            counters,
-            ..
+            net, rng, counters, ..
         } = self;
-        if mtu >= link.mtu_max || !path_mtu::is_possible(dst.is_ipv4(), mtu) {
+        if mtu >= net.mtu_max || !path_mtu::is_possible(dst.is_ipv4(), mtu) {
             return;
         }
-        let all = link
+        let all = net
             .path_mtus
             .get_or_insert_with(|| PathMtus::new(rng).into());
         if all.learn(now, dst, mtu) {
             counters.bump(Counter::PathMtusLearnt);
-            link.destinations.forget(bound::bits(dst));
+            net.destinations.forget(bound::bits(dst));
         }
     }
 
@@ -241,7 +238,7 @@ impl Cx<'_> {
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
-            src: self.link.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.vlan),
             ethertype: EtherType::IPV4,
         }
         .emit(below);
@@ -249,7 +246,7 @@ impl Cx<'_> {
         let identification = if packet.dont_fragment {
             0
         } else {
-            self.link.identifications.next(packet)
+            self.net.identifications.next(packet)
         };
         Ipv4Header {
             tos: packet.tos,

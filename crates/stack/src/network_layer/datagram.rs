@@ -51,19 +51,19 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let mtu = match hint {
-            _ if !discovery.heeds_path() => self.link.mtu_of_way(&packet.query()),
-            Some(hop) if self.link.is_current(hop, now) => hop.mtu,
+            _ if !discovery.heeds_path() => self.net.mtu_of_way(&packet.query()),
+            Some(hop) if self.net.is_current(hop, now) => hop.mtu,
             _ => {
-                let path = self.link.find_path_by(now, &packet.query());
-                path.map_or(self.link.mtu_max, |path| path.mtu)
+                let path = self.net.find_path_by(now, &packet.query());
+                path.map_or(self.net.mtu_max, |path| path.mtu)
             }
         };
         let len = packet.header_len() + segment.header.len() + segment.payload.len();
         // What the device cuts is datagrams, not fragments.
         let is_whole = len <= usize::from(mtu) || segment.gso_mss.is_some();
         if is_whole || !discovery.may_fragment() {
-            let is_left_to_routers = discovery == MtuDiscovery::Want
-                && self.link.is_beneath_belief(now, packet.dst, mtu);
+            let is_left_to_routers =
+                discovery == MtuDiscovery::Want && self.net.is_beneath_belief(now, packet.dst, mtu);
             let packet = OutPacket {
                 dont_fragment: discovery.forbids_fragments() && !is_left_to_routers,
                 ..*packet
@@ -83,7 +83,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) {
         let (packet, _) = way;
-        let found = self.link.find_route(&packet.query());
+        let found = self.net.find_route(&packet.query());
         let mac = match packet.dst {
             dst if dst.is_multicast() => super::group_mac(dst),
             _ => ethernet::BROADCAST,
@@ -91,10 +91,10 @@ impl Cx<'_> {
         let hop = NextHop {
             mac,
             local: true,
-            mtu: self.link.mtu_max,
+            mtu: self.net.mtu_max,
             // Heard as if it came by the link that it leaves by.
             vlan: found.map_or(0, |found| found.vlan),
-            epoch: self.link.neighbours.epoch(),
+            epoch: self.net.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
         };
         self.output_datagram(now, way, &mut Some(hop), segment, fx);
@@ -165,9 +165,9 @@ impl Cx<'_> {
             (IpAddr::V6(src), IpAddr::V6(dst)) => (
                 // RFC 7739 5.2: nobody can guess the next one.
                 self.rng.next_u32(),
-                self.link.flow_label(packet, (src, dst), header),
+                self.net.flow_label(packet, (src, dst), header),
             ),
-            _ => (u32::from(self.link.identifications.next(packet)), 0),
+            _ => (u32::from(self.net.identifications.next(packet)), 0),
         };
         Whole {
             packet,
@@ -198,7 +198,7 @@ impl Cx<'_> {
         };
         EthernetHeader {
             dst: hop.mac,
-            src: self.link.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.vlan),
             ethertype,
         }
         .emit(ethernet_room);
