@@ -301,6 +301,56 @@ def kill_9_of_a_child_ends_its_connection(world):
     childless(started)
 
 
+@test
+def kill_9_of_a_child_that_has_its_connection_ends_it_in_order(world):
+    started = server(world, "echo")
+    with world.connect(7200, 20) as idle, world.connect(7200, 20) as busy:
+        for sock in (idle, busy):
+            turns(sock, sock.makefile("rb"), 40)
+        pids = started.children()
+        data = hashlib.shake_256(b"echoed").digest(SIZE)
+        busy.setblocking(False)
+        # Its peer does not read: what it answers waits.
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while sent < SIZE:
+                sent += busy.send(data[sent:])
+        time.sleep(0.3)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        busy.settimeout(10)
+        assert idle.recv(1) == b"", "the end, and no reset"
+        came = bytearray()
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := busy.recv(65536):
+                came += chunk
+        assert came and data.startswith(came), "what it had answered"
+    childless(started)
+
+
+@test
+def connections_that_a_killed_worker_had_not_accepted_go_to_the_next(world):
+    started = world.stack(*world.program("unaccepted.py"), 7210)
+    world.wait_port(7210, process=started)
+    first = int(until(started.output, 10, "the first worker waits"))
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(world.connect(7210, 20)) for _ in range(8)]
+        for number, sock in enumerate(socks):
+            sock.sendall(b"%d\n" % number)
+        socks[0].shutdown(socket.SHUT_WR)
+        time.sleep(0.3)
+        os.kill(first, signal.SIGKILL)
+        for number, sock in enumerate(socks):
+            with sock, sock.makefile("rb") as stream:
+                assert stream.readline() == b"%d\n" % number
+                if number:
+                    sock.shutdown(socket.SHUT_WR)
+                assert stream.read() == b""
+    for pid in started.children():
+        os.kill(pid, signal.SIGKILL)
+    assert started.wait(5) == 0
+
+
 @test(modes=SLIPSTACK)
 def why_names_the_connection_of_a_child(world):
     started = server(world, "sleep")

@@ -400,6 +400,11 @@ impl<'a> Cell<'a> {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
     }
 
+    /// Whether nobody has taken the accepted connection of this generation, nor taken it back.
+    pub(crate) fn is_offered(&self, generation: u32) -> bool {
+        self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation)
+    }
+
     /// The program takes an offered connection; `false`: it is not there any more.
     pub(crate) fn take(&self, generation: u32) -> bool {
         self.claim(generation, TAKEN)

@@ -6,15 +6,24 @@
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;
 
-use slipstack_mem::{Lines, Region};
+use slipstack_mem::{Line, Lines, Region};
 
 use crate::addr::{AddrWords, Ends};
+use crate::ids::SockId;
 use crate::layout::{FLOWS, FLOWS_AT};
 
 const USED: u64 = 1;
 const UDP: u64 = 1 << 1;
 /// Lines of the page before the entries.
 const HEADER_LINES: usize = 64;
+/// The first of the words that describe an open connection: three of the engine's own, the last of
+/// which has room for the socket above its low 40 bits.
+const OPENED_AT: usize = 5;
+const SOCKET_SHIFT: u32 = 40;
+const GENERATION_SHIFT: u32 = 56;
+const DESCRIBED: u64 = 1 << 55;
+/// Bits of a socket's generation that a description has.
+const GENERATION_MASK: u32 = 0xff;
 
 /// The engine's handle.
 #[derive(Debug)]
@@ -32,6 +41,11 @@ impl FlowDirectory {
             free: Vec::new(),
             untouched: 0,
         })
+    }
+
+    /// Whether it is the directory of this region.
+    pub fn is_of(&self, region: &Region) -> bool {
+        self.lines.region().is_same(region)
     }
 
     /// Enters a TCP flow and gives its place; `None` when the directory is full.
@@ -66,8 +80,22 @@ impl FlowDirectory {
         {
             word.store(value, Ordering::Relaxed);
         }
+        line.words[OPENED_AT + 2].store(0, Ordering::Relaxed);
         line.words[0].store(ports | kind, Ordering::Release);
         Some(slot)
+    }
+
+    /// Says which socket an open flow is, and what the stack would need to go on with it: of the
+    /// last word the low 40 bits.
+    #[inline]
+    pub fn describe(&mut self, slot: u32, sock: SockId, origin: [u64; 3]) {
+        let line = self.lines.line(HEADER_LINES + slot as usize);
+        let socket = u64::from(sock.index) << SOCKET_SHIFT
+            | u64::from(sock.generation & GENERATION_MASK) << GENERATION_SHIFT;
+        let last = origin[2] & ((1 << SOCKET_SHIFT) - 1) | socket | DESCRIBED;
+        line.words[OPENED_AT].store(origin[0], Ordering::Relaxed);
+        line.words[OPENED_AT + 1].store(origin[1], Ordering::Relaxed);
+        line.words[OPENED_AT + 2].store(last, Ordering::Release);
     }
 
     pub fn close(&mut self, slot: u32) {
@@ -85,6 +113,32 @@ pub struct FlowEntry {
     pub is_udp: bool,
     pub local: SocketAddr,
     pub remote: SocketAddr,
+    pub opened: Option<Opened>,
+}
+
+/// An open connection's description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Index of the socket's cell.
+    pub(crate) index: u32,
+    generation: u32,
+    /// As given to [`FlowDirectory::describe`].
+    pub origin: [u64; 3],
+}
+
+impl Opened {
+    /// Whether a socket of this generation is meant.
+    pub(crate) fn is_of(&self, generation: u32) -> bool {
+        generation & GENERATION_MASK == self.generation
+    }
+
+    fn of(words: [u64; 3]) -> Option<Opened> {
+        (words[2] & DESCRIBED != 0).then_some(Opened {
+            index: (words[2] >> SOCKET_SHIFT & 0x7fff) as u32,
+            generation: (words[2] >> GENERATION_SHIFT) as u32,
+            origin: [words[0], words[1], words[2] & ((1 << SOCKET_SHIFT) - 1)],
+        })
+    }
 }
 
 /// The flows that the directory in a channel's region names now. Bounded, and whatever the
@@ -113,9 +167,16 @@ pub fn flows(region: &Region) -> Vec<FlowEntry> {
             is_udp: head & UDP != 0,
             local: addr(1, 32)?,
             remote: addr(3, 16)?,
+            opened: opened(line),
         })
     };
     (0..used).filter_map(entry).collect()
+}
+
+fn opened(line: &Line) -> Option<Opened> {
+    let word = |at: usize| line.words[OPENED_AT + at].load(Ordering::Acquire);
+    let last = word(2);
+    Opened::of([word(0), word(1), last])
 }
 
 #[cfg(test)]
@@ -137,6 +198,15 @@ mod tests {
         let seen = flows(&region);
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].remote, seen[0].is_udp), (addr(3), false));
+        assert_eq!(seen[0].opened, None);
+        let sock = SockId {
+            index: 0x7ffe,
+            generation: 0x1_0003,
+        };
+        directory.describe(third, sock, [1, 2, 3]);
+        let opened = flows(&region)[0].opened.unwrap();
+        assert_eq!((opened.index, opened.origin), (0x7ffe, [1, 2, 3]));
+        assert!(opened.is_of(3) && !opened.is_of(4));
         directory.close(third);
         directory.open_datagrams(&Ends::of(addr(53), addr(4)));
         let seen = flows(&region);

@@ -22,6 +22,7 @@ mod heuristics;
 mod ids;
 mod inbox;
 mod layout;
+mod left;
 mod owner;
 mod passing;
 mod program;
@@ -42,7 +43,7 @@ pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
-pub use flows::{FlowDirectory, FlowEntry, flows};
+pub use flows::{FlowDirectory, FlowEntry, Opened, flows};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
 pub use heuristics::{Heuristics, Rule};
 pub use ids::SockId;
@@ -51,6 +52,7 @@ pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
+pub use left::LeftConnection;
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use program::{

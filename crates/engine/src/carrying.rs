@@ -165,6 +165,7 @@ impl Engine {
         };
         self.env.conns.set(conn.index, conn.generation, owner);
         self.env.flows.open(conn, &Ends::of(ends.0, ends.1));
+        self.describe(conn);
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         let mut is_whole = true;
         if let Some(client) = self.env.client(owner.client)

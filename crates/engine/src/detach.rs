@@ -9,15 +9,6 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 
-/// How a client ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Sent data is still delivered; then its memory is let go of.
-    Orderly,
-    /// Everything it had is reset at once.
-    Crash,
-}
-
 /// The connections that a client leaves in the handover area of its region.
 #[derive(Debug)]
 pub struct Handover {
@@ -33,20 +24,20 @@ impl Handover {
 }
 
 impl Engine {
-    /// Ends a client. After [`Ending::Orderly`] it stays until its connections are carried out.
-    pub fn detach_client(&mut self, now: Instant, id: ClientId, ending: Ending) {
+    /// Ends a client whose process has ended without a goodbye, as the kernel ends the connections
+    /// of one that is killed: what was written is delivered, unread bytes make a reset. Its memory
+    /// stays until that is done.
+    pub fn detach_client(&mut self, now: Instant, id: ClientId) {
         let Some(client) = self.env.client(id) else {
             return;
         };
-        if client.is_leaving && ending == Ending::Orderly {
+        if client.is_leaving {
             return;
         }
-        match ending {
-            Ending::Orderly => self.on_goodbye(now, id),
-            Ending::Crash => {
-                self.env.counters.clients_crashed += 1;
-                self.drop_client(now, id);
-            }
+        self.env.counters.clients_crashed += 1;
+        self.close_all(now, id, CloseMode::Orderly);
+        if let Some(client) = self.env.client(id) {
+            client.is_leaving = true;
         }
         self.device.flush();
     }

@@ -334,6 +334,7 @@ impl Environment {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
                 self.counters.accepted += 1;
+                self.describe_later(owner, conn);
             }
             None => {
                 self.counters.accept_refused += 1;
@@ -401,6 +402,14 @@ impl Environment {
         };
         self.counters.connected += 1;
         self.set_bits(owner, State::CONNECTED, State::CONNECTING);
+        self.describe_later(owner, conn);
+    }
+
+    #[inline]
+    fn describe_later(&mut self, owner: Owner, conn: ConnId) {
+        if self.flows.describes(owner) {
+            self.deferred.push(Deferred::Describe(conn));
+        }
     }
 
     #[cold]

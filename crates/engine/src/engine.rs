@@ -192,6 +192,7 @@ impl Engine {
     pub fn attach_client(&mut self, end: EngineEnd, bell: Option<Doorbell>) -> ClientId {
         self.env.counters.clients_attached += 1;
         end.set_network_revision(self.network.revision);
+        let region = end.region().clone();
         let client = Some(Client::new(end, bell));
         let clients = &mut self.env.clients;
         let at = clients.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -199,7 +200,9 @@ impl Engine {
             clients.len() - 1
         });
         clients[at] = client;
-        ClientId(at as u32)
+        let id = ClientId(at as u32);
+        self.env.flows.note_client(id, &region);
+        id
     }
 
     /// One pass over everything, bounded, never blocking (but for rare questions to the port
@@ -434,6 +437,7 @@ impl Engine {
                 // What an ACK has let go of leaves with the next flush.
                 Deferred::TellSent(_) if self.stack.has_dirty() => later.push(deferred),
                 Deferred::TellSent(conn) => self.tell_sent(now, conn),
+                Deferred::Describe(conn) => self.describe(conn),
                 Deferred::Abort(conn) => {
                     let mut fx = Fx::new(&mut self.env, &mut *self.device);
                     self.stack
@@ -442,6 +446,18 @@ impl Engine {
             }
         }
         self.env.deferred.append(&mut later);
+    }
+
+    /// Writes down what somebody else would need to end a connection, should this process be
+    /// killed.
+    pub(crate) fn describe(&mut self, conn: ConnId) {
+        if let Some(owner) = self.env.conn_owner(conn)
+            && self.env.flows.describes(owner)
+            && let Some(origin) = self.stack.tcp_origin(conn)
+        {
+            let words = [origin.numbers, origin.timestamps, origin.terms];
+            self.env.flows.describe(conn, owner.sock, words);
+        }
     }
 
     pub(crate) fn tell_sent(&mut self, now: Instant, conn: ConnId) {

@@ -49,7 +49,7 @@ mod yielding;
 
 pub use authority::{Asked, NeighbourTable, PortAuthority};
 pub use client::ClientId;
-pub use detach::{Ending, Handover};
+pub use detach::Handover;
 pub use engine::{Engine, Setup, Turn};
 pub use filtering::HeldFilter;
 pub use inprocess::InProcess;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use slipstack_channel::{Ends, FlowDirectory, SockId};
+use slipstack_mem::Region;
 use slipstack_stack::ConnId;
 
 use crate::client::ClientId;
@@ -54,6 +55,8 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
+    /// Whose sockets lie in the directory's region: its open connections are described.
+    client: Option<ClientId>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,
     open: usize,
@@ -82,6 +85,28 @@ impl Flows {
         if let Some((_, old)) = self.places[index].replace((conn.generation, place)) {
             directory.close(old);
             self.open -= 1;
+        }
+    }
+
+    /// A client comes; `region` is its channel's.
+    pub(crate) fn note_client(&mut self, client: ClientId, region: &Region) {
+        let directory = self.directory.as_ref();
+        if directory.is_some_and(|it| it.is_of(region)) {
+            self.client = Some(client);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn describes(&self, owner: Owner) -> bool {
+        self.client == Some(owner.client)
+    }
+
+    pub(crate) fn describe(&mut self, conn: ConnId, sock: SockId, origin: [u64; 3]) {
+        if let Some(Some((generation, place))) = self.places.get(conn.index as usize)
+            && *generation == conn.generation
+            && let Some(directory) = &mut self.directory
+        {
+            directory.describe(*place, sock, origin);
         }
     }
 
@@ -118,6 +143,8 @@ impl Flows {
 pub(crate) enum Deferred {
     /// A connection that no program can take.
     Abort(ConnId),
+    /// An open connection's entry in the directory is to be completed.
+    Describe(ConnId),
     /// How far the bytes of one have left is to be told when they have.
     TellSent(ConnId),
 }

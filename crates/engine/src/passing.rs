@@ -217,6 +217,7 @@ impl Engine {
         }
         self.env.conns.set(conn.index, conn.generation, owner);
         self.env.flows.open(conn, &ends);
+        self.describe(conn);
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         if let Some(client) = self.env.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)

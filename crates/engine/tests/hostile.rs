@@ -9,7 +9,6 @@ use pair::World;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, EventKind, ProgramEnd, SockId, SocketOption, Transport,
 };
-use slipstack_engine::Ending;
 use slipstack_engine::Instant;
 use slipstack_mem::Region;
 
@@ -184,32 +183,46 @@ fn a_lie_about_the_send_ring_resets_the_liars_connections() {
 }
 
 #[test]
-fn a_crash_resets_at_once_and_an_orderly_end_delivers_first() {
-    for (ending, delivered) in [(Ending::Crash, false), (Ending::Orderly, true)] {
-        let mut world = World::new();
-        let listener = world.listen(1, 80);
-        let (client, server) = world.connect(listener, 80);
-        let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
-        let bytes = vec![1; 80_000];
-        assert_eq!(left.send(client, &[IoSlice::new(&bytes)], false), 80_000);
-        let now = Instant(world.now);
-        let id = slipstack_engine::ClientId(0);
-        world.hosts[0].engine.commands(now);
-        world.hosts[0].engine.detach_client(now, id, ending);
-        let mut received = 0;
-        let mut out = vec![0; 100_000];
-        for _ in 0..2000 {
-            world.step();
-            received += right.recv(server, &mut [IoSliceMut::new(&mut out)]);
-        }
-        let error = right.peek_error(server);
-        assert_eq!(error.is_none(), delivered, "{ending:?}: {error:?}");
-        assert_eq!(received == bytes.len(), delivered, "{ending:?}: {received}");
-        if delivered {
-            right.close(server, CloseMode::Orderly);
-        }
-        world.settle(10_000_000_000);
-        assert!(!world.hosts[0].engine.has_client(id));
-        assert!(delivered == world.has_event(1, server, EventKind::Released));
+fn what_a_killed_program_had_written_is_delivered_and_its_stream_ends() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+    let bytes = vec![1; 80_000];
+    assert_eq!(left.send(client, &[IoSlice::new(&bytes)], false), 80_000);
+    let id = slipstack_engine::ClientId(0);
+    // The command that tells of the bytes may never have been given.
+    let now = Instant(world.now);
+    world.hosts[0].engine.detach_client(now, id);
+    let mut received = 0;
+    let mut out = vec![0; 100_000];
+    for _ in 0..2000 {
+        world.step();
+        received += right.recv(server, &mut [IoSliceMut::new(&mut out)]);
     }
+    assert_eq!(right.peek_error(server), None);
+    assert_eq!(received, bytes.len());
+    right.close(server, CloseMode::Orderly);
+    world.settle(10_000_000_000);
+    assert!(!world.hosts[0].engine.has_client(id));
+    assert!(world.has_event(1, server, EventKind::Released));
+}
+
+#[test]
+fn a_killed_program_that_had_not_read_everything_resets() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let right = world.hosts[1].program.clone();
+    right.send(server, &[IoSlice::new(b"unread")], false);
+    world.settle(10_000_000);
+    assert!(world.hosts[0].program.is_readable(client));
+    let now = Instant(world.now);
+    let id = slipstack_engine::ClientId(0);
+    world.hosts[0].engine.detach_client(now, id);
+    world.settle(10_000_000);
+    assert_eq!(
+        right.peek_error(server),
+        Some(slipstack_channel::Reason::Reset)
+    );
 }

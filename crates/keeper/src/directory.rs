@@ -1,5 +1,6 @@
 //! Flow directories of the engines, in the terms of the steering tables.
 
+use slipstack_channel::FlowEntry;
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
 
@@ -12,17 +13,19 @@ pub fn flows(region: &Region) -> Vec<Flow> {
 
 /// With those of connected datagram sockets.
 pub fn all_flows(region: &Region) -> Vec<Flow> {
-    let flow = |entry: slipstack_channel::FlowEntry| Flow {
-        proto: if entry.is_udp {
-            Transport::Udp
-        } else {
-            Transport::Tcp
+    slipstack_channel::flows(region)
+        .iter()
+        .map(flow_of)
+        .collect()
+}
+
+pub fn flow_of(entry: &FlowEntry) -> Flow {
+    Flow {
+        proto: match entry.is_udp {
+            true => Transport::Udp,
+            false => Transport::Tcp,
         },
         local: entry.local,
         remote: entry.remote,
-    };
-    slipstack_channel::flows(region)
-        .into_iter()
-        .map(flow)
-        .collect()
+    }
 }

@@ -88,7 +88,9 @@ pub use slaac::Identifiers;
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
-pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TimeWaitImage};
+pub use tcp::{
+    ConnectionImage, ConnectionOrigin, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage,
+};
 pub use time::Instant;
 pub use traffic::LinkTraffic;
 pub use tunable::{Effect, Tunable};

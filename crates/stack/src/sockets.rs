@@ -11,7 +11,7 @@ use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOp
 use crate::stack::{Stack, cx};
 use slipstack_terms::TcpInfo;
 
-use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
+use crate::tcp::{ConnectionImage, ConnectionOrigin, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
@@ -185,6 +185,12 @@ impl Stack {
     /// The image of a connection that stays.
     pub fn tcp_image(&self, conn: ConnId) -> Option<ConnectionImage> {
         self.tcp.image(conn, &self.net.choices)
+    }
+
+    /// Returns what the handshake of an open connection has settled, for whoever goes on with it if
+    /// this engine is killed.
+    pub fn tcp_origin(&self, conn: ConnId) -> Option<ConnectionOrigin> {
+        self.tcp.origin(conn)
     }
 
     /// Takes a connection over; everything in the image is checked.

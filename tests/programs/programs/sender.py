@@ -1,5 +1,5 @@
 """Accepts, queues data for the peer, and ends as told.
-Usage: sender.py PORT BYTES HOW    HOW: exit, _exit, sigterm, sigint, sleep"""
+Usage: sender.py PORT BYTES HOW    HOW: exit, _exit, sigterm, sigint, sigkill, sleep"""
 
 import hashlib
 import os
@@ -29,6 +29,8 @@ if how == "exit":
     sys.exit(0)
 if how == "_exit":
     os._exit(0)
+if how == "sigkill":
+    os.kill(os.getpid(), signal.SIGKILL)
 if how in ("sigterm", "sigint"):
     number = {"sigterm": signal.SIGTERM, "sigint": signal.SIGINT}[how]
     signal.signal(number, signal.SIG_DFL)

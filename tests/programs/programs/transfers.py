@@ -1,5 +1,5 @@
 """Serves connections that never end: streams to those that say `stream`, is silent to those that
-say `silent`. Usage: transfers.py PORT"""
+say `silent`, reads no more of those that say `deaf`. Usage: transfers.py PORT"""
 
 import selectors
 import socket
@@ -10,6 +10,7 @@ listener = socket.create_server(("0.0.0.0", int(sys.argv[1])), backlog=512)
 listener.setblocking(False)
 selector.register(listener, selectors.EVENT_READ, "listener")
 block = b"d" * 16384
+deaf = []
 while True:
     for key, _ in selector.select():
         if key.data == "listener":
@@ -25,6 +26,9 @@ while True:
                 key.fileobj.close()
             else:
                 key.fileobj.send(b"quiet")
+                if word == b"deaf":
+                    selector.unregister(key.fileobj)
+                    deaf.append(key.fileobj)
         else:
             try:
                 key.fileobj.send(block)

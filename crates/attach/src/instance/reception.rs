@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{ControlError, ControlSocket, Request, Welcome};
 use slipstack_engine::instance::Reception;
-use slipstack_engine::{Ending, Engine, Instant};
+use slipstack_engine::{Engine, Instant};
 use slipstack_mem::Doorbell;
 use tracing::{error, info};
 
@@ -237,7 +237,7 @@ impl ControlServer {
         engine.commands(now);
         for (client, channel) in &session.clients {
             if engine.is_staying(*client, channel) {
-                engine.detach_client(now, *client, Ending::Crash);
+                engine.detach_client(now, *client);
             }
         }
     }

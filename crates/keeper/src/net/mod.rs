@@ -11,6 +11,7 @@ mod fragments;
 mod intents;
 mod orphans;
 mod parked;
+mod rebuilt;
 mod routers;
 mod strays;
 mod unread;
@@ -79,6 +80,8 @@ pub struct Net {
     inbox_refused: u64,
     /// Connections that waited here and were given up.
     parked_reset: u64,
+    /// Number of the last message about a connection that this stack has sent on itself.
+    next_tag: u64,
     told: Announced,
     filter: HeldFilter,
 }
@@ -140,6 +143,7 @@ impl Net {
             arrivals: Vec::new(),
             inbox_refused: 0,
             parked_reset: 0,
+            next_tag: 0,
             told: Announced::default(),
             filter: HeldFilter::default(),
         }

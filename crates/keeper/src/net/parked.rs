@@ -17,9 +17,18 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How often it is asked whether somebody still means to listen.
 const ASK_NS: u64 = 100_000_000;
 
+/// The messages of one connection, and its place in the order in which they came.
+#[derive(Debug, Default)]
+struct Messages {
+    number: u64,
+    queue: VecDeque<Vec<u8>>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    flows: HashMap<Flow, VecDeque<Vec<u8>>>,
+    flows: HashMap<Flow, Messages>,
+    /// Number of the next flow.
+    next: u64,
     messages: usize,
     bytes: usize,
     asked_ns: u64,
@@ -41,7 +50,14 @@ impl Parked {
         }
         self.messages += 1;
         self.bytes += message.len();
-        self.flows.entry(flow).or_default().push_back(message);
+        let entry = self.flows.entry(flow).or_insert_with(|| {
+            self.next += 1;
+            Messages {
+                number: self.next,
+                queue: VecDeque::new(),
+            }
+        });
+        entry.queue.push_back(message);
         Some(flow)
     }
 
@@ -53,12 +69,17 @@ impl Parked {
         self.flows.len()
     }
 
+    /// The connections of a port, in the order in which they came.
     pub(super) fn on_port(&self, port: u16) -> Vec<Flow> {
-        let flows = self.flows.keys();
-        flows
-            .filter(|flow| flow.local.port() == port)
-            .copied()
-            .collect()
+        let is_there = |(flow, _): &(&Flow, &Messages)| flow.local.port() == port;
+        let mut flows: Vec<(u64, Flow)> = self
+            .flows
+            .iter()
+            .filter(is_there)
+            .map(|(flow, messages)| (messages.number, *flow))
+            .collect();
+        flows.sort_unstable_by_key(|(number, _)| *number);
+        flows.into_iter().map(|(_, flow)| flow).collect()
     }
 
     /// Sends the messages of a flow off, until one is not taken.
@@ -68,12 +89,12 @@ impl Parked {
         };
         let mut is_taken =
             |bytes: &[u8]| InboxMessage::parse(bytes).is_ok_and(|message| take(&message));
-        while let Some(message) = messages.front().filter(|message| is_taken(message)) {
+        while let Some(message) = messages.queue.front().filter(|message| is_taken(message)) {
             self.messages -= 1;
             self.bytes -= message.len();
-            messages.pop_front();
+            messages.queue.pop_front();
         }
-        if messages.is_empty() {
+        if messages.queue.is_empty() {
             self.flows.remove(flow);
         }
     }
@@ -98,7 +119,7 @@ impl Parked {
     pub(super) fn give_up(&mut self, port: u16) -> Vec<ConnectionImage> {
         let mut images = Vec::new();
         for flow in self.on_port(port) {
-            let messages = self.flows.remove(&flow).unwrap_or_default();
+            let messages = self.flows.remove(&flow).unwrap_or_default().queue;
             self.messages -= messages.len();
             self.bytes -= messages.iter().map(Vec::len).sum::<usize>();
             let messages = messages.iter().map(|bytes| InboxMessage::parse(bytes));

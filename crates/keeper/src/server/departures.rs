@@ -1,11 +1,10 @@
 //! Clients leave: in order, with what they still have to say handed over, or by dying.
 
-use slipstack_device::{Flow, RxMeta};
+use slipstack_device::RxMeta;
 
 use slipstack_mem::Region;
 use tracing::{info, warn};
 
-use crate::directory;
 use crate::leases::{ClientId, SlotState};
 use crate::resources::open_any_slot;
 use crate::standby::RegionKey;
@@ -51,28 +50,26 @@ impl Server {
         self.watches.remove(&client);
         self.lost.remove(&client);
         self.reports.remove(&client);
-        let flows = self.take_flows(client);
-        let doomed: Vec<Flow> = flows
-            .into_iter()
-            .filter(|flow| !self.net.has_flow(flow))
-            .collect();
+        let ended = self.end_flows(client, now);
         // Answers of their peers come here, not to whoever gets the ports next.
-        let excepted: Vec<OwnedFlow> = doomed.iter().map(|flow| (*flow, 0)).collect();
+        let excepted: Vec<OwnedFlow> = ended.staying().map(|flow| (flow, 0)).collect();
         if let Err(error) = self
             .steer
             .except(self.resources.slots.steering(), &excepted)
         {
             warn!(%error, "frames of a dead program cannot be steered here");
         }
-        let resets = doomed.len();
+        let resets = ended.doomed.len();
         self.tally.resets += resets as u64;
-        self.net.reset(doomed, now);
+        self.tally.handovers += ended.adopted.len() as u64;
+        self.net.reset(ended.doomed, now);
         let Some(left) = self.resources.state.leases.leave(client) else {
             return;
         };
         let (pid, slot) = (left.client.process.pid, left.client.slot);
         info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);
+        self.pass_unaccepted(ended.unaccepted, now);
         // An instance that was killed has left its socket; no other has its name before it is gone
         // here.
         if let Some(name) = &left.client.instance
@@ -90,23 +87,6 @@ impl Server {
         }
         self.resources.state.groups = self.steer.groups();
         self.resources.save();
-    }
-
-    /// The TCP flows of a client, whose regions are forgotten.
-    fn take_flows(&mut self, client: ClientId) -> Vec<Flow> {
-        let mut flows = Vec::new();
-        let standby = self.standby.as_ref();
-        self.resources.regions.retain(|key, region| {
-            if key.0 != client {
-                return true;
-            }
-            flows.extend(directory::flows(region));
-            if let Some(standby) = standby {
-                standby.note_forget(*key);
-            }
-            false
-        });
-        flows
     }
 
     /// Keeps a region, here and in the standby, while connections are carried out whose bytes are

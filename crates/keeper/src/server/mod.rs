@@ -6,6 +6,7 @@
 mod clients;
 mod control;
 mod departures;
+mod endings;
 mod inquiries;
 mod mechanisms;
 mod requests;

@@ -66,6 +66,7 @@ impl Manner {
     const CORKED: u8 = 1;
     const URGENT: u8 = 2;
     const OWES_TIMEOUT: u8 = 4;
+    const REBUILT: u8 = 8;
 
     pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
         let mut manner = Manner::default();
@@ -101,6 +102,16 @@ impl Manner {
     #[inline]
     pub fn may_say_more(self) -> bool {
         self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0
+    }
+
+    /// Whoever had the connection was killed, and may have sent more than is known here.
+    #[inline]
+    pub fn is_rebuilt(self) -> bool {
+        self.0 & Self::REBUILT != 0
+    }
+
+    pub fn set_rebuilt(&mut self, on: bool) {
+        self.set(Self::REBUILT, on);
     }
 
     pub fn set_owes_timeout(&mut self, on: bool) {

@@ -5,9 +5,11 @@
 //! allowed (RFC 2018 8), and so is reneging on out-of-order ranges beyond those that fit. Whoever
 //! adopts checks everything: the bytes may be hostile.
 
+mod origin;
 mod renumbering;
 mod rivals;
 
+pub use origin::{ConnectionOrigin, Progress, foresee};
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;
@@ -84,24 +86,6 @@ impl ConnectionImage {
             seq::offset(fields.written),
         ))
     }
-
-    /// For an image that is older than the last segment: whoever had the connection was killed and
-    /// may have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement
-    /// of that must be taken; what it has not got is sent again.
-    #[must_use]
-    pub fn presume_sent(&self) -> ConnectionImage {
-        let mut image = self.clone();
-        if let Some(mut fields) = Fields::read(&self.bytes) {
-            let reach = fields.nxt.max(fields.snd_edge).saturating_add(1);
-            fields.nxt = fields.nxt.max(reach.min(fields.written));
-            if fields.has(FIN_QUEUED) && !fields.has(FIN_SENT) && reach > fields.written {
-                fields.flags |= FIN_SENT;
-                fields.nxt = fields.written.saturating_add(1);
-            }
-            fields.write(&mut image.bytes);
-        }
-        image
-    }
 }
 
 /// The fields in the order in which they are written.
@@ -171,6 +155,7 @@ const BUFFER_FIXED: u32 = 1024;
 const ECN: u32 = 2048;
 const PASSIVE: u32 = 4096;
 const OWES_TIMEOUT: u32 = 8192;
+const REBUILT: u32 = 16_384;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -339,7 +324,8 @@ impl Fields {
             | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
             | flag(conn.ecn.is_on(), ECN)
             | flag(conn.is_passive, PASSIVE)
-            | flag(conn.opts.manner.owes_timeout(), OWES_TIMEOUT);
+            | flag(conn.opts.manner.owes_timeout(), OWES_TIMEOUT)
+            | flag(conn.opts.manner.is_rebuilt(), REBUILT);
         let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
         (fields.iss, fields.irs) = (snd.iss, rcv.irs);
         (fields.una, fields.nxt, fields.written) = (snd.una, snd.nxt, snd.written);
@@ -543,6 +529,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.opts.user_timeout_ms = f.user_timeout_ms;
     conn.opts.linger2_ms = f.linger2_ms;
     conn.opts.fixed.set_limit(f.has(LIMIT_FIXED));
+    conn.opts.manner.set_rebuilt(f.has(REBUILT));
     let snd = &mut conn.snd;
     (snd.una, snd.nxt, snd.written) = (f.una, f.nxt, f.written);
     (snd.edge, snd.wl1, snd.wl2) = (f.snd_edge, f.wl1, f.wl2);
@@ -581,10 +568,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.cc.resume(f.cwnd, f.ssthresh);
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
-        let flight = conn.flight_mut();
-        let stamp = flight.stamp(now, nxt - una, una);
-        flight.board.push(una, nxt, now.0, stamp.of_elsewhere());
-        flight.board.note_elsewhere();
+        origin::note_sent_elsewhere(&mut conn, una, nxt, now);
     }
     user_timeout::restore(&mut conn, f.has(OWES_TIMEOUT), f.peer_timeout, cx);
     urgent::mark(&mut conn, f.urgent_end.min(f.written));

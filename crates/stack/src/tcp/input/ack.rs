@@ -17,6 +17,7 @@ use crate::tcp::delivery::Sample;
 use crate::tcp::establish;
 use crate::tcp::establish::sample_echo;
 use crate::tcp::figures::Pace;
+use crate::tcp::image;
 use crate::tcp::in_flight::InFlight;
 use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
@@ -56,10 +57,7 @@ pub fn on_ack(
         }
         establish::establish(conn, now, segment, cx, fx);
     }
-    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing
-    // before our SYN can have been acknowledged (as on Linux).
-    let is_known = seq::FIRST.max(conn.snd.una.saturating_sub(conn.snd.wnd_max.into())) <= ack;
-    if (ack > conn.snd.nxt || !is_known) && !is_of_own_syn(conn, ack) {
+    if is_impossible(conn, ack) && !is_of_own_syn(conn, ack) && !image::foresee(conn, ack, now) {
         cx.counters.bump(Counter::DropTcpAck);
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;
@@ -105,6 +103,14 @@ pub fn on_ack(
         }
     }
     after_ack(conn, now, cx)
+}
+
+/// RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing
+/// before our SYN can have been acknowledged (as on Linux).
+#[inline]
+fn is_impossible(conn: &Connection, ack: u64) -> bool {
+    let snd = &conn.snd;
+    ack > snd.nxt || ack < seq::FIRST.max(snd.una.saturating_sub(snd.wnd_max.into()))
 }
 
 /// An ACK of the number of a SYN that opened the connection is as old as one can be, but not

@@ -17,6 +17,7 @@ mod keepalive;
 mod moving;
 mod mtu_search;
 mod paws;
+mod rebuilt;
 mod reset;
 mod reuse;
 mod rivals;

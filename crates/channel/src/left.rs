@@ -1,0 +1,70 @@
+//! A connection as a killed program leaves it: how far its rings had come, and where its bytes are.
+//!
+//! Read by the keeper out of the region's cell. The program and its engine may have been killed at
+//! any instant and may have lied: each word is read once, and what cannot be is left out.
+
+use slipstack_mem::{ByteRing, Lines, Region};
+
+use crate::cell::Cell;
+use crate::flows::Opened;
+use crate::handover::HandoverImage;
+use crate::layout::{CELL_LINES, CELLS_AT, PROGRAM_SOCKETS, SOCKETS, receive_arena};
+use crate::state::State;
+
+/// With any of these there is no connection any more.
+const ENDED: [State; 2] = [State::CLOSED, State::ERR];
+
+/// See the module. Offsets are those of the connection's streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftConnection {
+    /// Where the bytes to send are; the stack's part is empty.
+    pub unsent: HandoverImage,
+    /// Received up to, and read up to.
+    pub received: u64,
+    pub read: u64,
+    /// The peer has ended its stream.
+    pub has_fin: bool,
+    /// It waits in its listener's queue: no program has it.
+    pub is_unaccepted: bool,
+    ring: Option<ByteRing>,
+}
+
+impl LeftConnection {
+    /// Looks at the connection that a directory's entry describes.
+    pub fn look(region: &Region, opened: &Opened) -> Option<LeftConnection> {
+        let lines = Lines::new(region, CELLS_AT, SOCKETS * CELL_LINES)?;
+        let cell = Cell::new(lines.find(opened.index as usize * CELL_LINES)?);
+        let state = cell.state();
+        let bits = state.state;
+        let is_over = ENDED.iter().any(|bit| bits.contains(*bit));
+        if !opened.is_of(state.generation) || is_over || !bits.contains(State::CONNECTED) {
+            return None;
+        }
+        let words = [cell.tx_ring().0, cell.tx_tail(), cell.tx_head()];
+        let (received, read) = (cell.rx_head(), cell.rx_tail());
+        if read > received {
+            return None;
+        }
+        Some(LeftConnection {
+            unsent: HandoverImage::from_words(Vec::new(), words, region)?,
+            received,
+            read,
+            has_fin: bits.contains(State::FIN),
+            is_unaccepted: opened.index as usize >= PROGRAM_SOCKETS
+                && cell.is_offered(state.generation),
+            ring: ByteRing::validate(cell.rx_ring(), &receive_arena(region.len())),
+        })
+    }
+
+    /// What has come and was not read; `None`: the region does not have it.
+    pub fn unread(&self, region: &Region) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.received - self.read).ok()?;
+        if len == 0 {
+            return Some(Vec::new());
+        }
+        let ring = self.ring.filter(|ring| len <= ring.size())?;
+        let mut bytes = vec![0; len];
+        ring.read(region, self.read, &mut bytes);
+        Some(bytes)
+    }
+}

@@ -1,0 +1,90 @@
+//! Connections of programs that were killed, ended as the kernel ends them: what the program had
+//! written is still delivered, and a FIN follows. One that no program had accepted yet goes to
+//! another listener of its port.
+//!
+//! The memory of the killed engine says nothing here. The flow directory and the cells do, which
+//! are whole at any instant, and the peer's next segment.
+
+use std::iter::once;
+
+use slipstack_channel::{FlowEntry, LeftConnection, Opened, PASSED_CHUNK, Passed, PassingHead};
+use slipstack_device::Flow;
+use slipstack_mem::Region;
+use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
+
+use super::Net;
+use crate::standby::RegionKey;
+
+/// Received bytes that go to another listener with a connection at most.
+const BYTES_MAX: usize = 1024 * 1024;
+
+impl Net {
+    /// Goes on with a connection out of a killed program's region. `None`: it is to be reset, as
+    /// one is whose program had not read everything.
+    pub fn adopt_killed(
+        &mut self,
+        (entry, left): (&FlowEntry, LeftConnection),
+        region: &Region,
+        key: RegionKey,
+        now: u64,
+    ) -> Option<Flow> {
+        if left.read != left.received {
+            return None;
+        }
+        let image = image_of(entry, &entry.opened?, &left);
+        let mut bytes = left.unsent;
+        bytes.stack = image.to_bytes().to_vec();
+        self.adopt(bytes, region, key, now)
+    }
+
+    /// Sends a connection that nobody had accepted to another listener, or keeps it until there is
+    /// one. `false`: it is to be reset.
+    pub fn pass_killed(
+        &mut self,
+        (entry, left): (&FlowEntry, &LeftConnection),
+        region: &Region,
+        now: u64,
+    ) -> bool {
+        let (Some(opened), Some(bytes)) = (entry.opened, left.unread(region)) else {
+            return false;
+        };
+        if bytes.len() > BYTES_MAX || left.read != 0 || left.unsent.head != 0 {
+            return false;
+        }
+        self.next_tag += 1;
+        let head = PassingHead {
+            hops: 0,
+            tag: self.next_tag,
+            local: entry.local,
+            remote: entry.remote,
+        };
+        let image = image_of(entry, &opened, left).to_bytes();
+        let open = Passed::Open {
+            len: bytes.len() as u32,
+            has_fin: left.has_fin,
+            image: &image,
+        };
+        let chunks = bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
+        for passed in once(open).chain(chunks) {
+            self.take_passing(&head, passed, now);
+        }
+        true
+    }
+}
+
+fn image_of(entry: &FlowEntry, opened: &Opened, left: &LeftConnection) -> ConnectionImage {
+    let [numbers, timestamps, terms] = opened.origin;
+    let origin = ConnectionOrigin {
+        numbers,
+        timestamps,
+        terms,
+    };
+    let progress = Progress {
+        acked: left.unsent.acked,
+        written: left.unsent.head,
+        received: left.received,
+        read: left.read,
+        has_fin: left.has_fin,
+    };
+    ConnectionImage::rebuilt((entry.local, entry.remote), &origin, &progress)
+}

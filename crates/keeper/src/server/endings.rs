@@ -1,0 +1,110 @@
+//! How the connections of a client end that has left them in its regions: killed, or with more of
+//! them than it could hand over.
+
+use slipstack_channel::{FlowEntry, LeftConnection};
+use slipstack_device::Flow;
+use slipstack_mem::Region;
+
+use crate::directory;
+use crate::leases::ClientId;
+use crate::standby::RegionKey;
+
+use super::Server;
+
+/// What has become of them.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// The rest of what was written is delivered from here.
+    pub(super) adopted: Vec<Flow>,
+    /// Their peers get a reset.
+    pub(super) doomed: Vec<Flow>,
+    pub(super) unaccepted: Vec<Unaccepted>,
+}
+
+/// A connection that no program has accepted.
+pub(super) struct Unaccepted {
+    entry: FlowEntry,
+    left: LeftConnection,
+    region: Region,
+}
+
+impl Ended {
+    /// Whose peers are answered from here.
+    pub(super) fn staying(&self) -> impl Iterator<Item = Flow> + '_ {
+        self.adopted.iter().chain(&self.doomed).copied()
+    }
+}
+
+impl Server {
+    /// Ends the TCP flows of a client, whose regions are forgotten.
+    pub(super) fn end_flows(&mut self, client: ClientId, now: u64) -> Ended {
+        let of_client = |key: &&RegionKey| key.0 == client;
+        let keys: Vec<RegionKey> = self
+            .resources
+            .regions
+            .keys()
+            .filter(of_client)
+            .copied()
+            .collect();
+        let mut ended = Ended::default();
+        for key in keys {
+            let Some(region) = self.resources.regions.remove(&key) else {
+                continue;
+            };
+            let adopted = ended.adopted.len();
+            for entry in slipstack_channel::flows(&region) {
+                self.end_flow(&entry, (&region, key), &mut ended, now);
+            }
+            if ended.adopted.len() > adopted {
+                self.keep_handover(key, region);
+            }
+            if let Some(standby) = &self.standby {
+                standby.note_forget(key);
+            }
+        }
+        ended
+    }
+
+    fn end_flow(
+        &mut self,
+        entry: &FlowEntry,
+        (region, key): (&Region, RegionKey),
+        ended: &mut Ended,
+        now: u64,
+    ) {
+        let flow = directory::flow_of(entry);
+        if entry.is_udp || self.net.has_flow(&flow) {
+            return;
+        }
+        let opened = entry.opened.as_ref();
+        match opened.and_then(|opened| LeftConnection::look(region, opened)) {
+            Some(left) if left.is_unaccepted => ended.unaccepted.push(Unaccepted {
+                entry: *entry,
+                left,
+                region: region.clone(),
+            }),
+            Some(left) => match self.net.adopt_killed((entry, left), region, key, now) {
+                Some(flow) => ended.adopted.push(flow),
+                None => ended.doomed.push(flow),
+            },
+            None => ended.doomed.push(flow),
+        }
+    }
+
+    /// Connections that nobody had accepted go to whoever listens now, as on the kernel.
+    pub(super) fn pass_unaccepted(&mut self, unaccepted: Vec<Unaccepted>, now: u64) {
+        let mut doomed = Vec::new();
+        for Unaccepted {
+            entry,
+            left,
+            region,
+        } in unaccepted
+        {
+            if !self.net.pass_killed((&entry, &left), &region, now) {
+                doomed.push(directory::flow_of(&entry));
+            }
+        }
+        self.tally.resets += doomed.len() as u64;
+        self.net.reset(doomed, now);
+    }
+}

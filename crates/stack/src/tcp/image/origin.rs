@@ -1,0 +1,168 @@
+//! A connection whose engine was killed, rebuilt from what it was when it opened and how far its
+//! rings had come.
+//!
+//! What the engine knew beside that is learned again. How much of what was written it had sent, the
+//! peer's acknowledgements tell: they may be ahead of what counts as sent here.
+
+use super::{
+    BUFFER_FIXED, ConnectionImage, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, PASSIVE,
+    REBUILT, SACK, SCALING, TIMESTAMPS,
+};
+use crate::ids::ConnId;
+use crate::options::{Congestion, DEFAULT_TTL};
+use crate::tcp::connection::Connection;
+use crate::tcp::flow::FlowKey;
+use crate::tcp::phase::Phase;
+use crate::tcp::{Tcp, seq};
+use crate::time::Instant;
+use core::net::SocketAddr;
+
+/// The flags that are settled by the handshake.
+const SETTLED: u32 = TIMESTAMPS | SACK | SCALING | ECN | PASSIVE;
+/// Receive window of a rebuilt connection, in bytes: that of one without window scaling.
+const WINDOW: u32 = 65_535;
+/// Round trip that is assumed until one is measured: the timeout is then 200 ms (RFC 6298 2.4 with
+/// Linux's minimum).
+const SRTT_NS: u64 = 50_000_000;
+/// The first window (RFC 6928 2).
+const SEGMENTS: u32 = 10;
+
+/// What the handshake has settled of a connection, in three words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionOrigin {
+    /// Initial numbers: ours above, the peer's below.
+    pub numbers: u64,
+    /// Offset of our timestamps above, the peer's latest timestamp below.
+    pub timestamps: u64,
+    /// The peer's MSS in bits 16 to 31, flags in bits 0 to 15; the two window shifts in bits 32
+    /// to 39. The rest is 0.
+    pub terms: u64,
+}
+
+/// How far the rings of a connection have come, as offsets in its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Acknowledged up to, as far as the program was told, and written up to.
+    pub acked: u64,
+    pub written: u64,
+    pub received: u64,
+    /// The program has read up to here.
+    pub read: u64,
+    /// A FIN came after what was received.
+    pub has_fin: bool,
+}
+
+impl Tcp {
+    /// `None`: the connection is not open yet, or its packets go a way that the program has chosen.
+    pub fn origin(&self, id: ConnId) -> Option<ConnectionOrigin> {
+        let conn = self.conns.find(id.index, id.generation)?;
+        if !conn.phase.is_synchronized() || !conn.choice.is_none() {
+            return None;
+        }
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        let opts = &conn.opts;
+        let flags = flag(opts.has_timestamps, TIMESTAMPS)
+            | flag(opts.has_sack, SACK)
+            | flag(opts.has_scaling, SCALING)
+            | flag(conn.ecn.is_on(), ECN)
+            | flag(conn.is_passive, PASSIVE);
+        Some(ConnectionOrigin {
+            numbers: u64::from(conn.snd.iss) << 32 | u64::from(conn.rcv.irs),
+            timestamps: u64::from(opts.ts_offset) << 32 | u64::from(conn.rcv.ts_recent),
+            terms: u64::from(flags)
+                | u64::from(conn.snd.peer_mss) << 16
+                | u64::from(conn.snd.shift) << 32
+                | u64::from(conn.rcv.shift) << 36,
+        })
+    }
+}
+
+impl ConnectionImage {
+    /// For an image that is older than the last segment: whoever had the connection was killed and
+    /// may have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement
+    /// of that must be taken; what it has not got is sent again.
+    #[must_use]
+    pub fn presume_sent(&self) -> ConnectionImage {
+        let mut image = self.clone();
+        if let Some(mut fields) = Fields::read(&self.bytes) {
+            let reach = fields.nxt.max(fields.snd_edge).saturating_add(1);
+            fields.nxt = fields.nxt.max(reach.min(fields.written));
+            if fields.has(FIN_QUEUED) && !fields.has(FIN_SENT) && reach > fields.written {
+                fields.flags |= FIN_SENT;
+                fields.nxt = fields.written.saturating_add(1);
+            }
+            fields.write(&mut image.bytes);
+        }
+        image
+    }
+
+    /// Rebuilds the connection between `local` and `remote`. Whoever adopts it checks it, as any
+    /// other image.
+    pub fn rebuilt(
+        (local, remote): (SocketAddr, SocketAddr),
+        origin: &ConnectionOrigin,
+        progress: &Progress,
+    ) -> ConnectionImage {
+        let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
+        let phase = match progress.has_fin {
+            true => Phase::CloseWait,
+            false => Phase::Established,
+        };
+        let mut fields = Fields::empty(key, phase);
+        fields.flags = origin.terms as u32 & SETTLED | BUFFER_FIXED | REBUILT;
+        (fields.iss, fields.irs) = ((origin.numbers >> 32) as u32, origin.numbers as u32);
+        fields.ts_offset = (origin.timestamps >> 32) as u32;
+        fields.ts_recent = origin.timestamps as u32;
+        fields.peer_mss = (origin.terms >> 16) as u16;
+        fields.snd_shift = (origin.terms >> 32 & 15) as u8;
+        fields.rcv_shift = (origin.terms >> 36 & 15) as u8;
+        fields.una = seq::at(progress.acked);
+        fields.written = seq::at(progress.written);
+        fields.nxt = fields.una;
+        // The peer's next segment tells its window; what it may not take until then it drops.
+        fields.snd_edge = fields.una.saturating_add(u64::from(WINDOW));
+        (fields.snd_wnd, fields.wnd_max, fields.limit) = (WINDOW, WINDOW, WINDOW);
+        (fields.wl1, fields.wl2) = (seq::SYN, seq::SYN);
+        fields.rcv_nxt = seq::at(progress.received);
+        fields.consumed = seq::at(progress.read);
+        if progress.has_fin {
+            fields.flags |= FIN_RECEIVED;
+            fields.fin_at = fields.rcv_nxt;
+            fields.rcv_nxt = fields.rcv_nxt.saturating_add(1);
+        }
+        fields.rcv_edge = fields.rcv_nxt.saturating_add(u64::from(WINDOW));
+        fields.buffer = WINDOW;
+        (fields.srtt, fields.rttvar) = (SRTT_NS, SRTT_NS / 2);
+        fields.cwnd = SEGMENTS * u32::from(fields.peer_mss);
+        fields.ssthresh = u32::MAX;
+        fields.linger2_ms = u32::MAX;
+        (fields.mss_max, fields.ttl) = (u16::MAX, DEFAULT_TTL);
+        fields.congestion = Congestion::Cubic as u8;
+        let mut bytes = [0; Self::LEN];
+        fields.write(&mut bytes);
+        ConnectionImage { bytes }
+    }
+}
+
+/// Takes an acknowledgement of more than counts as sent, if whoever had the connection may have
+/// sent that. Returns `false` if nobody can have.
+#[cold]
+pub fn foresee(conn: &mut Connection, ack: u64, now: Instant) -> bool {
+    let snd = &conn.snd;
+    let is_fin = snd.is_fin_queued && ack == snd.written + 1;
+    if !conn.opts.manner.is_rebuilt() || ack <= snd.nxt || (ack > snd.written && !is_fin) {
+        return false;
+    }
+    note_sent_elsewhere(conn, conn.snd.nxt, ack, now);
+    conn.snd.nxt = ack;
+    conn.snd.is_fin_sent |= is_fin;
+    true
+}
+
+/// What was sent from `from` to `upto` by whoever had the connection counts as just sent.
+pub(super) fn note_sent_elsewhere(conn: &mut Connection, from: u64, upto: u64, now: Instant) {
+    let flight = conn.flight_mut();
+    let stamp = flight.stamp(now, upto - from, from);
+    flight.board.push(from, upto, now.0, stamp.of_elsewhere());
+    flight.board.note_elsewhere();
+}

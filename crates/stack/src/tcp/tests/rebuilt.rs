@@ -1,0 +1,123 @@
+//! A connection that goes on elsewhere from what its rings tell: its engine was killed.
+
+use super::harness::*;
+use crate::CloseMode;
+use crate::tcp::{ConnectionImage, Progress};
+use alloc::vec::Vec;
+
+/// The connection in a new stack, closed there, after its engine was killed.
+fn rebuilt(world: &World, progress: Progress) -> World {
+    let conn = world.conn.unwrap();
+    let origin = world.stack.tcp_origin(conn).unwrap();
+    let ends = world.stack.tcp_endpoints(conn).unwrap();
+    let image = ConnectionImage::rebuilt(ends, &origin, &progress);
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
+    let conn = other
+        .stack
+        .tcp_adopt(other.now, &image, &mut other.fx)
+        .unwrap();
+    other.conn = Some(conn);
+    other.stack.tcp_audit().unwrap();
+    other
+        .stack
+        .tcp_close(other.now, conn, CloseMode::Orderly, false, &mut other.fx);
+    other.flush();
+    other
+}
+
+fn progress(acked: u64, written: u64, received: u64) -> Progress {
+    Progress {
+        acked,
+        written,
+        received,
+        read: received,
+        has_fin: false,
+    }
+}
+
+/// What the peer has of the stream, if it takes everything that was sent in order.
+fn arrive(world: &mut World, mut have: u64) -> (u64, bool) {
+    let mut is_over = false;
+    let sent: Vec<Sent> = world.take_sent();
+    for segment in sent {
+        match segment.data {
+            Some((offset, len)) if offset <= have => have = have.max(offset + u64::from(len)),
+            _ => {}
+        }
+        let at = segment.header.seq.wrapping_sub(world.ack);
+        is_over |= segment.header.flags.is_fin() && segment.data.is_none() && at == 0;
+    }
+    (have, is_over)
+}
+
+#[test]
+fn a_silent_connection_ends_with_a_fin_at_once() {
+    for mut world in [established(), established_with_stamps()] {
+        world.peer(ACK, b"question");
+        world.write(6);
+        world.acknowledge(6);
+        let mut world = rebuilt(&world, progress(6, 6, 8));
+        let fin = world.take_sent().pop().unwrap();
+        assert!(fin.header.flags.is_fin());
+        assert_eq!((fin.header.seq, fin.header.ack), (world.ack, world.seq));
+        world.acknowledge(1);
+        world.peer(FIN | ACK, &[]);
+        assert!(world.is_released());
+        assert_eq!(world.failed(), None);
+    }
+}
+
+#[test]
+fn what_was_written_arrives_however_little_the_program_was_told() {
+    let mut world = established_with_stamps();
+    world.write(30_000);
+    world.acknowledge(3_000);
+    // 3,000 bytes are acknowledged; the killed program knew of 1,000.
+    let mut world = rebuilt(&world, progress(1_000, 30_000, 0));
+    let mut have = 3_000;
+    for _ in 0..200 {
+        let (now_have, is_over) = arrive(&mut world, have);
+        world.acknowledge((now_have - have) as u32);
+        have = now_have;
+        if is_over {
+            break;
+        }
+        world.sleep(50 * MS);
+    }
+    assert_eq!(have, 30_000);
+    world.sleep(SECOND);
+    world.acknowledge(1);
+    world.peer(FIN | ACK, &[]);
+    assert!(world.is_released());
+}
+
+#[test]
+fn a_peer_that_had_ended_hears_the_end() {
+    let mut world = established();
+    world.peer(FIN | ACK, b"bye");
+    let ended = Progress {
+        has_fin: true,
+        ..progress(0, 0, 3)
+    };
+    let mut world = rebuilt(&world, ended);
+    let fin = world.take_sent().pop().unwrap();
+    assert!(fin.header.flags.is_fin());
+    assert_eq!(fin.header.ack, world.seq);
+    world.acknowledge(1);
+    assert!(world.is_released());
+}
+
+#[test]
+fn a_peer_that_goes_on_sending_is_reset() {
+    let mut world = established();
+    world.peer(ACK, b"question");
+    let mut world = rebuilt(&world, progress(0, 0, 8));
+    world.take_sent();
+    world.peer(ACK, b"more");
+    assert!(world.take_sent().iter().any(|sent| sent.is(RST)));
+}
