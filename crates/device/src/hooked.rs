@@ -97,11 +97,11 @@ impl<D: Device> Hooked<D> {
         let device = &mut self.device;
         let mut take = |frame: &[u8], link: LinkId, verdict| match verdict {
             Verdict::Pass => {
-                let vlan = link.0;
+                let link = link.0;
                 sink.frame(
                     frame,
                     RxMeta {
-                        vlan,
+                        link,
                         ..RxMeta::UNKNOWN
                     },
                 );
@@ -145,7 +145,7 @@ impl Sink for Shown<'_> {
             partial.complete(self.scratch, []);
             meta.checksum = RxChecksum::Unknown;
         }
-        let link = LinkId(meta.vlan);
+        let link = LinkId(meta.link);
         match self.hook.on_frame(self.scratch, link) {
             Verdict::Pass => self.sink.frame(self.scratch, meta),
             Verdict::Answer if self.answers.len() < ANSWERS_MAX => {
@@ -332,11 +332,11 @@ mod tests {
         }
 
         fn rx(&mut self, _: usize, sink: &mut dyn Sink) -> usize {
-            for (first, vlan) in self.left.drain(..) {
+            for (first, link) in self.left.drain(..) {
                 sink.frame(
                     &[first; 60],
                     RxMeta {
-                        vlan,
+                        link,
                         ..RxMeta::VERIFIED
                     },
                 );
@@ -350,7 +350,7 @@ mod tests {
             _: [RawSlice<'_>; 2],
             offload: TxOffload,
         ) -> Result<(), TxFull> {
-            self.sent.lock().unwrap().push((header[0], offload.vlan));
+            self.sent.lock().unwrap().push((header[0], offload.link));
             Ok(())
         }
 
@@ -379,7 +379,7 @@ mod tests {
         let mut device = Hooked::new(device, Box::new(Program::default()));
         let mut passed = Vec::new();
         device.rx(16, &mut |frame: &[u8], meta: RxMeta| {
-            passed.push((frame[0], meta.vlan))
+            passed.push((frame[0], meta.link))
         });
         assert_eq!(passed, [(5, 9)]);
         assert_eq!(*sent.lock().unwrap(), [(9, 7), (4, 0x1005)]);

@@ -162,7 +162,7 @@ impl Device for Loopback {
             },
             gso: offload.gso.is_some(),
             segment: offload.gso.map_or(0, |gso| gso.mss),
-            vlan: offload.vlan,
+            link: offload.link,
             ..RxMeta::UNKNOWN
         };
         self.counters.tx_frames += 1;

@@ -66,7 +66,7 @@ impl Sink for Sorter<'_> {
         // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer
         // them.
         let message = InboxMessage::Frame {
-            link: meta.vlan,
+            link: meta.link,
             frame,
         };
         let is_apart = meta.segment == 0 || of == protocol::TCP;

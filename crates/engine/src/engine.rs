@@ -354,7 +354,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn on_local(&mut self, now: Instant, link: u16, frame: &[u8]) {
         let meta = RxMeta {
-            vlan: link,
+            link,
             ..RxMeta::LOCAL
         };
         let mut fx = Fx::new(&mut self.env, &mut *self.device);

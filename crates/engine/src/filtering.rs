@@ -134,7 +134,7 @@ impl Words<'_> {
             from,
             to,
             direction: told.direction,
-            vlan: told.vlan,
+            link: told.vlan,
             part: told.part,
             clauses,
             state: told.keep,
@@ -195,7 +195,7 @@ impl Words<'_> {
             FilterTest::SourcePort(ports) => Test::SourcePort(ports.clone()),
             FilterTest::DestinationPort(ports) => Test::DestinationPort(ports.clone()),
             FilterTest::Direction(told) => Test::Direction(*told),
-            FilterTest::Via(vlan) => Test::Vlan(*vlan),
+            FilterTest::Via(vlan) => Test::Link(*vlan),
             FilterTest::Part(told) => Test::Part(*told),
             FilterTest::TcpFlags { set, clear } => Test::Flags {
                 set: *set,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, Interface, NetworkState};
-use slipstack_stack::{Instant, NetworkConfig, Tunable, VlanConfig};
+use slipstack_stack::{Instant, LinkConfig, NetworkConfig, Tunable};
 
 use crate::engine::Engine;
 use crate::routing::{stack_routes, stack_rules};
@@ -114,8 +114,8 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
     let links = network.interfaces.iter().filter(|it| it.vlan != 0);
     let further_ports = network.ports().skip(1);
     let neighbours = network.neighbours.iter();
-    let vlan_config = |it: &Interface| VlanConfig {
-        vlan: it.vlan,
+    let link_config = |it: &Interface| LinkConfig {
+        link: it.vlan,
         mtu: it.mtu,
         addrs: it.addresses.clone(),
     };
@@ -126,7 +126,7 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
         routes: stack_routes(&routes, |route| network.vlan_of(route).unwrap_or(0)),
         rules: stack_rules(&network.rules),
         forwarding: network.is_forwarding,
-        vlans: links.map(vlan_config).collect(),
+        links: links.map(link_config).collect(),
         port_macs: further_ports.map(|it| it.mac).collect(),
         neighbours: neighbours.map(|entry| (entry.ip, entry.mac)).collect(),
     }

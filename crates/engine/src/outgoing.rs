@@ -61,7 +61,7 @@ impl Environment {
             self.local.recycle(bytes);
             return;
         }
-        let taken = self.local.take(frame.offload.vlan, bytes);
+        let taken = self.local.take(frame.offload.link, bytes);
         self.counters.local_posted += taken.posted;
         self.counters.local_lost += taken.lost;
     }
@@ -117,7 +117,7 @@ impl Outgoing<'_> {
         if let Some(partial) = frame.offload.checksum {
             partial.complete(header, [&*payload]);
         }
-        let offload = TxOffload::on(frame.offload.vlan);
+        let offload = TxOffload::on(frame.offload.link);
         let payload = [RawSlice::of(payload), RawSlice::EMPTY];
         match device.tx(header, payload, offload) {
             Ok(()) => self.counters.tx_frames += 1,

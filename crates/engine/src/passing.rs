@@ -87,7 +87,7 @@ impl Engine {
                 Some((fabric, slot))
             });
             if let Some((fabric, slot)) = taker {
-                let link = meta.vlan;
+                let link = meta.link;
                 let is_taken = fabric.post(slot, &InboxMessage::Frame { link, frame });
                 env.counters.local_lost += u64::from(!is_taken);
                 return;

@@ -6,10 +6,10 @@ use slipstack_channel::control::net::{RouteEntry, RuleEntry};
 use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
 use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
 
-/// `vlan_of` names the VLAN that a route leads by.
+/// `link_of` names the link that a route leads by.
 pub fn stack_routes(
     told: &[RouteEntry],
-    vlan_of: impl Fn(&RouteEntry) -> u16,
+    link_of: impl Fn(&RouteEntry) -> u16,
 ) -> Vec<ConfiguredRoute> {
     let of = |route: &RouteEntry| {
         let (ip, len) = route.to;
@@ -25,7 +25,7 @@ pub fn stack_routes(
                 metric: route.metric,
                 source: route.source,
                 mtu: route.mtu,
-                vlan: vlan_of(route),
+                link: link_of(route),
                 ..Entry::new(Prefix::new(ip, len), target)
             },
         }

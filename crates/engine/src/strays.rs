@@ -40,12 +40,12 @@ impl Environment {
             match self.departed.way(flow, self.now) {
                 Way::Unknown => {}
                 Way::Wait => {
-                    self.departed.hold(flow, (ip.vlan, frame));
+                    self.departed.hold(flow, (ip.link, frame));
                     return true;
                 }
                 Way::Slot(slot) => {
                     let message = InboxMessage::Frame {
-                        link: ip.vlan,
+                        link: ip.link,
                         frame: &frame,
                     };
                     let is_taken = fabric.post(usize::from(slot), &message);
@@ -54,7 +54,7 @@ impl Environment {
                 }
             }
         }
-        let (slot, link) = (fabric.own_slot(), ip.vlan);
+        let (slot, link) = (fabric.own_slot(), ip.link);
         let frame = &frame;
         self.counters.strays += 1;
         // A keeper without room loses it as a wire would; the owner was not asked.

@@ -79,7 +79,7 @@ fn find_owner(device: &mut dyn Device, addresses: &[Wanted]) -> Option<(Wanted, 
             device.rx(FRAMES_MAX, &mut |frame: &[u8], meta: RxMeta| {
                 let claims = |wanted: &Wanted| {
                     let claimant = claimant(frame, wanted.own, wanted.ip)?;
-                    (meta.vlan == wanted.link).then_some((*wanted, claimant))
+                    (meta.link == wanted.link).then_some((*wanted, claimant))
                 };
                 owner = owner.or_else(|| addresses.iter().find_map(claims));
             });

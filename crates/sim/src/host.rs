@@ -361,7 +361,7 @@ impl Effects for HostEffects {
                 gso: frame.offload.gso.is_some(),
                 segment: frame.offload.gso.map_or(0, |gso| gso.mss),
                 local: frame.local,
-                vlan: frame.offload.vlan,
+                link: frame.offload.link,
             };
             let bytes = gso::leave(frame.header, payload);
             self.departures.push(Departure { bytes, meta });

@@ -242,7 +242,7 @@ impl Network {
         let meta = RxMeta {
             checksum,
             gso: is_super_frame,
-            vlan: self.link,
+            link: self.link,
             ..RxMeta::UNKNOWN
         };
         match to {

@@ -4,7 +4,7 @@
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr};
 
-use slipstack_stack::{StackConfig, VlanConfig};
+use slipstack_stack::{LinkConfig, StackConfig};
 use slipstack_wire::LinkId;
 
 /// The link that the hosts meet on.
@@ -19,8 +19,8 @@ pub fn move_to_second(config: &mut StackConfig) {
     let index = config.mac[5];
     let first = (Ipv4Addr::new(10, 99, 0, index).into(), 24);
     let addrs = mem::replace(&mut network.addrs, vec![first]);
-    network.vlans.push(VlanConfig {
-        vlan: LINK.0,
+    network.links.push(LinkConfig {
+        link: LINK.0,
         mtu: network.mtu,
         addrs,
     });
@@ -31,7 +31,7 @@ pub fn move_to_second(config: &mut StackConfig) {
 /// The address and the link-layer address by which others know a host.
 pub fn identity(config: &StackConfig) -> (IpAddr, [u8; 6]) {
     let network = &config.network;
-    let second = network.vlans.iter().find(|it| it.vlan == LINK.0);
+    let second = network.links.iter().find(|it| it.link == LINK.0);
     let (addrs, mac) = match (second, network.port_macs.first()) {
         (Some(second), Some(mac)) => (&second.addrs, *mac),
         _ => (&network.addrs, config.mac),

@@ -335,7 +335,7 @@ fn a_stray_is_left_to_nobody_where_a_stack_is_alone() {
         ttl: 64,
         group: false,
         local: false,
-        vlan: 0,
+        link: 0,
     };
     let segment = [0; 20];
     assert!(!world.hosts[0].fx.stray(&meta, &segment));

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
 use slipstack_stack::fib::{Entry, MAIN, Prefix, Query, Rule, Target};
-use slipstack_stack::{NetworkConfig, VlanConfig};
+use slipstack_stack::{LinkConfig, NetworkConfig};
 
 const VLANS: u16 = 128;
 const ADDRESSES: u16 = 64;
@@ -47,20 +47,20 @@ fn one() -> (NetworkConfig, Vec<Option<IpAddr>>) {
 
 fn many() -> (NetworkConfig, Vec<Option<IpAddr>>) {
     let (mut network, mut sources) = one();
-    for vlan in 1..=VLANS {
-        let at = |host: u16| IpAddr::from([10, 1, vlan as u8, host as u8]);
+    for link in 1..=VLANS {
+        let at = |host: u16| IpAddr::from([10, 1, link as u8, host as u8]);
         let addresses = 1..=ADDRESSES;
-        network.vlans.push(VlanConfig {
-            vlan,
+        network.links.push(LinkConfig {
+            link,
             mtu: 1500,
             addrs: addresses
                 .clone()
                 .map(|host| (at(host + 1), if host == 1 { 24 } else { 32 }))
                 .collect(),
         });
-        let table = u32::from(vlan) + 1000;
+        let table = u32::from(link) + 1000;
         let way = Entry {
-            vlan,
+            link,
             ..Entry::new(Prefix::ALL, Target::Via(at(1)))
         };
         network.routes.push(route(table, way));

@@ -16,8 +16,8 @@ use crate::time::Instant;
 
 impl Cx<'_> {
     #[inline(never)]
-    pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], vlan: u16, fx: &mut impl Effects) {
-        let verdict = self.handle_arp(now, bytes, vlan, fx);
+    pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], link: u16, fx: &mut impl Effects) {
+        let verdict = self.handle_arp(now, bytes, link, fx);
         self.counters.bump(verdict);
     }
 
@@ -25,7 +25,7 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         bytes: &[u8],
-        vlan: u16,
+        link: u16,
         fx: &mut impl Effects,
     ) -> Counter {
         let Some(arp) = ArpPacket::parse(bytes) else {
@@ -41,7 +41,7 @@ impl Cx<'_> {
         if arp.sender_ip == Ipv4Addr::UNSPECIFIED {
             // RFC 5227 2.1.1: a probe. Defend the address, learn nothing.
             if is_for_us && arp.operation == ArpOperation::Request {
-                self.answer_arp(&arp, vlan, fx);
+                self.answer_arp(&arp, link, fx);
                 return Counter::RxArpRequests;
             }
             return Counter::DropArpUnsolicited;
@@ -52,9 +52,9 @@ impl Cx<'_> {
         }
         if !self.net.routes.is_on_link(arp.sender_ip)
             || self.net.routes.is_broadcast(arp.sender_ip)
-            || self.net.routes.vlan_of(arp.sender_ip) != vlan
+            || self.net.routes.link_of(arp.sender_ip) != link
         {
-            return self.on_distant(&arp, is_for_us, vlan, fx);
+            return self.on_distant(&arp, is_for_us, link, fx);
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
         // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
@@ -73,12 +73,12 @@ impl Cx<'_> {
                 .unwrap_or(arp.target_ip)
         };
         let sender = (arp.sender_ip, arp.sender_mac);
-        self.learn_neighbour(now, sender, (source, vlan), fx);
+        self.learn_neighbour(now, sender, (source, link), fx);
         if !is_request {
             return Counter::RxArpReplies;
         }
         if is_for_us {
-            self.answer_arp(&arp, vlan, fx);
+            self.answer_arp(&arp, link, fx);
         }
         Counter::RxArpRequests
     }
@@ -90,7 +90,7 @@ impl Cx<'_> {
         &mut self,
         arp: &ArpPacket,
         is_for_us: bool,
-        vlan: u16,
+        link: u16,
         fx: &mut impl Effects,
     ) -> Counter {
         // By the table of the address that it asks for, as an answer of ours would go.
@@ -98,7 +98,7 @@ impl Cx<'_> {
         let back = self.net.routes.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         if is_for_us && is_way && arp.operation == ArpOperation::Request {
-            self.answer_arp(arp, vlan, fx);
+            self.answer_arp(arp, link, fx);
             return Counter::RxArpRequests;
         }
         Counter::DropArpOffLink
@@ -126,17 +126,17 @@ impl Cx<'_> {
     }
 
     fn send_announcement(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
-        let vlan = self.net.routes.vlan_of_own(ip);
+        let link = self.net.routes.link_of_own(ip);
         let announcement = ArpPacket {
             operation: ArpOperation::Request,
-            sender_mac: self.net.macs.on(vlan),
+            sender_mac: self.net.macs.on(link),
             sender_ip: ip,
             target_mac: [0; 6],
             target_ip: ip,
         };
         send_arp(
             &announcement,
-            (ethernet::BROADCAST, vlan),
+            (ethernet::BROADCAST, link),
             self.counters,
             fx,
         );
@@ -146,13 +146,13 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         (ip, mac): (Ipv4Addr, [u8; 6]),
-        (source, vlan): (Ipv4Addr, u16),
+        (source, link): (Ipv4Addr, u16),
         fx: &mut impl Effects,
     ) {
         let ip = IpAddr::V4(ip);
         let asker = Querier {
             ip: source.into(),
-            vlan,
+            link,
         };
         if self.net.neighbours.learn(
             now,
@@ -166,18 +166,18 @@ impl Cx<'_> {
         }
     }
 
-    fn answer_arp(&mut self, request: &ArpPacket, vlan: u16, fx: &mut impl Effects) {
+    fn answer_arp(&mut self, request: &ArpPacket, link: u16, fx: &mut impl Effects) {
         if self.config.role == Role::Engine {
             return;
         }
         self.counters.bump(Counter::TxArpReplies);
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
-            sender_mac: self.net.macs.on(vlan),
+            sender_mac: self.net.macs.on(link),
             sender_ip: request.target_ip,
             target_mac: request.sender_mac,
             target_ip: request.sender_ip,
         };
-        send_arp(&reply, (request.sender_mac, vlan), self.counters, fx);
+        send_arp(&reply, (request.sender_mac, link), self.counters, fx);
     }
 }

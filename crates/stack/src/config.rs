@@ -64,7 +64,7 @@ pub struct NetworkConfig {
     /// Packets for others are passed on to their next hop.
     pub forwarding: bool,
     /// Links beside the device's own: its 802.1Q VLANs, its further ports and theirs.
-    pub vlans: Vec<VlanConfig>,
+    pub links: Vec<LinkConfig>,
     /// Link-layer addresses of the ports after the first, in order.
     pub port_macs: Vec<[u8; 6]>,
     /// Neighbours that are not asked for, with their link-layer addresses.
@@ -73,9 +73,9 @@ pub struct NetworkConfig {
 
 /// A link beside the device's own on which the stack has addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VlanConfig {
+pub struct LinkConfig {
     /// Its number ([`slipstack_wire::LinkId`]), for a VLAN of the first port that of the VLAN.
-    pub vlan: u16,
+    pub link: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
     /// Own addresses with their prefix lengths.
@@ -91,7 +91,7 @@ impl Default for NetworkConfig {
             routes: Vec::new(),
             rules: Vec::new(),
             forwarding: false,
-            vlans: Vec::new(),
+            links: Vec::new(),
             port_macs: Vec::new(),
             neighbours: Vec::new(),
         }
@@ -171,8 +171,8 @@ impl NetworkConfig {
     /// All routes of IPv4.
     pub fn routes4(&self) -> Routes {
         let mut routes = Routes::of(&self.addrs, &self.gateways);
-        for it in &self.vlans {
-            routes.add_vlan(it.vlan, &it.addrs);
+        for it in &self.links {
+            routes.add_link(it.link, &it.addrs);
         }
         self.fill(&mut routes.fib, false);
         routes
@@ -181,8 +181,8 @@ impl NetworkConfig {
     /// All routes of IPv6 that are configured.
     pub fn routes6(&self) -> Routes6 {
         let mut routes = Routes6::of(&self.addrs, &self.gateways);
-        for it in &self.vlans {
-            routes.add_vlan(it.vlan, &it.addrs);
+        for it in &self.links {
+            routes.add_link(it.link, &it.addrs);
         }
         self.fill(&mut routes.fib, true);
         routes

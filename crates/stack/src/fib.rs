@@ -117,8 +117,8 @@ pub struct Entry {
     pub source: Option<IpAddr>,
     /// Largest packet, if it is smaller than the link's.
     pub mtu: Option<u16>,
-    /// The VLAN that it leads by; 0 = the device's own link.
-    pub vlan: u16,
+    /// The link that it leads by; 0 = the device's own.
+    pub link: u16,
 }
 
 impl Entry {
@@ -129,7 +129,7 @@ impl Entry {
             metric: 0,
             source: None,
             mtu: None,
-            vlan: 0,
+            link: 0,
         }
     }
 }
@@ -221,7 +221,7 @@ impl Table {
                 .partition_point(|entry| entry.prefix.bits < wanted);
             let alike = length.entries[at..].iter();
             let mut alike = alike.take_while(|entry| entry.prefix.bits == wanted);
-            alike.find(|entry| choice.admits(entry.vlan) || entry.target == Target::Local)
+            alike.find(|entry| choice.admits(entry.link) || entry.target == Target::Local)
         })
     }
 
@@ -295,9 +295,9 @@ impl Choice {
         link: 0,
     };
 
-    /// The number of a VLAN's link, of the device's own with 0.
-    pub const fn link_of(vlan: u16) -> u16 {
-        vlan + 1
+    /// The choice of a link by its number; 0 = the device's own.
+    pub const fn link_of(link: u16) -> u16 {
+        link + 1
     }
 
     /// The number of the link that is chosen.
@@ -313,10 +313,10 @@ impl Choice {
         *self == Choice::NONE
     }
 
-    /// Whether what comes or goes by this VLAN is meant.
+    /// Whether the choice admits packets of this link.
     #[inline]
-    pub const fn admits(&self, vlan: u16) -> bool {
-        self.link == 0 || self.link == Choice::link_of(vlan)
+    pub const fn admits(&self, link: u16) -> bool {
+        self.link == 0 || self.link == Choice::link_of(link)
     }
 }
 
@@ -511,7 +511,7 @@ impl Fib {
             // ip_route_output_key(): whoever insists on a link without a route has its destination
             // there.
             None if query.choice.link != 0 => Some(Entry {
-                vlan: query.choice.link - 1,
+                link: query.choice.link - 1,
                 ..Entry::new(Prefix::host(query.dst), Target::OnLink)
             }),
             None => None,

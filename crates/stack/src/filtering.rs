@@ -132,7 +132,7 @@ impl Stack {
             return true;
         };
         let ip = beginning.get(ethernet::HEADER_LEN..);
-        let way = (FilterDirection::In, meta.vlan);
+        let way = (FilterDirection::In, meta.link);
         !filter.is_sweep_due(now) && ip.is_some_and(|ip| filter.knows(way, ip))
     }
 
@@ -143,7 +143,7 @@ impl Stack {
             && let Some(ip) = beginning.get(ethernet::HEADER_LEN..)
         {
             let len = len - ethernet::HEADER_LEN;
-            filter.passes(now, (FilterDirection::In, meta.vlan), ip, len);
+            filter.passes(now, (FilterDirection::In, meta.link), ip, len);
         }
     }
 
@@ -161,7 +161,7 @@ impl Stack {
         if header.ethertype == EtherType::IPV4
             && let Some(filter) = &mut self.net.filter
             && !filter.is_sweep_due(now)
-            && filter.passes(now, (FilterDirection::In, meta.vlan), bytes, bytes.len())
+            && filter.passes(now, (FilterDirection::In, meta.link), bytes, bytes.len())
         {
             return false;
         }
@@ -177,7 +177,7 @@ impl Stack {
             EtherType::IPV6 => true,
             _ => return false,
         };
-        let packet = Packet::parse(FilterDirection::In, meta.vlan, is_v6, bytes);
+        let packet = Packet::parse(FilterDirection::In, meta.link, is_v6, bytes);
         let (Some(packet), Some(filter)) = (packet, &mut self.net.filter) else {
             return false;
         };
@@ -205,7 +205,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let Some(ip) = meta_of(bytes, meta.vlan).filter(|ip| self.net.is_own(ip.dst)) else {
+        let Some(ip) = meta_of(bytes, meta.link).filter(|ip| self.net.is_own(ip.dst)) else {
             return;
         };
         match verdict {
@@ -281,7 +281,7 @@ fn is_echo(bytes: &[u8]) -> bool {
     })
 }
 
-fn meta_of(bytes: &[u8], vlan: u16) -> Option<IpMeta> {
+fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
     let plain = IpMeta {
         src: core::net::Ipv4Addr::UNSPECIFIED.into(),
         dst: core::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -289,7 +289,7 @@ fn meta_of(bytes: &[u8], vlan: u16) -> Option<IpMeta> {
         ttl: 0,
         group: false,
         local: false,
-        vlan,
+        link,
     };
     if let Some(packet) = Ipv6Packet::parse_quoted(bytes) {
         return Some(IpMeta {
@@ -324,7 +324,7 @@ impl Cx<'_> {
         };
         let is_v6 = header.ethertype == EtherType::IPV6;
         let len = bytes.len() + frame.payload.len();
-        let way = (FilterDirection::Out, frame.offload.vlan);
+        let way = (FilterDirection::Out, frame.offload.link);
         if !is_v6
             && let Some(filter) = &mut self.net.filter
             && filter.passes(now, way, bytes, len)
@@ -333,7 +333,7 @@ impl Cx<'_> {
         }
         // The payload is beside the headers: a packet without a transport's header of its own has
         // no ports.
-        let packet = Packet::parse(FilterDirection::Out, frame.offload.vlan, is_v6, bytes);
+        let packet = Packet::parse(FilterDirection::Out, frame.offload.link, is_v6, bytes);
         let (Some(mut packet), Some(filter)) = (packet, &mut self.net.filter) else {
             return false;
         };

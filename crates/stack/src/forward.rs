@@ -308,7 +308,7 @@ impl Cx<'_> {
         let Route::Neighbour(hop) = found.route else {
             return Err(Refused::Silently(Counter::DropForwardMartian));
         };
-        let (hop, mtu) = ((hop, found.vlan), found.mtu.unwrap_or(u16::MAX));
+        let (hop, mtu) = ((hop, found.link), found.mtu.unwrap_or(u16::MAX));
         if transit.meta.gso {
             return self.pass_joined(now, &packet, transit, (hop, mtu), fx);
         }
@@ -383,15 +383,15 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         packet: &OutPacket,
-        (hop, vlan): (IpAddr, u16),
+        (hop, link): (IpAddr, u16),
         fx: &mut impl Effects,
     ) -> Result<Way, Refused> {
         let own = self.net.find_source(hop);
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let station = Station {
-            mac: self.net.macs.on(vlan),
+            mac: self.net.macs.on(link),
             ip: own,
-            vlan,
+            link,
         };
         let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, hop, station, self.counters, fx);
@@ -416,7 +416,7 @@ impl Cx<'_> {
         let ip = &mut header[ethernet::HEADER_LEN..];
         ip.copy_from_slice(head);
         set_ttl(ip, packet.ttl);
-        let mut offload = TxOffload::on(way.hop().vlan());
+        let mut offload = TxOffload::on(way.hop().link());
         if transit.meta.checksum == RxChecksum::Partial {
             offload.checksum = transit.partial_checksum();
         }
@@ -475,7 +475,7 @@ impl Cx<'_> {
             let frame = FrameOut {
                 header: &room,
                 payload: Payload::Inline(part),
-                offload: TxOffload::on(way.hop().vlan()),
+                offload: TxOffload::on(way.hop().link()),
                 local: false,
             };
             self.counters.bump(Counter::TxFragments);
@@ -488,7 +488,7 @@ impl Cx<'_> {
     fn put_ethernet(&self, packet: &OutPacket, hop: &NextHop, room: &mut [u8]) {
         EthernetHeader {
             dst: hop.mac(),
-            src: self.net.macs.on(hop.vlan()),
+            src: self.net.macs.on(hop.link()),
             ethertype: match packet.dst {
                 IpAddr::V4(_) => EtherType::IPV4,
                 IpAddr::V6(_) => EtherType::IPV6,
@@ -543,6 +543,6 @@ fn meta_of(from: IpAddr, to: IpAddr, group: bool) -> IpMeta {
         ttl: 0,
         group,
         local: false,
-        vlan: 0,
+        link: 0,
     }
 }

@@ -52,7 +52,7 @@ impl Stack {
         self.tcp.train.state = TrainState::Idle;
         self.take_frame(now, frame, meta, fx);
         if self.tcp.train.state == TrainState::Promising && self.tcp.train.latest == before {
-            self.tcp.open_train(frame, meta.vlan);
+            self.tcp.open_train(frame, meta.link);
         }
     }
 
@@ -88,7 +88,7 @@ impl Stack {
                 .take_absent(now, &plain, absent, meta, &mut cx!(self), fx)
         {
             self.count_large(now, beginning, len, meta);
-            self.counters.count_in(meta.vlan, len);
+            self.counters.count_in(meta.link, len);
             self.counters.bump(Counter::RxIpv4);
             self.counters.bump(Counter::RxTcp);
         }
@@ -104,7 +104,7 @@ impl Stack {
 
     #[inline]
     fn take_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        self.counters.count_in(meta.vlan, frame.len());
+        self.counters.count_in(meta.link, frame.len());
         if meta.local || !self.take_plain(now, frame, meta, fx) {
             self.on_other_frame(now, frame, meta, fx);
         }
@@ -135,7 +135,7 @@ impl Stack {
         match ethertype {
             EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
             EtherType::IPV6 => self.on_ipv6(now, payload, link_group, meta, fx),
-            EtherType::ARP => cx!(self).on_arp(now, payload, meta.vlan, fx),
+            EtherType::ARP => cx!(self).on_arp(now, payload, meta.link, fx),
             _ => self.counters.bump(Counter::DropEthernetType),
         }
     }

@@ -16,8 +16,8 @@ pub struct IpMeta {
     pub group: bool,
     /// Looped back by our own side, not from the wire.
     pub local: bool,
-    /// The VLAN that it came in; 0 = the device's own link.
-    pub vlan: u16,
+    /// The link that it came by; 0 = the device's own.
+    pub link: u16,
 }
 
 /// A packet of ours did not get through: an ICMP error, or a neighbour that does not answer.

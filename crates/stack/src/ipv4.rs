@@ -51,7 +51,7 @@ pub(crate) fn accept<'a>(
             return Err(Counter::DropIpv4LinkGroup);
         }
         false
-    } else if routes.is_broadcast(dst) || (dst.is_multicast() && net.hears_v4(meta.vlan, dst)) {
+    } else if routes.is_broadcast(dst) || (dst.is_multicast() && net.hears_v4(meta.link, dst)) {
         true
     } else {
         return Err(Counter::DropIpv4NotOurs);
@@ -63,7 +63,7 @@ pub(crate) fn accept<'a>(
         ttl: packet.header.ttl,
         group,
         local: meta.local,
-        vlan: meta.vlan,
+        link: meta.link,
     };
     Ok((ip, packet))
 }

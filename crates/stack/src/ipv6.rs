@@ -39,7 +39,7 @@ pub(crate) fn accept(
             return Err(Counter::DropIpv6LinkGroup);
         }
         false
-    } else if dst.is_multicast() && (routes.is_joined(dst) || net.hears(meta.vlan, dst.into())) {
+    } else if dst.is_multicast() && (routes.is_joined(dst) || net.hears(meta.link, dst.into())) {
         true
     } else {
         return Err(Counter::DropIpv6NotOurs);
@@ -51,7 +51,7 @@ pub(crate) fn accept(
         ttl: packet.header.hop_limit,
         group,
         local: meta.local,
-        vlan: meta.vlan,
+        link: meta.link,
     })
 }
 

@@ -64,8 +64,8 @@ pub mod wheel;
 
 pub use bound::Bound;
 pub use config::{
-    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig,
-    NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig, VlanConfig,
+    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, LinkConfig, MtuProbing,
+    NeighbourConfig, NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{

@@ -47,15 +47,15 @@ pub(crate) struct Station {
     pub mac: [u8; 6],
     pub ip: IpAddr,
     /// 0 = on the device's own link.
-    pub vlan: u16,
+    pub link: u16,
 }
 
-/// From which address and in which VLAN a neighbour is asked for.
+/// The address from which, and the link on which, a neighbour is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Querier {
     pub ip: IpAddr,
     /// 0 = on the device's own link.
-    pub vlan: u16,
+    pub link: u16,
 }
 
 /// How an address was learned.
@@ -73,9 +73,9 @@ struct Entry {
     state: State,
     held: VecDeque<Held>,
     last_used: Instant,
-    /// The source address of our requests, and the VLAN that they go to.
+    /// The source address of our requests, and the link that they go to.
     source: IpAddr,
-    vlan: u16,
+    link: u16,
     /// It is configured: nobody is asked, and nothing that is heard changes it.
     is_permanent: bool,
 }
@@ -192,18 +192,18 @@ impl Neighbours {
                     held: VecDeque::new(),
                     last_used: Instant::ZERO,
                     source: ip,
-                    vlan: 0,
+                    link: 0,
                     is_permanent: true,
                 });
             }
         }
     }
 
-    /// Asks from the addresses and in the VLANs that `source_of` names, given a neighbour and the
+    /// Asks from the addresses and on the links that `source_of` names, given a neighbour and the
     /// address it was asked from.
     pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> (IpAddr, u16)) {
         for entry in self.entries.iter_mut() {
-            (entry.source, entry.vlan) = source_of(entry.ip, entry.source);
+            (entry.source, entry.link) = source_of(entry.ip, entry.source);
         }
     }
 
@@ -289,7 +289,7 @@ impl Neighbours {
             held: VecDeque::new(),
             last_used: now,
             source: station.ip,
-            vlan: station.vlan,
+            link: station.link,
             is_permanent: false,
         });
         if let Some(mac) = known {
@@ -374,7 +374,7 @@ impl Neighbours {
                     held: VecDeque::new(),
                     last_used: now,
                     source: asker.ip,
-                    vlan: asker.vlan,
+                    link: asker.link,
                     is_permanent: false,
                 });
             }
@@ -460,9 +460,9 @@ impl Neighbours {
             *retry_at = now + retry.max(Duration::from_millis(1));
             note_retry(next_retry, *retry_at);
             let station = Station {
-                mac: macs.on(entry.vlan),
+                mac: macs.on(entry.link),
                 ip: entry.source,
-                vlan: entry.vlan,
+                link: entry.link,
             };
             send_request(entry.ip, to, station, counters, fx);
             true
@@ -522,12 +522,12 @@ fn send_request(
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
-    let Station { mac, ip, vlan } = station;
+    let Station { mac, ip, link } = station;
     let (target, ip) = match (target, ip) {
         (IpAddr::V4(target), IpAddr::V4(ip)) => (target, ip),
         (IpAddr::V6(target), IpAddr::V6(ip)) => {
             let to = (to != ethernet::BROADCAST).then_some(to);
-            return send_solicitation(target, to, (mac, ip, vlan), counters, fx);
+            return send_solicitation(target, to, (mac, ip, link), counters, fx);
         }
         _ => return,
     };
@@ -539,13 +539,13 @@ fn send_request(
         target_mac: [0; 6],
         target_ip: target,
     };
-    send_arp(&arp, (to, vlan), counters, fx);
+    send_arp(&arp, (to, link), counters, fx);
 }
 
 /// Puts an ARP packet on the link.
 pub(crate) fn send_arp(
     arp: &ArpPacket,
-    (to, vlan): ([u8; 6], u16),
+    (to, link): ([u8; 6], u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -560,7 +560,7 @@ pub(crate) fn send_arp(
     let frame = FrameOut {
         header: &frame,
         payload: Payload::None,
-        offload: TxOffload::on(vlan),
+        offload: TxOffload::on(link),
         local: false,
     };
     transmit(frame, counters, fx);

@@ -93,8 +93,8 @@ pub struct NetworkLayer {
     pub(crate) lost_routers: LostRouters,
     /// Counts its changes.
     pub(crate) learnt_revision: u32,
-    /// VLANs of the device with the largest packet that each takes.
-    vlan_mtus: Vec<(u16, u16)>,
+    /// Further links, each with the largest packet that it takes.
+    link_mtus: Vec<(u16, u16)>,
 }
 
 impl NetworkLayer {
@@ -121,7 +121,7 @@ impl NetworkLayer {
             lost_routers: LostRouters::default(),
             learnt_revision: 0,
             label_key: rng.sip_key(),
-            vlan_mtus: Vec::new(),
+            link_mtus: Vec::new(),
         };
         link.set_links(&config.network);
         link.neighbours.set_permanent(&config.network.neighbours);
@@ -130,9 +130,9 @@ impl NetworkLayer {
 
     /// Notes what the links beside the device's own take, and who we are there.
     pub(crate) fn set_links(&mut self, network: &NetworkConfig) {
-        let links = network.vlans.iter();
-        self.vlan_mtus = links.map(|it| (it.vlan, it.mtu)).collect();
-        self.vlan_mtus.sort_unstable();
+        let links = network.links.iter();
+        self.link_mtus = links.map(|it| (it.link, it.mtu)).collect();
+        self.link_mtus.sort_unstable();
         self.macs.set_others(&network.port_macs);
         self.renew_mtu_max();
     }
@@ -215,11 +215,11 @@ impl NetworkLayer {
         &self.routes
     }
 
-    /// The VLAN in which a station of the link is; 0 = the device's own link.
-    pub(crate) fn vlan_of(&self, ip: IpAddr) -> u16 {
+    /// Returns the link on which a neighbour is; 0 = the device's own.
+    pub(crate) fn link_of(&self, ip: IpAddr) -> u16 {
         match ip {
-            IpAddr::V4(ip) => self.routes.vlan_of(ip),
-            IpAddr::V6(ip) => self.routes6.vlan_of(ip),
+            IpAddr::V4(ip) => self.routes.link_of(ip),
+            IpAddr::V6(ip) => self.routes6.link_of(ip),
         }
     }
 
@@ -237,24 +237,24 @@ impl NetworkLayer {
                     true => None,
                     false => routes.find_source(ip),
                 };
-                (IpAddr::V4(renewed.unwrap_or(source)), routes.vlan_of(ip))
+                (IpAddr::V4(renewed.unwrap_or(source)), routes.link_of(ip))
             }
             (IpAddr::V6(ip), IpAddr::V6(source)) => {
                 let renewed = match routes6.is_own(source) {
                     true => None,
                     false => routes6.find_source(ip),
                 };
-                (IpAddr::V6(renewed.unwrap_or(source)), routes6.vlan_of(ip))
+                (IpAddr::V6(renewed.unwrap_or(source)), routes6.link_of(ip))
             }
             (_, source) => (source, 0),
         });
     }
 
-    /// The VLAN in which we have an address.
-    pub fn vlan_of_own(&self, ip: IpAddr) -> u16 {
+    /// Returns the link on which we have an address.
+    pub fn link_of_own(&self, ip: IpAddr) -> u16 {
         match ip {
-            IpAddr::V4(ip) => self.routes.vlan_of_own(ip),
-            IpAddr::V6(ip) => self.routes6.vlan_of_own(ip),
+            IpAddr::V4(ip) => self.routes.link_of_own(ip),
+            IpAddr::V6(ip) => self.routes6.link_of_own(ip),
         }
     }
 
@@ -368,9 +368,9 @@ impl NetworkLayer {
             Route::Multicast => (group_mac(packet.dst), false, Instant::FAR_FUTURE),
             Route::Neighbour(hop) => {
                 let station = Station {
-                    mac: self.macs.on(found.vlan),
+                    mac: self.macs.on(found.link),
                     ip: packet.src,
-                    vlan: found.vlan,
+                    link: found.link,
                 };
                 match self.neighbours.resolve(now, hop, station, counters, fx) {
                     Resolution::Known { mac, valid_until } => (mac, false, valid_until),
@@ -380,7 +380,7 @@ impl NetworkLayer {
                             mac: [0; 6],
                             local: false,
                             mtu,
-                            vlan: found.vlan,
+                            link: found.link,
                             epoch: self.neighbours.epoch(),
                             valid_until: now,
                         };
@@ -394,7 +394,7 @@ impl NetworkLayer {
             mac,
             local,
             mtu,
-            vlan: if local { 0 } else { found.vlan },
+            link: if local { 0 } else { found.link },
             epoch: self.neighbours.epoch(),
             valid_until,
         })

@@ -27,8 +27,8 @@ pub struct Found {
     pub route: Route,
     pub source: Option<IpAddr>,
     pub mtu: Option<u16>,
-    /// The VLAN that it leads by; 0 = the device's own link.
-    pub vlan: u16,
+    /// The link that it leads by; 0 = the device's own.
+    pub link: u16,
 }
 
 impl Found {
@@ -36,7 +36,7 @@ impl Found {
         route: Route::Multicast,
         source: None,
         mtu: None,
-        vlan: 0,
+        link: 0,
     };
 
     /// The limited broadcast.
@@ -59,7 +59,7 @@ impl Found {
             route,
             source: entry.source,
             mtu: entry.mtu,
-            vlan: entry.vlan,
+            link: entry.link,
         })
     }
 }
@@ -70,8 +70,8 @@ pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
     /// The own addresses in order: looked at for every packet.
     own: Vec<Ipv4Addr>,
-    /// Addresses from here on are those of VLANs, each with its VLAN.
-    vlans: Vec<(Ipv4Addr, u8, u16)>,
+    /// Addresses of further links, each with its link. They are the last ones of `addrs`.
+    links: Vec<(Ipv4Addr, u8, u16)>,
     pub(crate) fib: Fib,
     /// The limited broadcast, and of each network its directed one and its all-zero form (RFC 1122
     /// 3.2.1.3), in order: looked at for every packet.
@@ -95,7 +95,7 @@ impl Routes {
         let own = addrs.iter().map(|&(own, prefix)| (own.into(), prefix));
         let mut routes = Self {
             own: Vec::new(),
-            vlans: Vec::new(),
+            links: Vec::new(),
             fib: connected(own, gateway.map(IpAddr::V4)),
             broadcasts: Vec::new(),
             addrs,
@@ -109,64 +109,64 @@ impl Routes {
         routes
     }
 
-    /// Addresses that the stack has in a VLAN of the device.
-    pub fn add_vlan(&mut self, vlan: u16, addrs: &[(IpAddr, u8)]) {
+    /// Adds addresses that the stack has on a further link.
+    pub fn add_link(&mut self, link: u16, addrs: &[(IpAddr, u8)]) {
         for &(ip, prefix) in addrs {
             let IpAddr::V4(own) = ip else { continue };
-            add_connected(&mut self.fib, (ip, prefix), vlan);
+            add_connected(&mut self.fib, (ip, prefix), link);
             self.addrs.push((own, prefix));
-            self.vlans.push((own, prefix, vlan));
-            self.add_own(own, prefix, vlan);
+            self.links.push((own, prefix, link));
+            self.add_own(own, prefix, link);
         }
         self.own.sort_unstable();
         self.broadcasts.sort_unstable();
     }
 
-    fn add_own(&mut self, own: Ipv4Addr, prefix: u8, vlan: u16) {
+    fn add_own(&mut self, own: Ipv4Addr, prefix: u8, link: u16) {
         self.own.push(own);
         if prefix < 31 {
             let network = own.to_bits() & mask(prefix);
             for bits in [network, network | !mask(prefix)] {
-                self.add_broadcast(Ipv4Addr::from_bits(bits), vlan);
+                self.add_broadcast(Ipv4Addr::from_bits(bits), link);
             }
         }
     }
 
-    fn add_broadcast(&mut self, ip: Ipv4Addr, vlan: u16) {
+    fn add_broadcast(&mut self, ip: Ipv4Addr, link: u16) {
         self.broadcasts.push(ip);
         let entry = Entry {
-            vlan,
+            link,
             ..Entry::new(Prefix::host(ip.into()), Target::Broadcast)
         };
         // An own address of the same form is there already.
         let _ = self.fib.add(fib::LOCAL, entry);
     }
 
-    /// The VLAN in which a station of the link is, by our addresses there and by routes; 0 = the
+    /// Returns the link on which a neighbour is, by our addresses there and by routes; 0 = the
     /// device's own link.
-    pub fn vlan_of(&self, ip: Ipv4Addr) -> u16 {
-        if self.vlans.is_empty() {
+    pub fn link_of(&self, ip: Ipv4Addr) -> u16 {
+        if self.links.is_empty() {
             return 0;
         }
         self.find(&Query::to(ip.into()))
-            .map_or(0, |found| found.vlan)
+            .map_or(0, |found| found.link)
     }
 
-    /// The VLAN in which the stack has an address.
-    pub fn vlan_of_own(&self, ip: Ipv4Addr) -> u16 {
-        let mut vlans = self.vlans.iter();
-        let found = vlans.find(|(own, ..)| *own == ip);
-        found.map_or(0, |(_, _, vlan)| *vlan)
+    /// Returns the link on which the stack has an address.
+    pub fn link_of_own(&self, ip: Ipv4Addr) -> u16 {
+        let mut links = self.links.iter();
+        let found = links.find(|(own, ..)| *own == ip);
+        found.map_or(0, |(_, _, link)| *link)
     }
 
     /// The first address of a link.
-    pub(crate) fn first_of(&self, vlan: u16) -> Option<Ipv4Addr> {
-        let mut vlans = self.vlans.iter();
-        match vlan {
-            // They come before those of VLANs.
-            0 if self.addrs.len() == self.vlans.len() => None,
+    pub(crate) fn first_of(&self, link: u16) -> Option<Ipv4Addr> {
+        let mut links = self.links.iter();
+        match link {
+            // They come before those of further links.
+            0 if self.addrs.len() == self.links.len() => None,
             0 => self.addrs.first().map(|&(own, _)| own),
-            _ => vlans.find(|(.., of)| *of == vlan).map(|&(own, ..)| own),
+            _ => links.find(|(.., of)| *of == link).map(|&(own, ..)| own),
         }
     }
 
@@ -208,7 +208,7 @@ impl Routes {
                 false => Found::BROADCAST,
             };
             return Some(Found {
-                vlan: self.link_to_all(query),
+                link: self.link_to_all(query),
                 ..to_all
             });
         }
@@ -220,7 +220,7 @@ impl Routes {
     fn link_to_all(&self, query: &Query) -> u16 {
         match (query.choice.chosen_link(), query.src) {
             (Some(link), _) => link,
-            (None, Some(IpAddr::V4(src))) => self.vlan_of_own(src),
+            (None, Some(IpAddr::V4(src))) => self.link_of_own(src),
             (None, _) => 0,
         }
     }
@@ -253,7 +253,7 @@ impl Routes {
             None => holds(dst).min_by_key(|&&(_, prefix)| Reverse(prefix)),
         };
         let near = near.map(|&(own, _)| own);
-        near.or_else(|| self.first_of(found.vlan))
+        near.or_else(|| self.first_of(found.link))
             .or_else(|| self.addrs.first().map(|&(own, _)| own))
     }
 }
@@ -274,10 +274,10 @@ pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Opti
 }
 
 /// The routes that an address brings.
-pub(crate) fn add_connected(fib: &mut Fib, (own, prefix): (IpAddr, u8), vlan: u16) {
+pub(crate) fn add_connected(fib: &mut Fib, (own, prefix): (IpAddr, u8), link: u16) {
     let _ = fib.add(fib::LOCAL, Entry::new(Prefix::host(own), Target::Local));
     let network = Entry {
-        vlan,
+        link,
         ..Entry::new(Prefix::new(own, prefix), Target::OnLink)
     };
     let _ = fib.add(fib::MAIN, network);

@@ -26,7 +26,7 @@ struct Own {
     ip: Ipv6Addr,
     prefix: u8,
     is_deprecated: bool,
-    vlan: u16,
+    link: u16,
 }
 
 /// Own IPv6 addresses and the ways out.
@@ -38,8 +38,8 @@ pub struct Routes6 {
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears, with the links on which it does.
     groups: BTreeSet<(Ipv6Addr, u16)>,
-    /// Networks of VLANs, each with its VLAN.
-    vlans: Vec<(Ipv6Addr, u8, u16)>,
+    /// Networks of further links, each with its link.
+    links: Vec<(Ipv6Addr, u8, u16)>,
     /// Our addresses in order: looked at for every packet.
     own: Vec<Ipv6Addr>,
 }
@@ -65,14 +65,14 @@ impl Routes6 {
             ip,
             prefix,
             is_deprecated: false,
-            vlan: 0,
+            link: 0,
         });
         let mut routes = Self {
             addrs: addrs.collect(),
             networks,
             fib,
             groups: BTreeSet::new(),
-            vlans: Vec::new(),
+            links: Vec::new(),
             own: Vec::new(),
         };
         routes.sort_own();
@@ -88,7 +88,7 @@ impl Routes6 {
             ip: known.ip,
             prefix: known.prefix_len,
             is_deprecated: known.is_deprecated,
-            vlan: 0,
+            link: 0,
         });
         for own in new.filter(|own| !self.is_own(own.ip)).collect::<Vec<_>>() {
             let host = Prefix::host(own.ip.into());
@@ -114,24 +114,24 @@ impl Routes6 {
         self.fib.build_index();
     }
 
-    /// Addresses that the stack has in a VLAN of the device.
-    pub fn add_vlan(&mut self, vlan: u16, addrs: &[(IpAddr, u8)]) {
+    /// Adds addresses that the stack has on a further link.
+    pub fn add_link(&mut self, link: u16, addrs: &[(IpAddr, u8)]) {
         let mut new = Vec::new();
         for &(ip, prefix) in addrs {
             let IpAddr::V6(own) = ip else { continue };
-            add_connected(&mut self.fib, (ip, prefix), vlan);
-            self.vlans.push((own, prefix, vlan));
+            add_connected(&mut self.fib, (ip, prefix), link);
+            self.links.push((own, prefix, link));
             self.networks.push((own, prefix));
             self.addrs.push(Own {
                 ip: own,
                 prefix,
                 is_deprecated: false,
-                vlan,
+                link,
             });
             new.push(own);
         }
         self.sort_own();
-        self.hear(new.into_iter().map(|ip| (ip, vlan)));
+        self.hear(new.into_iter().map(|ip| (ip, link)));
     }
 
     fn sort_own(&mut self) {
@@ -139,20 +139,20 @@ impl Routes6 {
         self.own.sort_unstable();
     }
 
-    /// The VLAN in which a station of the link is; 0 = the device's own link.
-    pub fn vlan_of(&self, ip: Ipv6Addr) -> u16 {
-        if self.vlans.is_empty() {
+    /// Returns the link on which a neighbour is; 0 = the device's own.
+    pub fn link_of(&self, ip: Ipv6Addr) -> u16 {
+        if self.links.is_empty() {
             return 0;
         }
         self.find(&Query::to(ip.into()))
-            .map_or(0, |found| found.vlan)
+            .map_or(0, |found| found.link)
     }
 
-    /// The VLAN in which the stack has an address.
-    pub fn vlan_of_own(&self, ip: Ipv6Addr) -> u16 {
-        let mut vlans = self.vlans.iter();
-        let found = vlans.find(|(own, ..)| *own == ip);
-        found.map_or(0, |(_, _, vlan)| *vlan)
+    /// Returns the link on which the stack has an address.
+    pub fn link_of_own(&self, ip: Ipv6Addr) -> u16 {
+        let mut links = self.links.iter();
+        let found = links.find(|(own, ..)| *own == ip);
+        found.map_or(0, |(_, _, link)| *link)
     }
 
     fn add_way(&mut self, prefix: Prefix, target: Target, metric: u32) {
@@ -224,13 +224,13 @@ impl Routes6 {
             return None;
         }
         if dst.is_multicast() {
-            let vlan = match (query.choice.chosen_link(), query.src) {
+            let link = match (query.choice.chosen_link(), query.src) {
                 (Some(link), _) => link,
-                (None, Some(IpAddr::V6(src))) => self.vlan_of_own(src),
+                (None, Some(IpAddr::V6(src))) => self.link_of_own(src),
                 (None, _) => 0,
             };
             return Some(Found {
-                vlan,
+                link,
                 ..Found::MULTICAST
             });
         }
@@ -261,7 +261,7 @@ impl Routes6 {
                 // Rule 3: one that is preferred.
                 !own.is_deprecated,
                 // Rule 5: one of the interface that it leaves by.
-                own.vlan == found.vlan,
+                own.link == found.link,
                 // Rule 6: the same label.
                 label(own.ip) == label(dst),
                 // Rule 8: the longest common prefix, which ends with the network's.

@@ -321,7 +321,7 @@ impl Stack {
         if let Some(source) = self.net.find_source(ip) {
             let asker = Querier {
                 ip: source,
-                vlan: self.net.vlan_of(ip),
+                link: self.net.link_of(ip),
             };
             self.net.neighbours.learn(
                 now,

@@ -67,7 +67,7 @@ fn datagram_frame(
         ttl: datagram.ttl,
         group: false,
         local: true,
-        vlan: 0,
+        link: 0,
     };
     let headers = match ip.src {
         IpAddr::V4(_) => ethernet::HEADER_LEN + ipv4::HEADER_LEN,

@@ -32,7 +32,7 @@ pub struct RxMeta {
     pub local: bool,
     /// The link that it came by ([`crate::LinkId`]), whose 802.1Q tag the device has taken out; 0 =
     /// the device's own link.
-    pub vlan: u16,
+    pub link: u16,
 }
 
 impl RxMeta {
@@ -41,14 +41,14 @@ impl RxMeta {
         gso: false,
         segment: 0,
         local: false,
-        vlan: 0,
+        link: 0,
     };
     pub const VERIFIED: Self = Self {
         checksum: RxChecksum::Verified,
         gso: false,
         segment: 0,
         local: false,
-        vlan: 0,
+        link: 0,
     };
     /// A frame of our own that is looped back, with its checksum still partial.
     pub const LOCAL: Self = Self {
@@ -56,7 +56,7 @@ impl RxMeta {
         gso: false,
         segment: 0,
         local: true,
-        vlan: 0,
+        link: 0,
     };
 }
 
@@ -123,22 +123,22 @@ pub struct TxOffload {
     pub gso: Option<Gso>,
     /// The link that it leaves by ([`crate::LinkId`]), whose 802.1Q tag the device puts in; 0 = the
     /// device's own link.
-    pub vlan: u16,
+    pub link: u16,
 }
 
 impl TxOffload {
     pub const NONE: Self = Self {
         checksum: None,
         gso: None,
-        vlan: 0,
+        link: 0,
     };
 
     /// None but the tag.
-    pub const fn on(vlan: u16) -> Self {
+    pub const fn on(link: u16) -> Self {
         Self {
             checksum: None,
             gso: None,
-            vlan,
+            link,
         }
     }
 }

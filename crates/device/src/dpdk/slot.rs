@@ -76,7 +76,7 @@ impl DpdkSlot {
         let received = vnet::parse(&frame.tag.virtio);
         match received {
             Some(Received::Frame(mut meta)) if is_own || self.vlans.contains(&frame.tag.vlan) => {
-                meta.vlan = if is_own { 0 } else { frame.tag.vlan };
+                meta.link = if is_own { 0 } else { frame.tag.vlan };
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len as u64;
                 if frame.cells == 1 {
@@ -141,7 +141,7 @@ impl Device for DpdkSlot {
             return Ok(());
         }
         let tag = Tag {
-            vlan: match offload.vlan {
+            vlan: match offload.link {
                 0 => self.setup.link.vlan,
                 vlan => vlan,
             },

@@ -107,9 +107,9 @@ impl<'a> PortSink<'a> {
             self.foreign += 1;
             return None;
         }
-        let link = LinkId::new(self.link.port(), meta.vlan);
+        let link = LinkId::new(self.link.port(), meta.link);
         Some(RxMeta {
-            vlan: link.0,
+            link: link.0,
             ..meta
         })
     }
@@ -161,13 +161,13 @@ impl Device for JoinedSlot {
         payload: [RawSlice<'_>; 2],
         offload: TxOffload,
     ) -> Result<(), TxFull> {
-        let link = LinkId(offload.vlan);
+        let link = LinkId(offload.link);
         let Some(port) = self.ports.get_mut(usize::from(link.port())) else {
             self.counters.tx_dropped += 1;
             return Ok(());
         };
         let offload = TxOffload {
-            vlan: link.vlan(),
+            link: link.vlan(),
             ..offload
         };
         port.device.tx(header, payload, offload)

@@ -26,7 +26,7 @@ fn send(device: &mut dyn Device, to: [u8; 6], link: LinkId) {
 fn received(device: &mut dyn Device, budget: usize) -> Vec<LinkId> {
     let mut links = Vec::new();
     device.rx(budget, &mut |_: &[u8], meta: RxMeta| {
-        links.push(LinkId(meta.vlan))
+        links.push(LinkId(meta.link))
     });
     links
 }

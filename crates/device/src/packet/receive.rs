@@ -272,7 +272,7 @@ fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {
 /// there only.
 #[inline]
 fn refine(mut meta: RxMeta, status: u32, vlan: u16) -> RxMeta {
-    meta.vlan = vlan;
+    meta.link = vlan;
     if meta.checksum == RxChecksum::Unknown {
         if status & raw::STATUS_CSUM_NOT_READY != 0 {
             meta.checksum = RxChecksum::Partial;

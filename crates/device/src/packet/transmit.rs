@@ -69,12 +69,15 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
-        let vlan = match offload.vlan {
+        let vlan = match offload.link {
             0 => self.vlan,
             vlan => vlan,
         };
         if vlan != 0 {
-            let offload = TxOffload { vlan, ..offload };
+            let offload = TxOffload {
+                link: vlan,
+                ..offload
+            };
             return self.send_tagged(fd, header, payload, offload, counters);
         }
         self.send_frame(fd, header, payload, &offload, counters)
@@ -99,7 +102,7 @@ impl Transmit {
         };
         let mut tagged = [0; HEADER_MAX];
         let len = header.len() + TAG_LEN;
-        let [high, low] = offload.vlan.to_be_bytes();
+        let [high, low] = offload.link.to_be_bytes();
         tagged[..ADDRESSES].copy_from_slice(addresses);
         tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[0x81, 0, high, low]);
         tagged[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);

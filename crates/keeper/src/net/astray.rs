@@ -92,7 +92,7 @@ impl NetEffects {
             && self.inboxes.post(
                 slot,
                 &InboxMessage::Frame {
-                    link: ip.vlan,
+                    link: ip.link,
                     frame: &frame,
                 },
             )
@@ -100,7 +100,7 @@ impl NetEffects {
             self.strays.counts.passed += 1;
             return true;
         }
-        let held = (&frame[..], super::local_by(ip.vlan));
+        let held = (&frame[..], super::local_by(ip.link));
         self.strays.hold(held, flow.local.port(), waits, coming.now);
         true
     }

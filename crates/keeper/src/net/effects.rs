@@ -139,7 +139,7 @@ impl NetEffects {
             return true;
         }
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        let link = meta.vlan;
+        let link = meta.link;
         slot != 0
             && self
                 .inboxes
@@ -163,7 +163,7 @@ impl NetEffects {
             return false;
         };
         let slots = steering.find_slots(Transport::Udp, flow.dst.port());
-        self.lost_copies += push_all(&self.inboxes, slots, (frame, meta.vlan));
+        self.lost_copies += push_all(&self.inboxes, slots, (frame, meta.link));
         slots != 0
     }
 
@@ -213,7 +213,7 @@ impl NetEffects {
             return Some(frames);
         }
         for (frame, meta) in frames {
-            self.trails.lost += push_all(&self.inboxes, slots, (&frame, meta.vlan));
+            self.trails.lost += push_all(&self.inboxes, slots, (&frame, meta.link));
         }
         Some(Vec::new())
     }

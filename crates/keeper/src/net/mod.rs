@@ -89,7 +89,7 @@ pub struct Net {
 /// The metadata of a frame that an inbox brings.
 fn local_by(link: u16) -> RxMeta {
     RxMeta {
-        vlan: link,
+        link,
         ..RxMeta::LOCAL
     }
 }
@@ -234,7 +234,7 @@ impl Net {
                 self.look_at(&frame, meta, coming);
             }
         } else if !self.effects.pass_group_on(frame, meta)
-            && !self.effects.pass_error_on(frame, meta.vlan)
+            && !self.effects.pass_error_on(frame, meta.link)
             && !self.effects.pass_extended_on(frame, meta)
         {
             self.look_at(frame, meta, coming);

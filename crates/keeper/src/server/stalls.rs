@@ -206,7 +206,7 @@ impl Server {
         for (frame, meta) in waiting {
             if !self.net.feed_request(&frame, meta, now) && is_taken {
                 let message = InboxMessage::Frame {
-                    link: meta.vlan,
+                    link: meta.link,
                     frame: &frame,
                 };
                 self.resources.inboxes.post(slot, &message);

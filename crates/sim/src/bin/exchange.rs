@@ -115,7 +115,7 @@ const PARTIAL: RxMeta = RxMeta {
     gso: false,
     segment: 0,
     local: false,
-    vlan: 0,
+    link: 0,
 };
 
 struct Pair {

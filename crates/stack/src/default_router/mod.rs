@@ -84,7 +84,7 @@ impl Cx<'_> {
         let station = Station {
             mac: self.net.macs.first,
             ip: source.into(),
-            vlan: 0,
+            link: 0,
         };
         let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, router.into(), station, self.counters, fx)

@@ -172,10 +172,10 @@ fn joined_rules_say_what_the_rules_say() {
 #[test]
 fn a_choice_of_table_or_link_goes_before_the_rules() {
     let mut fib = Fib::default();
-    let by = |fib: &mut Fib, table, gateway: &str, vlan| {
+    let by = |fib: &mut Fib, table, gateway: &str, link| {
         let entry = Entry {
-            vlan,
-            metric: u32::from(vlan),
+            link,
+            metric: u32::from(link),
             ..Entry::new(Prefix::ALL, Target::Via(ip(gateway)))
         };
         fib.add(table, entry).unwrap();
@@ -190,8 +190,8 @@ fn a_choice_of_table_or_link_goes_before_the_rules() {
             ..Choice::NONE
         })
     };
-    let link = |vlan| {
-        let link = Choice::link_of(vlan);
+    let link = |link| {
+        let link = Choice::link_of(link);
         asked(Choice {
             link,
             ..Choice::NONE
@@ -202,7 +202,7 @@ fn a_choice_of_table_or_link_goes_before_the_rules() {
     assert_eq!(found(&fib, &link(7)), Some(ip("10.0.7.1")));
     // As on Linux, without a route the destination is on that link.
     let there = fib.find(&link(9)).unwrap();
-    assert_eq!((there.target, there.vlan), (Target::OnLink, 9));
+    assert_eq!((there.target, there.link), (Target::OnLink, 9));
 }
 
 fn entries() -> impl Strategy<Value = Vec<(u128, u8, u32)>> {

@@ -35,7 +35,7 @@ impl Key {
         let rest = u64::from(packet.ports.0)
             | u64::from(packet.ports.1) << 17
             | u64::from(packet.protocol) << 34
-            | u64::from(packet.vlan) << 42
+            | u64::from(packet.link) << 42
             | (packet.kind() as u64) << 58
             | 1 << 63;
         Key([
@@ -50,7 +50,7 @@ impl Key {
     /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or
     /// UDP. `None`: it is not, or has to be looked at as a whole.
     #[inline]
-    pub fn of_plain(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Key> {
+    pub fn of_plain(direction: FilterDirection, link: u16, ip: &[u8]) -> Option<Key> {
         let h = ip.first_chunk::<PLAIN_LEN>()?;
         let word = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let is_tcp = h[9] == protocol::TCP;
@@ -71,7 +71,7 @@ impl Key {
         let rest = u64::from(ports >> 16)
             | u64::from(ports & 0xffff) << 17
             | u64::from(h[9]) << 34
-            | u64::from(vlan) << 42
+            | u64::from(link) << 42
             | kind << 58
             | 1 << 63;
         let address = |at: usize| V4 as u64 | u64::from(word(at));

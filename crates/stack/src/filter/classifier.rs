@@ -16,7 +16,7 @@ pub struct Classifier {
     src_port: Ranges,
     dst_port: Ranges,
     protocol: Ranges,
-    vlan: Ranges,
+    link: Ranges,
     kinds: Vec<RuleSet>,
 }
 
@@ -42,7 +42,7 @@ impl Classifier {
             protocol: Ranges::new(count, |at| {
                 alloc::vec![one(rules[at].protocol.map(u128::from))]
             }),
-            vlan: Ranges::new(count, |at| alloc::vec![one(rules[at].vlan.map(u128::from))]),
+            link: Ranges::new(count, |at| alloc::vec![one(rules[at].link.map(u128::from))]),
             kinds: kinds.collect(),
         }
     }
@@ -56,7 +56,7 @@ impl Classifier {
                 self.src_port.find(packet.ports.0.into()),
                 self.dst_port.find(packet.ports.1.into()),
                 self.protocol.find(packet.protocol.into()),
-                self.vlan.find(packet.vlan.into()),
+                self.link.find(packet.link.into()),
                 &self.kinds[packet.kind()],
             ],
         }

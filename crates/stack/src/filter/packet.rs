@@ -43,7 +43,7 @@ pub struct Packet {
     pub is_later_fragment: bool,
     /// Or hop limit.
     pub ttl: u8,
-    pub vlan: u16,
+    pub link: u16,
     /// Length of the IP packet.
     pub len: u32,
 }
@@ -98,7 +98,7 @@ impl Packet {
             icmp_type: None,
             is_later_fragment: false,
             ttl: 0,
-            vlan: 0,
+            link: 0,
             len: 0,
         }
     }
@@ -106,15 +106,15 @@ impl Packet {
     /// Reads an IP packet, or its headers. `None`: it is none, or one of neighbour discovery,
     /// without which nothing would be reached.
     #[inline]
-    pub fn parse(direction: FilterDirection, vlan: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
+    pub fn parse(direction: FilterDirection, link: u16, is_v6: bool, ip: &[u8]) -> Option<Packet> {
         match is_v6 {
-            false => Self::parse_v4(direction, vlan, ip),
-            true => Self::parse_v6(direction, vlan, ip),
+            false => Self::parse_v4(direction, link, ip),
+            true => Self::parse_v6(direction, link, ip),
         }
     }
 
     #[inline]
-    fn parse_v4(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Packet> {
+    fn parse_v4(direction: FilterDirection, link: u16, ip: &[u8]) -> Option<Packet> {
         let h = ip.first_chunk::<{ ipv4::HEADER_LEN }>()?;
         let header_len = usize::from(h[0] & 0x0f) * 4;
         let total_len = u16::from_be_bytes([h[2], h[3]]);
@@ -136,7 +136,7 @@ impl Packet {
             icmp_type: None,
             is_later_fragment: u16::from_be_bytes([h[6], h[7]]) & FRAGMENT_OFFSET != 0,
             ttl: h[8],
-            vlan,
+            link,
             len: ip.len() as u32,
         };
         let upper = Upper {
@@ -147,7 +147,7 @@ impl Packet {
         Some(packet.with_upper(&upper))
     }
 
-    fn parse_v6(direction: FilterDirection, vlan: u16, ip: &[u8]) -> Option<Packet> {
+    fn parse_v6(direction: FilterDirection, link: u16, ip: &[u8]) -> Option<Packet> {
         let packet = Ipv6Packet::parse_quoted(ip)?;
         let header = &packet.header;
         let upper = match extensions::walk(header.next_header, packet.payload) {
@@ -176,7 +176,7 @@ impl Packet {
             icmp_type: None,
             is_later_fragment: upper.is_later_fragment,
             ttl: header.hop_limit,
-            vlan,
+            link,
             len: ip.len() as u32,
         };
         Some(packet.with_upper(&upper))

@@ -54,7 +54,7 @@ pub enum Test {
     SourcePort(Vec<(u16, u16)>),
     DestinationPort(Vec<(u16, u16)>),
     Direction(FilterDirection),
-    Vlan(u16),
+    Link(u16),
     Part(FilterPart),
     /// Flags of a TCP segment that are set, and those that are not.
     Flags {
@@ -93,8 +93,8 @@ pub struct FilterRule {
     pub from: End,
     pub to: End,
     pub direction: Option<FilterDirection>,
-    /// The VLAN that it comes or goes by; 0 = the device's own link.
-    pub vlan: Option<u16>,
+    /// The link that it comes or goes by; 0 = the device's own.
+    pub link: Option<u16>,
     pub part: Option<FilterPart>,
     /// Further conditions: of each list one has to hold.
     pub clauses: Vec<Vec<Term>>,

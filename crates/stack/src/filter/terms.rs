@@ -94,7 +94,7 @@ fn is_of_flow(test: &Test) -> bool {
         | Test::SourcePort(_)
         | Test::DestinationPort(_)
         | Test::Direction(_)
-        | Test::Vlan(_)
+        | Test::Link(_)
         | Test::Part(_) => true,
         Test::Flags { .. }
         | Test::IcmpType(_)
@@ -118,7 +118,7 @@ fn holds(test: &Test, packet: &Packet) -> bool {
         Test::SourcePort(ranges) => is_within(ranges, packet.ports.0),
         Test::DestinationPort(ranges) => is_within(ranges, packet.ports.1),
         Test::Direction(direction) => packet.direction == *direction,
-        Test::Vlan(vlan) => packet.vlan == *vlan,
+        Test::Link(link) => packet.link == *link,
         Test::Part(FilterPart::Established) => packet.is_established(),
         Test::Part(FilterPart::Setup) => packet.is_setup(),
         Test::Flags { set, clear } => {

@@ -25,7 +25,7 @@ fn rule(number: u32, action: FilterAction) -> FilterRule {
         from: End::default(),
         to: End::default(),
         direction: None,
-        vlan: None,
+        link: None,
         part: None,
         clauses: Vec::new(),
         state: None,
@@ -59,7 +59,7 @@ fn packet(src: &str, dst: &str, ports: (u32, u32)) -> Packet {
         icmp_type: None,
         is_later_fragment: false,
         ttl: 64,
-        vlan: 0,
+        link: 0,
         len: 100,
     }
 }
@@ -181,7 +181,7 @@ fn walk(rules: &[FilterRule], it: &Packet) -> Option<usize> {
     rules.iter().position(|rule| {
         rule.protocol.is_none_or(|it_is| it_is == it.protocol)
             && rule.direction.is_none_or(|it_is| it_is == it.direction)
-            && rule.vlan.is_none_or(|it_is| it_is == it.vlan)
+            && rule.link.is_none_or(|it_is| it_is == it.link)
             && (rule.part.is_none()
                 || (rule.part == Some(FilterPart::Setup) && it.is_setup())
                 || (rule.part == Some(FilterPart::Established) && it.is_established()))
@@ -225,7 +225,7 @@ fn the_classifier_finds_what_a_walk_over_the_rules_finds() {
                 to: end(&mut draw),
                 direction: [None, Some(FilterDirection::In), Some(FilterDirection::Out)]
                     [draw(3) as usize],
-                vlan: [None, None, Some(7)][draw(3) as usize],
+                link: [None, None, Some(7)][draw(3) as usize],
                 part: [None, None, Some(FilterPart::Established)][draw(3) as usize],
                 ..rule(at as u32, FilterAction::Deny)
             })
@@ -243,7 +243,7 @@ fn the_classifier_finds_what_a_walk_over_the_rules_finds() {
                 icmp_type: None,
                 is_later_fragment: false,
                 ttl: 64,
-                vlan: [0, 7][draw(2) as usize],
+                link: [0, 7][draw(2) as usize],
                 len: 1,
             };
             assert_eq!(

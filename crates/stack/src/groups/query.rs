@@ -25,7 +25,7 @@ impl Cx<'_> {
             Some(igmp::IgmpMessage::Query(query)) => {
                 self.counters.bump(Counter::RxIgmpQueries);
                 self.on_query(
-                    (now, ip.vlan),
+                    (now, ip.link),
                     false,
                     Asked {
                         old: (query.version < 3).then_some(query.version),
@@ -36,7 +36,7 @@ impl Cx<'_> {
                     },
                 );
             }
-            Some(igmp::IgmpMessage::Report(group)) => self.on_other_member(ip.vlan, group.into()),
+            Some(igmp::IgmpMessage::Report(group)) => self.on_other_member(ip.link, group.into()),
             Some(igmp::IgmpMessage::Other) => self.counters.bump(Counter::DropIgmpType),
             None => self.counters.bump(Counter::DropIgmpMalformed),
         }
@@ -52,7 +52,7 @@ impl Cx<'_> {
             Some(query) if is_local => {
                 self.counters.bump(Counter::RxMldQueries);
                 self.on_query(
-                    (now, ip.vlan),
+                    (now, ip.link),
                     true,
                     Asked {
                         old: query.is_v1.then_some(2),
@@ -74,7 +74,7 @@ impl Cx<'_> {
             }
             // RFC 2710 3: nobody who is not of the link speaks for us.
             Some(group) if is_of_link(ip) => {
-                self.on_other_member(ip.vlan, Ipv6Addr::from(*group).into());
+                self.on_other_member(ip.link, Ipv6Addr::from(*group).into());
             }
             _ => self.counters.bump(Counter::DropMldMalformed),
         }

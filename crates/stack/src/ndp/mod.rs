@@ -41,13 +41,13 @@ impl Cx<'_> {
         }
         match message.kind {
             Icmpv6Kind::NeighbourSolicitation => {
-                self.on_solicitation(now, (ip.vlan, ends), message.body, fx)
+                self.on_solicitation(now, (ip.link, ends), message.body, fx)
             }
             Icmpv6Kind::NeighbourAdvertisement([flags, ..]) => {
                 self.on_advertisement(now, ip, flags, message.body, fx)
             }
-            // What is configured of VLANs holds: their routers are not asked.
-            _ if ip.vlan != 0 => Counter::DropNdpRouter,
+            // Routers of further links are not asked: their configuration holds.
+            _ if ip.link != 0 => Counter::DropNdpRouter,
             Icmpv6Kind::RouterAdvertisement(rest) => {
                 self.on_router(now, ends, (rest, message.body), fx)
             }
@@ -60,7 +60,7 @@ impl Cx<'_> {
     fn on_solicitation(
         &mut self,
         now: Instant,
-        (vlan, (src, dst)): (u16, (Ipv6Addr, Ipv6Addr)),
+        (link, (src, dst)): (u16, (Ipv6Addr, Ipv6Addr)),
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
@@ -73,7 +73,7 @@ impl Cx<'_> {
         }
         if asked
             .link
-            .is_some_and(|mac| !is_station(mac, self.net.macs.on(vlan)))
+            .is_some_and(|mac| !is_station(mac, self.net.macs.on(link)))
         {
             return Counter::DropNdpMalformed;
         }
@@ -82,7 +82,7 @@ impl Cx<'_> {
             return Counter::DropNdpLooped;
         }
         // RFC 4862 5.4.3: another that probes for the address that we probe for.
-        if is_probe && vlan == 0 && self.on_claim(now, asked.target) {
+        if is_probe && link == 0 && self.on_claim(now, asked.target) {
             return Counter::DropNdpConflict;
         }
         if !self.net.routes6.is_own(asked.target) {
@@ -90,17 +90,17 @@ impl Cx<'_> {
         }
         if is_probe {
             // RFC 4862 5.4.3: somebody is about to take our address. All are told that it is ours.
-            self.tell_all(now, asked.target, vlan, fx);
+            self.tell_all(now, asked.target, link, fx);
             return Counter::RxNdpSolicitations;
         }
-        let is_here = self.net.routes6.is_on_link(src) && self.net.routes6.vlan_of(src) == vlan;
+        let is_here = self.net.routes6.is_on_link(src) && self.net.routes6.link_of(src) == link;
         if !is_here {
-            return self.answer_distant(src, &asked, vlan, fx);
+            return self.answer_distant(src, &asked, link, fx);
         }
         if let Some(mac) = asked.link {
-            self.learn_v6(now, (src, mac), (asked.target, vlan), Confidence::Heard, fx);
+            self.learn_v6(now, (src, mac), (asked.target, link), Confidence::Heard, fx);
         }
-        let target = (asked.target, vlan);
+        let target = (asked.target, link);
         self.advertise(now, target, src, flag::SOLICITED | flag::OVERRIDE, fx);
         Counter::RxNdpSolicitations
     }
@@ -112,14 +112,14 @@ impl Cx<'_> {
         &mut self,
         src: Ipv6Addr,
         asked: &Neighbour,
-        vlan: u16,
+        link: u16,
         fx: &mut impl Effects,
     ) -> Counter {
         let way = Query::between(Some(asked.target.into()), src.into());
         let back = self.net.routes6.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         // A router asks from its link-local address, which is that of another link to us.
-        let is_near = vlan != 0 && src.is_unicast_link_local();
+        let is_near = link != 0 && src.is_unicast_link_local();
         let Some(mac) = asked.link.filter(|_| is_way || is_near) else {
             return Counter::DropNdpOffLink;
         };
@@ -127,12 +127,12 @@ impl Cx<'_> {
             self.counters.bump(Counter::TxNdpAdvertisements);
             let flags = flag::SOLICITED | flag::OVERRIDE | self.router_flag();
             let mut body = [0; NEIGHBOUR_LEN];
-            let from = self.net.macs.on(vlan);
+            let from = self.net.macs.on(link);
             let answer = advertisement(from, asked.target, flags, &mut body);
             let stations = Stations {
                 from,
                 to: mac,
-                vlan,
+                link,
             };
             send_over_link(stations, (asked.target, src), &answer, self.counters, fx);
         }
@@ -155,12 +155,12 @@ impl Cx<'_> {
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.net.routes6.is_own(told.target) || (ip.vlan == 0 && self.on_claim(now, told.target))
+        if self.net.routes6.is_own(told.target) || (ip.link == 0 && self.on_claim(now, told.target))
         {
             return Counter::DropNdpConflict;
         }
         if !self.net.routes6.is_on_link(told.target)
-            || self.net.routes6.vlan_of(told.target) != ip.vlan
+            || self.net.routes6.link_of(told.target) != ip.link
         {
             return Counter::DropNdpOffLink;
         }
@@ -176,7 +176,7 @@ impl Cx<'_> {
         let Some(mac) = told.link.or(known) else {
             return Counter::DropNdpMalformed;
         };
-        if !is_station(mac, self.net.macs.on(ip.vlan)) {
+        if !is_station(mac, self.net.macs.on(ip.link)) {
             return Counter::DropNdpMalformed;
         }
         let is_change = known.is_some_and(|old| old != mac);
@@ -186,7 +186,7 @@ impl Cx<'_> {
         let Some(source) = self.net.routes6.find_source(told.target) else {
             return Counter::DropNdpOffLink;
         };
-        if flags & flag::ROUTER == 0 && ip.vlan == 0 {
+        if flags & flag::ROUTER == 0 && ip.link == 0 {
             self.on_router_gone(now, told.target);
         }
         let confidence = if is_solicited {
@@ -195,7 +195,7 @@ impl Cx<'_> {
             Confidence::Heard
         };
         let told = (told.target, mac);
-        self.learn_v6(now, told, (source, ip.vlan), confidence, fx);
+        self.learn_v6(now, told, (source, ip.link), confidence, fx);
         Counter::RxNdpAdvertisements
     }
 
@@ -203,14 +203,14 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         (ip, mac): (Ipv6Addr, [u8; 6]),
-        (source, vlan): (Ipv6Addr, u16),
+        (source, link): (Ipv6Addr, u16),
         confidence: Confidence,
         fx: &mut impl Effects,
     ) {
         let ip = IpAddr::V6(ip);
         let asker = Querier {
             ip: source.into(),
-            vlan,
+            link,
         };
         let neighbours = &mut self.net.neighbours;
         let is_new = neighbours.learn(now, ip, (mac, confidence), asker, self.counters, fx);
@@ -227,13 +227,13 @@ impl Cx<'_> {
     /// RFC 4861 7.2.6.
     pub(crate) fn announce_v6(&mut self, now: Instant, ip: Ipv6Addr, fx: &mut impl Effects) {
         self.counters.bump(Counter::TxNdpAnnouncements);
-        let vlan = self.net.routes6.vlan_of_own(ip);
-        self.tell_all(now, ip, vlan, fx);
+        let link = self.net.routes6.link_of_own(ip);
+        self.tell_all(now, ip, link, fx);
     }
 
-    fn tell_all(&mut self, now: Instant, own: Ipv6Addr, vlan: u16, fx: &mut impl Effects) {
-        if vlan == 0 {
-            return self.advertise(now, (own, vlan), ALL_NODES, flag::OVERRIDE, fx);
+    fn tell_all(&mut self, now: Instant, own: Ipv6Addr, link: u16, fx: &mut impl Effects) {
+        if link == 0 {
+            return self.advertise(now, (own, link), ALL_NODES, flag::OVERRIDE, fx);
         }
         if self.config.role == Role::Engine {
             return;
@@ -241,12 +241,12 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flag::OVERRIDE | self.router_flag();
-        let from = self.net.macs.on(vlan);
+        let from = self.net.macs.on(link);
         let answer = advertisement(from, own, flags, &mut body);
         let stations = Stations {
             from,
             to: ethernet::multicast_v6(ALL_NODES),
-            vlan,
+            link,
         };
         send_over_link(stations, (own, ALL_NODES), &answer, self.counters, fx);
     }
@@ -254,7 +254,7 @@ impl Cx<'_> {
     fn advertise(
         &mut self,
         now: Instant,
-        (target, vlan): (Ipv6Addr, u16),
+        (target, link): (Ipv6Addr, u16),
         to: Ipv6Addr,
         flags: u8,
         fx: &mut impl Effects,
@@ -265,7 +265,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let flags = flags | self.router_flag();
-        let mac = self.net.macs.on(vlan);
+        let mac = self.net.macs.on(link);
         let message = advertisement(mac, target, flags, &mut body);
         self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
     }

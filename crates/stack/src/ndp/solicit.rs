@@ -17,7 +17,7 @@ use crate::network_layer::transmit;
 pub(crate) fn send_solicitation(
     target: Ipv6Addr,
     to: Option<[u8; 6]>,
-    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
+    (mac, src, link): ([u8; 6], Ipv6Addr, u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -27,7 +27,7 @@ pub(crate) fn send_solicitation(
         link: (!src.is_unspecified()).then_some(mac),
         nonce: None,
     };
-    solicit(&asked, to, (mac, src, vlan), counters, fx);
+    solicit(&asked, to, (mac, src, link), counters, fx);
 }
 
 /// Whose is it? From nobody (RFC 4862 5.4.2).
@@ -51,7 +51,7 @@ pub(crate) fn send_probe(
 fn solicit(
     asked: &Neighbour,
     to: Option<[u8; 6]>,
-    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
+    (mac, src, link): ([u8; 6], Ipv6Addr, u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -72,17 +72,17 @@ fn solicit(
     let stations = Stations {
         from: mac,
         to: dst_mac,
-        vlan,
+        link,
     };
     send_over_link(stations, (src, dst), &message, counters, fx);
 }
 
-/// The two ends of a frame, and the VLAN that it goes to; 0 = the device's own link.
+/// The two ends of a frame, and the link that it goes to; 0 = the device's own.
 #[derive(Clone, Copy)]
 pub(super) struct Stations {
     pub from: [u8; 6],
     pub to: [u8; 6],
-    pub vlan: u16,
+    pub link: u16,
 }
 
 /// A message from one station to another or to a group's, whatever routes say.
@@ -115,7 +115,7 @@ pub(super) fn send_over_link(
     let frame = FrameOut {
         header: &header,
         payload: Payload::Inline(message.body),
-        offload: TxOffload::on(stations.vlan),
+        offload: TxOffload::on(stations.link),
         local: false,
     };
     transmit(frame, counters, fx);

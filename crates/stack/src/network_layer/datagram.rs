@@ -93,7 +93,7 @@ impl Cx<'_> {
             local: true,
             mtu: self.net.mtu_max,
             // Heard as if it came by the link that it leaves by.
-            vlan: found.map_or(0, |found| found.vlan),
+            link: found.map_or(0, |found| found.link),
             epoch: self.net.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
         };
@@ -198,7 +198,7 @@ impl Cx<'_> {
         };
         EthernetHeader {
             dst: hop.mac,
-            src: self.net.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.link),
             ethertype,
         }
         .emit(ethernet_room);
@@ -213,7 +213,7 @@ impl Cx<'_> {
         FrameOut {
             header: &room[..header_len],
             payload: Payload::Inline(&whole.payload[begin..part.offset + part.len - l4]),
-            offload: TxOffload::on(hop.vlan),
+            offload: TxOffload::on(hop.link),
             local: hop.local,
         }
     }

@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 impl NetworkLayer {
     pub(super) fn renew_mtu_max(&mut self) {
-        let others = self.vlan_mtus.iter().map(|(_, mtu)| *mtu).max();
+        let others = self.link_mtus.iter().map(|(_, mtu)| *mtu).max();
         self.mtu_max = self.mtu.max(others.unwrap_or(0));
     }
 
@@ -27,11 +27,11 @@ impl NetworkLayer {
     /// The largest packets that the links take, in the order of their numbers.
     pub(crate) fn mtus(&self) -> Vec<(u16, u16)> {
         let own = [(0, self.mtu)].into_iter();
-        own.chain(self.vlan_mtus.iter().copied()).collect()
+        own.chain(self.link_mtus.iter().copied()).collect()
     }
 
     pub(super) fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
-        let mtu = match found.vlan {
+        let mtu = match found.link {
             0 => self.mtu_for(dst.is_ipv6()),
             link => self.mtu_of_link(link),
         };
@@ -42,7 +42,7 @@ impl NetworkLayer {
 
     /// The largest packet that a link takes; routers may ask for less on the device's own.
     pub(crate) fn mtu_of_link(&self, link: u16) -> u16 {
-        let others = &self.vlan_mtus;
+        let others = &self.link_mtus;
         let at = others.binary_search_by_key(&link, |(link, _)| *link);
         at.map_or(self.mtu, |at| others[at].1)
     }
@@ -50,10 +50,10 @@ impl NetworkLayer {
     /// The largest packet that the link of one of our addresses takes.
     #[inline]
     pub(crate) fn mtu_of_own(&self, own: IpAddr) -> u16 {
-        if self.vlan_mtus.is_empty() {
+        if self.link_mtus.is_empty() {
             return self.mtu_for(own.is_ipv6());
         }
-        match self.vlan_of_own(own) {
+        match self.link_of_own(own) {
             0 => self.mtu_for(own.is_ipv6()),
             link => self.mtu_of_link(link),
         }
@@ -61,12 +61,12 @@ impl NetworkLayer {
 
     /// The largest packet that the link takes by which a packet leaves, whatever its path takes.
     pub(crate) fn mtu_of_way(&self, query: &Query) -> u16 {
-        let found = match self.vlan_mtus.is_empty() {
+        let found = match self.link_mtus.is_empty() {
             true => None,
             false => self.find_route(query),
         };
         match found {
-            Some(Found { vlan, .. }) if vlan != 0 => self.mtu_of_link(vlan),
+            Some(Found { link, .. }) if link != 0 => self.mtu_of_link(link),
             _ => self.mtu_for(query.dst.is_ipv6()),
         }
     }

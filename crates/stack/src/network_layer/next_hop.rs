@@ -12,7 +12,7 @@ pub struct NextHop {
     /// Largest IP packet that the path takes, as far as is known.
     pub(super) mtu: u16,
     /// The link that it is reached by ([`slipstack_wire::LinkId`]); 0 = the device's own.
-    pub(super) vlan: u16,
+    pub(super) link: u16,
     pub(super) epoch: u32,
     pub(super) valid_until: Instant,
 }
@@ -28,8 +28,8 @@ impl NextHop {
     }
 
     #[inline]
-    pub const fn vlan(&self) -> u16 {
-        self.vlan
+    pub const fn link(&self) -> u16 {
+        self.link
     }
 }
 

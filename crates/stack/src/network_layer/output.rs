@@ -192,7 +192,7 @@ impl Cx<'_> {
                 gso: gso_mss
                     .filter(|_| !hop.local)
                     .map(|mss| Gso { mss, header_len }),
-                vlan: hop.vlan,
+                link: hop.link,
             },
             local: hop.local,
         };
@@ -238,7 +238,7 @@ impl Cx<'_> {
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
-            src: self.net.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.link),
             ethertype: EtherType::IPV4,
         }
         .emit(below);
@@ -279,7 +279,7 @@ pub(super) fn complete<'a>(
     pseudo: impl FnOnce() -> checksum::Sum,
     hop: &NextHop,
 ) -> FrameOut<'a> {
-    let mut offload = TxOffload::on(hop.vlan);
+    let mut offload = TxOffload::on(hop.link);
     if let Some(at) = segment.checksum_at {
         let field = l4_at + usize::from(at);
         if let Some(field) = buffer.get_mut(field..field + 2) {

@@ -7,6 +7,6 @@ use crate::effects::{Effects, FrameOut};
 #[inline]
 pub(crate) fn transmit(frame: FrameOut<'_>, counters: &mut Counters, fx: &mut impl Effects) {
     let len = frame.header.len() + frame.payload.len();
-    counters.count_out(frame.offload.vlan, len);
+    counters.count_out(frame.offload.link, len);
     fx.transmit(frame);
 }

@@ -63,7 +63,7 @@ impl Cx<'_> {
         let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
-            src: self.net.macs.on(hop.vlan),
+            src: self.net.macs.on(hop.link),
             ethertype: EtherType::IPV6,
         }
         .emit(below);

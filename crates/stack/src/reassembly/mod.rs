@@ -210,7 +210,7 @@ impl Stack {
             ttl: 0,
             group: !self.net.is_own(dst),
             local: false,
-            vlan: 0,
+            link: 0,
         }
     }
 }
@@ -223,7 +223,7 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
         gso: false,
         segment: 0,
         local: ip.local,
-        vlan: ip.vlan,
+        link: ip.link,
     }
 }
 

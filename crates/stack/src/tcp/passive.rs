@@ -557,7 +557,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
 #[cold]
 fn hears(key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> bool {
     let choice = cx.net.choices.find(chosen);
-    choice.admits(cx.net.vlan_of_own(key.local_ip()))
+    choice.admits(cx.net.link_of_own(key.local_ip()))
 }
 
 /// The next hop of the answers, as far as it is known; `None`: there is no way back.

@@ -23,7 +23,7 @@ impl Udp {
         let Some(udp) = self.find_taker(
             error.remote,
             error.local,
-            cx.net.vlan_of_own(error.local.ip()),
+            cx.net.link_of_own(error.local.ip()),
         ) else {
             return;
         };

@@ -49,11 +49,11 @@ impl Udp {
             tos: ip.tos,
             ttl: ip.ttl,
             segment: joined(&datagram, meta),
-            link: meta.vlan,
+            link: meta.link,
         };
         if ip.group {
             let mut delivered = 0;
-            for (id, _) in self.takers(from, to, meta.vlan) {
+            for (id, _) in self.takers(from, to, meta.link) {
                 if !self.hears(id, &arrived) {
                     continue;
                 }
@@ -65,7 +65,7 @@ impl Udp {
             }
             return UdpOutcome::Done;
         }
-        let Some(id) = self.find_taker(from, to, meta.vlan) else {
+        let Some(id) = self.find_taker(from, to, meta.link) else {
             // The sockets of a port that is served here are connected to others: nobody else waits.
             if !self.serves(to) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
@@ -110,7 +110,7 @@ impl Udp {
         &self,
         from: SocketAddr,
         to: SocketAddr,
-        vlan: u16,
+        link: u16,
     ) -> impl Iterator<Item = (UdpId, u8)> + '_ {
         let indices = self.ports.get(&to.port()).map_or(&[][..], Vec::as_slice);
         indices.iter().filter_map(move |&index| {
@@ -119,7 +119,7 @@ impl Udp {
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
             let matches = socket.takes().takes(to.ip())
-                && socket.choice.admits(vlan)
+                && socket.choice.admits(link)
                 && socket.remote.is_none_or(|remote| is_peer(remote, from));
             // Among wildcards one of the datagram's own family.
             let is_family = socket.local.is_ipv4() == to.is_ipv4();
@@ -138,16 +138,16 @@ impl Udp {
         })
     }
 
-    pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr, vlan: u16) -> Option<UdpId> {
+    pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr, link: u16) -> Option<UdpId> {
         // Of equals the last one: what is bound or connected later comes first, as on Linux.
         let (last, best) = self
-            .takers(from, to, vlan)
+            .takers(from, to, link)
             .max_by_key(|&(_, quality)| quality)?;
         if !self.spreads(last) {
             return Some(last);
         }
         let equals = || {
-            self.takers(from, to, vlan)
+            self.takers(from, to, link)
                 .filter(move |&(id, quality)| quality == best && self.spreads(id))
         };
         let count = equals().count();

@@ -25,8 +25,8 @@ fn router(mtu: u16) -> Table {
     let mut table = Table::with(|config| {
         config.network = NetworkConfig {
             addrs: vec![(IP.into(), 24), ("fd00::5".parse().unwrap(), 64)],
-            vlans: vec![VlanConfig {
-                vlan: LinkId::new(1, 0).0,
+            links: vec![LinkConfig {
+                link: LinkId::new(1, 0).0,
                 mtu,
                 addrs: vec![(OTHER.into(), 24), ("fd01::5".parse().unwrap(), 64)],
             }],

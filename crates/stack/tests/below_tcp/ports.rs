@@ -17,8 +17,8 @@ const PORT: LinkId = LinkId::new(1, 0);
 fn table(change: impl FnOnce(&mut NetworkConfig)) -> Table {
     let mut network = NetworkConfig {
         addrs: vec![(IP.into(), 24)],
-        vlans: vec![VlanConfig {
-            vlan: PORT.0,
+        links: vec![LinkConfig {
+            link: PORT.0,
             mtu: 1400,
             addrs: vec![(OTHER.into(), 24)],
         }],
@@ -34,7 +34,7 @@ fn table(change: impl FnOnce(&mut NetworkConfig)) -> Table {
 
 fn input(table: &mut Table, link: LinkId, frame: &[u8]) {
     let meta = RxMeta {
-        vlan: link.0,
+        link: link.0,
         ..RxMeta::UNKNOWN
     };
     table.stack.on_frame(table.now, frame, meta, &mut table.fx);
@@ -42,7 +42,7 @@ fn input(table: &mut Table, link: LinkId, frame: &[u8]) {
 
 /// The frames since the last call, with their links.
 fn taken(table: &mut Table) -> Vec<(LinkId, Vec<u8>)> {
-    let links = std::mem::take(&mut table.fx.vlans);
+    let links = std::mem::take(&mut table.fx.links);
     links
         .into_iter()
         .map(LinkId)

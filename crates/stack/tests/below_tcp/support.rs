@@ -25,7 +25,7 @@ pub struct Recorder {
     pub frames: Vec<Vec<u8>>,
     pub local: Vec<bool>,
     /// The VLAN of each frame.
-    pub vlans: Vec<u16>,
+    pub links: Vec<u16>,
     /// How each frame is to be cut apart.
     pub cuts: Vec<Option<Gso>>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
@@ -48,7 +48,7 @@ impl Effects for Recorder {
         bytes.extend_from_slice(payload);
         self.frames.push(bytes);
         self.local.push(frame.local);
-        self.vlans.push(frame.offload.vlan);
+        self.links.push(frame.offload.link);
         self.cuts.push(frame.offload.gso);
     }
 

@@ -25,8 +25,8 @@ fn network() -> NetworkConfig {
     NetworkConfig {
         addrs: vec![(IP.into(), 24)],
         gateways: vec![GATEWAY.into()],
-        vlans: vec![VlanConfig {
-            vlan: VLAN,
+        links: vec![LinkConfig {
+            link: VLAN,
             mtu: 1400,
             addrs: vec![(OWN.into(), 24), (VIRTUAL.into(), 32)],
         }],
@@ -34,7 +34,7 @@ fn network() -> NetworkConfig {
             is_v6: false,
             table: 10,
             entry: Entry {
-                vlan: VLAN,
+                link: VLAN,
                 ..Entry::new(Prefix::ALL, Target::Via(ROUTER.into()))
             },
         }],
@@ -47,9 +47,9 @@ fn table() -> Table {
     Table::with(|config| config.network = network())
 }
 
-fn input_in(table: &mut Table, vlan: u16, frame: &[u8]) {
+fn input_in(table: &mut Table, link: u16, frame: &[u8]) {
     let meta = RxMeta {
-        vlan,
+        link,
         ..RxMeta::UNKNOWN
     };
     table.stack.on_frame(table.now, frame, meta, &mut table.fx);
@@ -57,8 +57,8 @@ fn input_in(table: &mut Table, vlan: u16, frame: &[u8]) {
 
 /// The frames since the last call, with their VLANs.
 fn taken(table: &mut Table) -> Vec<(u16, Vec<u8>)> {
-    let vlans = std::mem::take(&mut table.fx.vlans);
-    vlans.into_iter().zip(table.take_frames()).collect()
+    let links = std::mem::take(&mut table.fx.links);
+    links.into_iter().zip(table.take_frames()).collect()
 }
 
 fn ask(whom: Ipv4Addr) -> Vec<u8> {

@@ -139,7 +139,7 @@ fn plain(
     let (Span { start, len }, Way { src, dst, hop }) = (span, way);
     let header = PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.net.macs.on(hop.vlan()),
+        link_src: cx.net.macs.on(hop.link()),
         tos: marks.tos,
         ttl: conn.opts.ttl,
         src,
@@ -447,7 +447,7 @@ fn plain_header(envelope: Envelope<'_>, way: Way, tcp: &TcpHeader, cx: &Cx<'_>) 
     let Way { src, dst, hop } = way;
     PlainHeader {
         link_dst: hop.mac(),
-        link_src: cx.net.macs.on(hop.vlan()),
+        link_src: cx.net.macs.on(hop.link()),
         tos: envelope.tos,
         ttl: envelope.ttl,
         src,
