@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use crate::kind::Cidr;
+use crate::cidr::Cidr;
 
 /// Addresses of one interface or VLAN at most.
 const ADDRESSES_MAX: usize = 256;

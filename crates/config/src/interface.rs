@@ -5,7 +5,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use crate::addressing;
-use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
+use crate::cidr::{Cidr, parse_address, parse_cidr};
 use crate::vlan::ID_MAX;
 
 /// Interfaces of a stack beside the first.
@@ -41,6 +41,18 @@ pub(crate) fn parse_interfaces(text: &str) -> Result<Vec<InterfaceSpec>, String>
         return Err(format!("at most {FURTHER_MAX} interfaces beside --if"));
     }
     Ok(specs)
+}
+
+pub(crate) fn check_interface(text: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+    if (1..=15).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err(
+            "the name of a network interface: 1 to 15 characters without `/`, `:` and spaces"
+                .into(),
+        )
+    }
 }
 
 fn parse_interface(text: &str) -> Result<InterfaceSpec, String> {

@@ -6,6 +6,7 @@
 //! configuration file, the environment and `docs/reference/options.md` are all read off the table.
 
 mod addressing;
+mod cidr;
 mod declare;
 mod error;
 mod fstack;
@@ -27,11 +28,12 @@ mod vlan;
 #[cfg(test)]
 mod tests;
 
+pub use cidr::Cidr;
 pub use declare::{Change, OptionSpec, Reader, Scope};
 pub use error::{ConfigError, Source};
 pub use ini::FstackFile;
 pub use interface::InterfaceSpec;
-pub use kind::{Cidr, CoreList, Kind, PortRange, parse_cores, parse_ports};
+pub use kind::{CoreList, Kind, PortRange, parse_cores, parse_ports};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec, parse_mark};

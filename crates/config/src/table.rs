@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
 
+use crate::cidr::Cidr;
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
 use crate::error::ConfigError;
 use crate::interface::InterfaceSpec;
-use crate::kind::{Cidr, CoreList, Kind, PortRange};
+use crate::kind::{CoreList, Kind, PortRange};
 use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::sysctl::SysctlSetting;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
 
+use crate::cidr::Cidr;
 use crate::interface::{self, InterfaceSpec};
-use crate::kind::{self, Cidr, CoreList, PortRange};
+use crate::kind::{self, CoreList, PortRange};
 use crate::routing::{self, RouteSpec, RuleSpec};
 use crate::sysctl::{self, SysctlSetting};
 use crate::vlan::{self, VlanSpec};

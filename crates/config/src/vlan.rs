@@ -5,7 +5,8 @@ use core::fmt;
 use core::net::IpAddr;
 
 use crate::addressing;
-use crate::kind::{Cidr, check_interface, parse_address, parse_cidr};
+use crate::cidr::{Cidr, parse_address, parse_cidr};
+use crate::interface::check_interface;
 
 /// VLANs of a device at most: as many as F-Stack takes, and the one that the device's own link may
 /// be in.

@@ -15,8 +15,10 @@ use tracing::warn;
 
 use crate::conflict::wait_readable;
 use crate::error::KeeperError;
+use crate::network::Network;
+use crate::random::random_u64;
 use crate::regions::SlotWords;
-use crate::resources::{Network, open_keeper_slot, random_u64};
+use crate::slots::open_keeper_slot;
 
 const FRAMES_MAX: usize = 256;
 /// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses`

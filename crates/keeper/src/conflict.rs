@@ -16,8 +16,9 @@ use slipstack_wire::ndp::{self, Neighbour};
 use slipstack_wire::protocol;
 
 use crate::error::KeeperError;
+use crate::network::Network;
 use crate::regions::SlotWords;
-use crate::resources::{Network, open_keeper_slot};
+use crate::slots::open_keeper_slot;
 
 /// Probes and how long each waits for an answer.
 // DEVIATION(RFC 5227 1.1, RFC 4862 5.1): three probes 1 to 2 s apart would delay every start by

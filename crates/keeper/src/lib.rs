@@ -19,15 +19,18 @@ pub mod leases;
 pub mod log;
 mod neighbours;
 mod net;
+mod network;
 mod orphans;
 mod pair;
 pub mod process;
+mod random;
 mod regions;
 mod resources;
 mod routes;
 mod run;
 pub mod runtime;
 mod server;
+mod slots;
 mod standby;
 mod steer;
 

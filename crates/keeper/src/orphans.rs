@@ -12,7 +12,7 @@ use slipstack_mem::Region;
 use slipstack_stack::ConnectionImage;
 
 use crate::leases::ClientId;
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
 
 /// Connections on record; those beyond are carried out too, but die with the keeper.
 const RECORDS: usize = 4096;

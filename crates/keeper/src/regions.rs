@@ -8,8 +8,13 @@ use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{PORTS_MAX, RingPosition};
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
+use crate::leases::ClientId;
+
 /// Most slots of a device, the keeper's own included.
 pub const SLOTS_MAX: u16 = slipstack_device::SLOTS_MAX as u16;
+
+/// A channel region, by its client and the client's number for it.
+pub type RegionKey = (ClientId, u64);
 
 /// Bytes of a slot: a word for each port of the device.
 const LINE: usize = 64;

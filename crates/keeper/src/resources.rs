@@ -11,26 +11,24 @@ use slipstack_channel::control::net::{
     Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
-use slipstack_device::{
-    Backend, Description, LinkId, Slots, Transport, choose, find, iface, open_slot,
-};
-use slipstack_engine::config_of;
+use slipstack_device::{Backend, Description, LinkId, Slots, Transport, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
-use slipstack_stack::{Role, SlaacConfig, StackConfig};
 use tracing::error;
 
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::interfaces::{self, InterfaceChoice};
 use crate::journal::Journal;
-use crate::leases::{KEEPER_SLOT, Leases, PortBlocks};
+use crate::leases::{Leases, PortBlocks};
 use crate::neighbours::Neighbours;
+use crate::network::Network;
 use crate::orphans;
 use crate::pair;
-use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
+use crate::random::random_u64;
+use crate::regions::{Inboxes, RegionKey, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
-use crate::standby::RegionKey;
+use crate::slots::open_keeper_slot;
 use crate::steer::Spread;
 use crate::{autoconf, claims, conflict, routes};
 
@@ -177,37 +175,6 @@ impl Options {
             network_namespace()?,
             self.device.interface()?,
         )?)
-    }
-}
-
-/// How the stack appears on its link.
-#[derive(Clone, Debug)]
-pub struct Network {
-    pub device: DeviceTold,
-    pub mac: [u8; 6],
-    pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
-    pub has_udp_segmentation: bool,
-    /// How routers are asked, if they are.
-    pub slaac: Option<SlaacConfig>,
-    /// The published network.
-    pub state: NetworkState,
-    /// Numbers of the keeper's own stack, with which it begins.
-    pub tunables: Vec<(String, u32)>,
-}
-
-impl Network {
-    /// Returns the configuration of the keeper's own stack.
-    pub fn stack_config(&self) -> StackConfig {
-        StackConfig {
-            network: config_of(&self.state.in_force()),
-            mac: self.mac,
-            tso_max: self.tso_max,
-            has_udp_segmentation: self.has_udp_segmentation,
-            role: Role::Keeper,
-            slaac: self.slaac.clone(),
-            ..StackConfig::default()
-        }
     }
 }
 
@@ -531,36 +498,4 @@ fn add_vlans(vlans: &[VlanChoice], network: &mut Network) -> Result<(), KeeperEr
         };
     }
     Ok(())
-}
-
-/// The keeper's own slot as a device. One at a time may read from it.
-pub fn open_keeper_slot(
-    slots: &Slots,
-    words: &SlotWords,
-) -> Result<Box<dyn slipstack_device::Device>, KeeperError> {
-    open_any_slot(slots, words, KEEPER_SLOT)
-}
-
-/// Any slot as a device, for its own engine or after that has died.
-pub fn open_any_slot(
-    slots: &Slots,
-    words: &SlotWords,
-    slot: u16,
-) -> Result<Box<dyn slipstack_device::Device>, KeeperError> {
-    let missing = || KeeperError::Io {
-        doing: "open a slot",
-        error: std::io::ErrorKind::NotFound.into(),
-    };
-    let parts = slots.parts(slot).map_err(KeeperError::io("open a slot"))?;
-    let position = words.position(slot).ok_or_else(missing)?;
-    Ok(open_slot(parts, position)?)
-}
-
-/// From the kernel's generator; without it from the clock, which only weakens a capability.
-pub fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => u64::from_le_bytes(bytes),
-        _ => slipstack_mem::now_ns(),
-    }
 }

@@ -14,11 +14,8 @@ use slipstack_channel::control::{ControlError, ControlSocket, pair};
 use slipstack_mem::Region;
 use slipstack_mem::process::{Forked, fork};
 
-use crate::leases::ClientId;
+use crate::regions::RegionKey;
 use crate::resources::Resources;
-
-/// A channel region, by its client and the client's number for it.
-pub type RegionKey = (ClientId, u64);
 
 /// A message of the keeper to its standby.
 #[derive(Serialize, Deserialize)]

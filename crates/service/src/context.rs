@@ -16,9 +16,9 @@ use crate::control::Shared;
 use crate::counts::Counts;
 use crate::dispatch::Dispatcher;
 use crate::limits::Limits;
+use crate::outcome::Closed;
 use crate::raw;
 use crate::received::{Datagram, Received};
-use crate::service::Closed;
 use crate::timers::Timers;
 use crate::workers::{Busy, Pool, Promise, Results};
 

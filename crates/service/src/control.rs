@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use slipstack_mem::Doorbell;
 
 use crate::counts::Counts;
-use crate::service::Refused;
+use crate::outcome::Refused;
 
 /// Ends a service, and asks how it is.
 #[derive(Clone, Debug)]

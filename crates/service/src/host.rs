@@ -15,8 +15,9 @@ use crate::context::{Asked, Context, Core};
 use crate::control::Control;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::limits::Limits;
+use crate::outcome::{Closed, Refused, Via};
 use crate::panics::guarded;
-use crate::service::{Closed, Refused, Service, Via};
+use crate::service::Service;
 use crate::workers::{Pool, Results};
 
 /// How long a connection keeps an empty send ring.

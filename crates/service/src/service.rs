@@ -1,42 +1,11 @@
 //! The interface: what a service implements.
 
-use slipstack_channel::{Reason, SocketError};
+use slipstack_channel::Reason;
 
-use crate::connections::{ConnectionId, DatagramSocketId, ListenerId};
+use crate::connections::{ConnectionId, DatagramSocketId};
 use crate::context::Context;
+use crate::outcome::{Closed, Refused, Via};
 use crate::received::Datagram;
-
-/// Where a connection comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
-    Listener(ListenerId),
-    /// [`Context::connect`] with this tag.
-    Connect(u64),
-}
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// The service closed or reset it.
-    ByService,
-    /// Its handler panicked, or a job of its did.
-    Panicked,
-    /// The peer reset it, or it failed on the way.
-    Failed(Reason),
-    /// Both sides had said that they were done.
-    Done,
-}
-
-/// A request to the engine that was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// [`Context::listen`].
-    Listen(ListenerId, SocketError),
-    /// [`Context::bind`].
-    Bind(DatagramSocketId, SocketError),
-    /// [`Context::connect`] with this tag.
-    Connect(u64, SocketError),
-}
 
 /// A server (or client) that its engine calls.
 ///

@@ -1,5 +1,6 @@
 //! Hosts, their programs, the link between them, and time.
 
+mod deeds;
 mod leaving;
 mod machines;
 mod moving;
@@ -22,8 +23,9 @@ use crate::program::{Program, Task};
 use crate::schedule::Schedule;
 use crate::watch::Watch;
 
-use machines::Deeds;
-pub use moving::{Ending, Way};
+use deeds::Deeds;
+pub use deeds::Ending;
+pub use moving::Way;
 
 /// A failure, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use slipstack_apps::load::bench::{Bench, BenchFigures, BenchOptions};
 use slipstack_apps::load::{quantile, scatter};
 
-use super::{generate, resolve, write};
+use super::generator::{generate, resolve, write};
 use crate::failure::Failure;
 use crate::output::say;
 

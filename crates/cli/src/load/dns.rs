@@ -11,7 +11,8 @@ use serde_json::Value;
 use slipstack_apps::load::dns::{DnsFigures, DnsLoad, DnsLoadOptions, OUTSTANDING_MAX};
 use slipstack_apps::load::queries::{QueryOptions, parse_queries, query};
 
-use super::{generate, interval, resolve, times};
+use super::generator::{generate, interval, resolve};
+use super::times;
 use crate::failure::Failure;
 
 /// How often progress is told.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::load::stress::{Stress, StressFigures, StressOptions};
 
-use super::{generate, interval, resolve, sweep, times};
+use super::generator::{generate, interval, resolve};
+use super::{sweep, times};
 use crate::failure::Failure;
 
 /// How often progress is looked at.

@@ -79,7 +79,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         print(&format!("{}\n", Value::Array(rows.collect())))?;
     }
     if let Some(path) = matches.get_one::<PathBuf>("svg") {
-        super::write(path, &plot(&threads, &runs))?;
+        super::generator::write(path, &plot(&threads, &runs))?;
     }
     Ok(ExitCode::SUCCESS)
 }

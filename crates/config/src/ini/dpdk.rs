@@ -2,7 +2,7 @@
 
 use super::fields;
 use super::file::NoteKind;
-use super::port::Porter;
+use super::porter::Porter;
 use super::reader::Entry;
 use crate::error::ConfigError;
 

@@ -12,6 +12,7 @@ mod keys;
 mod machine;
 mod network;
 mod port;
+mod porter;
 mod reader;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,11 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use super::file::NoteKind;
-use super::port::Porter;
+use super::porter::Porter;
 use super::{dpdk, fields};
+use crate::cidr::Cidr;
 use crate::error::ConfigError;
 use crate::interface::InterfaceSpec;
-use crate::kind::Cidr;
 use crate::vlan::VlanSpec;
 
 /// Linux's main table, which is F-Stack's FIB 0.

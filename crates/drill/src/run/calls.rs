@@ -11,7 +11,9 @@ use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Outcome, Process};
 
 use super::messages::{self, Message};
-use super::{IpVersion, PORT, RunSettings, code, constants, info, remote};
+use super::remote::{PORT, remote};
+use super::settings::{IpVersion, RunSettings};
+use super::{code, constants, info};
 use crate::script::{Call, Expr};
 use crate::world::World;
 

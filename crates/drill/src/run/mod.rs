@@ -3,12 +3,13 @@
 mod calls;
 mod code;
 mod constants;
+mod failure;
 mod info;
 mod messages;
+mod remote;
 mod settings;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use slipstack_posix::addr::{Family, Given};
@@ -19,13 +20,11 @@ use crate::world::World;
 
 use calls::Calls;
 pub use calls::listen;
+pub use failure::Failure;
+pub use remote::PORT;
+use remote::remote;
 pub use settings::{IpVersion, RunSettings};
 
-/// The addresses at the other end (packetdrill's defaults).
-const REMOTE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const REMOTE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// The port that scripts bind and connect to.
-pub const PORT: u16 = 8080;
 const REMOTE_PORT_FIRST: u16 = 40_001;
 
 /// An address of 192.168.0.0/16 for one of the scripts of this process.
@@ -52,19 +51,6 @@ pub fn adopt(world: &World, addr: &[u8]) {
     };
     if is_drawn {
         world.adopt(ip);
-    }
-}
-
-/// A deviation from the script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub line: usize,
-    pub reason: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "line {}: {}", self.line, self.reason)
     }
 }
 
@@ -288,14 +274,6 @@ impl Runner {
                 return None;
             }
         }
-    }
-}
-
-/// The peer of an address.
-fn remote(local: IpAddr) -> IpAddr {
-    match local {
-        IpAddr::V4(_) => REMOTE_V4.into(),
-        IpAddr::V6(_) => REMOTE_V6.into(),
     }
 }
 

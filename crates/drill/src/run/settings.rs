@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipstack_stack::{Congestion, EcnMode, FastOpenConfig, MtuProbing, SynCookies, TcpConfig};
 
-use super::Failure;
+use super::failure::Failure;
 use crate::script::Script;
 use crate::world::WorldConfig;
 

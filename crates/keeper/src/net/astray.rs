@@ -7,6 +7,7 @@ use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
+use super::coming::{Coming, local_by};
 use super::effects::NetEffects;
 use super::strays::{Asked, Next};
 use super::unread::Taken;
@@ -15,40 +16,6 @@ use super::unread::Taken;
 const FLAGS_AT: usize = 13;
 const SYN: u8 = 0x02;
 const SYN_ACK_RST_FIN: u8 = 0x17;
-
-/// How the frame came that the stack is looking at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Coming {
-    pub(super) now: u64,
-    /// The engine that does not know it, and lives.
-    pub(super) origin: Option<u16>,
-    /// It was steered to an engine, and may be another's.
-    pub(super) is_astray: bool,
-    /// How often it has waited.
-    pub(super) waits: u8,
-}
-
-impl Coming {
-    /// To the keeper's own slot or inbox; `origin` is the engine that did not know it.
-    pub(super) fn here(now: u64, origin: Option<u16>) -> Coming {
-        Coming {
-            now,
-            origin,
-            is_astray: origin.is_some(),
-            waits: 0,
-        }
-    }
-
-    /// In the queue of an engine that is gone.
-    pub(super) fn to_the_gone(now: u64) -> Coming {
-        Coming {
-            now,
-            origin: None,
-            is_astray: true,
-            waits: 0,
-        }
-    }
-}
 
 /// The decision about a segment that the keeper's own stack does not know.
 enum Verdict {
@@ -100,7 +67,7 @@ impl NetEffects {
             self.strays.counts.passed += 1;
             return true;
         }
-        let held = (&frame[..], super::local_by(ip.link));
+        let held = (&frame[..], local_by(ip.link));
         self.strays.hold(held, flow.local.port(), waits, coming.now);
         true
     }

@@ -9,7 +9,7 @@ use slipstack_mem::{RawSlice, Region};
 use slipstack_stack::ConnId;
 
 use crate::orphans::{Orphans, Record};
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
 
 /// A connection whose program has ended. What it still has to send lies in the program's region.
 pub(super) struct Orphan {

@@ -15,8 +15,8 @@ use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::ipv6_extensions;
 use tracing::warn;
 
-use super::astray::Coming;
 use super::care::Care;
+use super::coming::Coming;
 use super::flows::{find_flow, flow_of, proto_of};
 use super::fragments::{Frame, Trails};
 use super::intents::Intents;
@@ -24,8 +24,8 @@ use super::parked::Parked;
 use super::strays::Strays;
 use super::unread::Unread;
 use crate::neighbours::Neighbours;
+use crate::network::Network;
 use crate::regions::Inboxes;
-use crate::resources::Network;
 
 /// Frames to ourselves that may wait.
 const LOCAL_MAX: usize = 1024;

@@ -2,8 +2,10 @@
 //! closed ports, carries out the connections of programs that have ended, and resets those of
 //! programs that died.
 
+mod announced;
 mod astray;
 mod care;
+mod coming;
 mod effects;
 mod errors;
 mod flows;
@@ -27,13 +29,13 @@ use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig,
 use tracing::warn;
 
 use crate::neighbours::Neighbours;
+use crate::network::Network;
 use crate::orphans::Orphans;
 use crate::regions::Inboxes;
-use crate::resources::Network;
-use astray::Coming;
+use announced::{Announced, tune};
 use care::Care;
+use coming::{Coming, local_by};
 use effects::NetEffects;
-use routers::Announced;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -86,14 +88,6 @@ pub struct Net {
     filter: HeldFilter,
 }
 
-/// The metadata of a frame that an inbox brings.
-fn local_by(link: u16) -> RxMeta {
-    RxMeta {
-        link,
-        ..RxMeta::LOCAL
-    }
-}
-
 impl Net {
     pub fn new(
         network: &Network,
@@ -120,8 +114,8 @@ impl Net {
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);
         let mut stack = Stack::new(config, Instant(now));
-        routers::tune(&mut stack, &network.tunables);
-        routers::tune(&mut stack, &network.state.tunables);
+        tune(&mut stack, &network.tunables);
+        tune(&mut stack, &network.state.tunables);
         let mut device = device;
         device.set_vlans(&network.state.vlans());
         let mut effects = NetEffects::new(

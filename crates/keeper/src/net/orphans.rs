@@ -15,7 +15,7 @@ use super::Net;
 use super::care::Orphan;
 use super::flows::find_flow;
 use crate::orphans::{Heir, Orphans, Record};
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
 
 impl Net {
     /// Takes over a connection whose program has ended in order. `None`: the image is not sound.

@@ -13,7 +13,7 @@ use slipstack_mem::Region;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
 
 use super::Net;
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
 
 /// Received bytes that go to another listener with a connection at most.
 const BYTES_MAX: usize = 1024 * 1024;

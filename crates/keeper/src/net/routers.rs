@@ -3,32 +3,14 @@
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{FilterState, Inquiry, NetworkState};
 use slipstack_engine::{answer_of_stack, config_of};
-use slipstack_stack::{Counter, Instant, Learnt, Stack, Tunable};
+use slipstack_stack::{Counter, Instant, Learnt};
 
 use super::Net;
+use super::announced::tune;
 use crate::routes;
 
 /// When an engine whose inbox is full is told again.
 const AGAIN_NS: u64 = 5_000_000;
-
-/// Revisions that have been passed on.
-#[derive(Default)]
-pub(super) struct Announced {
-    revision: u32,
-    heard: u64,
-    /// Slots of engines that have not been told yet.
-    left: Vec<u16>,
-    again_at: u64,
-}
-
-/// Sets the numbers of the own stack.
-pub(super) fn tune(stack: &mut Stack, numbers: &[(String, u32)]) {
-    for (name, number) in numbers {
-        if let Some(tunable) = Tunable::find(name) {
-            stack.tune(tunable, *number);
-        }
-    }
-}
 
 impl Net {
     /// Returns the configuration by routers, if it is new since the last call.

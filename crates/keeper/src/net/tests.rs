@@ -10,9 +10,9 @@ use slipstack_wire::ethernet::{self, EthernetHeader};
 
 use super::{Net, Shared};
 use crate::neighbours::Neighbours;
+use crate::network::Network;
 use crate::orphans::{self, Orphans};
 use crate::regions::Inboxes;
-use crate::resources::Network;
 
 fn net() -> Net {
     joined().0

@@ -6,8 +6,8 @@ use slipstack_mem::Region;
 use tracing::{info, warn};
 
 use crate::leases::{ClientId, SlotState};
-use crate::resources::open_any_slot;
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
+use crate::slots::open_any_slot;
 use crate::steer::OwnedFlow;
 
 use super::Server;

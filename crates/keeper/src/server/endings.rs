@@ -7,7 +7,7 @@ use slipstack_mem::Region;
 
 use crate::directory;
 use crate::leases::ClientId;
-use crate::standby::RegionKey;
+use crate::regions::RegionKey;
 
 use super::Server;
 

@@ -11,58 +11,13 @@ use slipstack_channel::report::ReportTable;
 
 use super::Server;
 use super::clients::{Answer, refuse};
+use super::inquests::{Engine, Inquest};
 use crate::leases::ClientId;
 
 /// How long an engine may take.
 const ANSWER_NS: u64 = 2_000_000_000;
-/// How often an engine whose inbox is full is told again.
-const AGAIN_NS: u64 = 5_000_000;
 /// Inquiries under way.
 const INQUIRIES_MAX: usize = 64;
-
-/// An inquiry under way.
-pub(super) struct Inquest {
-    id: u64,
-    /// The connection that gets the answer.
-    token: u64,
-    inquiry: Inquiry,
-    until: u64,
-    engines: Vec<Engine>,
-    own: Option<OwnedFd>,
-}
-
-struct Engine {
-    client: ClientId,
-    told: EngineTold,
-    has_notice: bool,
-    /// It has fetched the inquiry.
-    is_at_work: bool,
-    answer: Option<OwnedFd>,
-}
-
-/// All of them.
-#[derive(Default)]
-pub(super) struct Inquests {
-    last_id: u64,
-    all: Vec<Inquest>,
-}
-
-impl Inquests {
-    /// When the first of them is to be looked at.
-    pub(super) fn due(&self, now: u64) -> Option<u64> {
-        let is_untold = |it: &Inquest| it.engines.iter().any(|engine| !engine.has_notice);
-        let times = self.all.iter();
-        times
-            .map(|it| {
-                if is_untold(it) {
-                    now + AGAIN_NS
-                } else {
-                    it.until
-                }
-            })
-            .min()
-    }
-}
 
 impl Server {
     /// Returns what is answered at once; of the rest the answer follows.

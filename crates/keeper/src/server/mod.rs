@@ -7,11 +7,13 @@ mod clients;
 mod control;
 mod departures;
 mod endings;
+mod inquests;
 mod inquiries;
 mod mechanisms;
 mod requests;
 mod routers;
 mod share;
+mod stalled;
 mod stalls;
 mod status;
 mod wait;
@@ -31,7 +33,9 @@ use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
 use crate::net::{Net, Shared};
 use crate::orphans::Orphans;
-use crate::resources::{Resources, open_keeper_slot, random_u64};
+use crate::random::random_u64;
+use crate::resources::Resources;
+use crate::slots::open_keeper_slot;
 use crate::standby::{Keeper, Side, Standby, split};
 use crate::steer::Steer;
 
@@ -136,7 +140,7 @@ pub struct Server {
     links: Option<LinkWatch>,
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
-    inquests: inquiries::Inquests,
+    inquests: inquests::Inquests,
     tally: Tally,
     /// When the last standby was forked.
     standby_at: u64,
@@ -194,7 +198,7 @@ impl Server {
             links: LinkWatch::new().ok(),
             lost: HashMap::new(),
             reports: HashMap::new(),
-            inquests: inquiries::Inquests::default(),
+            inquests: inquests::Inquests::default(),
             tally: Tally {
                 successions: u64::from(is_successor),
                 ..Tally::default()
@@ -261,22 +265,6 @@ impl Server {
             if self.may_finish(now_ns()) {
                 return (self.finish(), Ended::Finished);
             }
-        }
-    }
-
-    fn serve_ready(&mut self, ready: &wait::Ready, now: u64) {
-        for client in &ready.died {
-            self.on_death(*client, now);
-        }
-        if ready.listener {
-            self.accept(now);
-        }
-        if ready.links {
-            self.links.as_ref().inspect(|links| links.clear());
-            self.follow_link(now);
-        }
-        for token in &ready.connections {
-            self.serve_connection(*token, now);
         }
     }
 

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use crate::claims;
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
-use crate::resources::random_u64;
+use crate::random::random_u64;
 use crate::steer::{self, OwnedFlow};
 
 use super::Server;

@@ -8,15 +8,6 @@
 
 use std::collections::HashMap;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_channel::InboxMessage;
-use slipstack_device::{RxMeta, Transport, peek_slot};
-use tracing::warn;
-
-use crate::process::is_ready;
-
-use super::Server;
-
 /// How long frames may wait for an engine that begins no turn. Even a program that computes has one
 /// every 8 ms.
 const STALL_NS: u64 = 30_000_000;
@@ -43,15 +34,20 @@ struct Seen {
 
 /// An engine as it is now.
 #[derive(Clone, Copy, Debug)]
-struct Look {
-    slot: u16,
-    beats: u64,
-    has_frames: bool,
+pub(super) struct Look {
+    pub(super) slot: u16,
+    pub(super) beats: u64,
+    pub(super) has_frames: bool,
     /// Its process is ready to run; asked only of one that is under suspicion.
-    is_ready: bool,
+    pub(super) is_ready: bool,
 }
 
 impl Stalls {
+    /// Whether no engine is looked at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.engines.is_empty()
+    }
+
     /// When to look next, if anybody is to be looked at.
     pub(super) fn next_look(&self) -> u64 {
         let is_suspect = |seen: &Seen| seen.waits_since.is_some();
@@ -63,7 +59,7 @@ impl Stalls {
     }
 
     /// Takes in what was seen; returns the engines that have stopped or run again.
-    fn learn(&mut self, looks: &[Look], now: u64) -> Vec<(u16, bool)> {
+    pub(super) fn learn(&mut self, looks: &[Look], now: u64) -> Vec<(u16, bool)> {
         self.looked_at = now;
         let mut changes = Vec::new();
         self.engines.retain(|slot, seen| {
@@ -101,117 +97,13 @@ impl Stalls {
     }
 
     /// Whether frames have waited for an engine since the last look, in which no turn has begun.
-    fn is_suspect(&self, slot: u16, beats: u64) -> bool {
+    pub(super) fn is_suspect(&self, slot: u16, beats: u64) -> bool {
         let seen = self.engines.get(&slot);
         seen.is_some_and(|it| it.waits_since.is_some() && it.beats == beats && !it.is_stalled)
     }
 
     pub(super) fn is_stalled(&self, slot: u16) -> bool {
         self.engines.get(&slot).is_some_and(|seen| seen.is_stalled)
-    }
-}
-
-impl Server {
-    /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
-    /// are none.
-    pub(super) fn stalls_due(&self) -> Option<u64> {
-        let has_shared = self
-            .resources
-            .state
-            .leases
-            .listeners
-            .has_shared(Transport::Tcp)
-            || self.resources.network.state.is_forwarding;
-        (has_shared || !self.stalls.engines.is_empty()).then(|| self.stalls.next_look())
-    }
-
-    pub(super) fn look_for_stalls(&mut self, now: u64) {
-        if self.stalls_due().is_none_or(|due| now < due) {
-            return;
-        }
-        let sharing = match self.resources.network.state.is_forwarding {
-            true => self.engines(),
-            false => self
-                .resources
-                .state
-                .leases
-                .listeners
-                .sharing(Transport::Tcp),
-        };
-        let looks: Vec<Look> = sharing
-            .into_iter()
-            .filter_map(|slot| self.look_at(slot))
-            .collect();
-        for (slot, is_stalled) in self.stalls.learn(&looks, now) {
-            self.on_stall(slot, is_stalled, now);
-        }
-    }
-
-    fn look_at(&self, slot: u16) -> Option<Look> {
-        let inbox = self.resources.inboxes.inbox(slot)?;
-        let slots = &self.resources.slots;
-        let mut fds: Vec<PollFd<'_>> = slots
-            .slot_fds(slot)
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
-        let beats = inbox.beats();
-        let mut clients = self.resources.state.leases.clients.iter();
-        let is_ready = self.stalls.is_suspect(slot, beats)
-            && clients.any(|(_, it)| it.slot == Some(slot) && is_ready(it.process.pid));
-        Some(Look {
-            slot,
-            beats,
-            has_frames: waits || inbox.has_frames(),
-            is_ready,
-        })
-    }
-
-    /// An engine has stopped: new connections go to others on its ports, if there are any. Or it
-    /// runs again.
-    fn on_stall(&mut self, slot: u16, is_stalled: bool, now: u64) {
-        let listeners = &mut self.resources.state.leases.listeners;
-        let ports = listeners.set_stalled(slot, is_stalled);
-        self.tally.stalls += u64::from(is_stalled);
-        for (protocol, port) in &ports {
-            if *protocol == Transport::Tcp {
-                self.net.note_moving(*port, now);
-            }
-        }
-        let ranges: Vec<_> = ports.iter().map(|it| (it.0, it.1, it.1)).collect();
-        self.steer_ports(&ranges);
-        self.publish_engines();
-        if is_stalled {
-            self.pass_requests_on(slot, now);
-        }
-    }
-
-    /// Requests for connections that wait in the queue of an engine that does not run. If it ever
-    /// takes them too, its answers are those to a copy.
-    fn pass_requests_on(&mut self, slot: u16, now: u64) {
-        let (Ok(parts), Some(position)) = (
-            self.resources.slots.parts(slot),
-            self.resources.words.position(slot),
-        ) else {
-            return;
-        };
-        let mut waiting: Vec<(Vec<u8>, RxMeta)> = Vec::new();
-        let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
-            waiting.push((frame.to_vec(), meta));
-        });
-        let is_taken = peeked.unwrap_or_else(|error| {
-            warn!(slot, %error, "a slot cannot be looked into");
-            false
-        });
-        for (frame, meta) in waiting {
-            if !self.net.feed_request(&frame, meta, now) && is_taken {
-                let message = InboxMessage::Frame {
-                    link: meta.link,
-                    frame: &frame,
-                };
-                self.resources.inboxes.post(slot, &message);
-            }
-        }
     }
 }
 

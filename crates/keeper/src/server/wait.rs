@@ -54,6 +54,23 @@ impl Server {
         ready
     }
 
+    /// Serves the sources that want something.
+    pub(super) fn serve_ready(&mut self, ready: &Ready, now: u64) {
+        for client in &ready.died {
+            self.on_death(*client, now);
+        }
+        if ready.listener {
+            self.accept(now);
+        }
+        if ready.links {
+            self.links.as_ref().inspect(|links| links.clear());
+            self.follow_link(now);
+        }
+        for token in &ready.connections {
+            self.serve_connection(*token, now);
+        }
+    }
+
     fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
         let mut sources = vec![Source::Signals];
         let mut fds = vec![PollFd::new(&self.resources.signals, PollFlags::IN)];

@@ -1,6 +1,19 @@
 //! Counters of a link.
 
-use super::DropReason;
+/// Why a frame does not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// The link is cut.
+    Cut,
+    /// Longer than the MTU; [`super::too_big::answer`] is what a router would say.
+    TooBig,
+    /// Beyond the policer's rate and burst.
+    Policed,
+    /// The queue is full.
+    QueueFull,
+    /// The wire lost it.
+    Lost,
+}
 
 /// Declares the counters once: the struct and the list of names come from one table.
 macro_rules! counters {

@@ -16,7 +16,7 @@ pub mod spec;
 pub mod too_big;
 mod wire;
 
-pub use counters::LinkCounters;
+pub use counters::{DropReason, LinkCounters};
 pub use ecn::Codepoint;
 pub use loss::Loss;
 pub use params::{LinkParams, ParamsError, Policer, QueueParams, Share};
@@ -32,21 +32,6 @@ use crate::vlan;
 use policer::Bucket;
 use queue::Queue;
 use wire::Wire;
-
-/// Why a frame does not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropReason {
-    /// The link is cut.
-    Cut,
-    /// Longer than the MTU; [`too_big::answer`] is what a router would say.
-    TooBig,
-    /// Beyond the policer's rate and burst.
-    Policed,
-    /// The queue is full.
-    QueueFull,
-    /// The wire lost it.
-    Lost,
-}
 
 /// A frame that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use slipstack_stack::Instant;
 
-use super::DropReason;
+use super::counters::DropReason;
 use super::params::LinkParams;
 use super::policer::time_of;
 

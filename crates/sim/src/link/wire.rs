@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use slipstack_stack::Instant;
 use slipstack_stack::rng::Rng;
 
-use super::counters::LinkCounters;
+use super::Delivery;
+use super::counters::{DropReason, LinkCounters};
 use super::loss::LossState;
 use super::params::LinkParams;
-use super::{Delivery, DropReason};
 
 #[derive(Debug)]
 pub(super) struct Wire<T> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use slipstack_stack::{ConnId, Instant, ListenOptions, RxMeta};
 
-use super::moving::Ending;
+use super::deeds::Deed;
 use super::{Failure, World};
 use crate::host::Host;
 use crate::machine::{Coming, Engine, Flow, KEEPER, Keeper, Machine, Message, Place, Steering};
@@ -13,38 +13,6 @@ use crate::network::Arrival;
 
 /// Exceptions of flows that have ended go within this time.
 const SWEEP_NS: u64 = 1_000_000_000;
-
-/// A keeper's delayed action.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Deed {
-    /// The steering follows the directory.
-    Steer(Flow),
-    /// It notices that an engine is gone.
-    Bury(usize, Ending),
-    Sweep,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Deeds {
-    all: BTreeMap<(Instant, u64), (usize, Deed)>,
-    number: u64,
-}
-
-impl Deeds {
-    pub(super) fn add(&mut self, at: Instant, machine: usize, deed: Deed) {
-        self.number += 1;
-        self.all.insert((at, self.number), (machine, deed));
-    }
-
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.all.keys().next().map(|(at, _)| *at)
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<(usize, Deed)> {
-        self.next_due().filter(|at| *at <= now)?;
-        self.all.pop_first().map(|(_, deed)| deed)
-    }
-}
 
 impl World {
     /// A host becomes the keeper of a machine to which engines can be added. `post_ns`: how long

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use slipstack_stack::{ConnId, Reason, RxMeta};
 
-use super::machines::Deed;
+use super::deeds::{Deed, Ending};
 use super::{Failure, World};
 use crate::machine::{Flow, KEEPER, Message};
 use crate::passage::Passage;
@@ -22,17 +22,6 @@ pub struct Way {
     pub steered_after_ns: u64,
     /// Ranges received out of order are left behind: the peer sends them again.
     pub drops_ranges: bool,
-}
-
-/// How an engine ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Its programs close everything, and the keeper carries out what is left.
-    Orderly,
-    /// The same, but it is killed before the keeper hears of what is left.
-    Interrupted,
-    /// Without a word.
-    Crash,
 }
 
 impl World {

@@ -1,0 +1,22 @@
+//! What has been passed on of the network, and the numbers of the own stack.
+
+use slipstack_stack::{Stack, Tunable};
+
+/// Revisions that have been passed on.
+#[derive(Default)]
+pub(super) struct Announced {
+    pub(super) revision: u32,
+    pub(super) heard: u64,
+    /// Slots of engines that have not been told yet.
+    pub(super) left: Vec<u16>,
+    pub(super) again_at: u64,
+}
+
+/// Sets the numbers of the own stack.
+pub(super) fn tune(stack: &mut Stack, numbers: &[(String, u32)]) {
+    for (name, number) in numbers {
+        if let Some(tunable) = Tunable::find(name) {
+            stack.tune(tunable, *number);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! How frames come to the keeper's stack.
+
+use slipstack_device::RxMeta;
+
+/// How the frame came that the stack is looking at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coming {
+    pub(super) now: u64,
+    /// The engine that does not know it, and lives.
+    pub(super) origin: Option<u16>,
+    /// It was steered to an engine, and may be another's.
+    pub(super) is_astray: bool,
+    /// How often it has waited.
+    pub(super) waits: u8,
+}
+
+impl Coming {
+    /// To the keeper's own slot or inbox; `origin` is the engine that did not know it.
+    pub(super) fn here(now: u64, origin: Option<u16>) -> Coming {
+        Coming {
+            now,
+            origin,
+            is_astray: origin.is_some(),
+            waits: 0,
+        }
+    }
+
+    /// In the queue of an engine that is gone.
+    pub(super) fn to_the_gone(now: u64) -> Coming {
+        Coming {
+            now,
+            origin: None,
+            is_astray: true,
+            waits: 0,
+        }
+    }
+}
+
+/// The metadata of a frame that an inbox brings.
+pub(super) fn local_by(link: u16) -> RxMeta {
+    RxMeta {
+        link,
+        ..RxMeta::LOCAL
+    }
+}

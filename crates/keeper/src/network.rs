@@ -1,0 +1,37 @@
+//! The stack's network as the keeper has it: what is published, and the device below it.
+
+use slipstack_channel::control::DeviceTold;
+use slipstack_channel::control::net::NetworkState;
+use slipstack_engine::config_of;
+use slipstack_stack::{Role, SlaacConfig, StackConfig};
+
+/// How the stack appears on its link.
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub device: DeviceTold,
+    pub mac: [u8; 6],
+    pub tso_max: u32,
+    /// The device cuts joined datagrams apart.
+    pub has_udp_segmentation: bool,
+    /// How routers are asked, if they are.
+    pub slaac: Option<SlaacConfig>,
+    /// The published network.
+    pub state: NetworkState,
+    /// Numbers of the keeper's own stack, with which it begins.
+    pub tunables: Vec<(String, u32)>,
+}
+
+impl Network {
+    /// Returns the configuration of the keeper's own stack.
+    pub fn stack_config(&self) -> StackConfig {
+        StackConfig {
+            network: config_of(&self.state.in_force()),
+            mac: self.mac,
+            tso_max: self.tso_max,
+            has_udp_segmentation: self.has_udp_segmentation,
+            role: Role::Keeper,
+            slaac: self.slaac.clone(),
+            ..StackConfig::default()
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Inquiries under way: who asked, and which engines have answered.
+
+use std::os::fd::OwnedFd;
+
+use slipstack_channel::control::net::{EngineTold, Inquiry};
+
+use crate::leases::ClientId;
+
+/// How often an engine whose inbox is full is told again.
+const AGAIN_NS: u64 = 5_000_000;
+/// An inquiry under way.
+pub(super) struct Inquest {
+    pub(super) id: u64,
+    /// The connection that gets the answer.
+    pub(super) token: u64,
+    pub(super) inquiry: Inquiry,
+    pub(super) until: u64,
+    pub(super) engines: Vec<Engine>,
+    pub(super) own: Option<OwnedFd>,
+}
+
+pub(super) struct Engine {
+    pub(super) client: ClientId,
+    pub(super) told: EngineTold,
+    pub(super) has_notice: bool,
+    /// It has fetched the inquiry.
+    pub(super) is_at_work: bool,
+    pub(super) answer: Option<OwnedFd>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Inquests {
+    pub(super) last_id: u64,
+    pub(super) all: Vec<Inquest>,
+}
+
+impl Inquests {
+    /// When the first of them is to be looked at.
+    pub(super) fn due(&self, now: u64) -> Option<u64> {
+        let is_untold = |it: &Inquest| it.engines.iter().any(|engine| !engine.has_notice);
+        let times = self.all.iter();
+        times
+            .map(|it| {
+                if is_untold(it) {
+                    now + AGAIN_NS
+                } else {
+                    it.until
+                }
+            })
+            .min()
+    }
+}

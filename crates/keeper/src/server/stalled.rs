@@ -1,0 +1,114 @@
+//! What the keeper does about engines that do not run ([`super::stalls`]).
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_channel::InboxMessage;
+use slipstack_device::{RxMeta, Transport, peek_slot};
+use tracing::warn;
+
+use super::Server;
+use super::stalls::Look;
+use crate::process::is_ready;
+
+impl Server {
+    /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
+    /// are none.
+    pub(super) fn stalls_due(&self) -> Option<u64> {
+        let has_shared = self
+            .resources
+            .state
+            .leases
+            .listeners
+            .has_shared(Transport::Tcp)
+            || self.resources.network.state.is_forwarding;
+        (has_shared || !self.stalls.is_empty()).then(|| self.stalls.next_look())
+    }
+
+    pub(super) fn look_for_stalls(&mut self, now: u64) {
+        if self.stalls_due().is_none_or(|due| now < due) {
+            return;
+        }
+        let sharing = match self.resources.network.state.is_forwarding {
+            true => self.engines(),
+            false => self
+                .resources
+                .state
+                .leases
+                .listeners
+                .sharing(Transport::Tcp),
+        };
+        let looks: Vec<Look> = sharing
+            .into_iter()
+            .filter_map(|slot| self.look_at(slot))
+            .collect();
+        for (slot, is_stalled) in self.stalls.learn(&looks, now) {
+            self.on_stall(slot, is_stalled, now);
+        }
+    }
+
+    fn look_at(&self, slot: u16) -> Option<Look> {
+        let inbox = self.resources.inboxes.inbox(slot)?;
+        let slots = &self.resources.slots;
+        let mut fds: Vec<PollFd<'_>> = slots
+            .slot_fds(slot)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        let beats = inbox.beats();
+        let mut clients = self.resources.state.leases.clients.iter();
+        let is_ready = self.stalls.is_suspect(slot, beats)
+            && clients.any(|(_, it)| it.slot == Some(slot) && is_ready(it.process.pid));
+        Some(Look {
+            slot,
+            beats,
+            has_frames: waits || inbox.has_frames(),
+            is_ready,
+        })
+    }
+
+    /// An engine has stopped: new connections go to others on its ports, if there are any. Or it
+    /// runs again.
+    fn on_stall(&mut self, slot: u16, is_stalled: bool, now: u64) {
+        let listeners = &mut self.resources.state.leases.listeners;
+        let ports = listeners.set_stalled(slot, is_stalled);
+        self.tally.stalls += u64::from(is_stalled);
+        for (protocol, port) in &ports {
+            if *protocol == Transport::Tcp {
+                self.net.note_moving(*port, now);
+            }
+        }
+        let ranges: Vec<_> = ports.iter().map(|it| (it.0, it.1, it.1)).collect();
+        self.steer_ports(&ranges);
+        self.publish_engines();
+        if is_stalled {
+            self.pass_requests_on(slot, now);
+        }
+    }
+
+    /// Requests for connections that wait in the queue of an engine that does not run. If it ever
+    /// takes them too, its answers are those to a copy.
+    fn pass_requests_on(&mut self, slot: u16, now: u64) {
+        let (Ok(parts), Some(position)) = (
+            self.resources.slots.parts(slot),
+            self.resources.words.position(slot),
+        ) else {
+            return;
+        };
+        let mut waiting: Vec<(Vec<u8>, RxMeta)> = Vec::new();
+        let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
+            waiting.push((frame.to_vec(), meta));
+        });
+        let is_taken = peeked.unwrap_or_else(|error| {
+            warn!(slot, %error, "a slot cannot be looked into");
+            false
+        });
+        for (frame, meta) in waiting {
+            if !self.net.feed_request(&frame, meta, now) && is_taken {
+                let message = InboxMessage::Frame {
+                    link: meta.link,
+                    frame: &frame,
+                };
+                self.resources.inboxes.post(slot, &message);
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! How connections begin and end, and what the engine refuses.
+
+use slipstack_channel::{Reason, SocketError};
+
+use crate::connections::{DatagramSocketId, ListenerId};
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    Listener(ListenerId),
+    /// [`crate::Context::connect`] with this tag.
+    Connect(u64),
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The service closed or reset it.
+    ByService,
+    /// Its handler panicked, or a job of its did.
+    Panicked,
+    /// The peer reset it, or it failed on the way.
+    Failed(Reason),
+    /// Both sides had said that they were done.
+    Done,
+}
+
+/// A request to the engine that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// [`crate::Context::listen`].
+    Listen(ListenerId, SocketError),
+    /// [`crate::Context::bind`].
+    Bind(DatagramSocketId, SocketError),
+    /// [`crate::Context::connect`] with this tag.
+    Connect(u64, SocketError),
+}

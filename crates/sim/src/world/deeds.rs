@@ -1,0 +1,50 @@
+//! The keepers' delayed actions, and how engines end.
+
+use std::collections::BTreeMap;
+
+use slipstack_stack::Instant;
+
+use crate::machine::Flow;
+
+/// How an engine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its programs close everything, and the keeper carries out what is left.
+    Orderly,
+    /// The same, but it is killed before the keeper hears of what is left.
+    Interrupted,
+    /// Without a word.
+    Crash,
+}
+
+/// A keeper's delayed action.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deed {
+    /// The steering follows the directory.
+    Steer(Flow),
+    /// It notices that an engine is gone.
+    Bury(usize, Ending),
+    Sweep,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Deeds {
+    all: BTreeMap<(Instant, u64), (usize, Deed)>,
+    number: u64,
+}
+
+impl Deeds {
+    pub(super) fn add(&mut self, at: Instant, machine: usize, deed: Deed) {
+        self.number += 1;
+        self.all.insert((at, self.number), (machine, deed));
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.all.keys().next().map(|(at, _)| *at)
+    }
+
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(usize, Deed)> {
+        self.next_due().filter(|at| *at <= now)?;
+        self.all.pop_first().map(|(_, deed)| deed)
+    }
+}
