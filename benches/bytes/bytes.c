@@ -6,9 +6,10 @@
  *     bytes serve PORT stack OPTIONS…
  *     bytes MANNER ADDRESS PORT SIZE TOTAL OPTIONS…
  *
- * Manners: write (made in a buffer, ff_write), room (made in the send ring), chain
- * (ff_zc_mbuf_…), read (ff_read), look (read where it lies). Prints nanoseconds of the clock and
- * of the processor, and the bytes that were copied. */
+ * Manners: write (made in a buffer, ff_write), chain (made in a buffer, ff_zc_mbuf_write), fill
+ * (made in place in a buffer of ff_zc_mbuf_get), room (made in the send ring), read (ff_read), look
+ * (read where it lies), keep (ff_zc_recv, given back three calls later). Prints nanoseconds of the
+ * clock and of the processor, and the bytes that were copied. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,6 +24,9 @@
 
 #define HEADERS_MAX 48
 #define LARGE (1 << 20)
+/* Together less than a receive buffer: a connection of which all is kept stops. */
+#define KEPT 3
+#define KEPT_MOST 16384
 
 static size_t copied;
 static void *(*real_memcpy)(void *, const void *, size_t),
@@ -110,18 +114,44 @@ static void put_in_room(int fd, size_t len)
     }
 }
 
-static void put_chain(int fd, size_t len)
+static void put_chain(int fd, size_t len, int is_in_place)
 {
     struct ff_zc_mbuf m;
-    make(buffer, len);
-    if (ff_zc_mbuf_get(&m, (int)len) < 0 || ff_zc_mbuf_write(&m, buffer, (int)len) != (int)len)
+    struct iovec room;
+    if (ff_zc_mbuf_get(&m, (int)len) < 0)
         fail("ff_zc_mbuf_get");
+    if (is_in_place) {
+        if (slipstack_zc_room(&m, &room) != (ssize_t)len)
+            fail("slipstack_zc_room");
+        make(room.iov_base, len);
+        slipstack_zc_filled(&m, len);
+    } else {
+        make(buffer, len);
+        if (ff_zc_mbuf_write(&m, buffer, (int)len) != (int)len)
+            fail("ff_zc_mbuf_write");
+    }
     for (size_t sent = 0; sent < len;) {
         ssize_t got = ff_write(fd, m.bsd_mbuf, len - sent);
         if (got < 0)
             fail("ff_write");
         sent += (size_t)got;
     }
+}
+
+static size_t take_and_keep(int fd, size_t len)
+{
+    static struct ff_zc_mbuf kept[KEPT];
+    static unsigned turn;
+    struct ff_zc_mbuf *m = &kept[turn++ % KEPT];
+    void *at;
+    int part;
+    ff_zc_recv_free(m);
+    ssize_t got = ff_zc_recv(fd, m, len < KEPT_MOST ? len : KEPT_MOST);
+    if (got <= 0)
+        fail("ff_zc_recv");
+    while (ff_zc_mbuf_segment(m, &at, &part) > 0)
+        look_at(at, (size_t)part);
+    return (size_t)got;
 }
 
 static size_t take_in_place(int fd, size_t len)
@@ -159,7 +189,7 @@ static double now(clockid_t clock)
 
 static void measure(int fd, const char *manner, size_t size, size_t total)
 {
-    int is_sent = strchr("wrc", manner[0]) != NULL && strcmp(manner, "read") != 0;
+    int is_sent = strchr("wrcf", manner[0]) != NULL && strcmp(manner, "read") != 0;
     char order[64], end;
     int len = snprintf(order, sizeof order, "%c%zu\n", is_sent ? 't' : 's', total);
     size_t done = 0;
@@ -169,14 +199,16 @@ static void measure(int fd, const char *manner, size_t size, size_t total)
     while (done < total) {
         size_t part = total - done < size ? total - done : size;
         if (!is_sent)
-            done += manner[0] == 'l' ? take_in_place(fd, part) : take(fd, part);
+            done += manner[0] == 'l'   ? take_in_place(fd, part)
+                    : manner[0] == 'k' ? take_and_keep(fd, part)
+                                       : take(fd, part);
         else if (manner[0] == 'w') {
             make(buffer, part);
             put(fd, buffer, part);
         } else if (manner[0] == 'r')
             put_in_room(fd, part);
         else
-            put_chain(fd, part);
+            put_chain(fd, part, manner[0] == 'f');
         done += is_sent ? part : 0;
     }
     if (is_sent && ff_read(fd, &end, 1) != 1)

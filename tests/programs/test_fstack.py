@@ -2,8 +2,10 @@
 started by its command lines."""
 
 import os
+import random
 import shutil
 import subprocess
+import threading
 
 from harness import test
 from harness.http import get
@@ -45,6 +47,26 @@ def a_program_with_zero_copy_sends_chains_and_bytes(world):
                 assert piece, server.tail()
                 text += piece
             assert text == b"bytes:" + b"z" * 65536
+
+
+@test(modes=("inprocess", "instance"))
+def what_came_is_kept_where_it_lies_and_echoed_from_buffers(world):
+    program = compiled(world, THEIRS / "zero_copy_echo.c", flags=["-fsanitize=address"])
+    server = start(world, program, env={"ASAN_OPTIONS": "detect_leaks=0"})
+    world.wait_port(80, process=server)
+    with world.connect(80) as sock:
+        sock.sendall(b"g")
+        greeting = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert greeting == b"p" * 8192 + b"c" * 8192, (len(greeting), server.tail())
+    sent = random.Random(24).randbytes(5 << 20)
+    with world.connect(80) as sock:
+        sock.settimeout(20)
+        sock.sendall(b"e")
+        writer = threading.Thread(target=lambda: (sock.sendall(sent), sock.shutdown(1)))
+        writer.start()
+        echoed = b"".join(iter(lambda: sock.recv(1 << 20), b""))
+        writer.join()
+    assert echoed == sent, (len(echoed), server.tail())
 
 
 @test(modes=("inprocess", "instance"))

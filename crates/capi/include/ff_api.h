@@ -139,7 +139,8 @@ void ff_get_traffic(void *buffer);
 int ff_sysctl(const int *name, unsigned int namelen, void *oldp, size_t *oldlenp, const void *newp,
               size_t newlen);
 
-/* A buffer of the library's, to be filled and handed over: ff_write(fd, m.bsd_mbuf, n). */
+/* A buffer in the stack's send memory, to be filled, in as many calls as it takes, and handed over:
+ * ff_write(fd, m.bsd_mbuf, n). The device gathers from it. */
 struct ff_zc_mbuf {
     void *bsd_mbuf;
     void *bsd_mbuf_off;
@@ -150,8 +151,20 @@ struct ff_zc_mbuf {
 int ff_zc_mbuf_get(struct ff_zc_mbuf *m, int len);
 /* Appends `len` bytes, and returns `len`; -1 if they are too many. */
 int ff_zc_mbuf_write(struct ff_zc_mbuf *m, const char *data, int len);
-/* Does nothing; slipstack_recv_look receives in place. */
+/* As ff_write(fd, mb, n), but the buffer is gone afterwards, also after -1. */
+ssize_t ff_zc_send(int fd, const void *mb, size_t nbytes);
+
+/* Receiving without a copy: up to `nbytes` that wait, where they lie. They stay as they are while
+ * more comes, until ff_zc_recv_free, in any order, or the connection is closed. Returns how many; 0
+ * at the end of the stream; -1. Their room in the receive buffer is not used meanwhile: a
+ * connection of which all is kept stops, alone. */
+ssize_t ff_zc_recv(int fd, struct ff_zc_mbuf *m, size_t nbytes);
+/* The next stretch of them: how long it is; 0 at their end; -1. */
+int ff_zc_mbuf_segment(struct ff_zc_mbuf *m, void **seg_data, int *seg_len);
+/* Copies the next `len` of them to `data`, which is written although it is declared constant.
+ * Returns how many; -1. */
 int ff_zc_mbuf_read(struct ff_zc_mbuf *m, const char *data, int len);
+void ff_zc_recv_free(struct ff_zc_mbuf *m);
 
 /* By FreeBSD's numbers. */
 int ff_ioctl_freebsd(int fd, unsigned long request, ...);

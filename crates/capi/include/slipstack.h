@@ -38,6 +38,12 @@ ssize_t slipstack_recv_take(int fd, size_t most, struct slipstack_segment *segme
 /* -1 and EINVAL: it has been given back, or was never taken. */
 int slipstack_recv_give(int fd, const struct slipstack_segment *segment);
 
+/* Filling a buffer of ff_zc_mbuf_get in place, where ff_zc_mbuf_write copies: `place` is where its
+ * next bytes go. Returns how many go there, 0 if it is full: a buffer of more than 8 MiB lies in
+ * several places. */
+ssize_t slipstack_zc_room(struct ff_zc_mbuf *m, struct iovec *place);
+/* The first `len` bytes of that place are filled. */
+int slipstack_zc_filled(struct ff_zc_mbuf *m, size_t len);
 /* Gives a buffer of ff_zc_mbuf_get back that will not be sent. */
 int slipstack_zc_free(struct ff_zc_mbuf *m);
 

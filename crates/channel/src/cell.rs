@@ -34,7 +34,7 @@ const RETURNED_HEAD: usize = 7;
 const TX_RING: usize = 0;
 const TX_HEAD: usize = 1;
 const RX_TAIL: usize = 2;
-const TX_MORE: usize = 3;
+const TX_MARK: usize = 3;
 const ACCEPT_TAKEN: usize = 4;
 const RETURNED_TAIL: usize = 5;
 const RX_KEPT: usize = 6;
@@ -52,6 +52,28 @@ const CLAIM: usize = 5;
 
 const TAKEN: u64 = 1 << 63;
 const WITHDRAWN: u64 = 1 << 62;
+
+/// What goes with the head of a send ring: whether the program will send more at once, and where
+/// the last extent ends that it has announced (0 = none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TxMark(u64);
+
+impl TxMark {
+    #[inline]
+    pub(crate) fn new(more: bool, extents_end: u64) -> TxMark {
+        TxMark(u64::from(more) | extents_end << 1)
+    }
+
+    #[inline]
+    pub(crate) fn is_more(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    #[inline]
+    pub(crate) fn extents_end(self) -> u64 {
+        self.0 >> 1
+    }
+}
 
 /// The sizes of a socket's buffers, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,15 +318,16 @@ impl<'a> Cell<'a> {
         self.word(2, RX_READ).store(upto, Ordering::Relaxed);
     }
 
+    /// Read after the head that it belongs to.
     #[inline]
-    pub(crate) fn tx_more(&self) -> bool {
-        self.word(2, TX_MORE).load(Ordering::Relaxed) != 0
+    pub(crate) fn tx_mark(&self) -> TxMark {
+        TxMark(self.word(2, TX_MARK).load(Ordering::Relaxed))
     }
 
+    /// Before the head that it belongs to.
     #[inline]
-    pub(crate) fn set_tx_more(&self, more: bool) {
-        self.word(2, TX_MORE)
-            .store(u64::from(more), Ordering::Relaxed);
+    pub(crate) fn set_tx_mark(&self, mark: TxMark) {
+        self.word(2, TX_MARK).store(mark.0, Ordering::Relaxed);
     }
 
     pub(crate) fn accept_taken(&self) -> u64 {

@@ -52,6 +52,14 @@ pub enum Command {
         sock: SockId,
         upto: u64,
     },
+    /// `len` bytes of the stream from offset `at` on do not lie in the ring but at the offset
+    /// `place` of the region. Comes before they are said to be there.
+    Extent {
+        sock: SockId,
+        at: u64,
+        place: u64,
+        len: u64,
+    },
     /// How far the bytes have left is to be told once more (TCP_NOTSENT_LOWAT).
     TellSent {
         sock: SockId,
@@ -133,6 +141,7 @@ const URGENT: u8 = 15;
 const TELL_SENT: u8 = 16;
 const OFFER: u8 = 17;
 const CLAIM: u8 = 18;
+const EXTENT: u8 = 19;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -155,6 +164,23 @@ fn with_key(key: u128) -> [u64; WORDS] {
 
 fn key_of(payload: &Payload) -> u128 {
     u128::from(payload[2]) | u128::from(payload[3]) << 64
+}
+
+fn ticket_of(payload: &Payload) -> Ticket {
+    Ticket {
+        slot: (payload[0] >> 16) as u16,
+        sequence: (payload[1] >> 32) as u32,
+    }
+}
+
+fn extent_of(sock: SockId, payload: &Payload) -> Command {
+    let [_, _, at, place, len, ..] = *payload;
+    Command::Extent {
+        sock,
+        at,
+        place,
+        len,
+    }
 }
 
 impl Command {
@@ -231,6 +257,12 @@ impl Command {
                 )
             }
             Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0, 0]),
+            Command::Extent {
+                sock,
+                at,
+                place,
+                len,
+            } => (EXTENT, 0, Some(sock), [at, place, len, 0, 0]),
             Command::TellSent { sock } => (TELL_SENT, 0, Some(sock), ZERO),
             Command::Offer { sock, key } => (OFFER, 0, Some(sock), with_key(key)),
             Command::Claim { sock, key } => (CLAIM, 0, Some(sock), with_key(key)),
@@ -244,10 +276,7 @@ impl Command {
             index: (payload[0] >> 32) as u32,
             generation: payload[1] as u32,
         };
-        let ticket = Ticket {
-            slot: (payload[0] >> 16) as u16,
-            sequence: (payload[1] >> 32) as u32,
-        };
+        let ticket = ticket_of(payload);
         let flags = (payload[0] >> 8) as u8;
         let [_, _, args @ ..] = *payload;
         let key = key_of(payload);
@@ -293,14 +322,15 @@ impl Command {
                 option: SocketOption::decode(flags, args)?,
             },
             INFO => Command::Info { sock },
-            UDP_CONNECT => Command::UdpConnect {
-                sock,
-                remote: (flags & 1 == 1).then(|| addr_of(payload)),
-            },
+            UDP_CONNECT => {
+                let remote = (flags & 1 == 1).then(|| addr_of(payload));
+                Command::UdpConnect { sock, remote }
+            }
             URGENT => Command::Urgent {
                 sock,
                 upto: payload[2],
             },
+            EXTENT => extent_of(sock, payload),
             TELL_SENT => Command::TellSent { sock },
             OFFER => Command::Offer { sock, key },
             CLAIM => Command::Claim { sock, key },

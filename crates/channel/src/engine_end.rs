@@ -10,15 +10,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use slipstack_mem::{
-    Arena, ByteRing, CommandReader, EventWriter, Lines, RawSlice, Region, RingWord,
-};
+use slipstack_mem::{Arena, ByteRing, CommandReader, EventWriter, Lines, Region};
 
 use crate::addr::Ends;
 use crate::cell::{Cell, Limits};
 use crate::command::{Coded, Command, Ticket};
-use crate::datagram::{Envelope, HEADER, Header};
 use crate::event::RawEvent;
+use crate::extents::Extents;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{self, PROGRAM_SOCKETS, SOCKETS, header};
 use slipstack_terms::SocketError;
@@ -48,7 +46,7 @@ pub enum Lie {
 /// The engine's end of a channel.
 #[derive(Debug)]
 pub struct EngineEnd {
-    region: Region,
+    pub(crate) region: Region,
     header: Lines,
     cells: Lines,
     replies: Lines,
@@ -57,7 +55,8 @@ pub struct EngineEnd {
     pub(crate) arena: Arena,
     /// Rings in which the program keeps bytes of a socket: see [`crate::retired`].
     pub(crate) retired: Vec<(u32, ByteRing)>,
-    send_arena: Range<usize>,
+    pub(crate) send_arena: Range<usize>,
+    pub(crate) extents: Extents,
     /// Indices of the engine's half: free ones with the event position that the program must
     /// have passed, and the first never used.
     free: VecDeque<(u32, u64)>,
@@ -105,6 +104,7 @@ impl EngineEnd {
             arena: Arena::new(layout::receive_arena(region.len())),
             retired: Vec::new(),
             send_arena: layout::send_arena(region.len()),
+            extents: Extents::default(),
             free: VecDeque::new(),
             untouched: PROGRAM_SOCKETS as u32,
             generations: Vec::new(),
@@ -251,6 +251,7 @@ impl EngineEnd {
 
     /// The engine is done with a socket that the program has closed.
     pub fn released(&mut self, sock: SockId) {
+        self.extents.forget(sock);
         if let Some(cell) = self.cell(sock.index) {
             cell.set_state(StateWord {
                 generation: 0,
@@ -401,197 +402,5 @@ impl EngineEnd {
     pub fn accept_taken(&self, listener: SockId) -> u64 {
         self.cell(listener.index)
             .map_or(0, |cell| cell.accept_taken())
-    }
-}
-
-/// The engine's view of the bytes in a send ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Stream offset after the last byte.
-    pub upto: u64,
-    /// The program said that more follows at once.
-    pub more: bool,
-}
-
-/// The engine's view of a socket's send ring: its own checked copy of the program's words.
-#[derive(Clone, Copy, Debug)]
-pub struct SendSide {
-    ring: Option<ByteRing>,
-    generation: u32,
-    head: u64,
-    acked: u64,
-}
-
-impl SendSide {
-    /// Before the program has sent anything.
-    pub const NEW: SendSide = SendSide {
-        ring: None,
-        generation: 0,
-        head: 0,
-        acked: 0,
-    };
-
-    /// Looks how far the program has written and from which ring to read. On a lie nothing
-    /// changes.
-    #[inline]
-    pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> Sent {
-        let Some(cell) = end.cell(sock.index) else {
-            return Sent {
-                upto: self.head,
-                more: false,
-            };
-        };
-        cell.lower_tx();
-        let (head, more) = (cell.tx_head(), cell.tx_more());
-        let word = cell.tx_ring();
-        let sent = |upto: u64| Sent { upto, more };
-        if head < self.head {
-            end.caught(Lie::Position);
-            return sent(self.head);
-        }
-        if word.generation() != self.generation || self.ring.is_none() {
-            self.adopt_ring(end, sock, word);
-        }
-        let size = self.ring.map_or(0, |ring| ring.size() as u64);
-        if head - self.acked > size {
-            // The ring cannot hold what is said to be in it. With a fresh ring attached after
-            // everything was acknowledged, the old one is gone and this is a lie as well.
-            end.caught(Lie::SendRing);
-            return sent(self.head);
-        }
-        self.head = head;
-        sent(head)
-    }
-
-    fn adopt_ring(&mut self, end: &mut EngineEnd, sock: SockId, word: RingWord) {
-        if word.is_none() {
-            if self.head == self.acked {
-                self.ring = None;
-            }
-            return;
-        }
-        let Some(ring) = ByteRing::validate(word, &end.send_arena) else {
-            end.caught(Lie::SendRing);
-            return;
-        };
-        self.ring = Some(ring);
-        self.generation = word.generation();
-        if let Some(cell) = end.cell(sock.index) {
-            cell.set_tx_ring_seen(word.generation());
-        }
-    }
-
-    /// The bytes `[at, at + len)` of the stream; empty when they are not all there.
-    #[inline]
-    pub fn gather<'a>(&self, end: &'a EngineEnd, at: u64, len: usize) -> [RawSlice<'a>; 2] {
-        match self.ring {
-            Some(ring) if at >= self.acked && at + len as u64 <= self.head => {
-                ring.slices(&end.region, at, len)
-            }
-            _ => [RawSlice::EMPTY; 2],
-        }
-    }
-
-    /// The peer has everything before `upto`; tells the program when it waits for room. `true`: it
-    /// waits for bytes to leave, and [`SendSide::tell_sent`] is to follow when they have.
-    #[inline]
-    pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) -> bool {
-        self.acked = upto.clamp(self.acked, self.head);
-        let Some(cell) = end.cell(sock.index) else {
-            return false;
-        };
-        cell.set_tx_tail(self.acked);
-        fence(Ordering::SeqCst);
-        cell.is_tx_wanted() && self.wake_if_roomy(end, sock)
-    }
-
-    /// Publishes that `unsent` of the bytes seen in the ring have not been sent yet
-    /// (TCP_NOTSENT_LOWAT).
-    pub fn tell_sent(&self, end: &mut EngineEnd, sock: SockId, unsent: u32) {
-        let Some(cell) = end.cell(sock.index) else {
-            return;
-        };
-        let sent = self.head.saturating_sub(unsent.into());
-        cell.set_tx_sent(sent);
-        fence(Ordering::SeqCst);
-        let waiting = cell.tx_head().saturating_sub(sent);
-        if cell.is_tx_wanted() && waiting.saturating_mul(2) < cell.low_water() {
-            self.wake(end, sock);
-        }
-    }
-
-    /// Tells the program that there is room, if it waits and a third of the buffer is free.
-    #[inline]
-    pub fn wake_writer(&self, end: &mut EngineEnd, sock: SockId) {
-        let Some(cell) = end.cell(sock.index) else {
-            return;
-        };
-        fence(Ordering::SeqCst);
-        if cell.is_tx_wanted() {
-            self.wake_if_roomy(end, sock);
-        }
-    }
-
-    /// As [`SendSide::on_acked`].
-    fn wake_if_roomy(&self, end: &mut EngineEnd, sock: SockId) -> bool {
-        let Some(cell) = end.cell(sock.index) else {
-            return false;
-        };
-        if cell.low_water() != 0 {
-            return true;
-        }
-        self.wake(end, sock);
-        false
-    }
-
-    fn wake(&self, end: &mut EngineEnd, sock: SockId) {
-        let Some(cell) = end.cell(sock.index) else {
-            return;
-        };
-        let used = cell.tx_head().saturating_sub(self.acked);
-        let limit = cell.sndbuf();
-        if limit.saturating_sub(used).saturating_mul(3) >= limit {
-            cell.clear_tx_wanted();
-            end.changed(sock);
-        }
-    }
-
-    pub fn head(&self) -> u64 {
-        self.head
-    }
-
-    pub fn acked(&self) -> u64 {
-        self.acked
-    }
-
-    pub fn ring(&self) -> Option<ByteRing> {
-        self.ring
-    }
-
-    /// Copies the next datagram's payload out and gives what goes with it; everything up to it
-    /// counts as sent.
-    pub fn next_datagram(
-        &mut self,
-        end: &mut EngineEnd,
-        sock: SockId,
-        payload: &mut Vec<u8>,
-    ) -> Option<Envelope> {
-        let held = (self.head - self.acked) as usize;
-        if held == 0 {
-            return None;
-        }
-        let mut bytes = [0; HEADER];
-        let ring = self.ring?;
-        let read = ring.read(&end.region, self.acked, &mut bytes[..HEADER.min(held)]);
-        let header = Header::decode(&bytes).filter(|_| read == HEADER);
-        let Some(header) = header.filter(|header| header.record_len() <= held) else {
-            end.caught(Lie::Datagram);
-            return None;
-        };
-        payload.resize(header.len, 0);
-        ring.read(&end.region, self.acked + HEADER as u64, payload);
-        let upto = self.acked + header.record_len() as u64;
-        self.on_acked(end, sock, upto);
-        Some(header.envelope)
     }
 }

@@ -42,7 +42,8 @@ impl LeftConnection {
         }
         let words = [cell.tx_ring().0, cell.tx_tail(), cell.tx_head()];
         let (received, read) = (cell.rx_head(), cell.rx_tail());
-        if read > received {
+        // Where extents lie the engine alone knew.
+        if read > received || cell.tx_mark().extents_end() > words[1] {
             return None;
         }
         Some(LeftConnection {

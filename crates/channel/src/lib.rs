@@ -16,6 +16,7 @@ mod datagram;
 mod driver;
 mod engine_end;
 mod event;
+mod extents;
 mod flows;
 mod handover;
 mod heuristics;
@@ -31,6 +32,7 @@ mod reply;
 pub mod report;
 mod retired;
 mod returned;
+mod send_side;
 mod shrink;
 mod state;
 mod urgent;
@@ -41,7 +43,7 @@ pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
-pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
+pub use engine_end::{EngineEnd, Lie};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, Opened, flows};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
@@ -56,12 +58,13 @@ pub use left::LeftConnection;
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use program::{
-    Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError, ProgramEnd, Segment,
-    Unsent,
+    CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError,
+    ProgramEnd, Segment, Unsent,
 };
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
+pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
     CloseMode, Congestion, GroupChange, KeepAlive, LogLevel, MtuDiscovery, MulticastOption,
     PortRange, Reason, SocketError, SocketOption, SocketOptions, SocketState, Spin, TcpInfo,

@@ -94,6 +94,12 @@ impl Engine {
             Command::Shutdown { sock, is_full } => self.on_shutdown(now, of(sock), is_full),
             Command::Urgent { sock, upto } => self.on_urgent(of(sock), upto),
             Command::TellSent { sock } => self.on_tell_sent(now, of(sock)),
+            Command::Extent {
+                sock,
+                at,
+                place,
+                len,
+            } => self.on_extent(now, of(sock), (at, place, len)),
             Command::Goodbye => self.on_goodbye(now, client),
             other => self.answer_request(now, client, other, ticket),
         }
@@ -148,6 +154,7 @@ impl Engine {
             | Command::Shutdown { .. }
             | Command::Close { .. }
             | Command::Urgent { .. }
+            | Command::Extent { .. }
             | Command::TellSent { .. }
             | Command::Goodbye => Err(SocketError::InvalidState),
         }
@@ -211,6 +218,17 @@ impl Engine {
             Role::None | Role::Listener(_) => {
                 socket.send.look(end, owner.sock);
             }
+        }
+    }
+
+    /// Bytes that lie outside the ring: the head that names them may have been seen already.
+    fn on_extent(&mut self, now: Instant, owner: Owner, (at, place, len): (u64, u64, u64)) {
+        let Some(client) = self.env.client(owner.client) else {
+            return;
+        };
+        if let Some((_, end)) = client.find(owner.sock) {
+            end.add_extent(owner.sock, at, place, len);
+            self.on_send(now, owner);
         }
     }
 

@@ -198,6 +198,9 @@ impl Engine {
             };
             let (role, send) = (socket.role, socket.send);
             let Role::Stream(conn) = role else { continue };
+            if let Some(client) = self.env.client(id) {
+                send.settle_extents(&client.end, sock);
+            }
             if let Some(image) = self.stack.tcp_detach(conn)
                 && area.push(&image.to_bytes(), send.ring(), send.acked(), send.head())
             {

@@ -78,7 +78,9 @@ impl Outgoing<'_> {
                 let owner = self.conns.find(conn.index, conn.generation)?;
                 let client = self.clients.get(owner.client.0 as usize)?.as_ref()?;
                 let socket = client.socket(owner.sock)?;
-                let slices = socket.send.gather(&client.end, offset, len as usize);
+                let slices = socket
+                    .send
+                    .gather(&client.end, owner.sock, offset, len as usize);
                 (slices[0].len() + slices[1].len() == len as usize).then_some(slices)
             }
         }

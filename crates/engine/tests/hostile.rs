@@ -74,7 +74,7 @@ fn command(random: &mut Random) -> Command {
     } else {
         Transport::Udp
     };
-    match random.below(12) {
+    match random.below(13) {
         0 | 1 => Command::Open { sock, kind },
         2 => Command::Bind {
             sock,
@@ -103,6 +103,12 @@ fn command(random: &mut Random) -> Command {
         10 => Command::SetOption {
             sock,
             option: SocketOption::RcvBuf(random.next() as u32),
+        },
+        11 => Command::Extent {
+            sock,
+            at: random.word(),
+            place: random.word(),
+            len: random.word(),
         },
         _ if random.below(2) == 0 => Command::TellSent { sock },
         _ => Command::Info { sock },

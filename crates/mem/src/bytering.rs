@@ -161,6 +161,15 @@ impl ByteRing {
         first + second
     }
 
+    /// Copies `len` bytes of the region from the offset `place` to stream offset `at`.
+    pub fn copy_in(&self, region: &Region, at: u64, place: usize, len: usize) {
+        let [(offset, first), (wrapped, second)] = self.parts(at, len);
+        region.copy_within(place, offset, first);
+        if second > 0 {
+            region.copy_within(place + first, wrapped, second);
+        }
+    }
+
     /// Copies the live span `[from, from + len)` into another ring of the same region.
     pub fn copy_to(&self, region: &Region, to: &ByteRing, from: u64, len: usize) {
         let mut at = from;

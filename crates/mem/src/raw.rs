@@ -155,6 +155,12 @@ impl View {
         Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
+    /// Offset of `len` bytes that lie in the mapping.
+    pub(crate) fn offset_of(&self, ptr: *const u8, len: usize) -> Option<usize> {
+        let offset = ptr.addr().checked_sub(self.base.addr().get())?;
+        (offset <= self.len && len <= self.len - offset).then_some(offset)
+    }
+
     #[inline]
     pub(crate) fn u16(&self, offset: usize) -> Option<&AtomicU16> {
         let at = self.at(offset, 2, 2)?;

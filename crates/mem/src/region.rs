@@ -120,6 +120,11 @@ impl Region {
         self.mapping.punch(offset, len)
     }
 
+    /// Returns the offset of `bytes` if all of them lie in this mapping of the region.
+    pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
+        self.view.offset_of(bytes.as_ptr(), bytes.len())
+    }
+
     #[inline]
     pub fn u16(&self, offset: usize) -> Option<&AtomicU16> {
         self.view.u16(offset)

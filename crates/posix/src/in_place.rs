@@ -2,21 +2,53 @@
 
 use std::sync::Arc;
 
-use slipstack_channel::KeepError;
+use slipstack_channel::{KeepError, SockId};
 
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
-use crate::outcome::Outcome;
+use crate::link::Link;
+use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::StreamError;
 
 /// Two pieces, the second one empty unless a ring's end is between them.
 type Pieces = [libc::iovec; 2];
 
-const NO_BYTES: libc::iovec = libc::iovec {
+pub(crate) const NO_BYTES: libc::iovec = libc::iovec {
     iov_base: core::ptr::null_mut(),
     iov_len: 0,
 };
+
+/// Received bytes that are kept where they lie until [`Kept::give_back`], or until their connection
+/// is closed.
+#[derive(Debug)]
+pub struct Kept {
+    link: Arc<Link>,
+    sock: SockId,
+    at: u64,
+    /// Addresses and lengths.
+    pieces: [(usize, usize); 2],
+}
+
+impl Kept {
+    /// Where they lie: two pieces if the ring's end is between them.
+    pub fn pieces(&self) -> [libc::iovec; 2] {
+        self.pieces.map(|(at, len)| libc::iovec {
+            iov_base: core::ptr::with_exposed_provenance_mut(at),
+            iov_len: len,
+        })
+    }
+
+    /// Lets the connection use their room again.
+    pub fn give_back(&self) {
+        self.link.program.give_segment_back(self.sock, self.at);
+    }
+
+    /// In a forked child: they are its parent's.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Process {
     /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is
@@ -116,6 +148,36 @@ impl Process {
             Err(KeepError::Nothing) => Err(Errno::EAGAIN.into()),
             Err(KeepError::Full) => Err(Errno::ENOBUFS.into()),
         }
+    }
+
+    /// As [`Process::keep_in_place`], to be given back without naming the connection. `None` at the
+    /// end of the stream. A blocking connection waits for bytes.
+    pub fn keep(&self, fd: i32, most: usize) -> Outcome<Option<Kept>> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let mut found = self.keep_in_place(fd, most);
+        while matches!(found, Err(Divert::Errno(Errno::EAGAIN))) && !socket.is_nonblocking() {
+            let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, &[]);
+            let has_come = self.wait(&plan, |_| match stream.recv_nothing() {
+                Ok(()) => Ok(Some(())),
+                Err(StreamError::Wait) => Ok(None),
+                Err(StreamError::Errno(error)) => Err(error.into()),
+                Err(StreamError::Pipe) => Err(Errno::EPIPE.into()),
+            })?;
+            has_come.ok_or(Errno::EAGAIN)?;
+            found = self.keep_in_place(fd, most);
+        }
+        let (at, pieces) = found?;
+        let (link, sock) = stream.link_and_sock();
+        let kept = Kept {
+            link: Arc::clone(link),
+            sock,
+            at,
+            pieces: pieces.map(|piece| (piece.iov_base.expose_provenance(), piece.iov_len)),
+        };
+        Ok((pieces[0].iov_len > 0).then_some(kept))
     }
 
     /// Takes back what was given out at a position.

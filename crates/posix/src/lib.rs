@@ -18,6 +18,7 @@ mod alone;
 mod ancillary;
 mod batch;
 mod calls;
+mod carved;
 mod cede;
 mod chosen;
 mod description;
@@ -61,7 +62,9 @@ mod wait;
 
 pub use addr::AddrBytes;
 pub use calls::Splice;
+pub use carved::{CARVED_MAX, Carved};
 pub use errno::Errno;
+pub use in_place::Kept;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use lending::{Gift, Leaving, Passing, is_passed};

@@ -18,6 +18,7 @@ use slipstack_posix::{Errno, Exit, Process, Settings};
 use crate::arguments::Arguments;
 use crate::dispatcher::{Place, Program};
 use crate::kernel::System;
+use crate::zero_copy;
 
 /// Where F-Stack looks for its configuration when nothing is said.
 const CONF: &str = "config.ini";
@@ -206,11 +207,13 @@ fn begin_or_exit(words: Vec<String>) -> Result<(), Errno> {
 extern "C" fn fork_prepare() {
     if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
         process.fork_prepare();
+        zero_copy::fork_prepare();
     }
 }
 
 extern "C" fn fork_parent() {
     if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
+        zero_copy::fork_parent();
         process.fork_parent();
         process.lend();
     }
@@ -218,6 +221,7 @@ extern "C" fn fork_parent() {
 
 extern "C" fn fork_child() {
     if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
+        zero_copy::fork_child();
         process.fork_child();
     }
 }

@@ -3,22 +3,32 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::without_provenance_mut;
-use std::io::IoSlice;
 
 use libc::{iovec, size_t, ssize_t};
 use slipstack_abi::abi;
+use slipstack_abi::raw::{self, system};
 use slipstack_posix::{Divert, Errno, Outcome, Process};
 
-use super::with_chains;
+use super::chain::Memory;
+use super::{memory, sys, with_chains};
 use crate::call::{answer, answer_work, fail, length};
 
 /// `struct ff_zc_mbuf`.
 #[repr(C)]
 pub struct Buffer {
-    head: *mut c_void,
-    place: *mut c_void,
-    off: c_int,
-    len: c_int,
+    pub(super) head: *mut c_void,
+    pub(super) place: *mut c_void,
+    pub(super) off: c_int,
+    pub(super) len: c_int,
+}
+
+impl Buffer {
+    pub(super) const NONE: Buffer = Buffer {
+        head: core::ptr::null_mut(),
+        place: core::ptr::null_mut(),
+        off: 0,
+        len: 0,
+    };
 }
 
 #[unsafe(no_mangle)]
@@ -30,7 +40,7 @@ pub unsafe extern "C" fn ff_zc_mbuf_get(buffer: *mut Buffer, len: c_int) -> c_in
     let Ok(room) = usize::try_from(len) else {
         return fail(Errno::EINVAL) as c_int;
     };
-    let Some(at) = with_chains(|chains| chains.make(room)).flatten() else {
+    let Some(at) = memory::make(room) else {
         return fail(Errno(libc::ENOBUFS)) as c_int;
     };
     *buffer = Buffer {
@@ -68,10 +78,36 @@ pub unsafe extern "C" fn ff_zc_mbuf_write(
     len
 }
 
-/// Receiving in place has functions of ours: this one is declared, and takes nothing.
+/// Where the next bytes of a buffer are to be put by the program itself.
 #[unsafe(no_mangle)]
-pub extern "C" fn ff_zc_mbuf_read(_: *mut Buffer, _: *const c_char, _: c_int) -> c_int {
-    0
+pub unsafe extern "C" fn slipstack_zc_room(buffer: *mut Buffer, place: *mut iovec) -> ssize_t {
+    // SAFETY: null or the program's structure.
+    let at = unsafe { buffer.as_ref() }.map(|buffer| buffer.head.addr());
+    let room = at.and_then(|at| with_chains(|chains| chains.room(at)).flatten());
+    match room {
+        Some(room) if !place.is_null() => {
+            // SAFETY: the program's place for one.
+            unsafe { place.write_unaligned(room) };
+            length(room.iov_len)
+        }
+        _ => fail(Errno::EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_zc_filled(buffer: *mut Buffer, len: size_t) -> c_int {
+    // SAFETY: null or the program's structure.
+    let Some(buffer) = (unsafe { buffer.as_mut() }) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    let at = buffer.head.addr();
+    match with_chains(|chains| chains.filled(at, len)) {
+        Some(true) => {
+            buffer.off += c_int::try_from(len).unwrap_or(0);
+            0
+        }
+        _ => fail(Errno::EINVAL) as c_int,
+    }
 }
 
 /// Gives a buffer back that will not be sent.
@@ -88,23 +124,38 @@ pub unsafe extern "C" fn slipstack_zc_free(buffer: *mut Buffer) -> c_int {
 /// `ff_write` of a buffer: takes it over. One that finds too little room stays the program's, and
 /// the next call goes on where this one ended.
 pub fn write_chain(fd: c_int, at: usize, len: usize) -> ssize_t {
-    let lent = with_chains(|chains| Some((chains.sent(at), chains.lend(at)?))).flatten();
-    let Some((sent, bytes)) = lent else {
+    send_chain(fd, at, len, false)
+}
+
+/// As [`write_chain`], of a buffer that is gone afterwards, whatever the result.
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_zc_send(fd: c_int, head: *const c_void, len: size_t) -> ssize_t {
+    send_chain(fd, head.addr(), len, true)
+}
+
+fn send_chain(fd: c_int, at: usize, len: usize, is_last: bool) -> ssize_t {
+    let Some(sending) = with_chains(|chains| chains.lend(at, len)).flatten() else {
         return fail(Errno::EINVAL);
     };
-    let end = bytes.len().min(sent.saturating_add(len));
+    let bufs = sys::slices(&sending);
+    let args = [fd as usize, bufs.as_ptr() as usize, bufs.len(), 0, 0, 0];
     let result = answer_work(
-        |process| {
-            let rest = &bytes[sent.min(end)..end];
-            process
-                .sendmsg(fd, &[IoSlice::new(rest)], None, &[], 0)
-                .map(length)
+        |process| match &sending.memory {
+            Memory::Own(_) => process.sendmsg(fd, &bufs, None, &[], 0).map(length),
+            Memory::Carved(_) => process.send_carved(fd, &bufs).map(length),
         },
-        || fail(Errno::EBADF),
+        // SAFETY: slices are laid out as `iovec`, and there are at most 128 of them.
+        || unsafe { system(libc::SYS_writev, args) },
     );
+    drop(bufs);
+    let errno = raw::errno();
     let count = usize::try_from(result).unwrap_or(0);
-    let is_all = result >= 0 && sent + count >= end;
-    with_chains(|chains| chains.settle(at, bytes, count, is_all));
+    let is_all = is_last || result >= 0 && count >= sending.rest.len();
+    with_chains(|chains| chains.settle(at, sending, count, is_all));
+    if result < 0 {
+        // What was sent of it may have been the last use of its memory.
+        raw::set_errno(errno);
+    }
     result
 }
 

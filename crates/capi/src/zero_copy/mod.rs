@@ -1,24 +1,29 @@
-//! Buffers that a program fills and hands over (`ff_zc_mbuf_*`), and bytes where they lie in a
-//! connection's rings.
+//! Buffers that a program fills and hands over, received bytes that it keeps (`ff_zc_…`), and bytes
+//! where they lie in a connection's rings.
 //!
 //! A buffer is known to the program by an address in a range that holds nothing (`sys.rs`), so that
 //! `ff_write` can tell it from bytes whatever it points to, and one that was given back from one
-//! that is still there.
+//! that is still there. The memory of all but short ones is the stack's, from which the device
+//! gathers.
 
 pub mod abi;
 mod chain;
+mod memory;
+pub mod received;
 mod sys;
 
-use std::sync::Mutex;
+use std::sync::LazyLock;
+
+use slipstack_mem::Lock;
 
 use chain::Chains;
 
 /// All buffers of the process that are not handed over yet.
-static CHAINS: Mutex<Option<Chains>> = Mutex::new(None);
+static CHAINS: LazyLock<Lock<Option<Chains>>> = LazyLock::new(|| Lock::new(None));
 
 /// Runs `work` with the buffers, if their range is to be had.
 fn with_chains<T>(work: impl FnOnce(&mut Chains) -> T) -> Option<T> {
-    let mut place = CHAINS.lock().ok()?;
+    let mut place = CHAINS.lock();
     if place.is_none() {
         *place = Some(Chains::new(sys::range()?));
     }
@@ -28,4 +33,28 @@ fn with_chains<T>(work: impl FnOnce(&mut Chains) -> T) -> Option<T> {
 /// Whether an address is that of a buffer, there still or given back.
 pub fn is_head(at: usize) -> bool {
     sys::known_range().is_some_and(|range| range.contains(&at))
+}
+
+/// Before a fork: a child has none of the stack's memory. To be followed by one of the other two.
+pub fn fork_prepare() {
+    if let Some(chains) = CHAINS.lock().as_mut() {
+        chains.save();
+    }
+    CHAINS.hold();
+}
+
+pub fn fork_parent() {
+    if CHAINS.release()
+        && let Some(chains) = CHAINS.lock().as_mut()
+    {
+        chains.forget_saved();
+    }
+}
+
+pub fn fork_child() {
+    if CHAINS.release()
+        && let Some(chains) = CHAINS.lock().as_mut()
+    {
+        chains.become_saved();
+    }
 }

@@ -1,10 +1,11 @@
-//! Addresses at which nothing is.
+//! Addresses at which nothing is, and bytes in the stack's memory.
 
 use core::ops::Range;
 use core::ptr::null_mut;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::chain::{ADDRESS_STEP, CHAINS_MAX};
+use super::chain::{ADDRESS_STEP, CHAINS_MAX, Memory, Sending};
 
 static BASE: AtomicUsize = AtomicUsize::new(0);
 const LEN: usize = ADDRESS_STEP * CHAINS_MAX;
@@ -30,4 +31,31 @@ pub fn range() -> Option<Range<usize>> {
     }
     BASE.store(base.addr(), Ordering::Release);
     known_range()
+}
+
+/// Returns the bytes that are to be sent.
+pub fn slices(sending: &Sending) -> Vec<IoSlice<'_>> {
+    let Range { mut start, end } = sending.rest.clone();
+    let pieces = match &sending.memory {
+        Memory::Own(own) => return vec![IoSlice::new(&own[start..end])],
+        Memory::Carved(pieces) => pieces,
+    };
+    let mut found = Vec::with_capacity(pieces.len());
+    let mut before = 0;
+    for (piece, len) in pieces {
+        let skip = start - before;
+        let part = end.min(before + len).saturating_sub(start);
+        if part > 0 {
+            let space = piece.space();
+            debug_assert!(skip + part <= space.iov_len);
+            let at = space.iov_base.cast::<u8>().wrapping_add(skip);
+            // SAFETY: filled by this process, and its alone until `sending` is gone; the program
+            // has handed them over.
+            let bytes = unsafe { core::slice::from_raw_parts(at, part) };
+            found.push(IoSlice::new(bytes));
+        }
+        start += part;
+        before += len;
+    }
+    found
 }

@@ -81,13 +81,25 @@ fn commands() -> Vec<Command> {
     all
 }
 
+fn extent() -> Command {
+    Command::Extent {
+        sock: SockId {
+            index: 1,
+            generation: 2,
+        },
+        at: 1 << 40,
+        place: 1 << 30,
+        len: 1 << 23,
+    }
+}
+
 #[test]
 fn every_command_survives_its_encoding() {
     let ticket = Ticket {
         slot: 77,
         sequence: 12,
     };
-    for command in commands() {
+    for command in commands().into_iter().chain([extent()]) {
         let decoded = Command::decode(&command.encode(ticket));
         assert_eq!(decoded, Some((command, ticket)));
     }

@@ -6,7 +6,6 @@
 
 use slipstack_mem::{ByteRing, RawSlice, RawSpace};
 
-use crate::command::Command;
 use crate::datagram::{Envelope, HEADER};
 use crate::ids::SockId;
 
@@ -90,11 +89,7 @@ impl ProgramEnd {
             return;
         }
         tx.head += len;
-        cell.set_tx_more(more);
-        cell.set_tx_head(tx.head);
-        if cell.raise_tx() {
-            self.push(Command::Send { sock });
-        }
+        self.publish(sock, &cell, &tx, more);
     }
 
     /// Returns the next datagram where it lies, without taking it.

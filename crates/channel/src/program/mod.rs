@@ -1,6 +1,8 @@
 //! The program's side of a channel. Threads may use it at the same time; what belongs to one
 //! socket and direction is behind a lock of its own.
 
+mod blocks;
+mod carved;
 mod frozen;
 mod in_place;
 mod kept;
@@ -36,10 +38,12 @@ use slipstack_terms::Reason;
 
 use crate::state::{State, StateWord};
 
+use blocks::Carvings;
 use requests::Tickets;
 use sockets::Sockets;
 use starved::Starved;
 
+pub use carved::{CARVED_MAX, Carved};
 pub use frozen::Frozen;
 pub use in_place::{DatagramEnd, DatagramInPlace};
 pub use kept::{KEPT_MAX, KeepError, Segment};
@@ -76,6 +80,7 @@ struct Inner {
     /// Indices of sockets that may own a send ring, for [`ProgramEnd::release_idle`].
     ring_holders: Lock<VecDeque<u32>>,
     starved: Starved,
+    carvings: Lock<Carvings>,
 }
 
 impl ProgramEnd {
@@ -120,6 +125,7 @@ impl ProgramEnd {
             tickets: Lock::new(Tickets::new()),
             ring_holders: Lock::new(VecDeque::new()),
             starved: Starved::default(),
+            carvings: Lock::new(Carvings::default()),
             header,
             region,
         };

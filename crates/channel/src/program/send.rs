@@ -192,11 +192,7 @@ impl ProgramEnd {
             tx.head += len as u64;
         }
         announce(tx.head);
-        cell.set_tx_more(more);
-        cell.set_tx_head(tx.head);
-        if cell.raise_tx() {
-            self.push(Command::Send { sock });
-        }
+        self.publish(sock, &cell, &tx, more);
         room
     }
 
@@ -212,6 +208,9 @@ impl ProgramEnd {
         let used = tx.head.saturating_sub(acked) as usize;
         if !tx.retired.is_empty() {
             self.reap(sock, cell, tx);
+        }
+        if tx.lent.is_some() {
+            self.reap_lent(tx, acked);
         }
         if let Some(ring) = tx.ring
             && ring.size() - used.min(ring.size()) >= wanted
@@ -251,8 +250,7 @@ impl ProgramEnd {
         tx.generation = RingWord::detached(tx.generation).next_generation();
         tx.lap = Lap::NEW;
         if let Some(old) = tx.ring.replace(ring) {
-            let live = tx.head.saturating_sub(acked) as usize;
-            old.copy_to(&self.inner.region, &ring, acked, live);
+            self.copy_ring(tx, &old, &ring, acked);
             tx.retired.push((old, tx.generation));
         }
         cell.set_tx_ring(ring.word(tx.generation));
@@ -263,7 +261,7 @@ impl ProgramEnd {
         }
     }
 
-    fn allocate(&self, need: usize) -> Option<ByteRing> {
+    pub(super) fn allocate(&self, need: usize) -> Option<ByteRing> {
         if let Some(ring) = self.inner.arena.lock().allocate(need) {
             return Some(ring);
         }
@@ -320,6 +318,7 @@ impl ProgramEnd {
         };
         if sock.generation != 0 {
             self.reap(sock, &cell, &mut tx);
+            self.reap_lent(&mut tx, self.acked(sock, &cell));
         }
         let is_idle = sock.generation != 0 && self.acked(sock, &cell) == tx.head;
         if is_idle && let Some(ring) = tx.ring.take() {
@@ -343,6 +342,7 @@ impl ProgramEnd {
     /// Takes all rings of a socket back that the engine has let go of.
     pub(super) fn drop_rings(&self, local: &SockLocal) {
         let mut tx = local.tx.lock();
+        self.reap_lent(&mut tx, u64::MAX);
         let mut arena = self.inner.arena.lock();
         if let Some(ring) = tx.ring.take() {
             self.give_back(&mut arena, ring);

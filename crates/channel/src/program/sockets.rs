@@ -8,10 +8,13 @@ use slipstack_mem::{ByteRing, Lock};
 
 use slipstack_terms::Transport;
 
+use crate::cell::TxMark;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
 use crate::shrink::Lap;
 use crate::state::StateWord;
+
+use super::blocks::Lent;
 
 const CHUNK: usize = 256;
 
@@ -32,6 +35,15 @@ pub(super) struct TxSide {
     pub(super) lap: Lap,
     /// Listed with those that wait for memory.
     pub(super) is_starved: bool,
+    /// What lies outside the ring, once anything has.
+    pub(super) lent: Option<Box<Lent>>,
+}
+
+impl TxSide {
+    #[inline]
+    pub(super) fn mark(&self, more: bool) -> TxMark {
+        TxMark::new(more, self.lent.as_ref().map_or(0, |lent| lent.end))
+    }
 }
 
 /// The receiving direction.

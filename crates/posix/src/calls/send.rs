@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::addr::{Given, parse};
 use crate::ancillary::check_stream;
 use crate::calls::connect::Manner;
+use crate::carved::LENT;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -222,6 +223,8 @@ fn push_of(flags: i32) -> Push {
         Push::Urgent
     } else if flags & libc::MSG_MORE != 0 {
         Push::More
+    } else if flags & LENT != 0 {
+        Push::Lent
     } else {
         Push::Now
     }

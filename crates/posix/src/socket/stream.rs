@@ -60,6 +60,8 @@ pub(crate) enum Push {
     More,
     /// The last of them is urgent (MSG_OOB).
     Urgent,
+    /// They lie in memory that stays as it is: [`crate::Carved`].
+    Lent,
 }
 
 /// An engine and the connection's number there.

@@ -178,7 +178,7 @@ impl Kernel {
         }
         while socket.unsent() > 0 {
             let len = (socket.unsent() as usize).min(self.buffer.len());
-            let pieces = socket.send.gather(&self.end, socket.sent, len);
+            let pieces = socket.send.gather(&self.end, sock, socket.sent, len);
             let first = pieces[0].copy_to(&mut self.buffer);
             let second = pieces[1].copy_to(&mut self.buffer[first..]);
             match rustix::net::send(fd, &self.buffer[..first + second], SendFlags::NOSIGNAL) {

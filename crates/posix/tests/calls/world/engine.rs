@@ -284,6 +284,7 @@ impl Inner {
             | Command::Send { .. }
             | Command::Consumed { .. }
             | Command::Urgent { .. }
+            | Command::Extent { .. }
             | Command::TellSent { .. }
             | Command::Goodbye => {}
             Command::Offer { .. } | Command::Claim { .. } => {
@@ -400,7 +401,7 @@ impl Inner {
         let len = (sent.upto - from).min(room) as usize;
         if len > 0 {
             let mut bytes = Vec::new();
-            for slice in tx.gather(&self.end, from, len) {
+            for slice in tx.gather(&self.end, sock, from, len) {
                 let at = bytes.len();
                 bytes.resize(at + slice.len(), 0);
                 slice.copy_to(&mut bytes[at..]);

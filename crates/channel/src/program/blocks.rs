@@ -1,0 +1,94 @@
+//! Blocks of the send arena that pieces are carved from, and what lies in them.
+
+use core::ops::Range;
+use std::collections::{BTreeMap, VecDeque};
+
+use slipstack_mem::ByteRing;
+
+use crate::extents::Extent;
+
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) ring: ByteRing,
+    /// Pieces, extents, and one for the block that pieces are carved from.
+    pub(super) users: u32,
+}
+
+/// The blocks of one program.
+#[derive(Debug, Default)]
+pub(super) struct Carvings {
+    pub(super) blocks: BTreeMap<usize, Block>,
+    /// What is left of the block that pieces are carved from.
+    rest: Range<usize>,
+    pub(super) held: usize,
+    pub(super) extents: usize,
+}
+
+impl Carvings {
+    pub(super) fn block_of(&mut self, place: usize) -> Option<&mut Block> {
+        let (_, block) = self.blocks.range_mut(..=place).next_back()?;
+        (place - block.ring.offset() < block.ring.size()).then_some(block)
+    }
+
+    /// Whether both lie in one block: each block is free for itself.
+    pub(super) fn are_of_one(&mut self, one: &Extent, other: &Extent) -> bool {
+        let mut ring = |extent: &Extent| self.block_of(extent.place).map(|block| block.ring);
+        ring(one) == ring(other)
+    }
+
+    /// The next piece of the block that there is.
+    pub(super) fn take(&mut self, len: usize) -> Option<usize> {
+        let end = self.rest.end;
+        let block = self.block_of(end.checked_sub(1)?)?;
+        if block.users == 1 {
+            // Nothing is in it: from the start, where it is warm.
+            self.rest = end - block.ring.size()..end;
+        }
+        if self.rest.len() < len {
+            return None;
+        }
+        let place = self.rest.start;
+        self.rest.start += len;
+        self.use_block(place);
+        Some(place)
+    }
+
+    pub(super) fn use_block(&mut self, place: usize) {
+        if let Some(block) = self.block_of(place) {
+            block.users += 1;
+        }
+    }
+
+    /// One user less; returns the block if it was the last one.
+    pub(super) fn leave_block(&mut self, place: usize) -> Option<ByteRing> {
+        let block = self.block_of(place)?;
+        block.users -= 1;
+        if block.users > 0 {
+            return None;
+        }
+        let ring = block.ring;
+        self.blocks.remove(&ring.offset());
+        self.held -= ring.size();
+        Some(ring)
+    }
+
+    /// Carves from this block from now on; returns the one before if nobody uses it.
+    pub(super) fn begin(&mut self, ring: ByteRing) -> Option<ByteRing> {
+        let before = match self.rest.end {
+            0 => None,
+            end => self.leave_block(end - 1),
+        };
+        self.blocks.insert(ring.offset(), Block { ring, users: 1 });
+        self.held += ring.size();
+        self.rest = ring.offset()..ring.offset() + ring.size();
+        before
+    }
+}
+
+/// Extents of one connection that are not acknowledged, in order.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    pub(super) extents: VecDeque<Extent>,
+    /// Where the last one ended that there was.
+    pub(super) end: u64,
+}
