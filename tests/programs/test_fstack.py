@@ -4,6 +4,7 @@ started by its command lines."""
 import os
 import random
 import shutil
+import socket
 import subprocess
 import threading
 
@@ -221,3 +222,20 @@ def an_installed_library_is_found_by_pkg_config(world):
         "libslipstack.a",
         "libff_syscall.so",
     } <= names
+
+
+@test(modes=("inprocess", "instance"))
+def traffic_is_told_in_both_placements(world):
+    server = start(world, compiled(world, THEIRS / "traffic.c"))
+    world.wait_port(80, process=server)
+    with world.connect(80) as sock:
+        sock.sendall(b"t" * 100_000)
+        sock.shutdown(socket.SHUT_WR)
+        assert len(b"".join(iter(lambda: sock.recv(65536), b""))) == 100_000
+    until(lambda: len(server.output().splitlines()) >= 4, 5, "it tells")
+    lines = server.output().splitlines()[2:4]
+    before, after = [[int(word) for word in line.split()] for line in lines]
+    packets, received, answers, sent, *dropped = [b - a for a, b in zip(before, after)]
+    assert packets > 0 and 100_000 < received < 150_000, (before, after)
+    assert answers > 0 and 100_000 < sent < 150_000, (before, after)
+    assert dropped == [0, 0], (before, after)

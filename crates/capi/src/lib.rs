@@ -24,4 +24,5 @@ mod run;
 mod signals;
 mod sockets;
 mod thread;
+mod traffic;
 mod zero_copy;

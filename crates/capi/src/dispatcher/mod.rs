@@ -163,6 +163,11 @@ impl FrameHook for Program {
     }
 }
 
+/// What this process's device has counted.
+pub fn traffic() -> [u64; 6] {
+    core::array::from_fn(|at| TRAFFIC[at].load(Ordering::Relaxed))
+}
+
 /// Has a frame leave by a link with the next turn; `false`: too many wait.
 fn send(frame: Vec<u8>, link: LinkId) -> bool {
     let Ok(mut outgoing) = OUTGOING.lock() else {

@@ -12,10 +12,9 @@ use slipstack_posix::Errno;
 
 use crate::call::fail;
 use crate::dispatcher::abi::{Dispatch, DispatchInContext};
-use crate::dispatcher::{PLAIN, TRAFFIC, WITH_CONTEXT, send, workers};
+use crate::dispatcher::{PLAIN, WITH_CONTEXT, send, workers};
 use crate::kernel::say;
-use crate::life;
-use crate::thread;
+use crate::{life, thread, traffic};
 
 /// Longest and shortest frame that is sent (without its checksum).
 const FRAME_MAX: usize = 65_535;
@@ -87,8 +86,8 @@ pub unsafe extern "C" fn ff_get_traffic(place: *mut c_void) {
     if place.is_null() {
         return;
     }
-    for (index, count) in TRAFFIC.iter().enumerate() {
-        let count = count.load(Ordering::Relaxed).to_ne_bytes();
+    for (index, count) in traffic::now().into_iter().enumerate() {
+        let count = count.to_ne_bytes();
         let at = place.cast::<[u8; 8]>().wrapping_add(index);
         // SAFETY: the program has room for six words.
         unsafe { at.write_unaligned(count) };
