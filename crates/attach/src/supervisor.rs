@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
-use slipstack_channel::control::{Refusal, Reply, Request, TimeWaitTold, text_file};
+use slipstack_channel::control::{ChooserTold, Refusal, Reply, Request, TimeWaitTold, text_file};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority};
@@ -99,6 +99,30 @@ impl PortAuthority for Keeper {
     fn bring_flow(&self, local: SocketAddr, remote: SocketAddr) {
         // Without it the keeper hands each of its segments on.
         self.link.tell(&Request::BringFlow { local, remote });
+    }
+
+    fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
+        let request = Request::JoinGroup { local, rank, is_on };
+        let answer = self.link.ask(&request, &[]);
+        matches!(answer, Ok((Reply::Choosers(told), _)) if !told.is_empty())
+    }
+
+    fn choose(&self, local: SocketAddr, set_ms: u32, code: &[u8]) {
+        let code = code.to_vec();
+        let request = Request::Choose {
+            local,
+            set_ms,
+            code,
+        };
+        // Without it the hash goes on choosing.
+        let _ = self.link.ask(&request, &[]);
+    }
+
+    fn choosers(&self, port: u16) -> Option<Vec<ChooserTold>> {
+        match self.link.ask(&Request::Choosers { port }, &[]) {
+            Ok((Reply::Choosers(told), _)) => Some(told),
+            _ => None,
+        }
     }
 
     fn network(&self) -> Option<NetworkState> {

@@ -27,7 +27,7 @@ pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 11;
+pub const CONTROL_VERSION: u32 = 12;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -73,6 +73,24 @@ pub enum Request {
     ListenOff {
         protocol: Transport,
         address: IpAddr,
+        port: u16,
+    },
+    /// A datagram socket of this client's engine is in the SO_REUSEPORT group of its address, or
+    /// no longer so.
+    JoinGroup {
+        local: SocketAddr,
+        rank: u64,
+        is_on: bool,
+    },
+    /// The program that chooses among the sockets of a group in which this client has one; none:
+    /// their hash does again.
+    Choose {
+        local: SocketAddr,
+        set_ms: u32,
+        code: Vec<u8>,
+    },
+    /// Asks for the groups of a UDP port that have a program.
+    Choosers {
         port: u16,
     },
     /// Connections to a port that this client listens on go to other clients first, or no longer
@@ -174,6 +192,7 @@ pub enum Reply {
     },
     Network(Box<NetworkState>),
     Net(Box<net::Answer>),
+    Choosers(Vec<ChooserTold>),
     /// Carries the file with the rules, and that with the prefixes.
     Filter(net::FilterTold),
     Inquiry {
@@ -187,6 +206,21 @@ pub enum Reply {
         refusal: Refusal,
         message: String,
     },
+}
+
+/// The program of a SO_REUSEPORT group, and the group's sockets in its order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChooserTold {
+    pub local: SocketAddr,
+    pub code: Vec<u8>,
+    pub members: Vec<ChooserMember>,
+}
+
+/// A socket of a group and the slot of its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChooserMember {
+    pub rank: u64,
+    pub slot: u16,
 }
 
 /// Why a request was refused. The message beside it is a sentence for people.

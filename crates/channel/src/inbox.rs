@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 0   kind (u8), version (u8)
-//! 2   number of the slot that it comes from, or of the link that a frame came by (u16)
+//! 2   number of the slot that it comes from, of the link that a frame came by, or a port (u16)
 //! 4   length of what follows (u32)
 //! ```
 //!
@@ -28,6 +28,8 @@ const PASSING: u8 = 3;
 const GROUP: u8 = 4;
 const NETWORK_CHANGED: u8 = 5;
 const INQUIRY: u8 = 6;
+const CHOSEN: u8 = 7;
+const CHOOSERS: u8 = 8;
 
 /// One message in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,13 @@ pub enum InboxMessage<'a> {
     /// An Ethernet frame for the reader's stack, with the link that it came by
     /// ([`slipstack_wire::LinkId`]).
     Frame { link: u16, frame: &'a [u8] },
+    /// A frame with a datagram that the program of a SO_REUSEPORT group has chosen the socket of
+    /// this rank for.
+    Chosen {
+        link: u16,
+        rank: u64,
+        frame: &'a [u8],
+    },
     /// A frame that reached the engine of `slot`, which has no socket for it. Goes to the keeper.
     Stray {
         slot: u16,
@@ -47,6 +56,9 @@ pub enum InboxMessage<'a> {
     Group(SlotGroup),
     /// The keeper has published another network: the engine asks for it.
     NetworkChanged,
+    /// The programs that choose among sockets of a UDP port, or the sockets, are others: the engine
+    /// asks for them.
+    ChoosersChanged { port: u16 },
     /// An operator asks something: the engine asks what.
     Inquiry,
 }
@@ -82,6 +94,14 @@ impl<'a> InboxMessage<'a> {
             InboxMessage::Frame { link, frame } => {
                 push(&[&header(FRAME, *link, frame.len()), frame])
             }
+            InboxMessage::Chosen { link, rank, frame } => {
+                let rank = rank.to_le_bytes();
+                push(&[
+                    &header(CHOSEN, *link, rank.len() + frame.len()),
+                    &rank,
+                    frame,
+                ])
+            }
             InboxMessage::Stray { slot, link, frame } => {
                 let link = link.to_le_bytes();
                 push(&[
@@ -99,6 +119,7 @@ impl<'a> InboxMessage<'a> {
                 push(&[&header(GROUP, group.slot, body.len()), &body])
             }
             InboxMessage::NetworkChanged => push(&[&header(NETWORK_CHANGED, 0, 0)]),
+            InboxMessage::ChoosersChanged { port } => push(&[&header(CHOOSERS, *port, 0)]),
             InboxMessage::Inquiry => push(&[&header(INQUIRY, 0, 0)]),
         }
     }
@@ -141,6 +162,14 @@ impl<'a> InboxMessage<'a> {
                 }),
                 None => Err(InboxError::Body),
             },
+            CHOSEN => match body.split_first_chunk() {
+                Some((rank, frame)) => Ok(InboxMessage::Chosen {
+                    link: slot,
+                    rank: u64::from_le_bytes(*rank),
+                    frame,
+                }),
+                None => Err(InboxError::Body),
+            },
             PASSING => crate::passing::read(body)
                 .map(|(head, passed)| InboxMessage::Passing(head, passed))
                 .ok_or(InboxError::Body),
@@ -149,7 +178,8 @@ impl<'a> InboxMessage<'a> {
                 .ok_or(InboxError::Body),
             NETWORK_CHANGED if body.is_empty() => Ok(InboxMessage::NetworkChanged),
             INQUIRY if body.is_empty() => Ok(InboxMessage::Inquiry),
-            NETWORK_CHANGED | INQUIRY => Err(InboxError::Body),
+            CHOOSERS if body.is_empty() => Ok(InboxMessage::ChoosersChanged { port: slot }),
+            NETWORK_CHANGED | INQUIRY | CHOOSERS => Err(InboxError::Body),
             other => Err(InboxError::Kind(other)),
         }
     }
@@ -240,6 +270,12 @@ mod tests {
                 link: 7,
                 frame: b"frame",
             },
+            InboxMessage::Chosen {
+                link: 7,
+                rank: 0x0102_0304_0506_0708,
+                frame: b"frame",
+            },
+            InboxMessage::ChoosersChanged { port: 443 },
             InboxMessage::Passing(head(), Passed::HalfOpen(b"half")),
             InboxMessage::Passing(head(), open),
             InboxMessage::Passing(head(), Passed::Bytes(b"")),
@@ -276,6 +312,7 @@ mod tests {
         assert_eq!(empty(PASSING), Some(InboxError::Body));
         assert_eq!(empty(GROUP), Some(InboxError::Body));
         assert_eq!(empty(STRAY), Some(InboxError::Body));
+        assert_eq!(empty(CHOSEN), Some(InboxError::Body));
         assert_eq!(empty(FRAME), None);
         let mut notice = header(NETWORK_CHANGED, 0, 1).to_vec();
         notice.push(0);
@@ -285,8 +322,8 @@ mod tests {
     #[test]
     fn other_kinds_and_other_versions_are_refused() {
         let mut message = InboxMessage::NetworkChanged.to_vec();
-        message[0] = INQUIRY + 1;
-        let unknown = InboxError::Kind(INQUIRY + 1);
+        message[0] = CHOOSERS + 1;
+        let unknown = InboxError::Kind(CHOOSERS + 1);
         assert_eq!(InboxMessage::parse(&message), Err(unknown));
         message[1] = VERSION + 1;
         let newer = InboxError::Version(VERSION + 1);

@@ -66,9 +66,9 @@ pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
-    CloseMode, Congestion, GroupChange, KeepAlive, LogLevel, MtuDiscovery, MulticastOption,
-    PortRange, Reason, SocketError, SocketOption, SocketOptions, SocketState, Spin, TcpInfo,
-    Transport,
+    CHOOSER_MAX, ChooserPart, CloseMode, Congestion, GroupChange, KeepAlive, LogLevel,
+    MtuDiscovery, MulticastOption, PortRange, Reason, SocketError, SocketOption, SocketOptions,
+    SocketState, Spin, TcpInfo, Transport, run_classic,
 };
 pub use state::State;
 pub use urgent::{Urgent, UrgentWord};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use slipstack_channel::control::ChooserTold;
 use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
 use slipstack_channel::{SocketError, Transport};
 
@@ -47,6 +48,24 @@ pub trait PortAuthority: Send {
     /// A connection that the directory names comes here, whoever else serves its port.
     fn bring_flow(&self, local: SocketAddr, remote: SocketAddr) {
         let _ = (local, remote);
+    }
+
+    /// A datagram socket of this engine joins the SO_REUSEPORT group of its address, or leaves it.
+    /// Returns whether a program chooses among the group's sockets.
+    fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
+        let _ = (local, rank, is_on);
+        false
+    }
+
+    /// A program chooses among the sockets of a group from now on.
+    fn choose(&self, local: SocketAddr, set_ms: u32, code: &[u8]) {
+        let _ = (local, set_ms, code);
+    }
+
+    /// The programs of all groups of a UDP port. `None`: nobody knows.
+    fn choosers(&self, port: u16) -> Option<Vec<ChooserTold>> {
+        let _ = port;
+        None
     }
 
     /// The network as it is now. `None`: nobody knows.

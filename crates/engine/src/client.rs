@@ -99,6 +99,8 @@ pub(crate) struct Socket {
     pub(crate) queue: Option<Box<AcceptQueue>>,
     /// [`crate::owners::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,
+    /// The parts that have come of a program that chooses sockets.
+    pub(crate) chooser: Vec<u8>,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
     /// When bytes were last received.
@@ -127,6 +129,7 @@ impl Socket {
         listener: None,
         queue: None,
         is_tell_due: false,
+        chooser: Vec::new(),
         lost: 0,
         received_at: Instant(0),
         step: STEP,

@@ -46,6 +46,7 @@ impl Engine {
             flow: None,
         };
         self.note_bound(owner, bound);
+        self.join_group(owner, local, true);
         Ok(Reply::Bound { local })
     }
 
@@ -193,6 +194,7 @@ impl Engine {
         if let Some(socket) = self.env.socket(owner) {
             socket.role = Role::None;
         }
+        self.leave_group(owner);
         self.drop_binding(owner);
     }
 }

@@ -6,7 +6,7 @@ use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport
 use slipstack_device::{Device, Rest};
 use slipstack_stack::{
     Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IcmpDetails, IpMeta,
-    ListenerId, Reason, UdpId,
+    ListenerId, Member, Reason, UdpId,
 };
 
 use crate::accept_queue::AcceptQueue;
@@ -246,6 +246,14 @@ impl Effects for Fx<'_> {
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
         // Groups the keeper hands to everybody.
         !is_to_group && self.env.send_stray_datagram(datagram)
+    }
+
+    fn chosen_datagram(&mut self, member: Member, datagram: &DatagramIn<'_>) -> bool {
+        self.env.send_chosen_datagram(member, datagram)
+    }
+
+    fn processor(&self) -> u32 {
+        u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0)
     }
 
     fn has_unread(&mut self, conn: ConnId) -> bool {

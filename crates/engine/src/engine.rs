@@ -344,6 +344,10 @@ impl Engine {
             Ok(InboxMessage::Passing(head, passed)) => self.on_passed(now, &head, passed),
             Ok(InboxMessage::NetworkChanged) => self.on_network_changed(now),
             Ok(InboxMessage::Inquiry) => self.on_inquiry(now),
+            Ok(InboxMessage::ChoosersChanged { port }) => self.on_choosers_changed(port),
+            Ok(InboxMessage::Chosen { link, rank, frame }) => {
+                self.on_chosen(now, rank, (link, frame));
+            }
             // Both are for the keeper alone.
             Ok(InboxMessage::Stray { .. } | InboxMessage::Group(_)) | Err(_) => {
                 self.env.counters.inbox_refused += 1;

@@ -9,6 +9,7 @@ mod alone;
 mod arriving;
 mod authority;
 mod carrying;
+mod choosing;
 mod chores;
 mod client;
 mod commands;

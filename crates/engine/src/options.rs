@@ -28,6 +28,7 @@ impl Engine {
         option: SocketOption,
     ) -> Answer {
         let option = match option {
+            SocketOption::Chooser(part) => return self.on_chooser_part(owner, part),
             // What a program asks for counts twice, as on the kernel.
             SocketOption::RcvBuf(bytes) => {
                 SocketOption::RcvBuf(bytes.saturating_mul(2).min(BUFFER_MAX))

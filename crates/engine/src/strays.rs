@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use slipstack_channel::{INBOX_STRAY_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
-use slipstack_stack::{DatagramIn, IpMeta};
+use slipstack_stack::{DatagramIn, IpMeta, Member};
 
 use crate::departed::{Flow, Way};
 use crate::environment::Environment;
@@ -76,6 +76,36 @@ impl Environment {
             let frame = &frame;
             self.counters.strays += 1;
             if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
+                self.counters.local_lost += 1;
+            }
+        }
+        true
+    }
+}
+
+impl Environment {
+    /// Hands a datagram to the engine whose socket the program of a group has chosen. `false`:
+    /// there is no way there.
+    #[cold]
+    pub(crate) fn send_chosen_datagram(
+        &mut self,
+        member: Member,
+        datagram: &DatagramIn<'_>,
+    ) -> bool {
+        let Some(fabric) = &self.local.fabric else {
+            return false;
+        };
+        let slot = usize::from(member.slot);
+        if slot == KEEPER || member.slot == fabric.own_slot() {
+            return false;
+        }
+        for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
+            let message = InboxMessage::Chosen {
+                link: datagram.link,
+                rank: member.rank,
+                frame: &frame,
+            };
+            if !fabric.post(slot, &message) {
                 self.counters.local_lost += 1;
             }
         }

@@ -57,6 +57,7 @@ impl Process {
             is_wildcard: ip.is_unspecified() || may_be_group,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
+            at_ns: 0,
         });
         if socket.kind == Kind::Dgram {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
@@ -105,6 +106,7 @@ impl Process {
                 is_wildcard: true,
                 is_port_chosen: true,
                 is_port_unseen: false,
+                at_ns: 0,
             },
         };
         socket.cold.lock().bound = Some(bound);

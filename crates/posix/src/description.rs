@@ -44,6 +44,8 @@ pub(crate) struct Bound {
     pub(crate) is_port_chosen: bool,
     /// The program asked for port 0 and has not looked at the one it got.
     pub(crate) is_port_unseen: bool,
+    /// When a datagram socket was bound, which is its rank in a SO_REUSEPORT group; 0 = not seen.
+    pub(crate) at_ns: u64,
 }
 
 /// Fields that are rarely touched.

@@ -365,6 +365,7 @@ impl Process {
             is_wildcard,
             is_port_chosen: false,
             is_port_unseen: false,
+            at_ns: 0,
         });
         let decided = match kind {
             Kind::Stream if item.starts_with('b') => None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::{Placement, Transport};
+use slipstack_channel::{Placement, SocketOption, Transport};
 use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
@@ -14,7 +14,7 @@ use crate::description::{Decided, Description, Kind};
 use crate::epoll::{Set, add_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::link::Link;
-use crate::options::{Options, all_changes, attach_filter, filter_in, replay};
+use crate::options::{Options, all_changes, attach_filter, filter_in, push_chooser, replay};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::ready::{Watch, Watcher};
@@ -183,8 +183,10 @@ impl Process {
         }
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry {
-                // What is sent there is for whoever of the two receives.
-                let is_elsewhere = socket.kind == Kind::Dgram && socket.is_parents();
+                // What is sent there is for whoever of the two receives, and a share of a port is
+                // its thread's or its child's: the keeper queues for them until then.
+                let is_elsewhere =
+                    socket.kind == Kind::Dgram && (socket.is_parents() || has_share(&socket));
                 if !is_elsewhere {
                     self.realize(&socket);
                 }
@@ -294,6 +296,9 @@ impl Process {
         // The kernel's part has settled whether the port is free; this says who of several hears.
         let reuse_port =
             options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
+        if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
+            link.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
+        }
         if let Some(range) = options.port_range() {
             link.set_option(sock, range);
         }
@@ -306,6 +311,7 @@ impl Process {
             })
             .inspect(|_| {
                 push_options(&link, sock, &options);
+                push_chooser(&link, sock, &options);
                 for option in all_changes(&memberships) {
                     link.set_option(sock, option);
                 }
@@ -330,6 +336,20 @@ impl Process {
         }
         self.report.on_dgram(socket, dgram);
         Ok(())
+    }
+
+    /// Where a datagram socket stands in its SO_REUSEPORT group. One whose bind this process has
+    /// not seen is the last.
+    fn rank_of(&self, socket: &Description) -> u64 {
+        let mut cold = socket.cold.lock();
+        match &mut cold.bound {
+            Some(bound) if bound.at_ns != 0 => bound.at_ns,
+            Some(bound) => {
+                bound.at_ns = self.now_ns();
+                bound.at_ns
+            }
+            None => 0,
+        }
     }
 
     /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper,
@@ -385,6 +405,12 @@ impl Process {
             self.report.on_kernel(number, socket, why, Given::Nothing);
         }
     }
+}
+
+/// SO_REUSEPORT.
+fn has_share(socket: &Description) -> bool {
+    let cold = socket.cold.lock();
+    cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
 }
 
 fn listen_on_stack(

@@ -7,6 +7,7 @@ use core::num::NonZeroU16;
 
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
+use crate::chooser::Member;
 use crate::error::Reason;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
@@ -91,6 +92,18 @@ pub trait Effects {
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
         let _ = (datagram, is_to_group);
         false
+    }
+
+    /// A datagram that the program of a SO_REUSEPORT group has chosen another stack's socket for.
+    /// `false`: there is no way there.
+    fn chosen_datagram(&mut self, member: Member, datagram: &DatagramIn<'_>) -> bool {
+        let _ = (member, datagram);
+        false
+    }
+
+    /// The number of the processor that runs the stack.
+    fn processor(&self) -> u32 {
+        0
     }
 }
 

@@ -15,6 +15,7 @@ mod announce;
 mod arp;
 mod bound;
 pub mod choices;
+mod chooser;
 pub mod config;
 pub mod counters;
 mod default_router;
@@ -63,6 +64,7 @@ mod udp;
 pub mod wheel;
 
 pub use bound::Bound;
+pub use chooser::{Chooser, Member};
 pub use config::{
     ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, LinkConfig, MtuProbing,
     NeighbourConfig, NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,

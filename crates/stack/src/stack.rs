@@ -10,6 +10,7 @@ use slipstack_wire::ipv4::{self as ipv4_header, Ipv4Packet};
 use slipstack_wire::ipv6 as ipv6_header;
 use slipstack_wire::{checksum, protocol};
 
+use crate::chooser::Chooser;
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
@@ -419,6 +420,16 @@ impl Stack {
     /// Routers are told of a change of groups when timers are looked at next, which is at once.
     pub fn udp_set_option(&mut self, id: UdpId, option: SocketOption) -> Result<(), SocketError> {
         self.udp.set_option(id, option, &mut cx!(self))
+    }
+
+    /// See [`Udp::set_choosers`].
+    pub fn udp_set_choosers(&mut self, port: u16, choosers: Vec<(SocketAddr, Chooser)>) {
+        self.udp.set_choosers(port, choosers);
+    }
+
+    /// See [`Udp::expect`].
+    pub fn udp_expect(&mut self, rank: Option<u64>) {
+        self.udp.expect(rank);
     }
 
     /// The largest IP packet to the connected peer, as far as is known.

@@ -9,6 +9,8 @@
 
 extern crate alloc;
 
+mod chooser;
+mod classic;
 mod close;
 mod coded;
 mod congestion;
@@ -26,6 +28,8 @@ mod tcp_info;
 mod transport;
 mod words;
 
+pub use chooser::{CHOOSER_MAX, ChooserPart};
+pub use classic::{Beside, run_classic};
 pub use close::CloseMode;
 pub use congestion::Congestion;
 pub use errors::{Reason, SocketError};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::words::{WORDS, Words};
-use crate::{Congestion, KeepAlive, MtuDiscovery, MulticastOption, PortRange};
+use crate::{ChooserPart, Congestion, KeepAlive, MtuDiscovery, MulticastOption, PortRange};
 
 /// Declares the options: number in shared memory, name, type, and the field that keeps the value
 /// for a connection that is to be.
@@ -108,6 +108,11 @@ options! {
     /// The link that packets leave and come by (SO_BINDTODEVICE): its number plus one; 0 = any.
     28 Link(u16) => link: u16;
     29 Multicast(MulticastOption);
+    /// Where a socket stands in its SO_REUSEPORT group: members are in ascending order; 0 = in
+    /// none.
+    30 Rank(u64) => rank: u64;
+    /// A part of the program that chooses a socket of the group.
+    31 Chooser(ChooserPart);
 }
 
 #[cfg(test)]

@@ -46,6 +46,16 @@ macro_rules! numbers {
 }
 numbers!(u8 u16 u32);
 
+impl Words for u64 {
+    fn to_words(self) -> [u64; WORDS] {
+        one(self)
+    }
+
+    fn from_words([word, ..]: [u64; WORDS]) -> Option<Self> {
+        Some(word)
+    }
+}
+
 impl Words for bool {
     fn to_words(self) -> [u64; WORDS] {
         one(self.into())

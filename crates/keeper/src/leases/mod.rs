@@ -5,6 +5,7 @@
 //! says where the frames for a local port belong.
 
 mod clients;
+mod groups;
 mod listeners;
 mod ports;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use slipstack_device::Transport;
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
+pub use groups::{Choice, Groups, MEMBERS_MAX};
 pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners};
 pub use ports::{PortBlocks, ports_beside, system_ports};
 
@@ -68,6 +70,8 @@ pub struct Left {
 pub struct Leases {
     pub clients: Clients,
     pub listeners: Listeners,
+    #[serde(default)]
+    pub groups: Groups,
     slots: Vec<SlotState>,
     blocks: PortBlocks,
 }
@@ -78,6 +82,7 @@ impl Leases {
         Leases {
             clients: Clients::default(),
             listeners: Listeners::default(),
+            groups: Groups::default(),
             slots: vec![SlotState::Free; slots],
             blocks,
         }

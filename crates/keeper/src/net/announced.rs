@@ -9,6 +9,8 @@ pub(super) struct Announced {
     pub(super) heard: u64,
     /// Slots of engines that have not been told yet.
     pub(super) left: Vec<u16>,
+    /// Slots of engines that are to ask for the programs of a port.
+    pub(super) choosers: Vec<(u16, u16)>,
     pub(super) again_at: u64,
 }
 

@@ -216,7 +216,15 @@ impl Net {
             Ok(InboxMessage::Passing(head, passed)) => self.take_passing(&head, passed, now),
             Ok(InboxMessage::Group(group)) => self.take_group(group),
             // Our own, left unread by an engine that is gone.
-            Ok(InboxMessage::NetworkChanged | InboxMessage::Inquiry) => {}
+            Ok(
+                InboxMessage::NetworkChanged
+                | InboxMessage::Inquiry
+                | InboxMessage::ChoosersChanged { .. },
+            ) => {}
+            // The engine that was chosen is gone: the hash of those that are left decides.
+            Ok(InboxMessage::Chosen { link, frame, .. }) => {
+                self.take(frame, local_by(link), coming(None));
+            }
             Err(_) => self.inbox_refused += 1,
         }
     }

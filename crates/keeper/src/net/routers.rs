@@ -71,13 +71,30 @@ impl Net {
 
     /// Engines ask when they are told that there is something to ask for.
     pub(super) fn tell_engines(&mut self, now: u64) {
-        if self.told.left.is_empty() || now < self.told.again_at {
+        let is_all_told = self.told.left.is_empty() && self.told.choosers.is_empty();
+        if is_all_told || now < self.told.again_at {
             return;
         }
         let inboxes = &self.effects.inboxes;
         let message = InboxMessage::NetworkChanged;
         self.told.left.retain(|slot| !inboxes.post(*slot, &message));
+        self.told.choosers.retain(|(slot, port)| {
+            let port = *port;
+            !inboxes.post(*slot, &InboxMessage::ChoosersChanged { port })
+        });
         self.told.again_at = now + AGAIN_NS;
+    }
+
+    /// The engines of these slots ask for the programs that choose among sockets of a port. One
+    /// whose inbox is full is told again.
+    pub fn tell_choosers(&mut self, port: u16, slots: Vec<u16>) {
+        let inboxes = &self.effects.inboxes;
+        let message = InboxMessage::ChoosersChanged { port };
+        for slot in slots {
+            if !inboxes.post(slot, &message) && !self.told.choosers.contains(&(slot, port)) {
+                self.told.choosers.push((slot, port));
+            }
+        }
     }
 
     /// An operator asks something of the engine of this slot. Returns `false` if its inbox is full.
@@ -92,6 +109,7 @@ impl Net {
     }
 
     pub(super) fn tell_at(&self) -> Option<u64> {
-        (!self.told.left.is_empty()).then_some(self.told.again_at)
+        let is_all_told = self.told.left.is_empty() && self.told.choosers.is_empty();
+        (!is_all_told).then_some(self.told.again_at)
     }
 }

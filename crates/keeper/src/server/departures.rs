@@ -63,9 +63,13 @@ impl Server {
         self.tally.resets += resets as u64;
         self.tally.handovers += ended.adopted.len() as u64;
         self.net.reset(ended.doomed, now);
+        let chosen_on = self.resources.state.leases.groups.part_all(client);
         let Some(left) = self.resources.state.leases.leave(client) else {
             return;
         };
+        for port in chosen_on {
+            self.tell_choosers(port, None);
+        }
         let (pid, slot) = (left.client.process.pid, left.client.slot);
         info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);

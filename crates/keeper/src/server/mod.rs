@@ -3,6 +3,7 @@
 //! It sleeps until one of them wants something. Every request is answered before the next is read;
 //! what it changed is in the journal by then.
 
+mod choosing;
 mod clients;
 mod control;
 mod departures;

@@ -128,7 +128,7 @@ impl Server {
                 self.on_departure(client, now);
                 self.done()
             }
-            _ => refuse(Refusal::BadRequest, "a keeper does not take this request"),
+            request => self.on_group_request(client, request),
         }
     }
 

@@ -451,6 +451,7 @@ impl Process {
             is_wildcard: true,
             is_port_chosen: true,
             is_port_unseen: false,
+            at_ns: 0,
         });
         let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Both)));
         self.apply_dgram_options(socket);

@@ -147,6 +147,7 @@ impl Process {
             is_wildcard,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
+            at_ns: self.now_ns(),
         });
         if socket.kind == Kind::Dgram {
             let is_both = is_wildcard && socket.has_kernel();
@@ -232,6 +233,7 @@ impl Process {
                 is_wildcard: true,
                 is_port_chosen: true,
                 is_port_unseen: false,
+                at_ns: 0,
             };
             socket.cold.lock().bound = Some(bound);
             bound

@@ -12,7 +12,11 @@ use crate::ancillary::TIMESTAMPING_NEW;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::options::attaching::{ATTACH, DETACH, attach_filter, looks_beyond, read_filter};
+use crate::options::attaching::{
+    ATTACH, CHOOSE, DETACH, UNCHOOSE, attach_chooser, attach_filter, chooser_value, looks_beyond,
+    read_filter,
+};
+use crate::options::choosers::push_chooser;
 use crate::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::options::record::int_of;
 use crate::options::refusals::refusal;
@@ -28,6 +32,7 @@ pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
         let _ = match (set.level, set.name) {
             ATTACH if set.value.is_empty() => Ok(()),
             ATTACH => attach_filter(kernel, to.as_raw_fd(), &set.value),
+            CHOOSE => attach_chooser(kernel, to.as_raw_fd(), &set.value),
             (level, name) => kernel.setsockopt(to.as_raw_fd(), level, name, &set.value),
         };
     }
@@ -47,6 +52,8 @@ impl Process {
         }
         let code = match (level, name) {
             ATTACH => self.filter_for(&socket, value)?,
+            CHOOSE => self.chooser_for(&socket, value)?,
+            UNCHOOSE => chooser_value(&[], self.now_ns()),
             _ => Vec::new(),
         };
         self.put_to_kernel(&socket, level, name, value)?;
@@ -54,6 +61,7 @@ impl Process {
             let mut cold = socket.cold.lock();
             match (level, name) {
                 ATTACH | DETACH => cold.options.set(ATTACH.0, ATTACH.1, &code),
+                CHOOSE | UNCHOOSE => cold.options.set(CHOOSE.0, CHOOSE.1, &code),
                 _ => cold.options.set(level, name, value),
             }
             cold.options.clone()
@@ -115,7 +123,7 @@ impl Process {
         let code = read_filter(&*self.kernel, value)?;
         self.keep_spare();
         let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
-        if is_ours && looks_beyond(&code) {
+        if is_ours && looks_beyond(&code, &[]) {
             return Err(Errno::EOPNOTSUPP);
         }
         Ok(code)
@@ -195,6 +203,10 @@ impl Process {
         }
         if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
             link.set_option(sock, option);
+        }
+        if let (CHOOSE | UNCHOOSE, Some((link, sock))) = ((level, name), dgram.part()) {
+            push_chooser(&link, sock, options);
+            self.turn(&link);
         }
         dgram.apply(options);
         if is_return(level, name) && !options.is_on(level, name) {

@@ -6,6 +6,7 @@
 
 mod attaching;
 mod calls;
+mod choosers;
 mod choosing;
 mod filters;
 mod groups;
@@ -22,6 +23,7 @@ mod way;
 
 pub(crate) use attaching::{attach_filter, filter_in};
 pub(crate) use calls::replay;
+pub(crate) use choosers::push_chooser;
 pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;
 pub use way::SO_SETFIB;

@@ -19,9 +19,8 @@ const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
 /// TCP_AO_INFO) and the least TTL of what is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs that
-/// are kept for the program, keys of Fast Open, delays; IP options; programs that choose a socket
-/// of a group.
-const ALWAYS: [(i32, i32); 16] = [
+/// are kept for the program, keys of Fast Open, delays; IP options.
+const ALWAYS: [(i32, i32); 15] = [
     (libc::IPPROTO_TCP, 14),
     (libc::IPPROTO_TCP, 32),
     (libc::IPPROTO_TCP, 38),
@@ -37,7 +36,6 @@ const ALWAYS: [(i32, i32); 16] = [
     (libc::IPPROTO_TCP, TCP_DELACK_MAX_US),
     (libc::IPPROTO_IP, libc::IP_MINTTL),
     (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
-    (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF),
 ];
 
 /// Programs of eBPF: without CONFIG_BPF_SYSCALL bpf_prog_get_type() says no to each.
@@ -61,6 +59,8 @@ pub(super) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
         {
             Some(Errno::ENOPROTOOPT)
         }
+        // A connection goes to whichever listener of a group accepts it first.
+        (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
         // Buffers that tune themselves are not locked.
         (libc::SOL_SOCKET, SO_BUF_LOCK) if is_stream && is_set(value) => Some(Errno::ENOPROTOOPT),
         // Datagrams have their checksums.

@@ -6,11 +6,10 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use slipstack_channel::SockId;
+use slipstack_channel::{SockId, run_classic};
 use slipstack_mem::Lock;
 
 use crate::link::{Datagram, Link};
-use crate::socket::classic;
 
 /// Bytes that the program finds in front of the payload, and that are always kept of a datagram
 /// (sk_filter_trim_cap()).
@@ -132,7 +131,8 @@ impl Filter {
 
     /// How much of the payload is kept; `None`: it is not let through.
     fn judge(&self, datagram: &[u8]) -> Option<usize> {
-        let kept = classic::run(&self.code, datagram).min(datagram.len());
+        let kept = run_classic(&self.code, datagram, &mut |_| None) as usize;
+        let kept = kept.min(datagram.len());
         (kept > 0).then(|| kept.max(UDP_HEADER) - UDP_HEADER)
     }
 }

@@ -1,6 +1,5 @@
 //! Sockets once their kind is decided.
 
-mod classic;
 mod dgram;
 mod error_queue;
 mod filter;

@@ -166,6 +166,8 @@ pub fn change(
         | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::ReturnsV4(_)
         | SocketOption::ReturnsV6(_)
+        | SocketOption::Rank(_)
+        | SocketOption::Chooser(_)
         | SocketOption::Multicast(_) => return Err(SocketError::NotSupported),
     }
     Ok(())

@@ -8,6 +8,7 @@ use slipstack_wire::udp::UdpDatagram;
 use slipstack_wire::{checksum, protocol};
 
 use super::Udp;
+use super::choosing::Chosen;
 use crate::counters::Counter;
 use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
 use crate::ids::UdpId;
@@ -74,7 +75,15 @@ impl Udp {
             cx.counters.bump(Counter::DropUdpPort);
             return UdpOutcome::PortClosed;
         };
-        self.deliver(id, &arrived, cx, fx);
+        let chosen = match self.choosers.is_empty() {
+            true => None,
+            false => self.choose(id, &arrived, cx, fx),
+        };
+        match chosen {
+            None => self.deliver(id, &arrived, cx, fx),
+            Some(Chosen::Here(id)) => self.deliver(id, &arrived, cx, fx),
+            Some(Chosen::Elsewhere) => cx.counters.bump(Counter::UdpStrays),
+        }
         UdpOutcome::Done
     }
 

@@ -7,6 +7,7 @@
 //!
 //! RFC 1122 4.1.3.1, 4.1.3.5 and 4.1.3.6: closed ports, several addresses, invalid ones.
 
+mod choosing;
 mod errors;
 mod input;
 mod multicast;
@@ -20,6 +21,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::bound::Bound;
+use crate::chooser::Chooser;
 use crate::error::SocketError;
 use crate::fib::{Choice, Query};
 use crate::ids::UdpId;
@@ -112,6 +114,10 @@ pub(crate) struct Udp {
     ephemeral: (u16, u16),
     scatter: Scatter,
     key: SipKey,
+    /// By the address that the group's sockets are bound to; there are few.
+    choosers: Vec<(SocketAddr, Chooser)>,
+    /// See [`Udp::expect`].
+    expected: Option<u64>,
 }
 
 impl Udp {
@@ -123,6 +129,8 @@ impl Udp {
             ephemeral,
             scatter,
             key: rng.sip_key(),
+            choosers: Vec::new(),
+            expected: None,
         }
     }
 

@@ -1,6 +1,11 @@
-//! Classic BPF (linux/filter.h): what a program that the kernel has taken says of a datagram. Such
-//! a program jumps forward only, ends with a return and names no register that there is not
-//! (bpf_check_classic()).
+//! Classic BPF (linux/filter.h): a program that the kernel has taken is run over the bytes of a
+//! packet. Such a program jumps forward only, ends with a return and names no register that there
+//! is not (bpf_check_classic()).
+
+/// Places of what is beside the packet (SKF_AD_OFF and the offsets from it).
+const BESIDE_AT: u32 = (-0x1000i32).cast_unsigned();
+const CPU: u32 = 36;
+const RANDOM: u32 = 56;
 
 /// Bytes of an instruction: `struct sock_filter`.
 const INSTRUCTION: usize = 8;
@@ -49,19 +54,52 @@ struct Machine {
     words: [u32; WORDS],
 }
 
-/// How many bytes of `packet` are kept; 0: it is refused, as it is by a load from beyond its end.
-pub(super) fn run(program: &[u8], packet: &[u8]) -> usize {
-    execute(program, packet).map_or(0, |kept| kept as usize)
+/// A figure that a program asks for beside the packet's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// The number of the processor that looks at the packet.
+    Cpu,
+    /// A random number.
+    Random,
 }
 
-fn execute(program: &[u8], packet: &[u8]) -> Option<u32> {
+impl Beside {
+    fn at(place: u32) -> Option<Beside> {
+        match place.wrapping_sub(BESIDE_AT) {
+            CPU => Some(Beside::Cpu),
+            RANDOM => Some(Beside::Random),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the result of a program; 0 if it loads from beyond the packet's end or divides by
+/// nothing. `beside` answers for what is not in the packet.
+pub fn run_classic(
+    program: &[u8],
+    packet: &[u8],
+    beside: &mut dyn FnMut(Beside) -> Option<u32>,
+) -> u32 {
+    execute(program, packet, beside).unwrap_or(0)
+}
+
+fn execute(
+    program: &[u8],
+    packet: &[u8],
+    beside: &mut dyn FnMut(Beside) -> Option<u32>,
+) -> Option<u32> {
     let mut machine = Machine::default();
     let mut at = 0;
     loop {
         let one = Instruction::at(program, at)?;
         at += 1;
         match one.code & CLASS {
-            LD => machine.a = machine.load(&one, packet)?,
+            LD => {
+                machine.a = match one.beside() {
+                    Some(asked) => beside(asked)?,
+                    None => machine.load(&one, packet)?,
+                };
+            }
             LDX => machine.x = machine.load(&one, packet)?,
             ST => *machine.words.get_mut(one.k as usize)? = machine.a,
             STX => *machine.words.get_mut(one.k as usize)? = machine.x,
@@ -84,6 +122,11 @@ impl Instruction {
             if_false: bytes[3],
             k: u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
         })
+    }
+
+    fn beside(&self) -> Option<Beside> {
+        let is_absolute = self.code & MODE == ABS;
+        is_absolute.then(|| Beside::at(self.k)).flatten()
     }
 }
 
@@ -156,6 +199,11 @@ fn read(packet: &[u8], at: u32, size: u16) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+
+    fn run(program: &[u8], packet: &[u8]) -> usize {
+        run_classic(program, packet, &mut |_| None) as usize
+    }
 
     /// Instructions as `tcpdump -dd` prints them.
     fn program(all: &[(u16, u8, u8, u32)]) -> Vec<u8> {
@@ -261,6 +309,21 @@ mod tests {
             (0x16, 0, 0, 0),
         ];
         assert_eq!(run(&program(&all), PACKET), 8 + 0x12 + 0x12);
+    }
+
+    #[test]
+    fn processor_and_chance_are_asked_for() {
+        let of = |place: i32| {
+            program(&[
+                (0x20, 0, 0, (-0x1000 + place).cast_unsigned()),
+                (0x16, 0, 0, 0),
+            ])
+        };
+        let mut answer = |asked| Some(if asked == Beside::Cpu { 3 } else { 77 });
+        assert_eq!(run_classic(&of(36), PACKET, &mut answer), 3);
+        assert_eq!(run_classic(&of(56), PACKET, &mut answer), 77);
+        assert_eq!(run_classic(&of(8), PACKET, &mut answer), 0, "the interface");
+        assert_eq!(run(&of(36), PACKET), 0);
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Requests about SO_REUSEPORT groups whose sockets are chosen by a program.
+
+use std::net::SocketAddr;
+
+use slipstack_channel::CHOOSER_MAX;
+use slipstack_channel::control::{ChooserMember, ChooserTold, Refusal, Reply, Request};
+
+use crate::leases::ClientId;
+
+use super::Server;
+use super::clients::{Answer, refuse};
+
+/// Bytes of an instruction of classic BPF.
+const INSTRUCTION: usize = 8;
+
+impl Server {
+    pub(super) fn on_group_request(&mut self, client: ClientId, request: Request) -> Answer {
+        match request {
+            Request::JoinGroup { local, rank, is_on } => {
+                self.on_join_group(client, local, rank, is_on)
+            }
+            Request::Choose {
+                local,
+                set_ms,
+                code,
+            } => self.on_choose(client, local, (set_ms, code)),
+            Request::Choosers { port } => self.on_choosers(port),
+            _ => refuse(Refusal::BadRequest, "a keeper does not take this request"),
+        }
+    }
+
+    /// The reply has the group's program, if there is one.
+    fn on_join_group(
+        &mut self,
+        client: ClientId,
+        local: SocketAddr,
+        rank: u64,
+        is_on: bool,
+    ) -> Answer {
+        let groups = &mut self.resources.state.leases.groups;
+        let is_told = match is_on {
+            true => groups.join(client, local, rank),
+            false => Some(groups.part(client, local, rank)),
+        };
+        let Some(is_told) = is_told else {
+            return refuse(Refusal::Exhausted, "too many sockets share ports");
+        };
+        if is_told {
+            self.tell_choosers(local.port(), Some(client));
+        }
+        self.done()?;
+        self.on_choosers(local.port())
+    }
+
+    fn on_choose(
+        &mut self,
+        client: ClientId,
+        local: SocketAddr,
+        (set_ms, code): (u32, Vec<u8>),
+    ) -> Answer {
+        if code.len() > CHOOSER_MAX * INSTRUCTION || !code.len().is_multiple_of(INSTRUCTION) {
+            return refuse(Refusal::BadRequest, "this is no program");
+        }
+        let groups = &mut self.resources.state.leases.groups;
+        match groups.choose(client, local, (set_ms, code)) {
+            None => return refuse(Refusal::NotPermitted, "no socket of this group"),
+            Some(false) => {}
+            Some(true) => self.tell_choosers(local.port(), Some(client)),
+        }
+        self.done()
+    }
+
+    fn on_choosers(&self, port: u16) -> Answer {
+        let leases = &self.resources.state.leases;
+        let slots = |clients: &[ClientId]| {
+            let mut found = clients
+                .iter()
+                .filter_map(|id| leases.clients.find(*id)?.slot);
+            found.next().unwrap_or(0)
+        };
+        let told = leases.groups.on(port).map(|choice| ChooserTold {
+            local: choice.local,
+            code: choice.code.to_vec(),
+            members: choice
+                .members
+                .iter()
+                .map(|(rank, clients)| ChooserMember {
+                    rank: *rank,
+                    slot: slots(clients),
+                })
+                .collect(),
+        });
+        Ok((Reply::Choosers(told.collect()), Vec::new()))
+    }
+
+    /// Engines with sockets on the port ask for its programs; `except` has just told something, and
+    /// asks without that.
+    pub(super) fn tell_choosers(&mut self, port: u16, except: Option<ClientId>) {
+        let leases = &self.resources.state.leases;
+        let clients = leases.groups.clients(port);
+        let others = clients.into_iter().filter(|id| Some(*id) != except);
+        let slots = others.filter_map(|id| leases.clients.find(id)?.slot);
+        self.net.tell_choosers(port, slots.collect());
+    }
+}
