@@ -11,6 +11,7 @@ from harness.process import until
 PREFIX = "2001:db8:77::"
 OTHER = "2001:db8:78::"
 FAR = "2001:db8:99::1"
+ROUTER = "fe80::99"
 LONG = 3600
 
 
@@ -45,6 +46,21 @@ def prepare(world):
     world.peer_ns.ip("addr", "add", f"{FAR}/128", "dev", "lo", "nodad")
 
 
+def asker_of(namespace, name):
+    """The link-local address from which the kernel calls."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        probe.connect(("fe80::1", 9, 0, socket.if_nametoindex(name)))
+        return probe.getsockname()[0]
+
+
+def prepare_second(world):
+    for side in (world.stack_ns, world.peer_b_ns):
+        side.sysctl("net.ipv6.conf.eth2.disable_ipv6", 0)
+    world.peer_b_ns.sysctl("net.ipv6.conf.eth2.accept_ra", 0)
+    world.peer_b_ns.sysctl("net.ipv6.conf.eth2.forwarding", 1)
+    world.peer_b_ns.ip("addr", "add", f"{OTHER}1/64", "dev", "eth2", "nodad")
+
+
 @test(modes=("inprocess", "instance"))
 def a_router_gives_the_stack_its_addresses(world):
     prepare(world)
@@ -62,6 +78,42 @@ def a_router_gives_the_stack_its_addresses(world):
         assert mss <= 1400 - 60, mss
         client.sendall(b"who\n")
         assert client.makefile().readline().strip() == f"{PREFIX}1"
+
+
+@test(modes=("inprocess", "instance"))
+def each_interface_has_what_its_own_router_tells(world):
+    """Both routers have one link-local address, and both links addresses of their own."""
+    world.use_second_pair()
+    prepare(world)
+    prepare_second(world)
+    sides = [
+        (world.peer, world.peer_ns, "eth1", PREFIX),
+        (world.peer_b, world.peer_b_ns, "eth2", OTHER),
+    ]
+    for at, namespace, name, prefix in sides:
+        namespace.ip("addr", "add", f"{ROUTER}/64", "dev", name, "nodad")
+        router = at(*world.program("router.py"), prefix, 1400, env={"ROUTER_ON": name})
+        until(lambda: "ready" in router.output(), 10, "the router is ready")
+        at(*world.program("dual_echo.py"), 8000)
+    stack = Stack(world)
+    start(world, *world.program("dual_echo.py"), 7001)
+    until(lambda: stack.own(PREFIX) and stack.own(OTHER), 10, "addresses of both prefixes")
+    for at, namespace, name, prefix in sides:
+        (own,) = stack.own(prefix)
+        with namespace.inside():
+            # From outside, from the stack by its networks, and by link-local addresses.
+            socket.create_connection((own, 7000), 5).close()
+        assert stack.call(f"{prefix}1", 8000) == own
+        address = stack.call(f"{ROUTER}%{name}", 8000)
+        assert address.startswith("fe80::"), address
+        with namespace.inside():
+            with socket.create_connection((f"{address}%{name}", 7001), 5) as asker:
+                asker.sendall(b"who\n")
+                told = asker.makefile().readline().strip()
+            assert told == asker_of(namespace, name), told
+        assert "lladdr" in namespace.ip("-6", "neigh", "show", address)
+    shown = world.admin("ip", "addr").output()
+    assert "%" not in shown and shown.count("scope link") == 2, shown
 
 
 @test(modes=("inprocess", "instance"))

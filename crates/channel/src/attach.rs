@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
+use slipstack_netctl::zone::zone_of_ip;
+
 use crate::driver::Driver;
 use crate::program::ProgramEnd;
 use crate::report::Why;
@@ -119,7 +121,8 @@ impl Policy {
         }
         // From another of our addresses nobody could answer (RFC 4007 9).
         if is_local(ip) {
-            return self.addrs.iter().any(|(own, _)| is_local(*own));
+            let is_there = |own: IpAddr| is_local(own) && zone_of_ip(own) == zone_of_ip(ip);
+            return self.addrs.iter().any(|(own, _)| is_there(*own));
         }
         self.gateways
             .iter()

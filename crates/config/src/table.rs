@@ -364,8 +364,8 @@ options! {
         kind: Kind::Flag,
         default: "false",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Take an IPv6 link-local address, and IPv6 addresses, router and MTU as the \
-            routers on the interface advertise them",
+        help: "Take an IPv6 link-local address on each interface and VLAN, and IPv6 addresses, \
+            router and MTU as the routers there advertise them",
     }
 
     /// At most one without addresses.

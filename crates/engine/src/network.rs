@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use slipstack_channel::control::net::{FilterReceived, Interface, NetworkState};
+use slipstack_channel::control::net::{FilterReceived, Interface, NeighbourEntry, NetworkState};
 use slipstack_stack::{Instant, LinkConfig, NetworkConfig, Tunable};
+use slipstack_wire::LinkId;
+use slipstack_wire::zone::zoned_ip;
 
 use crate::engine::Engine;
 use crate::routing::{stack_routes, stack_rules};
@@ -114,6 +116,10 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
     let links = network.interfaces.iter().filter(|it| it.vlan != 0);
     let further_ports = network.ports().skip(1);
     let neighbours = network.neighbours.iter();
+    let of_neighbour = |entry: &NeighbourEntry| {
+        let ip = zoned_ip(entry.ip, LinkId(entry.vlan));
+        (ip, entry.mac)
+    };
     let link_config = |it: &Interface| LinkConfig {
         link: it.vlan,
         mtu: it.mtu,
@@ -128,7 +134,7 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
         forwarding: network.is_forwarding,
         links: links.map(link_config).collect(),
         port_macs: further_ports.map(|it| it.mac).collect(),
-        neighbours: neighbours.map(|entry| (entry.ip, entry.mac)).collect(),
+        neighbours: neighbours.map(of_neighbour).collect(),
     }
 }
 

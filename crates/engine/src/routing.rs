@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use slipstack_channel::control::net::{RouteEntry, RuleEntry};
 use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
 use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
+use slipstack_wire::LinkId;
+use slipstack_wire::zone::zoned_ip;
 
 /// `link_of` names the link that a route leads by.
 pub fn stack_routes(
@@ -13,9 +15,10 @@ pub fn stack_routes(
 ) -> Vec<ConfiguredRoute> {
     let of = |route: &RouteEntry| {
         let (ip, len) = route.to;
+        let link = LinkId(link_of(route));
         let target = match route.via {
             _ if route.is_unreachable => Target::Unreachable,
-            Some(via) => Target::Via(via),
+            Some(via) => Target::Via(zoned_ip(via, link)),
             None => Target::OnLink,
         };
         ConfiguredRoute {
@@ -25,8 +28,8 @@ pub fn stack_routes(
                 metric: route.metric,
                 source: route.source,
                 mtu: route.mtu,
-                link: link_of(route),
-                ..Entry::new(Prefix::new(ip, len), target)
+                link: link.0,
+                ..Entry::new(Prefix::new(zoned_ip(ip, link), len), target)
             },
         }
     };

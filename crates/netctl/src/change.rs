@@ -125,7 +125,6 @@ pub enum Refused {
     InvalidTable,
     AddressElsewhere,
     OwnInterface,
-    LinkLocal,
     Overlaps,
     TooMany,
     NoVlans,
@@ -152,9 +151,6 @@ impl Refused {
                 "File exists: another interface of the stack has the address"
             }
             Refused::OwnInterface => "Operation not supported: it is the device's own interface",
-            Refused::LinkLocal => {
-                "Operation not supported: link-local addresses are those of the first port's own link"
-            }
             Refused::Overlaps => {
                 "File exists: the network is that of another interface of the stack"
             }
@@ -342,10 +338,7 @@ impl NetworkState {
     ) -> Result<(), Refused> {
         let len_max = if ip.is_ipv4() { 32 } else { 128 };
         let is_host = !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
-        let of = self.find(interface).ok_or(Refused::NoSuchInterface)?;
-        if of.vlan != 0 && is_link_local(ip) {
-            return Err(Refused::LinkLocal);
-        }
+        self.find(interface).ok_or(Refused::NoSuchInterface)?;
         if len == 0 || len > len_max || !is_host {
             return Err(Refused::InvalidAddress);
         }
@@ -444,7 +437,7 @@ impl NetworkState {
         let mut direct = direct.filter(|route| vlan.is_none() || route.vlan == vlan);
         let interfaces = self.interfaces.iter();
         let mut interfaces = interfaces.filter(|it| vlan.is_none_or(|vlan| it.vlan == vlan));
-        (is_link_local(ip) && vlan.unwrap_or(0) == 0)
+        is_link_local(ip)
             || interfaces.any(|it| it.addresses.iter().any(|net| contains(*net, ip)))
             || direct.any(|route| contains(route.to, ip))
     }

@@ -29,8 +29,9 @@ pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
 pub use share::{KernelShare, Listed, ShareAction};
 pub use slipstack_terms::{
-    FilterAction, FilterDirection, FilterKeep, FilterPart, LimitBy, UnreachCode,
+    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode,
 };
+pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{
     Comparison, EngineTold, Expression, Figures, Filter, FilterCountRow, FilterStateRow, Inquiry,
     ProgramTold, Side, SocketRow, SyntaxError, parse_filter,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use slipstack_terms::Learnt;
 use slipstack_wire::LinkId;
+use slipstack_wire::zone::{plain, zone_of};
 
 use crate::share::KernelShare;
 
@@ -215,9 +216,9 @@ impl NetworkState {
         for port in state.interfaces.iter_mut().filter(|it| it.is_down) {
             port.addresses.clear();
         }
-        if self.own().is_down {
-            state.learnt = None;
-        }
+        let is_up = |link| !is_down(link);
+        let of = |ip| zone_of(ip).0;
+        state.learnt = self.learnt.as_ref().map(|it| it.on_links(is_up, of));
         state
     }
 
@@ -244,7 +245,7 @@ impl NetworkState {
     /// Configured and learnt addresses.
     pub fn addresses(&self) -> Vec<(IpAddr, u8)> {
         let learnt = self.learnt.iter().flat_map(|learnt| &learnt.addresses);
-        let learnt = learnt.map(|entry| (IpAddr::V6(entry.ip), entry.prefix_len));
+        let learnt = learnt.map(|entry| (IpAddr::V6(plain(entry.ip)), entry.prefix_len));
         self.configured().chain(learnt).collect()
     }
 

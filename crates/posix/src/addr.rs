@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use slipstack_channel::control::net::zone;
+
 use crate::errno::Errno;
 
 /// `sizeof(struct sockaddr_in)`.
@@ -55,7 +57,7 @@ impl AddrBytes {
                 let (ip, scope) = match addr {
                     SocketAddr::V4(v4) if v4.ip().is_unspecified() => (Ipv6Addr::UNSPECIFIED, 0),
                     SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
-                    SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+                    SocketAddr::V6(v6) => (zone::plain(*v6.ip()), v6.scope_id()),
                 };
                 bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
                 bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
@@ -75,7 +77,7 @@ impl AddrBytes {
         AddrBytes { bytes, len }
     }
 
-    /// An address that the stack tells: link-local ones are those of its interface.
+    /// An address that the stack tells: link-local ones are those of this interface.
     pub(crate) fn on_stack(addr: SocketAddr, family: Family, interface: u32) -> Self {
         Self::new(with_scope(addr, interface), family)
     }

@@ -343,7 +343,7 @@ impl Process {
             _ => return None,
         };
         let number = Descriptor::new(item[1..].trim_end_matches('n').parse().ok()?)?;
-        let addr = kernel_name(number)?;
+        let addr = self.zoned(kernel_name(number)?);
         let family = match addr {
             SocketAddr::V4(_) => Family::V4,
             SocketAddr::V6(_) => Family::V6,

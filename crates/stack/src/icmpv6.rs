@@ -5,7 +5,8 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::icmpv6::{self, Icmpv6Error, Icmpv6Kind, Icmpv6Message, code};
-use slipstack_wire::{ipv6, ipv6_extensions as extensions, mld, protocol};
+use slipstack_wire::zone::zoned;
+use slipstack_wire::{LinkId, ipv6, ipv6_extensions as extensions, mld, protocol};
 
 use crate::config::Role;
 use crate::counters::Counter;
@@ -72,10 +73,12 @@ impl Cx<'_> {
             && let Some(peer) = self.find_answered(message.body)
         {
             self.counters.bump(Counter::RxIcmpErrors);
+            let peer = zoned(peer, LinkId(ip.link));
             self.learn_path_mtu(now, peer.into(), mtu);
             return None;
         }
         let found = parse_flow(message.body, cause, false)
+            .map(|(protocol, error, rest)| (protocol, error.on_link(LinkId(ip.link)), rest))
             .filter(|(_, error, _)| self.net.is_own(error.local.ip()));
         let Some((protocol, error, payload)) = found else {
             return self.drop_icmpv6(Counter::DropIcmpQuote);
@@ -94,7 +97,7 @@ impl Cx<'_> {
         let packet = ipv6::Ipv6Packet::parse_quoted(quoted)?;
         let found = extensions::find_quoted(packet.header.next_header, packet.payload);
         let is_reply = matches!(found, Some((protocol::ICMPV6, [ECHO_REPLY, ..])));
-        let is_ours = self.net.routes6.is_own(packet.header.src);
+        let is_ours = self.net.routes6.zone_of_own(packet.header.src).is_some();
         (is_reply && is_ours).then_some(packet.header.dst)
     }
 

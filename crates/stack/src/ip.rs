@@ -3,7 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use slipstack_wire::ipv4::Ipv4Packet;
-use slipstack_wire::{protocol, tcp};
+use slipstack_wire::zone::zoned_ip;
+use slipstack_wire::{LinkId, protocol, tcp};
 
 /// The network header of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,21 @@ pub struct PathError {
     pub sequence: Option<u32>,
     /// From our own neighbour cache, so known to be true.
     pub trusted: bool,
+}
+
+impl PathError {
+    /// Returns the error about a packet of this link.
+    pub(crate) fn on_link(self, link: LinkId) -> PathError {
+        let there = |addr: SocketAddr| match addr.is_ipv6() {
+            true => SocketAddr::new(zoned_ip(addr.ip(), link), addr.port()),
+            false => addr,
+        };
+        PathError {
+            local: there(self.local),
+            remote: there(self.remote),
+            ..self
+        }
+    }
 }
 
 /// The message that told of a [`PathError`], or what it would have been.

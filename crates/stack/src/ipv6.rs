@@ -2,9 +2,11 @@
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use slipstack_wire::LinkId;
 use slipstack_wire::icmpv6;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::ipv6_extensions::{self as extensions, Upper};
+use slipstack_wire::zone::{zone_of, zoned};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
@@ -22,6 +24,10 @@ pub(crate) fn accept(
 ) -> Result<IpMeta, Counter> {
     let routes = &net.routes6;
     let (src, dst) = (packet.header.src, packet.header.dst);
+    let (src, dst) = match src.is_unicast_link_local() || dst.is_unicast_link_local() {
+        true => ends_on_link((src, dst), meta, net).ok_or(Counter::DropIpv6Martian)?,
+        false => (src, dst),
+    };
     // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8: nor are mapped
     // addresses. The unspecified address is one while its sender has none (RFC 4862 5.4).
     if src.is_multicast() || is_internal(src) || is_internal(dst) || dst.is_unspecified() {
@@ -53,6 +59,25 @@ pub(crate) fn accept(
         local: meta.local,
         link: meta.link,
     })
+}
+
+/// Link-local ends of a packet as those of the link that it came by. `None`: one has bits where it
+/// must have none.
+// DEVIATION(Linux): such addresses are neighbours there; RFC 4291 2.5.6 leaves no room for them.
+#[inline(never)]
+fn ends_on_link(
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    meta: RxMeta,
+    net: &NetworkLayer,
+) -> Option<(Ipv6Addr, Ipv6Addr)> {
+    if zone_of(src).0 != 0 || zone_of(dst).0 != 0 {
+        return None;
+    }
+    let on_link = |ip: Ipv6Addr| match meta.local {
+        true => net.routes6.zone_of_own(ip).unwrap_or(ip),
+        false => zoned(ip, LinkId(meta.link)),
+    };
+    Some((on_link(src), on_link(dst)))
 }
 
 fn is_internal(ip: Ipv6Addr) -> bool {

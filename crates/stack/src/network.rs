@@ -17,6 +17,7 @@ impl Stack {
         let before = self.net.mtus();
         self.config.network = network;
         cx!(self).renew_network();
+        cx!(self).ask_on_links(now);
         if self.net.mtus() != before {
             self.tcp.on_link_mtu(now, &mut cx!(self));
         }

@@ -34,7 +34,7 @@ use crate::path_mtu::PathMtus;
 use crate::rng::{Rng, SipKey};
 use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
-use crate::slaac::Slaac;
+use crate::slaac::Discovery;
 use crate::time::Instant;
 use slipstack_terms::Learnt;
 
@@ -86,7 +86,7 @@ pub struct NetworkLayer {
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
     /// Asks the link's routers, if we do.
-    pub(crate) slaac: Option<Box<Slaac>>,
+    pub(crate) slaac: Option<Box<Discovery>>,
     /// Configuration learnt from them.
     pub(crate) learnt: Box<Learnt>,
     /// Which of their routers do not answer.

@@ -4,7 +4,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
+use slipstack_wire::LinkId;
 use slipstack_wire::ipv6::solicited_node;
+use slipstack_wire::zone::{zone_of, zoned};
 
 use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
 use crate::route::{Found, add_connected, connected};
@@ -16,6 +18,9 @@ const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
 
 /// RFC 4291 2.5.6.
 const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+
+/// Its length with the link that an address carries ([`slipstack_wire::zone`]).
+const ZONED_LEN: u8 = 32;
 
 /// Where those of routers that have been heard stand: behind a configured one (Linux: the same
 /// number).
@@ -38,8 +43,8 @@ pub struct Routes6 {
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears, with the links on which it does.
     groups: BTreeSet<(Ipv6Addr, u16)>,
-    /// Networks of further links, each with its link.
-    links: Vec<(Ipv6Addr, u8, u16)>,
+    /// Whether links beside the first have addresses.
+    has_links: bool,
     /// Our addresses in order: looked at for every packet.
     own: Vec<Ipv6Addr>,
 }
@@ -72,7 +77,7 @@ impl Routes6 {
             networks,
             fib,
             groups: BTreeSet::new(),
-            links: Vec::new(),
+            has_links: false,
             own: Vec::new(),
         };
         routes.sort_own();
@@ -88,29 +93,34 @@ impl Routes6 {
             ip: known.ip,
             prefix: known.prefix_len,
             is_deprecated: known.is_deprecated,
-            link: 0,
+            link: known.link,
         });
         for own in new.filter(|own| !self.is_own(own.ip)).collect::<Vec<_>>() {
             let host = Prefix::host(own.ip.into());
             let _ = self.fib.add(fib::LOCAL, Entry::new(host, Target::Local));
+            self.add_scope(own.link);
             self.addrs.push(own);
         }
         self.sort_own();
-        self.networks.extend(&learnt.networks);
-        for &(net, len) in &learnt.networks {
-            self.add_way(Prefix::new(net.into(), len), Target::OnLink, 0);
+        for net in &learnt.networks {
+            let (ip, len) = (net.address, net.prefix_len);
+            self.networks.push((ip, len));
+            let prefix = Prefix::new(ip.into(), len);
+            self.add_way(prefix, Target::OnLink, (0, net.link));
         }
         for (&router, metric) in routers.iter().zip(METRIC_LEARNT..) {
-            self.add_way(Prefix::ALL, Target::Via(router.into()), metric);
+            let link = zone_of(router).0;
+            self.add_way(Prefix::ALL, Target::Via(router.into()), (metric, link));
         }
         for told in &learnt.redirects {
             let target = match told.hop == told.destination {
                 true => Target::OnLink,
                 false => Target::Via(told.hop.into()),
             };
-            self.add_way(Prefix::host(told.destination.into()), target, 0);
+            let host = Prefix::host(told.destination.into());
+            self.add_way(host, target, (0, told.link));
         }
-        self.hear(learnt.addresses.iter().map(|known| (known.ip, 0)));
+        self.hear(learnt.addresses.iter().map(|known| (known.ip, known.link)));
         self.fib.build_index();
     }
 
@@ -119,8 +129,9 @@ impl Routes6 {
         let mut new = Vec::new();
         for &(ip, prefix) in addrs {
             let IpAddr::V6(own) = ip else { continue };
-            add_connected(&mut self.fib, (ip, prefix), link);
-            self.links.push((own, prefix, link));
+            let own = zoned(own, LinkId(link));
+            add_connected(&mut self.fib, (own.into(), prefix), link);
+            self.add_scope(link);
             self.networks.push((own, prefix));
             self.addrs.push(Own {
                 ip: own,
@@ -134,30 +145,57 @@ impl Routes6 {
         self.hear(new.into_iter().map(|ip| (ip, link)));
     }
 
+    /// Link-local addresses of another link are neighbours there.
+    fn add_scope(&mut self, link: u16) {
+        if link == 0 {
+            return;
+        }
+        self.has_links = true;
+        let (net, _) = LINK_LOCAL;
+        let prefix = Prefix::new(zoned(net, LinkId(link)).into(), ZONED_LEN);
+        self.add_way(prefix, Target::OnLink, (0, link));
+    }
+
+    /// The link-local address that we have on a link.
+    pub(crate) fn link_local_of(&self, link: u16) -> Option<Ipv6Addr> {
+        let is_it = |own: &&Own| own.link == link && own.ip.is_unicast_link_local();
+        self.addrs.iter().find(is_it).map(|own| own.ip)
+    }
+
+    /// The link of one of our link-local addresses, as it stands in frames.
+    pub(crate) fn zone_of_own(&self, plain: Ipv6Addr) -> Option<Ipv6Addr> {
+        let mut own = self.own();
+        own.find(|own| zoned(*own, LinkId(0)) == plain)
+    }
+
     fn sort_own(&mut self) {
         self.own = self.addrs.iter().map(|own| own.ip).collect();
         self.own.sort_unstable();
     }
 
-    /// Returns the link on which a neighbour is; 0 = the device's own.
+    /// The VLAN in which a station of the link is; 0 = the device's own link.
     pub fn link_of(&self, ip: Ipv6Addr) -> u16 {
-        if self.links.is_empty() {
+        if !self.has_links {
             return 0;
         }
         self.find(&Query::to(ip.into()))
             .map_or(0, |found| found.link)
     }
 
-    /// Returns the link on which the stack has an address.
+    /// The VLAN in which the stack has an address.
     pub fn link_of_own(&self, ip: Ipv6Addr) -> u16 {
-        let mut links = self.links.iter();
-        let found = links.find(|(own, ..)| *own == ip);
-        found.map_or(0, |(_, _, link)| *link)
+        if !self.has_links {
+            return 0;
+        }
+        let mut addrs = self.addrs.iter();
+        let found = addrs.find(|own| own.ip == ip);
+        found.map_or(0, |own| own.link)
     }
 
-    fn add_way(&mut self, prefix: Prefix, target: Target, metric: u32) {
+    fn add_way(&mut self, prefix: Prefix, target: Target, (metric, link): (u32, u16)) {
         let entry = Entry {
             metric,
+            link,
             ..Entry::new(prefix, target)
         };
         // A configured one of the same prefix stays.
@@ -218,6 +256,10 @@ impl Routes6 {
         if self.groups.is_empty() {
             return None;
         }
+        // A link-local address of a link that there is not.
+        if zone_of(dst).0 != 0 && !self.has_links {
+            return None;
+        }
         let is_nowhere =
             dst.is_loopback() || dst.is_unspecified() || dst.to_ipv4_mapped().is_some();
         if is_nowhere && !self.is_own(dst) {
@@ -268,11 +310,17 @@ impl Routes6 {
                 common_prefix_len(own.ip, dst).min(own.prefix),
             )
         };
-        let best = self.addrs.iter().map(preference).max()?;
-        let mut addrs = self.addrs.iter();
+        // RFC 6724 4: a link-local address of another link says nothing there.
+        let is_near = |own: &&Own| own.ip == dst || !is_of_another(own.ip, found.link);
+        let best = self.addrs.iter().filter(is_near).map(preference).max()?;
+        let mut addrs = self.addrs.iter().filter(is_near);
         let found = addrs.find(|own| preference(own) == best);
         found.map(|own| own.ip)
     }
+}
+
+fn is_of_another(ip: Ipv6Addr, link: u16) -> bool {
+    ip.is_unicast_link_local() && zone_of(ip).0 != link
 }
 
 /// RFC 6724 3.1: link-local 2, everything else that is unicast 14 (unique local addresses are

@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
+use slipstack_wire::LinkId;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ndp::{self, HOP_LIMIT, Redirect, RouterAdvertisement};
+use slipstack_wire::zone::zoned;
 
-use crate::config::Role;
+use crate::config::{NetworkConfig, Role};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::fib::Query;
@@ -22,7 +24,7 @@ use crate::neighbour::Confidence;
 use crate::network_layer::Cx;
 use crate::route::Route;
 use crate::route6::Routes6;
-use crate::slaac::{Action, Slaac};
+use crate::slaac::{Action, Discovery};
 use crate::time::Instant;
 use slipstack_terms::{Learnt, Redirected};
 
@@ -32,8 +34,16 @@ impl Cx<'_> {
     /// Begins to ask, if the stack is one that does.
     pub(crate) fn ask_routers(&mut self, now: Instant) {
         if let Some(config) = &self.config.slaac {
-            let slaac = Slaac::new(config, now);
-            self.net.slaac = Some(Box::new(slaac));
+            let links = links_of(&self.config.network);
+            self.net.slaac = Some(Box::new(Discovery::new(config, links, now)));
+            self.renew(now);
+        }
+    }
+
+    /// Asks on the links that there are now.
+    pub(crate) fn ask_on_links(&mut self, now: Instant) {
+        if let Some(slaac) = &mut self.net.slaac {
+            slaac.set_links(links_of(&self.config.network), now);
             self.renew(now);
         }
     }
@@ -42,12 +52,14 @@ impl Cx<'_> {
     pub(crate) fn on_router(
         &mut self,
         now: Instant,
-        (src, _): (Ipv6Addr, Ipv6Addr),
+        (link, src): (LinkId, Ipv6Addr),
         (rest, body): ([u8; 4], &[u8]),
         fx: &mut impl Effects,
     ) -> Counter {
-        let link_mtu = self.net.mtu();
-        let Some(slaac) = &mut self.net.slaac else {
+        let link_mtu = self.net.mtu_of_link(link.0);
+        let own = self.net.macs.on(link.0);
+        let slaac = self.net.slaac.as_mut();
+        let Some(slaac) = slaac.and_then(|slaac| slaac.on(link)) else {
             return Counter::DropNdpRouter;
         };
         let told = RouterAdvertisement::parse(rest, body);
@@ -55,13 +67,10 @@ impl Cx<'_> {
             return Counter::DropNdpMalformed;
         };
         slaac.on_advertisement(now, src, &told, link_mtu);
-        if let Some(mac) = told
-            .link
-            .filter(|mac| is_station(*mac, self.net.macs.first))
-        {
-            self.hear_neighbour(now, src, mac, fx);
-        }
         self.renew(now);
+        if let Some(mac) = told.link.filter(|mac| is_station(*mac, own)) {
+            self.hear_neighbour(now, (src, mac), link, fx);
+        }
         Counter::RxNdpRouters
     }
 
@@ -74,13 +83,16 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
-        if self.net.slaac.is_none() {
+        let link = LinkId(ip.link);
+        let slaac = self.net.slaac.as_mut();
+        if slaac.is_none_or(|slaac| slaac.on(link).is_none()) {
             return Counter::DropNdpRouter;
         }
         let Some(told) = Redirect::parse(body) else {
             return Counter::DropNdpMalformed;
         };
-        let (to, hop) = (told.destination, told.target);
+        let (to, hop) = (told.destination, zoned(told.target, link));
+        let to = zoned(to, link);
         let is_sound = src.is_unicast_link_local()
             && !ip.group
             && !to.is_multicast()
@@ -93,32 +105,39 @@ impl Cx<'_> {
         if !is_first_hop || self.net.routes6.is_own(hop) {
             return Counter::DropNdpRedirect;
         }
-        if let Some(slaac) = &mut self.net.slaac {
+        let slaac = self.net.slaac.as_mut();
+        if let Some(slaac) = slaac.and_then(|slaac| slaac.on(link)) {
             let redirected = Redirected {
                 destination: to,
                 hop,
+                link: link.0,
             };
             slaac.on_redirect(now, src, redirected);
         }
-        if let Some(mac) = told
-            .link
-            .filter(|mac| is_station(*mac, self.net.macs.first))
-        {
-            self.hear_neighbour(now, hop, mac, fx);
+        let own = self.net.macs.on(link.0);
+        if let Some(mac) = told.link.filter(|mac| is_station(*mac, own)) {
+            self.hear_neighbour(now, (hop, mac), link, fx);
         }
         self.renew(now);
         Counter::RxNdpRedirects
     }
 
-    fn hear_neighbour(&mut self, now: Instant, ip: Ipv6Addr, mac: [u8; 6], fx: &mut impl Effects) {
+    fn hear_neighbour(
+        &mut self,
+        now: Instant,
+        (ip, mac): (Ipv6Addr, [u8; 6]),
+        link: LinkId,
+        fx: &mut impl Effects,
+    ) {
         if let Some(source) = self.net.routes6.find_source(ip) {
-            self.learn_v6(now, (ip, mac), (source, 0), Confidence::Heard, fx);
+            self.learn_v6(now, (ip, mac), (source, link.0), Confidence::Heard, fx);
         }
     }
 
     /// Somebody has an address that we probe for. `false`: we do not.
-    pub(crate) fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
+    pub(crate) fn on_claim(&mut self, now: Instant, ip: Ipv6Addr, link: LinkId) -> bool {
         let slaac = self.net.slaac.as_mut();
+        let slaac = slaac.and_then(|slaac| slaac.on(link));
         let is_meant = slaac.is_some_and(|slaac| slaac.on_claim(now, ip));
         if is_meant {
             self.renew(now);
@@ -127,8 +146,9 @@ impl Cx<'_> {
     }
 
     /// RFC 4861 7.2.5: a neighbour says that it is no router, or none any more.
-    pub(crate) fn on_router_gone(&mut self, now: Instant, ip: Ipv6Addr) {
+    pub(crate) fn on_router_gone(&mut self, now: Instant, ip: Ipv6Addr, link: LinkId) {
         let slaac = self.net.slaac.as_mut();
+        let slaac = slaac.and_then(|slaac| slaac.on(link));
         if slaac.is_some_and(|slaac| slaac.forget_router(ip)) {
             self.renew(now);
         }
@@ -148,27 +168,29 @@ impl Cx<'_> {
             slaac.on_time(now, &mut actions);
         }
         self.renew(now);
-        for action in actions {
+        for (link, action) in actions {
             match action {
-                Action::Solicit => self.solicit(now, fx),
+                Action::Solicit => self.solicit(now, link, fx),
                 Action::Probe(ip) => {
                     let fresh = self.rng.next_u64();
                     let slaac = self.net.slaac.as_mut();
+                    let slaac = slaac.and_then(|slaac| slaac.on(link));
                     let nonce = slaac.and_then(|slaac| slaac.nonce_of(ip, fresh));
-                    send_probe(ip, nonce, self.net.macs.first, self.counters, fx);
+                    let station = (self.net.macs.on(link.0), link.0);
+                    send_probe(ip, nonce, station, self.counters, fx);
                 }
             }
         }
     }
 
-    fn solicit(&mut self, now: Instant, fx: &mut impl Effects) {
-        let Some(from) = self.net.routes6.find_source(ALL_ROUTERS) else {
+    fn solicit(&mut self, now: Instant, link: LinkId, fx: &mut impl Effects) {
+        let Some(from) = self.net.routes6.link_local_of(link.0) else {
             return;
         };
         self.counters.bump(Counter::TxNdpRouterSolicitations);
         let message = Icmpv6Message {
             kind: Icmpv6Kind::RouterSolicitation,
-            body: &ndp::router_solicitation(self.net.macs.first),
+            body: &ndp::router_solicitation(self.net.macs.on(link.0)),
         };
         self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
     }
@@ -193,6 +215,10 @@ impl Cx<'_> {
         }
         let link_mtu = self.net.mtu();
         learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
+        let further = core::mem::take(&mut learnt.further_mtus).into_iter();
+        learnt.further_mtus = further
+            .filter(|&(link, mtu)| mtu < self.net.mtu_of_link(link))
+            .collect();
         self.net.lost_routers.retain(&learnt.routers);
         let routes = self.routes_by(&learnt);
         self.change_groups(&routes);
@@ -217,7 +243,7 @@ impl Cx<'_> {
         let routers = self.net.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
         if let Some(slaac) = &self.net.slaac {
-            routes.hear(slaac.heard().map(|ip| (ip, 0)));
+            routes.hear(slaac.heard());
         }
         routes
     }
@@ -250,4 +276,10 @@ impl Cx<'_> {
     fn spread(&mut self, base: Duration) -> Duration {
         base / 2 + base * (self.rng.next_u32() >> 16) / 0xffff
     }
+}
+
+/// The links that a stack has.
+fn links_of(network: &NetworkConfig) -> impl Iterator<Item = LinkId> + '_ {
+    let further = network.links.iter().map(|it| LinkId(it.link));
+    core::iter::once(LinkId(0)).chain(further)
 }

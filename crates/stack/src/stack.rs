@@ -8,7 +8,8 @@ use core::time::Duration;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self as ipv4_header, Ipv4Packet};
 use slipstack_wire::ipv6 as ipv6_header;
-use slipstack_wire::{checksum, protocol};
+use slipstack_wire::zone::zone_of_ip;
+use slipstack_wire::{LinkId, checksum, protocol};
 
 use crate::chooser::Chooser;
 use crate::config::StackConfig;
@@ -242,7 +243,7 @@ impl Stack {
             if quoted.is_some_and(|bytes| self.tell_unreachable(now, bytes, fx)) {
                 continue;
             }
-            if let Some(report) = report_of(&frame) {
+            if let Some(report) = report_of(&frame, zone_of_ip(hop)) {
                 self.on_report(now, &report, fx);
             }
         }
@@ -364,7 +365,7 @@ impl Stack {
 }
 
 /// Returns the error that a router would send about a frame whose neighbour does not answer.
-fn report_of(frame: &Held) -> Option<Report<'_>> {
+fn report_of(frame: &Held, link: LinkId) -> Option<Report<'_>> {
     let (header, bytes) = EthernetHeader::parse(frame.header())?;
     let is_v6 = header.ethertype == EtherType::IPV6;
     let cause = PathCause::HostUnreachable;
@@ -379,6 +380,7 @@ fn report_of(frame: &Held) -> Option<Report<'_>> {
     } else {
         (3, 1, icmp::QUOTE_MAX - ipv4_header::HEADER_LEN)
     };
+    let error = error.on_link(link);
     let payload = frame.bytes();
     let told = IcmpDetails {
         offender: error.local.ip(),

@@ -11,17 +11,20 @@ use serde::{Deserialize, Serialize};
 pub struct Learnt {
     pub addresses: Vec<LearntAddress>,
     /// Whose addresses are neighbours.
-    pub networks: Vec<(Ipv6Addr, u8)>,
-    /// Default routers, the one to use first.
+    pub networks: Vec<LearntNetwork>,
+    /// Default routers, the one to use first, each with its link (`wire::zone`).
     pub routers: Vec<Ipv6Addr>,
     pub redirects: Vec<Redirected>,
-    /// Largest packet of IPv6 in bytes, if it is smaller than the link's.
+    /// Largest packet of IPv6 in bytes on the first link, if it is smaller than the link's.
     pub mtu: Option<u16>,
+    /// The same of other links, with their numbers.
+    pub further_mtus: Vec<(u16, u16)>,
     /// Largest packet of the link itself, where it has changed since the stack began; `None`: as
     /// far as is known.
     #[serde(skip)]
     pub link_mtu: Option<u16>,
-    /// Hop limit of packets whose sender has not chosen one.
+    /// Hop limit of packets whose sender has not chosen one; of this and the next two the first
+    /// link counts on which a router has said so.
     pub hop_limit: Option<u8>,
     pub reachable_ms: Option<u32>,
     pub retry_ms: Option<u32>,
@@ -36,6 +39,19 @@ impl Learnt {
             ..self.clone()
         }
     }
+
+    /// Returns the part that concerns links of which `is_up` is true.
+    #[must_use]
+    pub fn on_links(&self, is_up: impl Fn(u16) -> bool, zone_of: impl Fn(Ipv6Addr) -> u16) -> Self {
+        let mut kept = self.clone();
+        kept.addresses.retain(|it| is_up(it.link));
+        kept.networks.retain(|it| is_up(it.link));
+        kept.routers.retain(|router| is_up(zone_of(*router)));
+        kept.redirects.retain(|it| is_up(it.link));
+        kept.further_mtus.retain(|(link, _)| is_up(*link));
+        kept.mtu = kept.mtu.filter(|_| is_up(0));
+        kept
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +62,16 @@ pub struct LearntAddress {
     pub prefix_len: u8,
     /// Not for new connections (RFC 4862 5.5.4).
     pub is_deprecated: bool,
+    /// The link that has it.
+    pub link: u16,
+}
+
+/// A network on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntNetwork {
+    pub address: Ipv6Addr,
+    pub prefix_len: u8,
+    pub link: u16,
 }
 
 /// A better first hop for one destination.
@@ -54,4 +80,6 @@ pub struct Redirected {
     pub destination: Ipv6Addr,
     /// The destination itself if that is a neighbour.
     pub hop: Ipv6Addr,
+    /// The link that both are on.
+    pub link: u16,
 }

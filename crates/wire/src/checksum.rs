@@ -2,6 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::zone;
+
 /// A ones' complement sum being built. Pieces may have any length and alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -132,8 +134,8 @@ pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, l4_len: u32) -> Sum
 #[inline]
 pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, l4_len: u32) -> Sum {
     let mut sum = Sum::ZERO;
-    sum.add_bytes(&src.octets());
-    sum.add_bytes(&dst.octets());
+    sum.add_bytes(&zone::plain(src).octets());
+    sum.add_bytes(&zone::plain(dst).octets());
     sum.add_u32(l4_len);
     sum.add_u32(u32::from(protocol));
     sum

@@ -2,6 +2,8 @@
 
 use core::net::Ipv6Addr;
 
+use crate::zone;
+
 /// Length of the fixed header.
 pub const HEADER_LEN: usize = 40;
 /// Every link carries packets of this size (RFC 8200 5).
@@ -70,7 +72,8 @@ impl<'a> Ipv6Packet<'a> {
 }
 
 impl Ipv6Header {
-    /// Writes the first [`HEADER_LEN`] bytes of `out`, which must be that long.
+    /// Writes the first [`HEADER_LEN`] bytes of `out`, which must be that long, with addresses
+    /// without their links ([`zone`]).
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let out = &mut out[..HEADER_LEN];
@@ -80,8 +83,8 @@ impl Ipv6Header {
         out[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
         out[6] = self.next_header;
         out[7] = self.hop_limit;
-        out[8..24].copy_from_slice(&self.src.octets());
-        out[24..40].copy_from_slice(&self.dst.octets());
+        out[8..24].copy_from_slice(&zone::plain(self.src).octets());
+        out[24..40].copy_from_slice(&zone::plain(self.dst).octets());
     }
 }
 
@@ -176,7 +179,7 @@ mod tests {
                 traffic_class, next_header, hop_limit,
                 flow_label: label,
                 payload_len: len,
-                src: src.into(), dst: dst.into(),
+                src: zone::plain(src.into()), dst: zone::plain(dst.into()),
             };
             let mut bytes = vec![0; HEADER_LEN + usize::from(len)];
             header.emit(&mut bytes);

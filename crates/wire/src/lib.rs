@@ -33,6 +33,7 @@ pub mod tcp;
 pub mod tcp_options;
 pub mod udp;
 pub mod user_timeout;
+pub mod zone;
 
 pub use link_id::LinkId;
 pub use offload::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};

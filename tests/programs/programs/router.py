@@ -1,18 +1,21 @@
-"""An IPv6 router on eth1 as far as hosts ask: answers solicitations with a prefix, itself, and an
-MTU.
+"""An IPv6 router on eth1, or the interface in ROUTER_ON, as far as hosts ask: answers solicitations
+with a prefix, itself, and an MTU.
 
-router.py PREFIX MTU router.py FILE      advertises what the file says, when asked and whenever it
-changes: {"lifetime": S, "mtu": N, "hops": N, "prefixes": [[PREFIX, VALID_S, PREFERRED_S]…],
+router.py PREFIX MTU
+router.py FILE      advertises what the file says, when asked and whenever it changes:
+{"lifetime": S, "mtu": N, "hops": N, "prefixes": [[PREFIX, VALID_S, PREFERRED_S]…],
 "redirects": [[HOST, DESTINATION, TARGET]…]}
 """
 
 import json
+import os
 import select
 import socket
 import struct
 import sys
 from pathlib import Path
 
+ON = os.environ.get("ROUTER_ON", "eth1")
 ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, REDIRECT = 133, 134, 137
 ALL_ROUTERS, ALL_NODES = "ff02::2", "ff02::1"
 
@@ -23,7 +26,7 @@ def address(text):
 
 def link_local():
     rows = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
-    return next(bytes.fromhex(row[0]) for row in rows if row[5] == "eth1" and row[3] == "20")
+    return next(bytes.fromhex(row[0]) for row in rows if row[5] == ON and row[3] == "20")
 
 
 def advertisement(plan):
@@ -47,7 +50,7 @@ def advertisement(plan):
 
 
 def main():
-    index = socket.if_nametoindex("eth1")
+    index = socket.if_nametoindex(ON)
     if len(sys.argv) == 3:
         read = lambda: {"mtu": int(sys.argv[2]), "prefixes": [[sys.argv[1], 3600, 3600]]}
     else:

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use slipstack_wire::zone::plain_ip;
+
 pub(crate) const MULTIPLIER_1: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const MULTIPLIER_2: u64 = 0xd6e8_feb8_6659_fd93;
 pub(crate) const SHIFT: u32 = 32;
@@ -24,7 +26,7 @@ pub(crate) fn of_flow(key: u64, local: SocketAddr, remote: SocketAddr) -> u64 {
     let [a, b] = remote.port().to_be_bytes();
     let [c, d] = local.port().to_be_bytes();
     let ports = u32::from_ne_bytes([a, b, c, d]);
-    match (local.ip(), remote.ip()) {
+    match (plain_ip(local.ip()), plain_ip(remote.ip())) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => of_words(
             key,
             u32::from_ne_bytes(remote.octets()),

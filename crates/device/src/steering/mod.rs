@@ -26,6 +26,8 @@ mod table;
 mod tests;
 
 use std::net::{IpAddr, SocketAddr};
+
+use slipstack_wire::zone::plain_ip;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -197,12 +199,16 @@ impl Steering {
     /// The stack's addresses with the lengths of their prefixes, in place of the former ones at
     /// once. Frames to others go to slot 0.
     pub fn set_own(&self, addresses: &[(IpAddr, u8)]) -> Result<(), DeviceError> {
-        addresses::set(self.writable()?, self.tables.read(), addresses)
+        let plain: Vec<(IpAddr, u8)> = addresses
+            .iter()
+            .map(|&(ip, len)| (plain_ip(ip), len))
+            .collect();
+        addresses::set(self.writable()?, self.tables.read(), &plain)
     }
 
     /// Whether the stack has this address.
     pub fn is_own(&self, ip: IpAddr) -> bool {
-        addresses::is_own(self.tables.read(), ip)
+        addresses::is_own(self.tables.read(), plain_ip(ip))
     }
 
     /// Whether the kernel has the same addresses: the ports of [`Steering::set_kernel_port`] are
@@ -584,8 +590,8 @@ fn key_of(flow: &Flow) -> sys::Key {
         IpAddr::V4(ip) => key[at..at + 4].copy_from_slice(&ip.octets()),
         IpAddr::V6(ip) => key[at..at + 16].copy_from_slice(&ip.octets()),
     };
-    put(0, flow.remote.ip());
-    put(16, flow.local.ip());
+    put(0, plain_ip(flow.remote.ip()));
+    put(16, plain_ip(flow.local.ip()));
     key[32..34].copy_from_slice(&flow.remote.port().to_be_bytes());
     key[34..36].copy_from_slice(&flow.local.port().to_be_bytes());
     key[36] = flow.proto.number();

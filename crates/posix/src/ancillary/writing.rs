@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use slipstack_channel::control::net::zone;
 use slipstack_channel::{Envelope, Returned};
 
 use super::{
@@ -234,7 +235,7 @@ impl<'a> Writer<'a> {
         let Some(local) = it.local else { return };
         let ip = match local.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
+            IpAddr::V6(ip) => zone::plain(ip),
         };
         let mut data = [0; 20];
         data[..16].copy_from_slice(&ip.octets());

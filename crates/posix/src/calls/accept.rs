@@ -162,7 +162,7 @@ impl Process {
         }
         Ok(Some(Accepted {
             fd: number.number(),
-            peer: AddrBytes::on_stack(peer, socket.family, self.stack_interface()),
+            peer: self.shown(peer, socket.family),
         }))
     }
 }

@@ -50,6 +50,7 @@ impl Process {
             Kind::Stream => parse(addr, socket.family)?,
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
+        let given = self.zoned_for(&socket, given);
         // __inet_stream_connect(): SO_ERROR may have told the error of the attempt that has failed.
         if let Some(Decided::Stream(stream)) = socket.decided()
             && stream.is_failed()
@@ -367,7 +368,7 @@ impl Process {
         let scope = scope_of(remote);
         let is_ours = if remote.ip().is_multicast() {
             socket.kind == Kind::Dgram && self.sends_to_group(&cold.options, remote.ip(), scope)
-        } else if is_link_local(remote.ip()) && ![0, self.stack_interface()].contains(&scope) {
+        } else if is_link_local(remote.ip()) && scope != 0 && !self.is_interface_of_stack(scope) {
             false
         } else {
             self.is_reachable(remote)

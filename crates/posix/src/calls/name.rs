@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use slipstack_channel::control::net::zone;
 use slipstack_mem::Descriptor;
 
 use crate::addr::{AddrBytes, Family, Given, is_link_local, parse_local, scope_of};
@@ -26,7 +27,8 @@ impl Process {
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.usable_socket_of(fd)?;
         let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
-        let addr = match parse_local(addr, socket.family)? {
+        let given = parse_local(addr, socket.family)?;
+        let addr = match self.zoned_for(&socket, given) {
             Given::Addr(addr) if is_bound => {
                 return Err(self.refuse_to_rebind(&socket, addr).into());
             }
@@ -89,7 +91,7 @@ impl Process {
                 (!has_own).then_some(Reason::NoStack)
             }
             // Without its interface, or with another, the kernel says what is wrong.
-            ip if is_link_local(ip) && scope_of(addr) != self.stack_interface() => {
+            ip if is_link_local(ip) && !self.is_interface_of_stack(scope_of(addr)) => {
                 Some(Reason::LocalAddress)
             }
             ip if !ip.is_loopback() && self.policy().is_none() => Some(Reason::NoStack),
@@ -134,7 +136,7 @@ impl Process {
         let local = match rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family)) {
             Ok(()) => {
                 note_v6_only(socket, number);
-                kernel_name(number).unwrap_or(addr)
+                kernel_name(number).map_or(addr, |name| self.zoned(name))
             }
             Err(rustix::io::Errno::ADDRINUSE) if self.is_ports_kernel_chosen(socket.kind, addr) => {
                 self.cede(socket)?;
@@ -398,11 +400,7 @@ impl Process {
             Some(Decided::Listener(_)) | None => bound_addr,
         };
         let addr = addr.unwrap_or(unnamed);
-        Ok(AddrBytes::on_stack(
-            addr,
-            socket.family,
-            self.stack_interface(),
-        ))
+        Ok(self.shown(addr, socket.family))
     }
 
     /// `getpeername`.
@@ -421,11 +419,7 @@ impl Process {
             Some(Decided::Foreign(it)) => it.remote.ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };
-        Ok(AddrBytes::on_stack(
-            remote,
-            socket.family,
-            self.stack_interface(),
-        ))
+        Ok(self.shown(remote, socket.family))
     }
 }
 
@@ -484,7 +478,7 @@ pub(crate) fn kernel_name(number: Descriptor) -> Option<SocketAddr> {
 pub(crate) fn for_kernel(addr: SocketAddr, family: Family) -> SocketAddr {
     match (family, addr) {
         (Family::V6, SocketAddr::V4(v4)) => mapped(v4),
-        _ => addr,
+        _ => zone::plain_addr(addr),
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::addr::AddrBytes;
 use crate::ancillary::{Setting, Wishes, Writer};
 use crate::calls::receive::{bytes, is_readable};
 use crate::description::{Decided, Description};
@@ -144,11 +143,7 @@ impl Process {
             flags: libc::MSG_ERRQUEUE
                 | flag(it.len > len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(AddrBytes::on_stack(
-                it.to,
-                socket.family,
-                self.stack_interface(),
-            )),
+            from: Some(self.shown(it.to, socket.family)),
             control_len,
         })
     }
@@ -166,7 +161,7 @@ impl Process {
         Some(Received {
             len: 0,
             flags: libc::MSG_ERRQUEUE | if is_control_cut { libc::MSG_CTRUNC } else { 0 },
-            from: from.map(|to| AddrBytes::on_stack(to, socket.family, self.stack_interface())),
+            from: from.map(|to| self.shown(to, socket.family)),
             control_len,
         })
     }
@@ -246,11 +241,7 @@ impl Process {
             },
             flags: flag(it.full_len > it.len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(AddrBytes::on_stack(
-                it.from,
-                socket.family,
-                self.stack_interface(),
-            )),
+            from: Some(self.shown(it.from, socket.family)),
             control_len,
         }
     }

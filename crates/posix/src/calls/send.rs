@@ -145,7 +145,8 @@ impl Process {
         to: Option<&[u8]>,
         flags: i32,
     ) -> Outcome<usize> {
-        let remote = match to.map(|to| parse(to, socket.family)).transpose()? {
+        let given = to.map(|to| parse(to, socket.family)).transpose()?;
+        let remote = match given.map(|given| self.zoned_for(socket, given)) {
             None => return Err(Errno::EINVAL.into()),
             Some(Given::Unspecified) => return Err(Errno::EOPNOTSUPP.into()),
             Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),

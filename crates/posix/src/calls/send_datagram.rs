@@ -12,7 +12,7 @@ use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Envelope;
 
-use crate::addr::{Family, Given, parse_destination};
+use crate::addr::{Family, Given, is_link_local, parse_destination};
 use crate::ancillary::{Sending, parse as parse_control};
 use crate::calls::receive::is_ready;
 use crate::description::{Decided, Description};
@@ -50,8 +50,11 @@ impl Process {
             return Ok(sent);
         }
         let is_more = flags & libc::MSG_MORE != 0 || dgram.gathering.is_corked();
-        let to = destination(to, socket.family)?;
-        let sending = parse_control(control, socket.family)?;
+        let to = destination(to, socket.family)?.map(|to| self.zoned_to(socket, to));
+        let mut sending = parse_control(control, socket.family)?;
+        if let Some(src) = sending.src.filter(|src| is_link_local(*src)) {
+            sending.src = Some(self.zoned_source(src, sending.interface));
+        }
         let is_foreign = |src| !self.is_own(SocketAddr::new(src, 0));
         let why_kernel = match (dgram.side(), to) {
             // Permitted when it was connected.

@@ -2,6 +2,8 @@
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
+use slipstack_channel::control::net::zone;
+
 use super::OwnAddress;
 use crate::process::Process;
 
@@ -38,7 +40,7 @@ impl Process {
             let mut vlans = policy.links.iter().filter(|link| link.vlan != 0);
             let vlan = vlans.find(|link| link.addrs.contains(&ip));
             OwnAddress {
-                ip,
+                ip: zone::plain_ip(ip),
                 prefix,
                 interface: vlan.map_or(policy.interface, |link| link.index),
                 name: vlan.map_or(&name, |link| &link.name).clone(),

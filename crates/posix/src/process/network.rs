@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use slipstack_channel::Policy;
+use slipstack_channel::control::net::{LinkId, zone};
 use slipstack_mem::now_ns;
 
+use crate::addr::{AddrBytes, Family, Given, is_link_local, scope_of};
+use crate::description::Description;
 use crate::policy::{Current, Fresh};
 use crate::process::Process;
 
@@ -111,6 +114,66 @@ impl Process {
         // With one interface there is nothing to choose.
         let mut links = policy.links.iter().filter(|_| policy.links.len() > 1);
         links.find(|it| it.index == index).map(|it| it.vlan)
+    }
+
+    /// Whether an interface is one of the stack's.
+    pub(crate) fn is_interface_of_stack(&self, index: u32) -> bool {
+        index == self.stack_interface() || self.link_of_interface(index).is_some()
+    }
+
+    /// A link-local address with an interface of the stack's as that of its link: above the
+    /// kernel's sockets it is told from the same address on another link.
+    pub(crate) fn zoned(&self, mut addr: SocketAddr) -> SocketAddr {
+        if is_link_local(addr.ip())
+            && let Some(link) = self.link_of_interface(scope_of(addr))
+        {
+            addr.set_ip(zone::zoned_ip(addr.ip(), LinkId(link)));
+        }
+        addr
+    }
+
+    /// As [`Process::zoned`] of what a program gives to a socket: without an interface, the one is
+    /// meant that the socket is bound to.
+    #[inline]
+    pub(crate) fn zoned_to(&self, socket: &Description, addr: SocketAddr) -> SocketAddr {
+        match is_link_local(addr.ip()) {
+            true => self.zoned_by(socket, addr),
+            false => addr,
+        }
+    }
+
+    #[cold]
+    fn zoned_by(&self, socket: &Description, addr: SocketAddr) -> SocketAddr {
+        if scope_of(addr) != 0 {
+            return self.zoned(addr);
+        }
+        let bound = socket.cold.lock().bound;
+        let link = bound.map_or(LinkId(0), |bound| zone::zone_of_ip(bound.addr.ip()));
+        SocketAddr::new(zone::zoned_ip(addr.ip(), link), addr.port())
+    }
+
+    pub(crate) fn zoned_for(&self, socket: &Description, given: Given) -> Given {
+        match given {
+            Given::Addr(addr) => Given::Addr(self.zoned_to(socket, addr)),
+            other => other,
+        }
+    }
+
+    /// The source that a message of control data names, with the interface that it names.
+    pub(crate) fn zoned_source(&self, src: IpAddr, interface: u32) -> IpAddr {
+        match self.link_of_interface(interface) {
+            Some(link) => zone::zoned_ip(src, LinkId(link)),
+            None => src,
+        }
+    }
+
+    /// An address of the stack's as a socket of `family` shows it.
+    pub(crate) fn shown(&self, addr: SocketAddr, family: Family) -> AddrBytes {
+        let interface = match is_link_local(addr.ip()) {
+            true => self.interface_of(Some(zone::zone_of_ip(addr.ip()).0)),
+            false => 0,
+        };
+        AddrBytes::on_stack(addr, family, interface)
     }
 
     fn first_policy(&self) -> Option<&Policy> {

@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv6::Ipv6Packet;
+use slipstack_wire::zone::{plain, zone_of};
 
 use crate::counters::Counter;
 use crate::effects::Effects;
@@ -81,10 +82,11 @@ impl Cx<'_> {
         let Some(source) = self.net.routes6.find_source(router) else {
             return Resolution::TableFull;
         };
+        let link = zone_of(router).0;
         let station = Station {
-            mac: self.net.macs.first,
+            mac: self.net.macs.on(link),
             ip: source.into(),
-            link: 0,
+            link: link,
         };
         let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, router.into(), station, self.counters, fx)
@@ -104,7 +106,10 @@ impl Cx<'_> {
         };
         let ranked = self.net.lost_routers.rank(&self.net.learnt.routers);
         let next = ranked.first().copied();
-        let next = next.filter(|next| *next != hop && !self.net.lost_routers.contains(*next));
+        // What waits is made up for its link.
+        let is_there = |next: &Ipv6Addr| *next != hop && zone_of(*next) == zone_of(hop);
+        let next = next.filter(is_there);
+        let next = next.filter(|next| !self.net.lost_routers.contains(*next));
         let Some(next) = next.filter(|_| is_passed_on(&frame, hop)) else {
             return Some(frame);
         };
@@ -126,5 +131,6 @@ fn is_passed_on(frame: &Held, hop: Ipv6Addr) -> bool {
         return false;
     };
     let packet = Ipv6Packet::parse_quoted(&frame.header()[ethernet::HEADER_LEN..]);
-    header.ethertype == EtherType::IPV6 && packet.is_some_and(|packet| packet.header.dst != hop)
+    header.ethertype == EtherType::IPV6
+        && packet.is_some_and(|packet| packet.header.dst != plain(hop))
 }

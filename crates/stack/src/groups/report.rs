@@ -208,8 +208,7 @@ impl Cx<'_> {
         let src = self
             .net
             .routes6
-            .find_source(mld::ROUTERS)
-            .filter(|own| own.is_unicast_link_local() && link == 0)
+            .link_local_of(link)
             .unwrap_or(Ipv6Addr::UNSPECIFIED);
         self.counters.bump(Counter::TxMldReports);
         let mut header = [0; 8 + icmpv6::HEADER_LEN];

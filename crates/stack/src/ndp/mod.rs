@@ -6,10 +6,12 @@ mod solicit;
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use slipstack_wire::LinkId;
 use slipstack_wire::ethernet;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::solicited_node;
 use slipstack_wire::ndp::{HOP_LIMIT, NEIGHBOUR_LEN, Neighbour, flag};
+use slipstack_wire::zone::{plain, zoned};
 
 use crate::config::Role;
 use crate::counters::Counter;
@@ -46,10 +48,9 @@ impl Cx<'_> {
             Icmpv6Kind::NeighbourAdvertisement([flags, ..]) => {
                 self.on_advertisement(now, ip, flags, message.body, fx)
             }
-            // Routers of further links are not asked: their configuration holds.
-            _ if ip.link != 0 => Counter::DropNdpRouter,
             Icmpv6Kind::RouterAdvertisement(rest) => {
-                self.on_router(now, ends, (rest, message.body), fx)
+                let from = (LinkId(ip.link), ends.0);
+                self.on_router(now, from, (rest, message.body), fx)
             }
             Icmpv6Kind::Redirect => self.on_redirect(now, ip, ends, message.body, fx),
             _ => Counter::DropNdpRouter,
@@ -64,9 +65,10 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
-        let Some(asked) = Neighbour::parse_solicitation(body) else {
+        let Some(mut asked) = Neighbour::parse_solicitation(body) else {
             return Counter::DropNdpMalformed;
         };
+        asked.target = zoned(asked.target, LinkId(link));
         let is_probe = src.is_unspecified();
         if is_probe && (asked.link.is_some() || dst != solicited_node(asked.target)) {
             return Counter::DropNdpMalformed;
@@ -82,7 +84,7 @@ impl Cx<'_> {
             return Counter::DropNdpLooped;
         }
         // RFC 4862 5.4.3: another that probes for the address that we probe for.
-        if is_probe && link == 0 && self.on_claim(now, asked.target) {
+        if is_probe && self.on_claim(now, asked.target, LinkId(link)) {
             return Counter::DropNdpConflict;
         }
         if !self.net.routes6.is_own(asked.target) {
@@ -118,7 +120,7 @@ impl Cx<'_> {
         let way = Query::between(Some(asked.target.into()), src.into());
         let back = self.net.routes6.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
-        // A router asks from its link-local address, which is that of another link to us.
+        // A router asks from its link-local address, where we may have none.
         let is_near = link != 0 && src.is_unicast_link_local();
         let Some(mac) = asked.link.filter(|_| is_way || is_near) else {
             return Counter::DropNdpOffLink;
@@ -148,14 +150,15 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
-        let Some(told) = Neighbour::parse_advertisement(body) else {
+        let Some(mut told) = Neighbour::parse_advertisement(body) else {
             return Counter::DropNdpMalformed;
         };
+        told.target = zoned(told.target, LinkId(ip.link));
         let is_solicited = flags & flag::SOLICITED != 0;
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.net.routes6.is_own(told.target) || (ip.link == 0 && self.on_claim(now, told.target))
+        if self.net.routes6.is_own(told.target) || self.on_claim(now, told.target, LinkId(ip.link))
         {
             return Counter::DropNdpConflict;
         }
@@ -186,8 +189,8 @@ impl Cx<'_> {
         let Some(source) = self.net.routes6.find_source(told.target) else {
             return Counter::DropNdpOffLink;
         };
-        if flags & flag::ROUTER == 0 && ip.link == 0 {
-            self.on_router_gone(now, told.target);
+        if flags & flag::ROUTER == 0 {
+            self.on_router_gone(now, told.target, LinkId(ip.link));
         }
         let confidence = if is_solicited {
             Confidence::Confirmed
@@ -287,7 +290,7 @@ fn advertisement(
     body: &mut [u8; NEIGHBOUR_LEN],
 ) -> Icmpv6Message<'_> {
     let answer = Neighbour {
-        target,
+        target: plain(target),
         link: Some(mac),
         nonce: None,
     };

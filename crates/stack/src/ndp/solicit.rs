@@ -6,6 +6,7 @@ use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{self, Ipv6Header, solicited_node};
 use slipstack_wire::ndp::{HOP_LIMIT, NEIGHBOUR_LEN, Neighbour};
+use slipstack_wire::zone::plain;
 use slipstack_wire::{TxOffload, protocol};
 
 use crate::counters::{Counter, Counters};
@@ -34,7 +35,7 @@ pub(crate) fn send_solicitation(
 pub(crate) fn send_probe(
     target: Ipv6Addr,
     nonce: Option<[u8; 6]>,
-    mac: [u8; 6],
+    (mac, link): ([u8; 6], u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -44,7 +45,7 @@ pub(crate) fn send_probe(
         link: None,
         nonce,
     };
-    let from = (mac, Ipv6Addr::UNSPECIFIED, 0);
+    let from = (mac, Ipv6Addr::UNSPECIFIED, link);
     solicit(&asked, None, from, counters, fx);
 }
 
@@ -56,6 +57,10 @@ fn solicit(
     fx: &mut impl Effects,
 ) {
     let target = asked.target;
+    let asked = Neighbour {
+        target: plain(target),
+        ..*asked
+    };
     let (dst, dst_mac) = match to {
         Some(to) => (target, to),
         None => {

@@ -33,7 +33,7 @@ impl NetworkLayer {
     pub(super) fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
         let mtu = match found.link {
             0 => self.mtu_for(dst.is_ipv6()),
-            link => self.mtu_of_link(link),
+            link => self.mtu_on(link, dst.is_ipv6()),
         };
         let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
         let mtu = learnt.map_or(mtu, |learnt| learnt.min(mtu));
@@ -55,8 +55,15 @@ impl NetworkLayer {
         }
         match self.link_of_own(own) {
             0 => self.mtu_for(own.is_ipv6()),
-            link => self.mtu_of_link(link),
+            link => self.mtu_on(link, own.is_ipv6()),
         }
+    }
+
+    /// The largest packet of a family that a link beside the first takes.
+    fn mtu_on(&self, link: u16, is_v6: bool) -> u16 {
+        let mut told = self.learnt.further_mtus.iter();
+        let told = told.find(|(of, _)| is_v6 && *of == link);
+        told.map_or_else(|| self.mtu_of_link(link), |(_, mtu)| *mtu)
     }
 
     /// The largest packet that the link takes by which a packet leaves, whatever its path takes.
@@ -66,7 +73,7 @@ impl NetworkLayer {
             false => self.find_route(query),
         };
         match found {
-            Some(Found { link, .. }) if link != 0 => self.mtu_of_link(link),
+            Some(Found { link, .. }) if link != 0 => self.mtu_on(link, query.dst.is_ipv6()),
             _ => self.mtu_for(query.dst.is_ipv6()),
         }
     }

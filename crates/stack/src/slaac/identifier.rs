@@ -3,6 +3,8 @@
 
 use core::net::Ipv6Addr;
 
+use slipstack_wire::LinkId;
+
 use crate::rng::SipKey;
 
 /// Interface identifiers of one interface of one machine.
@@ -14,6 +16,18 @@ pub struct Identifiers {
 }
 
 impl Identifiers {
+    /// Returns those of a link of the interface beside its own.
+    #[must_use]
+    pub fn of_link(&self, link: LinkId) -> Identifiers {
+        match link.0 {
+            0 => *self,
+            number => Identifiers {
+                interface: self.secret.hash_words([self.interface, number.into()]),
+                ..*self
+            },
+        }
+    }
+
     /// `attempt`: how many were found to be somebody else's.
     pub fn address(&self, prefix: Ipv6Addr, attempt: u8) -> Ipv6Addr {
         let network = (prefix.to_bits() >> 64) as u64;

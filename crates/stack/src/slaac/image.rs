@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use slipstack_wire::ndp::Preference;
+use slipstack_wire::zone::plain;
 
 use super::{
     Address, HeardRedirect, Lifetimes, NETWORKS_MAX, REDIRECTS_MAX, ROUTERS_MAX, Redirected,
@@ -65,7 +66,7 @@ impl Slaac {
             let ip = ip_of([a, b]);
             Address {
                 ip,
-                prefix: network_of(ip),
+                prefix: network_of(plain(ip)),
                 attempt: 0,
                 nonce: None,
                 state: State::Assigned,
@@ -84,12 +85,14 @@ impl Slaac {
             },
             until: Instant(until),
         });
+        let link = self.link;
         self.redirects = take(&mut rest, REDIRECTS_MAX, |[a, b, c, d, e, f, until]| {
             Until {
                 it: HeardRedirect {
                     redirected: Redirected {
                         destination: ip_of([a, b]),
                         hop: ip_of([c, d]),
+                        link: link.0,
                     },
                     router: ip_of([e, f]),
                 },

@@ -4,6 +4,7 @@
 //! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is
 //! to be sent is told to [`crate::router`].
 
+mod discovery;
 mod identifier;
 mod image;
 mod lifetime;
@@ -13,15 +14,18 @@ use core::cmp::Reverse;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
+use slipstack_wire::LinkId;
 use slipstack_wire::ipv6;
 use slipstack_wire::ndp::{Preference, Prefix, RouterAdvertisement};
+use slipstack_wire::zone::zoned;
 
+pub(crate) use discovery::Discovery;
 pub use identifier::Identifiers;
 use lifetime::{Lifetimes, after_s};
 
 use crate::config::SlaacConfig;
 use crate::time::Instant;
-use slipstack_terms::{Learnt, LearntAddress, Redirected};
+use slipstack_terms::{Learnt, LearntAddress, LearntNetwork, Redirected};
 
 /// Limits of what routers may make us remember; what comes later is left out.
 const NETWORKS_MAX: usize = 16;
@@ -105,6 +109,7 @@ struct HeardRedirect {
 /// One interface that asks its link.
 #[derive(Debug)]
 pub struct Slaac {
+    link: LinkId,
     identifiers: Identifiers,
     addresses_max: usize,
     addresses: Vec<Address>,
@@ -124,15 +129,16 @@ pub struct Slaac {
 
 impl Slaac {
     /// Begins with the link-local address, or goes on with [`Slaac::image`] of the same link.
-    pub fn new(config: &SlaacConfig, now: Instant) -> Slaac {
+    pub fn new(config: &SlaacConfig, link: LinkId, image: &[u64], now: Instant) -> Slaac {
         let SlaacConfig {
             identifiers,
             addresses_max,
-            ref image,
+            ..
         } = *config;
         let mut slaac = Slaac {
+            link,
             addresses_max,
-            identifiers,
+            identifiers: identifiers.of_link(link),
             addresses: Vec::new(),
             networks: Vec::new(),
             routers: Vec::new(),
@@ -157,7 +163,7 @@ impl Slaac {
     fn add_address(&mut self, prefix: Ipv6Addr, lifetimes: Lifetimes, now: Instant) {
         if self.addresses.len() < self.addresses_max {
             self.addresses.push(Address {
-                ip: self.identifiers.address(prefix, 0),
+                ip: zoned(self.identifiers.address(prefix, 0), self.link),
                 prefix: network_of(prefix),
                 attempt: 0,
                 nonce: None,
@@ -291,7 +297,8 @@ impl Slaac {
         known.attempt += 1;
         known.nonce = None;
         known.state = if known.attempt < ATTEMPTS {
-            known.ip = self.identifiers.address(known.prefix, known.attempt);
+            let ip = self.identifiers.address(known.prefix, known.attempt);
+            known.ip = zoned(ip, self.link);
             State::Tentative {
                 sent: 0,
                 next_at: now,
@@ -384,6 +391,10 @@ impl Slaac {
         !is_tentative && (self.solicit_at.is_none() || self.solicited > SOLICITATIONS)
     }
 
+    fn routers(&self, now: Instant) -> Vec<Router> {
+        in_force(&self.routers, |until| until > now)
+    }
+
     /// Returns the configuration that holds now.
     pub fn learnt(&self, now: Instant) -> Learnt {
         let assigned = |known: &&Address| known.state == State::Assigned;
@@ -391,11 +402,14 @@ impl Slaac {
             ip: known.ip,
             prefix_len: PREFIX_LEN,
             is_deprecated: known.lifetimes.preferred_until <= now,
+            link: self.link.0,
+        };
+        let network = |&(address, prefix_len): &(Ipv6Addr, u8)| LearntNetwork {
+            address,
+            prefix_len,
+            link: self.link.0,
         };
         let current = |until: Instant| until > now;
-        let mut routers = in_force(&self.routers, current);
-        // Among equals the one that has been heard first.
-        routers.sort_by_key(|router| Reverse(router.preference));
         Learnt {
             addresses: self
                 .addresses
@@ -403,20 +417,30 @@ impl Slaac {
                 .filter(assigned)
                 .map(address)
                 .collect(),
-            networks: in_force(&self.networks, current),
-            routers: routers.iter().map(|router| router.ip).collect(),
+            networks: in_force(&self.networks, current)
+                .iter()
+                .map(network)
+                .collect(),
+            routers: ranked(self.routers(now)),
             redirects: self
                 .redirects
                 .iter()
                 .map(|known| known.it.redirected)
                 .collect(),
             mtu: self.mtu,
+            further_mtus: Vec::new(),
             link_mtu: None,
             hop_limit: self.hop_limit,
             reachable_ms: self.reachable_ms,
             retry_ms: self.retry_ms,
         }
     }
+}
+
+/// The ways out, the one to use first in front: among equals the one that has been heard first.
+fn ranked(mut routers: Vec<Router>) -> Vec<Ipv6Addr> {
+    routers.sort_by_key(|router| Reverse(router.preference));
+    routers.iter().map(|router| router.ip).collect()
 }
 
 impl Address {

@@ -7,6 +7,14 @@ const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
 const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
 
+fn on_first(address: Ipv6Addr) -> LearntNetwork {
+    LearntNetwork {
+        address,
+        prefix_len: 64,
+        link: 0,
+    }
+}
+
 /// A host and the clock of its world.
 struct Host {
     slaac: Slaac,
@@ -30,7 +38,7 @@ impl Host {
             image: image.to_vec(),
         };
         Host {
-            slaac: Slaac::new(&config, now),
+            slaac: Slaac::new(&config, LinkId(0), &config.image, now),
             now,
             actions: Vec::new(),
         }
@@ -168,7 +176,7 @@ fn a_prefix_gives_an_address_that_is_deprecated_and_then_removed() {
     assert_eq!(host.of(1), [] as [bool; 0]);
     host.pass_s(1);
     assert_eq!(host.of(1), [false]);
-    assert_eq!(host.learnt().networks, [(net(1), 64)]);
+    assert_eq!(host.learnt().networks, [on_first(net(1))]);
     host.pass_s(30);
     assert_eq!(host.of(1), [true]);
     host.pass_s(30);
@@ -216,7 +224,7 @@ fn flags_say_what_a_prefix_is_for() {
     host.hear(ROUTER, 1800, &flagged(2, 0x40, 60, 30));
     host.hear(ROUTER, 1800, &flagged(3, 0x00, 60, 30));
     host.pass_s(1);
-    assert_eq!(host.learnt().networks, [(net(1), 64)]);
+    assert_eq!(host.learnt().networks, [on_first(net(1))]);
     assert_eq!(
         (host.of(1).len(), host.of(2).len(), host.of(3).len()),
         (0, 1, 0)
@@ -300,6 +308,7 @@ fn a_redirect_lasts_as_long_as_its_router() {
     let redirected = Redirected {
         destination: FAR,
         hop: OTHER,
+        link: 0,
     };
     host.slaac.on_redirect(host.now, ROUTER, redirected);
     assert_eq!(host.learnt().redirects, [redirected]);
@@ -353,6 +362,7 @@ fn one_router_cannot_fill_our_memory() {
         let redirected = Redirected {
             destination: net(n),
             hop: OTHER,
+            link: 0,
         };
         host.slaac.on_redirect(host.now, ROUTER, redirected);
     }
@@ -373,6 +383,7 @@ fn a_successor_goes_on_where_the_former_keeper_was() {
     let redirected = Redirected {
         destination: FAR,
         hop: OTHER,
+        link: 0,
     };
     host.slaac.on_redirect(host.now, ROUTER, redirected);
     host.pass_s(1);

@@ -6,10 +6,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::rng::SipKey;
-use slipstack_stack::{Counter, DatagramOut, Identifiers, Role, SlaacConfig, UdpId, UdpOptions};
+use slipstack_stack::{
+    Counter, DatagramOut, Identifiers, LinkConfig, Role, RxMeta, SlaacConfig, UdpId, UdpOptions,
+};
+use slipstack_wire::LinkId;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour};
+use slipstack_wire::zone::zoned;
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
@@ -358,4 +362,173 @@ fn another_stack_on_the_device_follows_what_it_is_told() {
     let now = engine.now;
     engine.stack.learn(now, keeper.stack.learnt().0.clone());
     assert_eq!(engine.stack.find_source(FAR.into()), None);
+}
+
+const VLAN: u16 = 10;
+
+/// What was sent, with its link, since the last call.
+fn sent_on(table: &mut Table) -> Vec<(u16, Ipv6Header, Icmpv6Kind)> {
+    let links = std::mem::take(&mut table.fx.links);
+    let frames = table.take_frames();
+    let all = links.iter().zip(&frames).filter_map(|(link, frame)| {
+        let packet = Ipv6Packet::parse(&frame[14..])?;
+        let (src, dst) = (packet.header.src, packet.header.dst);
+        let message = Icmpv6Message::parse(src, dst, packet.payload).ok()?;
+        Some((*link, packet.header, message.kind))
+    });
+    all.collect()
+}
+
+fn input_on(table: &mut Table, link: u16, frame: &[u8]) {
+    let meta = RxMeta {
+        link,
+        ..RxMeta::UNKNOWN
+    };
+    table.stack.on_frame(table.now, frame, meta, &mut table.fx);
+}
+
+/// A keeper with a VLAN, each of whose links has a router with the same link-local address.
+fn two_links() -> Table {
+    let vlan = LinkConfig {
+        link: VLAN,
+        mtu: 1500,
+        addrs: Vec::new(),
+    };
+    let mut table = Table::with(|config| {
+        config.role = Role::Keeper;
+        config.slaac = Some(self::config());
+        config.network.links = vec![vlan];
+    });
+    table.pass(1000);
+    table
+}
+
+#[test]
+fn each_link_probes_for_an_address_of_its_own_and_asks_its_routers() {
+    // RFC 4862 5.3, RFC 4861 6.3.7.
+    let mut table = two_links();
+    let sent = sent_on(&mut table);
+    for link in [0, VLAN] {
+        let of = |kind| {
+            let mut all = sent.iter().filter(|it| it.0 == link && it.2 == kind);
+            all.next().map(|it| it.1)
+        };
+        let probe = of(Icmpv6Kind::NeighbourSolicitation).unwrap();
+        assert!(probe.src.is_unspecified());
+        let asked = of(Icmpv6Kind::RouterSolicitation).unwrap();
+        assert!(asked.src.is_unicast_link_local(), "{link}: {}", asked.src);
+        // No link of ours stands in a frame.
+        assert_eq!(asked.src.segments()[1], 0);
+        assert_eq!(solicited_node(asked.src), probe.dst, "{link}");
+    }
+    let (learnt, _) = table.stack.learnt();
+    let own: Vec<_> = learnt.addresses.iter().map(|it| (it.link, it.ip)).collect();
+    assert_eq!(own.len(), 2);
+    assert_ne!(own[0].1.to_bits() as u64, own[1].1.to_bits() as u64);
+}
+
+#[test]
+fn routers_of_two_links_with_one_address_are_two() {
+    let mut table = two_links();
+    table.input(&advertisement(1, 1400));
+    input_on(&mut table, VLAN, &advertisement(2, 1300));
+    table.pass(1000);
+    let learnt = table.stack.learnt().0.clone();
+    assert_eq!(learnt.routers.len(), 2);
+    assert_eq!(
+        (learnt.mtu, &learnt.further_mtus[..]),
+        (Some(1400), &[(VLAN, 1300)][..])
+    );
+    let links: Vec<_> = learnt.networks.iter().map(|net| net.link).collect();
+    assert_eq!(links, [0, VLAN]);
+    // A neighbour of the VLAN's network is asked for there, from the address that we have there.
+    let any = "[::]:7000".parse().unwrap();
+    let socket = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
+    table.pass(1000);
+    sent_on(&mut table);
+    let near = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 9);
+    let own = learnt
+        .addresses
+        .iter()
+        .find(|it| it.ip.segments()[2] == 2)
+        .unwrap();
+    let to = SocketAddr::new(near.into(), 9);
+    let datagram = DatagramOut::new(Some(to), b"x");
+    let Table { stack, now, fx } = &mut table;
+    stack.udp_send(*now, socket, &datagram, fx).unwrap();
+    let sent = sent_on(&mut table);
+    assert_eq!((sent[0].0, sent[0].1.src), (VLAN, own.ip));
+}
+
+#[test]
+fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
+    let mut table = two_links();
+    input_on(&mut table, VLAN, &advertisement(2, 1300));
+    table.pass(1000);
+    let any = "[::]:7000".parse().unwrap();
+    let socket = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
+    table.take_frames();
+    table.fx.links.clear();
+    let router = zoned(ROUTER, LinkId(VLAN));
+    let frames = send(&mut table, socket, router, b"x");
+    assert_eq!(table.fx.links, [VLAN]);
+    // Its advertisement has said who it is.
+    assert_eq!(frames[0][..6], ROUTER_MAC);
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    assert_eq!(packet.header.dst, ROUTER);
+    assert!(packet.header.src.is_unicast_link_local());
+    let is_valid = slipstack_wire::checksum::is_valid_l4_v6(
+        packet.header.src,
+        packet.header.dst,
+        17,
+        packet.payload,
+    );
+    assert!(is_valid);
+    // The same address on the first link is another neighbour, which has to be asked for.
+    table.fx.links.clear();
+    let frames = send(&mut table, socket, ROUTER, b"x");
+    assert_eq!(
+        (&table.fx.links[..], &frames[0][..2]),
+        (&[0][..], &[0x33, 0x33][..])
+    );
+}
+
+#[test]
+fn a_claim_of_an_address_counts_on_its_link_alone() {
+    // RFC 4862 5.4.3.
+    let vlan = LinkConfig {
+        link: VLAN,
+        mtu: 1500,
+        addrs: Vec::new(),
+    };
+    let mut table = Table::with(|config| {
+        config.role = Role::Keeper;
+        config.slaac = Some(self::config());
+        config.network.links = vec![vlan];
+    });
+    table.pass(1);
+    let sent = sent_on(&mut table);
+    let probe = sent.iter().find(|it| it.0 == VLAN).unwrap().1;
+    let tentative = table.stack.learnt().0.addresses.len();
+    assert_eq!(tentative, 0);
+    let low = config().identifiers.of_link(LinkId(VLAN));
+    let target = low.address(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 0);
+    assert_eq!(solicited_node(target), probe.dst);
+    let mut body = [0; NEIGHBOUR_LEN];
+    let told = Neighbour {
+        target,
+        link: Some(OTHER_MAC),
+        nonce: None,
+    };
+    let len = told.emit_advertisement(&mut body);
+    let kind = Icmpv6Kind::NeighbourAdvertisement([0x20, 0, 0, 0]);
+    let claim = frame(target, ALL_NODES, 255, kind, &body[..len]);
+    input_on(&mut table, 0, &claim);
+    assert_eq!(table.count(Counter::DropNdpConflict), 0);
+    input_on(&mut table, VLAN, &claim);
+    assert_eq!(table.count(Counter::DropNdpConflict), 1);
+    table.pass(1000);
+    let learnt = table.stack.learnt().0.clone();
+    let there = learnt.addresses.iter().find(|it| it.link == VLAN).unwrap();
+    assert_ne!(there.ip, zoned(target, LinkId(VLAN)));
 }

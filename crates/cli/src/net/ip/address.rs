@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use slipstack_channel::control::net::zone::plain;
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 
 use super::options::Options;
@@ -58,7 +59,7 @@ pub(super) fn text(state: &NetworkState, only: Option<&str>, options: Options) -
             let _ = writeln!(text, " scope global {}", it.name);
         }
         let learnt = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
-        for known in learnt.filter(|_| it.vlan == 0 && options.wants(true)) {
+        for known in learnt.filter(|known| known.link == it.vlan && options.wants(true)) {
             let scope = if known.ip.is_unicast_link_local() {
                 "link"
             } else {
@@ -67,7 +68,8 @@ pub(super) fn text(state: &NetworkState, only: Option<&str>, options: Options) -
             let _ = writeln!(
                 text,
                 "    inet6 {}/{} scope {scope} dynamic",
-                known.ip, known.prefix_len
+                plain(known.ip),
+                known.prefix_len
             );
         }
     }
