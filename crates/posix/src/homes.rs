@@ -180,6 +180,11 @@ impl Homes {
         !is_refused && all.engines.len() + 1 < engines_max
     }
 
+    /// How many engines there have been, the first among them.
+    pub(crate) fn engines_so_far(&self) -> usize {
+        self.all.lock().last_number.max(FIRST) as usize
+    }
+
     pub(crate) fn note_refusal(&self, now_ns: u64) {
         self.all.lock().refused_ns = now_ns;
     }

@@ -121,13 +121,20 @@ impl Spinner {
 
 /// Places for threads that spin at most.
 const PLACES: usize = 8;
+/// Stations whose last wait is remembered; further ones share their places.
+const STATIONS: usize = 16;
+/// A station at which a thread has waited within this time has work for a processor.
+const BUSY_NS: u64 = 1_000_000;
 
 /// The threads of a program that spin at the same moment: half as many as there are processors may,
-/// because the others would keep its peers, or its own threads, from theirs.
+/// because the others would keep its peers, or its own threads, from theirs. Where as many other
+/// engines have work none does: the thread that is woken next would wait for the one that spins.
 #[derive(Debug)]
 pub(crate) struct Spinners {
     /// Until when each place is taken: a thread that leaves its wait by a jump gives none back.
     until_ns: [AtomicU64; PLACES],
+    /// When a thread last waited at each station.
+    waited_ns: [AtomicU64; STATIONS],
     most: usize,
 }
 
@@ -147,8 +154,22 @@ impl Spinners {
     fn of(processors: usize) -> Spinners {
         Spinners {
             until_ns: Default::default(),
+            waited_ns: Default::default(),
             most: (processors / 2).clamp(1, PLACES),
         }
+    }
+
+    /// A thread of one of several engines waits at `station`: whether as many others have work as
+    /// may spin.
+    pub(crate) fn is_crowded(&self, station: usize, now_ns: u64) -> bool {
+        let own = station % STATIONS;
+        self.waited_ns[own].store(now_ns, Ordering::Relaxed);
+        let is_busy = |(at, waited_ns): (usize, &AtomicU64)| {
+            let waited_ns = waited_ns.load(Ordering::Relaxed);
+            at != own && waited_ns != 0 && now_ns.saturating_sub(waited_ns) < BUSY_NS
+        };
+        let all = self.waited_ns.iter().enumerate();
+        all.filter(|it| is_busy(*it)).nth(self.most - 1).is_some()
     }
 
     /// Takes a place for a thread that spins from now on until `until_ns` at most.
@@ -204,6 +225,20 @@ mod tests {
         let many = Spinners::of(64);
         let places: Vec<_> = (0..20).filter_map(|at| many.enter(at, at + 50)).collect();
         assert_eq!(places.len(), PLACES);
+    }
+
+    #[test]
+    fn nobody_spins_where_other_engines_have_work_for_the_processors() {
+        let two = Spinners::of(2);
+        let (now, later) = (BUSY_NS, 3 * BUSY_NS);
+        assert!(!two.is_crowded(1, now), "it is alone");
+        assert!(!two.is_crowded(1, now + 1));
+        assert!(two.is_crowded(2, now + 2));
+        assert!(two.is_crowded(1, now + 3));
+        assert!(!two.is_crowded(1, later), "the other one has been idle");
+        let four = Spinners::of(4);
+        let crowded = [1, 2, 3].map(|station| four.is_crowded(station, now));
+        assert_eq!(crowded, [false, false, true]);
     }
 
     #[test]

@@ -264,7 +264,8 @@ impl Process {
     ) -> Result<Option<T>, Divert> {
         let lead = &at.station.sleepers.lead;
         let drives = leads || !lead.is_trusted();
-        if self.gathers(at) {
+        let gathers = self.gathers(at);
+        if gathers {
             if at.station.batch.is_gathering(begun)
                 && let Some(value) = check(Look::Later)?
             {
@@ -275,14 +276,14 @@ impl Process {
         let would_nap =
             |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.driver.would_nap();
         let naps = drives && link.is_some_and(would_nap);
-        match link {
+        if let Some(link) = link {
             // While the leader is away what has come would wait for it.
-            Some(link) if !naps && (drives || lead.is_away()) => self.turn(link),
-            Some(link) => lead.while_sending(thread, || link.commands()),
-            None => {}
+            let has_turn = !naps && (drives || lead.is_away());
+            self.begin_wait(at, link, thread, has_turn);
         }
+        let budget_ns = self.spin_budget_ns(at, begun);
         // Who goes to sleep at once is told by the sleep.
-        let look = if !drives || at.station.spin.budget_ns() == 0 {
+        let look = if !drives || budget_ns == 0 {
             Look::Later
         } else {
             Look::Due
@@ -293,10 +294,21 @@ impl Process {
         }
         let before = self.kernel.interruptions();
         if !drives {
-            return self.sleep(at, before, naps, check);
+            return self.sleep(at, before, false, check);
         }
         at.station.spin.on_wait();
-        let spun = self.spin(at, link.map(|link| &**link), begun, before, check)?;
+        // The next turn would bring what the preparations for the sleep see as well.
+        let is_turned = naps || link.is_some() && !gathers;
+        let spun = match budget_ns {
+            0 => Spun::InVain,
+            _ => self.spin(
+                at,
+                link.map(|link| &**link),
+                (begun, budget_ns),
+                before,
+                check,
+            )?,
+        };
         match spun {
             Spun::Found(value) => {
                 at.station.spin.on_hit();
@@ -304,13 +316,23 @@ impl Process {
             }
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
-                let asleep_since = self.now_ns();
-                let outcome = self.sleep(at, before, naps, check);
-                at.station
-                    .spin
-                    .on_sleep(self.now_ns().wrapping_sub(asleep_since));
+                let asleep_since = if budget_ns == 0 { begun } else { self.now_ns() };
+                let outcome = self.sleep(at, before, is_turned, check);
+                let slept_ns = self.now_ns().wrapping_sub(asleep_since);
+                at.station.spin.on_sleep(slept_ns);
                 outcome
             }
+        }
+    }
+
+    /// Lets the engine work before a wait, or only take what this thread has to send.
+    fn begin_wait(&self, at: &At<'_>, link: &Link, thread: usize, has_turn: bool) {
+        let sleepers = &at.station.sleepers;
+        // Whom the turn wakes is looked at before the sleep.
+        sleepers.pool.take_woken();
+        match has_turn {
+            true => self.turn(link),
+            false => sleepers.lead.while_sending(thread, || link.commands()),
         }
     }
 
@@ -336,11 +358,24 @@ impl Process {
         }
     }
 
+    /// How long a wait may spin. Not at all where other engines of the program have work for the
+    /// processors, unless somebody has said how long.
+    #[inline]
+    fn spin_budget_ns(&self, at: &At<'_>, begun: u64) -> u64 {
+        let Station { spin, number, .. } = at.station;
+        let is_crowded = || self.homes.is_any() && self.spinners.is_crowded(*number, begun);
+        match spin.budget_ns() {
+            0 => 0,
+            _ if !spin.is_fixed() && is_crowded() => 0,
+            budget_ns => budget_ns,
+        }
+    }
+
     fn spin<T>(
         &self,
         at: &At<'_>,
         link: Option<&Link>,
-        begun: u64,
+        (begun, budget_ns): (u64, u64),
         before: Interruptions,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Spun<T>, Divert> {
@@ -348,10 +383,9 @@ impl Process {
         let Some(link) = link else {
             return Ok(Spun::InVain);
         };
-        let until = match at.station.spin.budget_ns() {
-            0 => begun,
-            budget if at.station.spin.is_fixed() || link.driver.may_spin() => begun + budget,
-            _ => return Ok(Spun::InVain),
+        let until = match at.station.spin.is_fixed() || link.driver.may_spin() {
+            true => begun + budget_ns,
+            false => return Ok(Spun::InVain),
         };
         let place = self.spinners.enter(begun, until);
         if place.is_none() && !at.station.spin.is_fixed() {
@@ -399,11 +433,11 @@ impl Process {
         &self,
         at: &At<'_>,
         before: Interruptions,
-        naps: bool,
+        is_turned: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = at.station.sleepers.pool.take();
-        let outcome = self.sleep_as(&waiter, at, before, naps, check);
+        let outcome = self.sleep_as(&waiter, at, (before, is_turned), check);
         if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
@@ -418,8 +452,7 @@ impl Process {
         &self,
         waiter: &Arc<Waiter>,
         at: &At<'_>,
-        before: Interruptions,
-        mut naps: bool,
+        (before, mut is_turned): (Interruptions, bool),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let thread = self.kernel.thread();
@@ -441,15 +474,16 @@ impl Process {
             let lead = &at.station.sleepers.lead;
             let leads = link.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
-            let gathers = drives && !naps && self.gathers(at);
-            // Whom the turn wakes is looked at below.
-            at.station.sleepers.pool.take_woken();
-            match &link {
-                Some(link) if gathers => self.turn_before_answers(link),
-                Some(link) if drives && !naps => self.turn(link),
-                _ => {}
+            let gathers = drives && !is_turned && self.gathers(at);
+            if !std::mem::take(&mut is_turned) {
+                // Whom the turn wakes is looked at below.
+                at.station.sleepers.pool.take_woken();
+                match &link {
+                    Some(link) if gathers => self.turn_before_answers(link),
+                    Some(link) if drives => self.turn(link),
+                    _ => {}
+                }
             }
-            naps = false;
             if let Some(value) = check(look)? {
                 return Ok(Some(value));
             }

@@ -82,19 +82,9 @@ impl Process {
         out: &mut [libc::epoll_event],
         look: Look,
     ) -> usize {
-        let (is_kernel_late, is_stacks_turn) = {
-            let mut inner = set.inner.lock();
-            let now = self.now_ns();
-            if look == Look::Nothing {
-                inner.kernel_looked_ns = now;
-            }
-            let is_late = set.has_kernel_members()
-                && now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
-            if is_late {
-                inner.kernel_looked_ns = now;
-                inner.is_stacks_turn = !inner.is_stacks_turn;
-            }
-            (is_late, inner.is_stacks_turn)
+        let (is_kernel_late, is_stacks_turn) = match set.has_kernel_members() {
+            true => self.is_kernel_late(set, look),
+            false => (false, false),
         };
         let mut count = 0;
         if is_kernel_late && !(out.len() == 1 && is_stacks_turn) {
@@ -113,6 +103,22 @@ impl Process {
             count = self.collect_from_kernel(set, epfd, out);
         }
         count
+    }
+
+    /// Whether the kernel's members are to be looked at first, and if there is one place only,
+    /// whether it is our side's turn.
+    fn is_kernel_late(&self, set: &Set, look: Look) -> (bool, bool) {
+        let mut inner = set.inner.lock();
+        let now = self.now_ns();
+        if look == Look::Nothing {
+            inner.kernel_looked_ns = now;
+        }
+        let is_late = now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
+        if is_late {
+            inner.kernel_looked_ns = now;
+            inner.is_stacks_turn = !inner.is_stacks_turn;
+        }
+        (is_late, inner.is_stacks_turn)
     }
 
     fn collect_from_stack(

@@ -131,7 +131,7 @@ impl Process {
             self.homes.note_refusal(now_ns);
             return None;
         };
-        let station = Arc::new(self.new_station());
+        let station = Arc::new(self.new_station().numbered(self.homes.engines_so_far()));
         let link = Arc::new(Link::new(attachment, station));
         self.say(LogLevel::Info, &link.describe);
         self.equip(&link);
