@@ -1,6 +1,7 @@
 """The programs on the page."""
 
 import importlib.util
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,16 @@ class Entry:
     body: Callable
     packages: tuple
     timeout_s: float
+    # (a command that says its version, a file without which it is not installed)
+    own: tuple = ()
 
     def version(self):
         """The version of the first package without the distribution's part; None if it is not
         installed."""
         if not self.packages:
             return ""
+        if self.own:
+            return own_version(*self.own)
         words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", self.packages[0]]
         status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(
             " "
@@ -40,12 +45,21 @@ class Outcome:
     unit: str = ""
 
 
-def entry(name, *, packages, timeout=90):
+def own_version(command, file):
+    """The version of a program that is no package of this system."""
+    if not file.exists():
+        return None
+    said = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return found[0] if found else ""
+
+
+def entry(name, *, packages, timeout=90, own=()):
     """Registers a program. Its function starts it with `world.stack`, compares data in both
     directions, and returns an Outcome; what it raises is the reason in the table."""
 
     def register(function):
-        ENTRIES.append(Entry(name, function, tuple(packages.split()), timeout))
+        ENTRIES.append(Entry(name, function, tuple(packages.split()), timeout, own))
         return function
 
     return register

@@ -1,0 +1,31 @@
+"""Programs of Debian 13 in the chroot of `scripts/trixie`."""
+
+from harness.world import TARGET
+
+FOLDER = TARGET / "trixie"
+# Mounts the paths $1, separated by colons, in the chroot $2 and becomes the rest. A network
+# namespace's commands have mounts of their own.
+ENTER = """
+IFS=:
+for path in $1; do
+    mkdir -p "$2$path" && mount --rbind "$path" "$2$path" || exit 1
+done
+shift 2
+exec "$@"
+"""
+
+
+def entering(world, *more):
+    """Words before a command that runs `chroot`: the run's folder, our library and what the system
+    has under /dev and /proc are there under their own paths."""
+    paths = ["/dev", "/proc", str(world.folder), str(TARGET / "release"), *map(str, more)]
+    return ["sh", "-c", ENTER, "sh", ":".join(paths), str(FOLDER)]
+
+
+def own(program):
+    """For an entry: how its program tells its version, and where it is."""
+    return (inside(program, "-v"), FOLDER / "usr/sbin" / program)
+
+
+def inside(*words):
+    return ["chroot", str(FOLDER), *map(str, words)]
