@@ -157,7 +157,7 @@ def each_worker_with_an_engine_counts(world):
     assert_accepted(world)
 
 
-def number_anew(world):
+def number_again(world):
     """Four programs, of which the second ends when nobody is left to keep its queue."""
     servers = [
         world.stack(*world.program("threaded.py"), "server", 7000 + number) for number in range(3)
@@ -204,13 +204,13 @@ def is_answered(asker):
 
 
 @test(modes=("inprocess",), serial=True)
-def frames_find_their_program_when_queues_are_numbered_anew(world):
-    number_anew(world)
+def frames_find_their_program_when_queues_are_numbered_again(world):
+    number_again(world)
 
 
 @test(modes=("inprocess",), serial=True, device="tap")
 def also_those_of_a_tap(world):
-    number_anew(world)
+    number_again(world)
 
 
 @test(modes=("inprocess",), serial=True)

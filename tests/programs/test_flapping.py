@@ -135,7 +135,7 @@ def set_queues(world, count):
 
 
 def give_queues(world):
-    """The pair anew, with four queues, of which two are used."""
+    """The pair again, with four queues, of which two are used."""
     if shutil.which("ethtool") is None:
         raise Skip("ethtool is not installed")
     world.stack_ns.ip("link", "del", "eth1")

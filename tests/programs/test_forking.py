@@ -409,7 +409,7 @@ def a_datagram_that_was_looked_at_goes_to_the_child_and_so_do_its_senders_others
     asked.settimeout(0.5)
     until(lambda: answer_to(asked, world.address, b"ready?"), 10, "the server answers")
     for asker in askers:
-        # Nobody has the datagrams of others while the server has not bound anew.
+        # Nobody has the datagrams of others while the server has not bound again.
         asker.settimeout(0.5)
         until(lambda: answer_to(asker, world.address, b"first"), 10, "a child of its own answers")
     children = {}

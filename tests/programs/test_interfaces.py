@@ -534,7 +534,7 @@ def a_successor_of_the_keeper_has_both_interfaces(world):
         client.sendall(b"who\n")
         assert client.makefile().readline()
         client.close()
-        # The other end asks for the address anew, which the keeper answers.
+        # The other end asks for the address again, which the keeper answers.
         namespace.ip("neigh", "flush", "all")
         with namespace.inside():
             until(lambda own=own: is_open(own, 8000), 10, f"{own} is served")

@@ -199,7 +199,7 @@ pub trait Attach: Send + Sync {
     }
 
     /// In a forked child: the parent's attachments are not ours; forget them without touching
-    /// them, so that `attach` starts anew.
+    /// them, so that `attach` starts again.
     fn after_fork_child(&self);
 
     /// Whether other processes of the program may use engines of other instances, with which they

@@ -354,7 +354,7 @@ mod tests {
         assert!(!stuck.is_for_long(8, 2 * STUCK_NS - 1));
         assert!(stuck.is_for_long(9, 2 * STUCK_NS));
         assert!(!stuck.is_for_long(0, 3 * STUCK_NS));
-        assert!(!stuck.is_for_long(1, 9 * STUCK_NS), "begins anew");
+        assert!(!stuck.is_for_long(1, 9 * STUCK_NS), "begins again");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Without a keeper: frames come to the wrong engine.
 //!
-//! Steering names queues of the device by numbers that the kernel gives anew when one is closed. A
+//! Steering names queues of the device by numbers that the kernel gives again when one is closed. A
 //! keeper closes none. When it is killed together with its standby, those that nobody leases close
 //! at once, and each other one with its engine. From then on every engine looks whose a frame is,
 //! and puts those of others into their inboxes.

@@ -20,7 +20,7 @@ const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
 /// Rings looked at per call of [`Client::release_idle`].
 const RELEASE_BUDGET: usize = 256;
 /// How long a socket keeps an empty ring: a stream whose reader keeps up would otherwise give it
-/// back and grow it anew with every burst.
+/// back and grow it again with every burst.
 const RING_KEPT_NS: u64 = 50_000_000;
 /// Distance of two looks at them.
 const RELEASE_EVERY_NS: u64 = 10_000_000;
@@ -277,7 +277,7 @@ impl Client {
         if let Some(ring) = socket.returned.take() {
             ring.release(end);
         }
-        // The rest is written anew when the next use begins.
+        // The rest is written again when the next use begins.
         socket.generation = 0;
         socket.options = None;
         end.released(sock);

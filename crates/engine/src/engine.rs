@@ -248,7 +248,7 @@ impl Engine {
         Turn { progress, frames }
     }
 
-    /// Ends the work that is counted: whoever drives the engine turns anew, or is about to sleep.
+    /// Ends the work that is counted: whoever drives the engine turns again, or is about to sleep.
     #[inline]
     pub fn pause(&mut self, now: Instant) {
         self.env.counters.busy_ns += self.load.take(now);

@@ -181,7 +181,7 @@ impl Pace {
     }
 
     fn on_wake(&mut self, now: u64) {
-        // A sleep ends a pause: what follows is judged anew.
+        // A sleep ends a pause: what follows is judged again.
         self.is_in_the_way = None;
         let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
         self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;

@@ -10,7 +10,7 @@ pub trait Supervisor: Send + Sync {
     /// The control connection: it becomes readable (or hangs up) when something has to be done.
     fn control(&self) -> Option<Arc<OwnedFd>>;
 
-    /// Something has happened on the control connection: read it, or connect anew if the keeper
+    /// Something has happened on the control connection: read it, or connect again if the keeper
     /// has been replaced. Called from the ticker thread.
     fn on_control(&self);
 

@@ -266,7 +266,7 @@ mod tests {
         assert!(!batch.take_overdue(|| 2), "another thread's call");
         assert!(batch.take_overdue(|| 1));
         assert!(!batch.take_overdue(|| 1));
-        assert!(!batch.is_due(1, 20, || 22_000), "held anew");
+        assert!(!batch.is_due(1, 20, || 22_000), "held again");
         assert!(!batch.take_overdue(|| 1));
     }
 

@@ -25,7 +25,7 @@ const LONG_READS: u32 = 16;
 const LONG_IS_WORTH: u32 = 8;
 const SHORT_MAX: u32 = 64;
 
-/// Threads whose engine is remembered; beyond it all are asked anew.
+/// Threads whose engine is remembered; beyond it all are asked again.
 const THREADS_MAX: usize = 4096;
 /// After an engine was refused none is asked for during this time.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
@@ -252,7 +252,7 @@ impl Homes {
     }
 
     /// Settles a set elsewhere than where it is at home.
-    pub(crate) fn settle_anew(&self, set: &Set, number: u32) {
+    pub(crate) fn settle_again(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
         leave(&mut all, set);
         enter(&mut all, set, number);

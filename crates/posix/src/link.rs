@@ -291,7 +291,7 @@ impl Link {
     }
 
     /// Before a sleep: idle connections give their send rings back, when all rings together are
-    /// worth it. A few stay: giving them back and taking them anew would cost every request.
+    /// worth it. A few stay: giving them back and taking them again would cost every request.
     pub(crate) fn release_idle(&self) {
         if self.program.tx_memory() > RINGS_KEPT {
             self.program.release_idle();

@@ -54,7 +54,7 @@ impl Stack {
         self.net.filter.iter().flat_map(|filter| filter.counts())
     }
 
-    /// Begins to count and to log anew, or only to log; for some rules, or with `None` for all.
+    /// Begins to count and to log again, or only to log; for some rules, or with `None` for all.
     pub fn zero_filter(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
         if let Some(filter) = &mut self.net.filter {
             filter.zero(ids, is_log_only);

@@ -169,9 +169,9 @@ impl Partial {
             next.offset == fragment.offset && next.bytes.len() == fragment.payload.len()
         });
         // RFC 791 says nothing of it: in IPv4 it may have been cut otherwise (as on Linux).
-        let is_cut_anew =
+        let is_cut_again =
             fragment.has_more && fragment.key.src.is_ipv4() && self.covers(at, begin, end);
-        if is_same || is_cut_anew {
+        if is_same || is_cut_again {
             return Err(Counter::DropFragmentDuplicate);
         }
         let overlaps = before.last().is_some_and(|last| last.end() > begin)

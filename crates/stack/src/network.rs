@@ -1,7 +1,7 @@
 //! Another network in the place of the one that is in force: whole, between two packets.
 //!
 //! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no
-//! longer ours are dropped, and what leaves finds its way anew or is told that there is none.
+//! longer ours are dropped, and what leaves finds its way again or is told that there is none.
 
 use crate::config::NetworkConfig;
 use crate::network_layer::Cx;
@@ -25,7 +25,7 @@ impl Stack {
 }
 
 impl Cx<'_> {
-    /// All next hops that are kept somewhere are looked up anew.
+    /// All next hops that are kept somewhere are looked up again.
     fn renew_network(&mut self) {
         let network = &self.config.network;
         self.net.set_mtu(network.mtu);

@@ -329,7 +329,7 @@ impl NetworkLayer {
         }
     }
 
-    /// Changes them; all next hops that are kept somewhere are looked up anew.
+    /// Changes them; all next hops that are kept somewhere are looked up again.
     pub(crate) fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
         self.neighbours.renew_epoch();
         let fib = match is_v6 {

@@ -248,7 +248,7 @@ impl Cx<'_> {
         routes
     }
 
-    /// Another router comes first: what has a way looks for it anew.
+    /// Another router comes first: what has a way looks for it again.
     pub(crate) fn renew_ways(&mut self) {
         self.net.neighbours.renew_epoch();
         self.net.routes6 = self.routes_by(&self.net.learnt);

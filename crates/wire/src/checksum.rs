@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn updating_a_field_equals_computing_anew() {
+    fn updating_a_field_equals_computing_again() {
         let mut bytes = [0x45, 0, 0, 40, 1, 2, 3, 4, 64, 6];
         let before = of(&bytes);
         bytes[2..4].copy_from_slice(&1500u16.to_be_bytes());

@@ -243,7 +243,7 @@ impl Root {
 
     /// Whether a path still names what it named when this was noted.
     pub fn is_current(&self, path: &str, about: &About) -> bool {
-        // A listing is made anew.
+        // A listing is made again.
         if about.modified.is_none() {
             return false;
         }

@@ -109,7 +109,7 @@ impl Batch {
         }
     }
 
-    /// Lines that cannot be written are lost: the next ones are tried anew.
+    /// Lines that cannot be written are lost: the next ones are tried again.
     fn write(&mut self) {
         let written = self
             .out

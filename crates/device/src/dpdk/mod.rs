@@ -2,7 +2,7 @@
 //!
 //! The program `slipstack-dpdk` lies beside `slipstack`, and is alone linked to DPDK's libraries.
 //! It is started with the device, has the port for as long as anybody holds the device, and steers
-//! each frame to the slot that it is for ([`rings`]). Slot 0 starts it anew when it has ended
+//! each frame to the slot that it is for ([`rings`]). Slot 0 starts it again when it has ended
 //! ([`watch`]).
 
 mod options;

@@ -385,7 +385,7 @@ impl Reader {
         (len <= DATA_MAX).then_some((tag, len, u16::from_ne_bytes([c, d]) & FLAG_NEXT != 0))
     }
 
-    /// One of the cells of a frame. Its length is read anew, and no longer than a cell.
+    /// One of the cells of a frame. Its length is read again, and no longer than a cell.
     #[inline]
     pub fn cell(&self, frame: &Waiting, index: u32) -> RawSlice<'_> {
         let at = self.way.cell_at(frame.first.wrapping_add(index));

@@ -82,7 +82,7 @@ impl Listener {
 
     /// Frames so far that came faster than they were taken.
     pub fn lost(&mut self) -> u64 {
-        // The kernel's count starts anew whenever it is read.
+        // The kernel's count starts again whenever it is read.
         self.lost += packet::drops(self.fd.as_fd()).unwrap_or(0);
         self.lost
     }

@@ -46,7 +46,7 @@ pub(crate) struct PacketSlot {
     receive: Receive,
     transmit: Transmit,
     counters: DeviceCounters,
-    /// Frames that found the ring full. The kernel's count starts anew whenever it is read.
+    /// Frames that found the ring full. The kernel's count starts again whenever it is read.
     overrun: Cell<u64>,
 }
 

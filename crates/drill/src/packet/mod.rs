@@ -131,7 +131,7 @@ impl Flow {
     }
 
     /// Begins a new connection of the same ends (RFC 6191); our next SYN tells its number.
-    pub fn begin_anew(&mut self) {
+    pub fn begin_again(&mut self) {
         self.is_synchronised = false;
     }
 

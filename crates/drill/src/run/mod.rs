@@ -202,7 +202,7 @@ impl Runner {
         match (&mut self.flow, opens) {
             (None, _) => self.begin_flow(),
             (Some(_), Some(0)) if self.calls.take_closed() => self.begin_flow(),
-            (Some(flow), Some(1..)) if self.calls.take_closed() => flow.begin_anew(),
+            (Some(flow), Some(1..)) if self.calls.take_closed() => flow.begin_again(),
             _ => {}
         }
         if let (Some(flow), PacketBody::Tcp(tcp)) = (&mut self.flow, &spec.body)

@@ -1,7 +1,7 @@
 //! How long a nap is: as long as it may be while that costs no frames.
 //!
 //! A longer nap saves more wake-ups. It costs nothing but latency where requests come by
-//! themselves; a peer that asks anew only when it has its answer is slowed down by it, and a long
+//! themselves; a peer that asks again only when it has its answer is slowed down by it, and a long
 //! nap then brings no more than a short one. Which of both is the case shows by how fast frames
 //! come: after some naps another length is tried, twice or half of the present one, none at all
 //! after the shortest, and kept if they then come about as fast, or faster. After a trial that

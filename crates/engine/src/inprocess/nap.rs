@@ -209,7 +209,7 @@ fn make_timer() -> Option<OwnedFd> {
         .map(raised)
 }
 
-/// Sets the timer anew, which makes it unreadable until then.
+/// Sets the timer again, which makes it unreadable until then.
 fn arm(timer: &OwnedFd, ns: u64) -> bool {
     let timing = Itimerspec {
         it_interval: Timespec {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_lead_to_naps_and_a_long_one_begins_anew() {
+    fn short_sleeps_lead_to_naps_and_a_long_one_begins_again() {
         let mut it = Moderation::NEW;
         for _ in 0..1000 {
             for _ in 0..TRY_AFTER - 1 {

@@ -43,7 +43,7 @@ pub enum ListenRefused {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Listeners {
     table: Vec<Listener>,
-    /// Slots whose engine does not run. A successor finds them out anew.
+    /// Slots whose engine does not run. A successor finds them out again.
     #[serde(skip)]
     stalled: Vec<u16>,
 }

@@ -77,7 +77,7 @@ impl NetEffects {
         let is_syn = segment
             .get(FLAGS_AT)
             .is_some_and(|flags| flags & SYN_ACK_RST_FIN == SYN);
-        // A peer that begins anew has no use for the reset of its former connection.
+        // A peer that starts over has no use for the reset of its former connection.
         let is_doomed = if is_syn {
             self.doomed.remove(flow);
             false

@@ -360,7 +360,7 @@ impl Net {
                 .is_some_and(|after| now >= reset.began.saturating_add(*after))
         };
         let doomed = &mut self.effects.doomed;
-        // Not those whose peers have begun anew.
+        // Not those whose peers have started over.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut budget = PROBE_BURST;
         for reset in &mut self.resets {

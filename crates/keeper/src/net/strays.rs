@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(
             next(1),
             Next::Slot(2),
-            "a search that has ended begins anew"
+            "a search that has ended begins again"
         );
     }
 

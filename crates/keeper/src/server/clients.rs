@@ -374,7 +374,7 @@ fn refuse_deleted(resources: &Resources) -> Result<(), (Refusal, String)> {
         Refusal::Failed,
         format!(
             "interface {interface} is not the one that the running programs use: that has been deleted; end them \
-             (slipstack status names them) and start anew"
+             (slipstack status names them) and start again"
         ),
     )
 }

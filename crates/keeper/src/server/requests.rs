@@ -463,7 +463,7 @@ impl Server {
 
     /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come
     /// here as what nobody serves, or as strays: whoever gets their ports may open the same two
-    /// ends anew, and is not to be kept from it.
+    /// ends again, and is not to be kept from it.
     fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
         let known = self.resources.state.leases.clients.find(client);
         if known.and_then(|client| client.slot).is_none() {

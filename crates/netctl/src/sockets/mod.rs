@@ -29,7 +29,7 @@ pub enum Inquiry {
     Tunables,
     /// The flows that rules with a state have let in, a [`FilterStateRow`] as JSON in each line.
     FilterStates,
-    /// The rules of these ids, or with `None` all, begin to count and to log anew.
+    /// The rules of these ids, or with `None` all, begin to count and to log again.
     ZeroFilter {
         ids: Option<Vec<u64>>,
         is_log_only: bool,

@@ -41,7 +41,7 @@ fn length_ns(change: &Kevent) -> Result<u64, Errno> {
 }
 
 impl Process {
-    /// Sets a timer, anew if it runs already.
+    /// Sets a timer, again if it runs already.
     pub(super) fn set_timer(
         &self,
         at: At<'_>,

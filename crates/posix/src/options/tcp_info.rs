@@ -3,7 +3,7 @@
 use slipstack_channel::TcpInfo;
 
 /// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash
-/// (no path is chosen anew) stay 0.
+/// (no path is chosen again) stay 0.
 pub(super) const LEN: usize = 280;
 
 /// Writes the structure; its length. A shorter `out` takes its beginning.

@@ -97,7 +97,7 @@ impl Process {
                 return;
             };
             self.homes.remember(thread, number);
-            self.homes.settle_anew(set, number);
+            self.homes.settle_again(set, number);
         }
         self.bring_listeners(set);
         for socket in set.sockets() {

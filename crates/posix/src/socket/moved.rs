@@ -148,7 +148,7 @@ impl Stream {
         self.is_counted.load(Ordering::Relaxed)
     }
 
-    /// The thread's waits are counted anew.
+    /// The thread's waits are counted again.
     pub(crate) fn wait_longer(&self) {
         self.waits.store(0, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use slipstack_posix::Errno;
 use crate::world::{NONBLOCK, World, bytes_of, fails};
 
 #[test]
-fn connections_are_foreign_in_the_child_and_listeners_begin_anew() {
+fn connections_are_foreign_in_the_child_and_listeners_begin_again() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     world.poll_in(listener, libc::POLLIN);

@@ -54,6 +54,6 @@ fn end(how: Exit) {
 }
 
 /// The child of a fork ends on its own account.
-pub fn begin_anew() {
+pub fn begin_again() {
     IS_ENDED.store(false, Relaxed);
 }

@@ -34,7 +34,7 @@ pub extern "C" fn child() {
     }
     over(|process| {
         // A child ends on its own account.
-        end::begin_anew();
+        end::begin_again();
         process.fork_child();
     });
 }

@@ -38,7 +38,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("closed-port", closed_port),
     ("fragments", fragments),
     ("crumbs", crumbs),
-    ("cut-anew", cut_anew),
+    ("cut-again", cut_again),
 ];
 
 fn peer(n: u32) -> SocketAddr {
@@ -370,7 +370,7 @@ fn crumbs(count: u32) {
 }
 
 /// All but the last of what a packet may be in, again and again in one piece.
-fn cut_anew(count: u32) {
+fn cut_again(count: u32) {
     let mut victim = victim();
     let from = Ipv4Addr::new(198, 51, 100, 1);
     for piece in 1..128 {

@@ -127,7 +127,7 @@ impl Keeper {
         let is_moving = self.search.is_moving(flow.local.port(), now);
         let route = self.steering.find_route(flow);
         if is_syn {
-            // A peer that begins anew has no use for the reset of its former connection.
+            // A peer that starts over has no use for the reset of its former connection.
             self.doomed.remove(flow);
             if route != KEEPER && Some(route) != origin {
                 return Verdict::Pass(route);
@@ -165,7 +165,7 @@ impl Keeper {
     /// Whose peers are to be probed now; flows whose time is over are forgotten.
     pub fn due_probes(&mut self, now: Instant) -> Vec<(SocketAddr, SocketAddr)> {
         let doomed = &mut self.doomed;
-        // Not those whose peers have begun anew.
+        // Not those whose peers have started over.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut due = Vec::new();
         for reset in self.resets.iter_mut().filter(|reset| reset.due() <= now) {

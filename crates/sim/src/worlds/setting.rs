@@ -85,7 +85,7 @@ impl Setting {
         self.world.add_host(host)
     }
 
-    /// The two hosts anew, with other settings; before anything else.
+    /// The two hosts again, with other settings; before anything else.
     pub fn configure(&mut self, change: impl Fn(&mut StackConfig)) {
         let now = self.world.now;
         for host in &mut self.world.hosts {

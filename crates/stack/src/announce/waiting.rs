@@ -23,7 +23,7 @@ pub struct Announcements {
 }
 
 impl Announcements {
-    /// The first is due at once. An address that went and is back begins anew.
+    /// The first is due at once. An address that went and is back begins again.
     pub(super) fn add(&mut self, ip: IpAddr) {
         self.waiting.retain(|told| told.ip != ip);
         self.waiting.push(Announcement {

@@ -1,7 +1,7 @@
 //! Which of several default routers is used: one that answers (RFC 4861 6.3.6).
 //!
 //! A router whose neighbour entry has failed stands behind the others until it is heard again; when
-//! none is left, they take turns. What went by it looks for its way anew, what waited for it goes
+//! none is left, they take turns. What went by it looks for its way again, what waited for it goes
 //! on to the next one.
 
 mod lost;

@@ -171,7 +171,7 @@ impl Filter {
         ids.zip(self.book.counts.iter().copied())
     }
 
-    /// Begins to count and to log anew, or only to log; for some rules, or with `None` for all.
+    /// Begins to count and to log again, or only to log; for some rules, or with `None` for all.
     pub fn zero(&mut self, ids: Option<&[u64]>, is_log_only: bool) {
         for (at, line) in self.lines.iter().enumerate() {
             if ids.is_none_or(|ids| ids.contains(&line.id)) {

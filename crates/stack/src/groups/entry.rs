@@ -56,8 +56,8 @@ impl Entry {
         }
     }
 
-    /// Merges anew; whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is new is said
-    /// at once, and again.
+    /// Merges again; whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is new is
+    /// said at once, and again.
     fn renew(&mut self, robustness: u8) -> bool {
         let state = GroupFilter::merge(self.wants.iter().map(|(_, filter)| filter));
         if state == self.state {

@@ -92,7 +92,7 @@ impl Tcp {
         self.on_syn_entry_segment(now, index, arrival, cx, fx);
     }
 
-    /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with
+    /// A segment that meets the rest of a connection. Its peer may use the two ends again, with
     /// another engine: what belongs there must not end here.
     #[cold]
     fn on_former(

@@ -204,7 +204,7 @@ impl Tcp {
         let hash = self.hasher.table(&entry.key);
         match self.find_place(&entry.key, hash) {
             None => {}
-            // The peer has begun anew with whoever sent this.
+            // The peer has started over with whoever sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             // A copy of its SYN was answered here, with the same words: whichever answer the peer
             // takes will do.

@@ -482,8 +482,8 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             None => {}
-            // An earlier connection of the same two ends: the peer has begun anew with whoever sent
-            // this.
+            // An earlier connection of the same two ends: the peer has started over with whoever
+            // sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             Some(Place::Syn(_)) if self.conns.is_full() => return Err(SocketError::LimitReached),
             Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,

@@ -408,7 +408,7 @@ impl Tcp {
         });
     }
 
-    /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection anew, and this is
+    /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection again, and this is
     /// to be the initial number.
     #[cold]
     pub(super) fn on_time_wait_segment(

@@ -146,7 +146,7 @@ impl Tcp {
                 if entry.is_none_or(|entry| entry.is_outlived_by(segment)) {
                     return false;
                 }
-                // Only a SYN opens it anew, and a plain segment is none.
+                // Only a SYN opens it again, and a plain segment is none.
                 let _ = self.on_time_wait_segment(now, index, &arrival, cx, fx);
                 true
             }

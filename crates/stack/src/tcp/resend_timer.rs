@@ -143,7 +143,7 @@ pub fn patience_ns(conn: &Connection, now: Instant) -> u64 {
 }
 
 /// A window opens with something outstanding. What was sent again while it was closed were probes,
-/// and all of them were answered: patience begins anew. What the peer has refused leaves again at
+/// and all of them were answered: patience begins again. What the peer has refused leaves again at
 /// once.
 #[cold]
 pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {

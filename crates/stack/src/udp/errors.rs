@@ -65,7 +65,8 @@ impl Udp {
 }
 
 impl Udp {
-    /// Sockets of a port look for the way anew: any of them may have sent what did not get through.
+    /// Sockets of a port look for the way again: any of them may have sent what did not get
+    /// through.
     fn forget_hops(&mut self, port: u16) {
         for &index in self.ports.get(&port).map_or(&[][..], Vec::as_slice) {
             if let Some(socket) = &mut self.slots[index as usize].socket {

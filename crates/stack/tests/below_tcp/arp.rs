@@ -245,7 +245,7 @@ fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
             &mut table.fx,
         )
         .unwrap();
-    assert_eq!(table.take_frames().len(), 1, "the next packet asks anew");
+    assert_eq!(table.take_frames().len(), 1, "the next packet asks again");
 }
 
 #[test]

@@ -424,7 +424,7 @@ pub fn bare_ack(
     bare(envelope, now, &header, &options, hop, cx, fx)
 }
 
-/// The next hop, looked up anew if the one at hand has ended.
+/// The next hop, looked up again if the one at hand has ended.
 #[inline]
 fn current(
     hop: &mut Option<NextHop>,

@@ -88,7 +88,7 @@ struct Pair {
     bytes: Vec<Byte>,
     una: u64,
     /// Retransmissions that an undo brought back stand behind younger ones, and after a second undo
-    /// nothing is judged anew: a walk may pass over some.
+    /// nothing is judged again: a walk may pass over some.
     is_undone: bool,
 }
 
@@ -225,7 +225,7 @@ proptest! {
 }
 
 #[test]
-fn an_undo_is_judged_anew_once_for_each_flight() {
+fn an_undo_is_judged_again_once_for_each_flight() {
     let mut board = with_holes(8);
     for expected in [4 * MSS, 4 * MSS, 0] {
         assert_eq!(board.walk(|_, _| Judgement::Lost).newly_lost, expected);

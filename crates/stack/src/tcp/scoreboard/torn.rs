@@ -18,7 +18,7 @@ pub struct Torn {
     pub resent: VecDeque<Resent>,
     /// Nothing before this waits for news of its first transmission.
     pub judged_upto: u64,
-    /// No second undo before this is acknowledged lets loss detection begin anew.
+    /// No second undo before this is acknowledged lets loss detection begin again.
     rewound_upto: u64,
     pub sacked_segments: u32,
     pub highest_sacked: u64,
@@ -275,7 +275,7 @@ impl Torn {
         });
     }
 
-    /// Loss detection may judge anew what lies in `flight`, but once for each flight: a peer that
+    /// Loss detection may judge again what lies in `flight`, but once for each flight: a peer that
     /// provokes losses and takes them back in turns shall not pay for many walks with a few ACKs.
     /// After that only a timeout finds them.
     pub fn unmark_lost(&mut self, flight: Range) {

@@ -31,7 +31,7 @@ fn the_side_that_closes_first_waits() {
     assert!(world.is_released());
     assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
     assert!(world.only().is(ACK));
-    // The peer's FIN again (our ACK was lost): acknowledged again, 2 MSL anew.
+    // The peer's FIN again (our ACK was lost): acknowledged again, and 2 MSL start again.
     world.now.0 += 30 * SECOND;
     world.seq = world.seq.wrapping_sub(1);
     world.peer(FIN | ACK, &[]);

@@ -44,7 +44,7 @@ fn a_silent_peer_is_probed_and_given_up() {
 }
 
 #[test]
-fn an_answer_begins_the_silence_anew() {
+fn an_answer_begins_the_silence_again() {
     let mut world = established();
     watch(&mut world);
     world.sleep(11 * SECOND);

@@ -143,7 +143,7 @@ fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
 fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
     for mut world in [established(), established_with_stamps()].map(in_time_wait) {
         world.fx.others = Some(0);
-        // The peer has opened anew elsewhere: request, end, reset.
+        // The peer has opened again elsewhere: request, end, reset.
         let mut left = 0;
         for flags in [ACK, FIN | ACK, RST] {
             world.peer_at(50_000, flags, b"");

@@ -51,7 +51,7 @@ fn opens(world: &mut World, ahead: u32, stamp: Option<u32>) -> bool {
 }
 
 #[test]
-fn a_syn_opens_anew_by_its_timestamp_or_by_its_number() {
+fn a_syn_opens_again_by_its_timestamp_or_by_its_number() {
     const BACK: u32 = 0u32.wrapping_sub(5_000);
     // RFC 6191 2, case by case: stamps on the old connection, the SYN's number and stamp, whether
     // it opens.

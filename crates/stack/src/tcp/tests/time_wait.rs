@@ -85,7 +85,7 @@ fn an_adopted_time_wait_lasts_for_what_is_left_of_it() {
 }
 
 #[test]
-fn an_end_that_is_repeated_to_an_adopted_time_wait_begins_it_anew() {
+fn an_end_that_is_repeated_to_an_adopted_time_wait_begins_it_again() {
     let mut world = waiting(established());
     world.sleep(45 * SECOND);
     let mut world = moved(&world);
@@ -99,7 +99,7 @@ fn an_end_that_is_repeated_to_an_adopted_time_wait_begins_it_anew() {
 }
 
 #[test]
-fn an_adopted_time_wait_is_opened_anew_with_a_number_beyond_its_own() {
+fn an_adopted_time_wait_is_opened_again_with_a_number_beyond_its_own() {
     // RFC 6191 2, RFC 1122 4.2.2.13.
     let stays = waiting(established_with_stamps());
     let mut world = moved(&stays);

@@ -148,7 +148,7 @@ impl Firewall<'_> {
         Ok(answer.trim().eq_ignore_ascii_case("y"))
     }
 
-    /// Begins to count and to log anew, or only to log.
+    /// Begins to count and to log again, or only to log.
     pub fn zero(
         &mut self,
         mut words: Words<'_>,
