@@ -1,10 +1,10 @@
 //! Checks of the repository that no compiler makes, and generated files.
 //!
 //! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
-//! functions, the width of lines, the places of `unsafe`, forbidden words, import cycles inside a
-//! crate, numbers of parameters, whether generated files are current, and whether the paths that
-//! documents name exist. `cargo run -p xtask -- reference` writes the generated files, `-- cycles
-//! CRATE` prints the imports that make the cycles of a crate.
+//! functions, the width and the words of lines, the places of `unsafe`, forbidden words, import
+//! cycles inside a crate, numbers of parameters, whether generated files are current, and whether
+//! the paths that documents name exist. `cargo run -p xtask -- reference` writes the generated
+//! files, `-- cycles CRATE` prints the imports that make the cycles of a crate.
 
 mod cycles;
 mod documents;
@@ -15,6 +15,7 @@ mod lexer;
 mod rfcs;
 mod sources;
 mod width;
+mod wording;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

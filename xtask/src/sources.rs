@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{lexer, width};
+use crate::{lexer, width, wording};
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -52,6 +52,7 @@ pub fn check(root: &Path) -> Vec<String> {
         }
         check_paths(&name, &text, &mut findings);
         width::check(&name, &text, &mut findings);
+        wording::check(&name, &text, &mut findings);
         if is_code(&name) {
             check_length(&name, &text, &mut findings);
         }

@@ -58,7 +58,7 @@ impl Connection {
         self.due.push_back(due);
     }
 
-    /// Whether a write now makes sense (mio's readiness is edge-triggered).
+    /// Returns whether a write now makes sense (mio's readiness is edge-triggered).
     pub fn may_write(&self) -> bool {
         !self.waits_to_write && self.out_pos < self.out.len()
     }

@@ -25,7 +25,7 @@ use protocol::Mode;
 pub struct Options {
     /// Server address, for example 10.0.0.1:80
     pub target: SocketAddr,
-    /// What to send
+    /// Kind of load
     #[arg(long, value_enum, default_value = "http")]
     pub mode: Mode,
     /// Connections open at a time
@@ -49,9 +49,6 @@ pub struct Options {
     /// Bytes of a redis value or an echo message
     #[arg(long, default_value_t = 3)]
     pub size: u32,
-    /// When to give up waiting for the last answers, seconds after the end
-    #[arg(long, default_value_t = 1.0)]
-    pub grace: f64,
 }
 
 impl Options {

@@ -91,7 +91,7 @@ impl Client {
         self.program.send(sock, &[IoSlice::new(REQUEST)], false);
     }
 
-    /// Whether a whole answer has come, which ends with `end`.
+    /// Returns whether a whole answer has come, which ends with `end`.
     pub fn is_answered(&mut self, sock: SockId, end: &[u8]) -> Result<bool, Failure> {
         if self.program.rx_available(sock) == 0 {
             return Ok(false);

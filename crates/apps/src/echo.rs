@@ -53,7 +53,7 @@ impl Echo {
         }
     }
 
-    /// Sends what a worker gave back; whether all of it is in the ring.
+    /// Sends what a worker gave back. Returns whether all of it is in the ring.
     fn send_rest(cx: &Context<'_, Vec<u8>>, id: ConnectionId, rest: &mut Vec<u8>) -> bool {
         let written = cx.write(id, rest);
         rest.drain(..written);
@@ -151,8 +151,8 @@ impl Service for Echo {
     }
 }
 
-/// Whether a datagram from there is sent back: two echo servers must not talk to each other for
-/// ever (RFC 862 says nothing of it).
+/// Returns whether a datagram from there is sent back: two echo servers must not talk to each other
+/// for ever (RFC 862 says nothing of it).
 fn is_answered(peer: SocketAddr) -> bool {
     peer.port() >= 1024
 }

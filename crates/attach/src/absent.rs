@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 
-use slipstack_channel::control::{DeviceTold, ProgramReport, WhyReport};
+use slipstack_channel::control::{DeviceSummary, ProgramReport, WhyReport};
 use slipstack_channel::report::ReportTable;
 
 /// Name that `Region` gives the table.
@@ -25,7 +25,7 @@ pub fn describe(pid: u32) -> Option<WhyReport> {
             sockets,
         },
         interface: String::new(),
-        device: DeviceTold::default(),
+        device: DeviceSummary::default(),
         addresses: Vec::new(),
     })
 }

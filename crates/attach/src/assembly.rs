@@ -19,7 +19,7 @@ use slipstack_mem::{Doorbell, Region, now_ns, raised};
 
 use crate::door::random_u64;
 use crate::error::Error;
-use crate::link::KeeperLink;
+use crate::link::KeeperClient;
 use crate::queues::{HookMaker, Queues};
 use crate::supervisor::{Keeper, NeighbourView};
 
@@ -52,7 +52,7 @@ pub struct Assembled {
 /// what [`Assembled::held`] is too.
 pub fn in_process(
     settings: &Settings,
-    link: Arc<KeeperLink>,
+    link: Arc<KeeperClient>,
     region_len: usize,
     hook: Option<&HookMaker>,
 ) -> Result<(Attachment, Vec<RawFd>), Error> {
@@ -88,7 +88,7 @@ pub fn in_process(
 /// Leases a slot and makes an engine whose flows are named in `directory`.
 pub fn assemble(
     settings: &Settings,
-    link: &Arc<KeeperLink>,
+    link: &Arc<KeeperClient>,
     directory: Region,
     placement: Placement,
 ) -> Result<Assembled, Error> {
@@ -98,7 +98,7 @@ pub fn assemble(
 /// As [`assemble`], with a program that sees the frames before the engine does.
 fn assemble_hooked(
     settings: &Settings,
-    link: &Arc<KeeperLink>,
+    link: &Arc<KeeperClient>,
     directory: Region,
     placement: Placement,
     hook: Option<&HookMaker>,

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::zone::zoned_ip;
 use slipstack_channel::control::net::{Interface, Learnt, LinkId, NetworkState};
 use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
 use slipstack_channel::{
-    Attach, AttachError, Attachment, Policy, PolicyLink, ProgramEnd, REGION_LEN_MAX,
+    Attach, AttachError, Attachment, Policy, PolicyInterface, ProgramEnd, REGION_LEN_MAX,
 };
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -17,7 +17,7 @@ use slipstack_mem::{Doorbell, Lock, Region, raised};
 use crate::assembly;
 use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_inherited};
 use crate::error::Error;
-use crate::link::KeeperLink;
+use crate::link::KeeperClient;
 use crate::queues::HookMaker;
 use crate::room::region_bytes;
 use crate::spread::Spread;
@@ -68,7 +68,7 @@ struct State {
     welcome: Option<Welcome>,
     /// Asks for the policy before there is an engine.
     scout: Option<Scout>,
-    links: Vec<Arc<KeeperLink>>,
+    links: Vec<Arc<KeeperClient>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
     /// The number of the instance that the scout speaks to and that has given the ticket.
@@ -80,7 +80,7 @@ struct State {
 }
 
 enum Scout {
-    Keeper(Box<KeeperLink>),
+    Keeper(Box<KeeperClient>),
     Instance(ControlSocket),
 }
 
@@ -112,7 +112,7 @@ impl Client {
                 (Scout::Instance(socket), welcome)
             }
             false => {
-                let link = KeeperLink::open(&self.settings, &self.identity(), None)?;
+                let link = KeeperClient::open(&self.settings, &self.identity(), None)?;
                 let welcome = link.welcome();
                 (Scout::Keeper(Box::new(link)), welcome)
             }
@@ -178,12 +178,12 @@ impl Client {
     }
 
     /// The connection to the keeper for another engine of ours.
-    fn open_link(&self, state: &State, identity: &Identity) -> Result<KeeperLink, Error> {
+    fn open_link(&self, state: &State, identity: &Identity) -> Result<KeeperClient, Error> {
         let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-        KeeperLink::open(&self.settings, identity, capability)
+        KeeperClient::open(&self.settings, identity, capability)
     }
 
-    fn assemble(&self, link: &Arc<KeeperLink>) -> Result<(Attachment, Vec<RawFd>), Error> {
+    fn assemble(&self, link: &Arc<KeeperClient>) -> Result<(Attachment, Vec<RawFd>), Error> {
         let link = Arc::clone(link);
         assembly::in_process(&self.settings, link, region_bytes()?, self.hook.as_deref())
     }
@@ -320,12 +320,12 @@ fn policy(welcome: Welcome) -> Policy {
     }
 }
 
-fn policy_link(interface: &Interface, learnt: &Learnt) -> PolicyLink {
+fn policy_link(interface: &Interface, learnt: &Learnt) -> PolicyInterface {
     let link = LinkId(interface.vlan);
     let configured = interface.addresses.iter();
     let configured = configured.map(|(ip, _)| zoned_ip(*ip, link));
     let learnt = learnt.addresses.iter().filter(|it| it.link == link.0);
-    PolicyLink {
+    PolicyInterface {
         name: interface.name.clone(),
         index: interface.index,
         vlan: interface.vlan,

@@ -243,7 +243,8 @@ impl From<Error> for AttachError {
 }
 
 impl Error {
-    /// Whether every slot is taken, or as many clients are there as may be: another may end.
+    /// Returns whether every slot is taken, or as many clients are there as may be: another may
+    /// end.
     fn is_exhaustion(&self) -> bool {
         let refusal = Refusal::Exhausted;
         matches!(self, Error::Refused { refusal: it, .. } if *it == refusal)

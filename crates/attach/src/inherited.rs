@@ -25,7 +25,7 @@ pub fn inherited_sockets() -> Vec<(i32, SocketAddr)> {
     found.collect()
 }
 
-/// Whether sockets there are the kernel's anyway.
+/// Returns whether sockets there are the kernel's anyway.
 fn is_kernels(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.to_canonical() == IpAddr::V4(Ipv4Addr::LOCALHOST)
 }

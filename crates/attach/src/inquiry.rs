@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
-    Answer, Call, EngineTold, FilterReceived, FilterTold, Inquiry, ProgramTold, Query,
+    Answer, Call, EngineIdentity, FilterHead, FilterReceived, Inquiry, ProgramIdentity, Query,
 };
 use slipstack_channel::control::{
     ControlSocket, Reply, Request, connect, read_bytes, read_lines, read_text,
@@ -20,7 +20,7 @@ use crate::error::Error;
 pub struct EngineAnswer {
     /// The device's name.
     pub interface: String,
-    pub engine: EngineTold,
+    pub engine: EngineIdentity,
     /// Lines of JSON; empty if it has not answered.
     pub text: String,
 }
@@ -28,7 +28,7 @@ pub struct EngineAnswer {
 /// A program with its sockets by descriptor.
 #[derive(Debug)]
 pub struct ProgramSockets {
-    pub program: ProgramTold,
+    pub program: ProgramIdentity,
     pub sockets: Vec<(i32, Row)>,
 }
 
@@ -94,7 +94,7 @@ pub fn filter(settings: &Settings, has_prefixes: bool) -> Result<FilterReceived,
 }
 
 /// The filter out of a message and the two files beside it.
-pub(crate) fn join_filter(told: FilterTold, files: Vec<OwnedFd>) -> Option<FilterReceived> {
+pub(crate) fn join_filter(told: FilterHead, files: Vec<OwnedFd>) -> Option<FilterReceived> {
     let mut files = files.into_iter();
     let rules = read_text(files.next()?).ok()?;
     let prefixes = read_bytes(files.next()?).ok()?;

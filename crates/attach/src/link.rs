@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::{
-    ControlError, ControlSocket, Reply, Request, TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome,
+    ControlError, ControlSocket, Reply, Request, TIME_WAITS_PER_MESSAGE, TimeWaitEntry, Welcome,
 };
 use slipstack_config::Settings;
 use slipstack_mem::{Lock, now_ns, raised};
@@ -23,7 +23,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(25);
 const UNANSWERED_MAX: u32 = 16;
 
 /// A client of the keeper.
-pub struct KeeperLink {
+pub struct KeeperClient {
     settings: Settings,
     identity: Identity,
     state: Lock<State>,
@@ -79,14 +79,14 @@ impl State {
 /// The number of the one channel region of an in-process engine.
 pub const REGION: u64 = 1;
 
-impl KeeperLink {
+impl KeeperClient {
     /// Becomes a client: through the inherited connection, else by path with the `capability` of an
     /// ancestor; starts a keeper if there is none.
     pub fn open(
         settings: &Settings,
         identity: &Identity,
         capability: Option<u64>,
-    ) -> Result<KeeperLink, Error> {
+    ) -> Result<KeeperClient, Error> {
         let hello = || identity.hello(capability, None);
         let inherited = settings
             .control_fds
@@ -111,7 +111,7 @@ impl KeeperLink {
             retry_at: 0,
             unanswered: 0,
         };
-        Ok(KeeperLink {
+        Ok(KeeperClient {
             settings: settings.clone(),
             identity: identity.clone(),
             state: Lock::new(state),
@@ -138,7 +138,7 @@ impl KeeperLink {
         }
     }
 
-    /// As [`KeeperLink::ask`], for what has no answer that matters: nobody waits for it.
+    /// As [`KeeperClient::ask`], for what has no answer that matters: nobody waits for it.
     pub fn tell(&self, request: &Request) {
         let mut state = self.state.lock();
         if state.unanswered >= UNANSWERED_MAX {
@@ -165,7 +165,7 @@ impl KeeperLink {
     }
 
     /// Tells the keeper what is in TIME-WAIT as the engine ends, as far as it has room.
-    pub fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+    pub fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
         for entries in told.chunks(TIME_WAITS_PER_MESSAGE) {
             let entries = entries.to_vec();
             if self.ask(&Request::TimeWaits { entries }, &[]).is_err() {
@@ -295,7 +295,7 @@ fn answer(socket: &ControlSocket) -> Result<(Reply, Vec<OwnedFd>), Error> {
 #[cfg(test)]
 mod tests {
     use slipstack_channel::control::net::NetworkState;
-    use slipstack_channel::control::{DeviceTold, pair};
+    use slipstack_channel::control::{DeviceSummary, pair};
 
     use super::*;
 
@@ -305,7 +305,7 @@ mod tests {
             capability: 2,
             keeper_pid: 3,
             interface: "slip0".to_owned(),
-            device: DeviceTold::default(),
+            device: DeviceSummary::default(),
             vlan: 0,
             network: NetworkState::default(),
         }

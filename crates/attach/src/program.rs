@@ -37,8 +37,8 @@ impl Unfit {
         Unfit { kind, sentence }
     }
 
-    /// Whether the program runs, and its sockets are the kernel's. Otherwise it cannot be started,
-    /// or it cannot be told what it is.
+    /// Returns whether the program runs, and its sockets are the kernel's. Otherwise it cannot be
+    /// started, or it cannot be told what it is.
     #[must_use]
     pub fn is_kernels(&self) -> bool {
         self.kind == Kind::Kernels

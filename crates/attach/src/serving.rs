@@ -21,7 +21,7 @@ use crate::assembly::{Assembled, assemble};
 use crate::door::Identity;
 use crate::error::Error;
 use crate::launch::check_network;
-use crate::link::{KeeperLink, REGION};
+use crate::link::{KeeperClient, REGION};
 
 /// How often a service is asked whether it is ready, or over.
 const LOOK_NS: u64 = 1_000_000;
@@ -200,10 +200,10 @@ pub fn serve(
 }
 
 /// One client of the keeper for each engine.
-fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<KeeperLink>>, Error> {
+fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<KeeperClient>>, Error> {
     let mut links = Vec::new();
     for _ in 0..engines {
-        let link = KeeperLink::open(settings, &Identity::of_this_process(), None)?;
+        let link = KeeperClient::open(settings, &Identity::of_this_process(), None)?;
         check_network(settings, &link.welcome())?;
         links.push(Arc::new(link));
     }
@@ -275,7 +275,7 @@ fn follow(
 struct Site<'a> {
     settings: &'a Settings,
     core: Option<usize>,
-    link: Arc<KeeperLink>,
+    link: Arc<KeeperClient>,
     stop: Doorbell,
     tell: Sender<EngineNotice>,
 }
@@ -333,7 +333,7 @@ impl Site<'_> {
 }
 
 /// Hands unsent data and TIME-WAIT entries to the keeper.
-fn leave(engine: &mut Engine, link: &KeeperLink) {
+fn leave(engine: &mut Engine, link: &KeeperClient) {
     let now = Instant(now_ns());
     let handovers = engine.hand_over(now);
     for (id, handover) in (REGION + 1..).zip(handovers) {
@@ -353,7 +353,7 @@ struct Porter {
     stop: Doorbell,
     watch: Box<dyn Watch>,
     ends_itself: bool,
-    link: Arc<KeeperLink>,
+    link: Arc<KeeperClient>,
     watched: Option<Arc<OwnedFd>>,
     tell: Sender<EngineNotice>,
     is_ready: bool,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
-use slipstack_channel::control::{ChooserTold, Refusal, Reply, Request, TimeWaitTold, text_file};
+use slipstack_channel::control::{ChooserState, Refusal, Reply, Request, TimeWaitEntry, text_file};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority};
@@ -13,11 +13,11 @@ use slipstack_keeper::Neighbours;
 
 use crate::error::Error;
 use crate::inquiry::join_filter;
-use crate::link::{KeeperLink, REGION};
+use crate::link::{KeeperClient, REGION};
 
 /// One engine's way to the keeper.
 pub struct Keeper {
-    pub link: Arc<KeeperLink>,
+    pub link: Arc<KeeperClient>,
     /// The claim of the engine's lease, which goes when the engine does.
     pub _claim: Option<OwnedFd>,
 }
@@ -37,7 +37,7 @@ impl Supervisor for Keeper {
         self.link.ask(&request, &[]).is_ok()
     }
 
-    fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+    fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
         self.link.tell_time_waits(told);
     }
 
@@ -118,7 +118,7 @@ impl PortAuthority for Keeper {
         let _ = self.link.ask(&request, &[]);
     }
 
-    fn choosers(&self, port: u16) -> Option<Vec<ChooserTold>> {
+    fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
         match self.link.ask(&Request::Choosers { port }, &[]) {
             Ok((Reply::Choosers(told), _)) => Some(told),
             _ => None,

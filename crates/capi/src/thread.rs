@@ -49,7 +49,7 @@ pub fn interrupt() {
     INTERRUPTIONS.set(INTERRUPTIONS.get() + 1);
 }
 
-/// Whether `ff_run` runs on this thread.
+/// Returns whether `ff_run` runs on this thread.
 pub fn runs_loop() -> bool {
     RUNS_LOOP.get()
 }

@@ -1,4 +1,4 @@
-//! What `ff_get_traffic` tells: received and sent packets and bytes, and what was dropped.
+//! The answer of `ff_get_traffic`: packets and bytes received and sent, and losses.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ fn of_instances(options: &Settings) -> Traffic {
     sum
 }
 
-/// Of a pair of name and value as JSON in each line.
+/// Reads lines that are each a pair of name and value in JSON.
 fn parsed(text: &str) -> Traffic {
     let rows = text.lines().map(serde_json::from_str);
     let counters: HashMap<String, u64> = rows.filter_map(Result::ok).collect();

@@ -65,12 +65,12 @@ pub struct Policy {
     /// for it, and where it has the way to everywhere.
     pub has_groups: bool,
     /// Interfaces of the stack, the device's own first.
-    pub links: Vec<PolicyLink>,
+    pub links: Vec<PolicyInterface>,
 }
 
 /// An interface of the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyLink {
+pub struct PolicyInterface {
     pub name: String,
     /// The kernel's, or of a VLAN one that the kernel has not given.
     pub index: u32,
@@ -80,13 +80,13 @@ pub struct PolicyLink {
 }
 
 impl Policy {
-    /// Whether the address is one of the stack's.
+    /// Returns whether the address is one of the stack's.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.addrs.iter().any(|(own, _)| *own == ip)
     }
 
-    /// Whether it is sent to everybody on the stack's link: a broadcast of IPv4.
+    /// Returns whether it is sent to everybody on the stack's link: a broadcast of IPv4.
     pub fn is_broadcast(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(ip) = ip.to_canonical() else {
             return false;
@@ -101,7 +101,7 @@ impl Policy {
         ip.is_broadcast() || self.addrs.iter().any(is_directed)
     }
 
-    /// Whether a group that is named without an interface is the stack's.
+    /// Returns whether a group that is named without an interface is the stack's.
     pub fn takes_group(&self, group: IpAddr) -> bool {
         let is_v4 = group.to_canonical().is_ipv4();
         let mut gateways = self.gateways.iter();
@@ -109,7 +109,7 @@ impl Policy {
             && self.addrs.iter().any(|(own, _)| own.is_ipv4() == is_v4)
     }
 
-    /// Whether the stack reaches the address: on a link of its own, or through the gateway
+    /// Returns whether the stack reaches the address: on a link of its own, or through the gateway
     /// (never the loopback network, which is the kernel's).
     pub fn is_reachable(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -131,7 +131,7 @@ impl Policy {
             || self.networks.iter().any(|&net| contains(net, ip))
     }
 
-    /// Whether a station with this address would be on a link of the stack's.
+    /// Returns whether a station with this address would be on a link of the stack's.
     pub fn is_on_link(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.addrs.iter().any(|&net| contains(net, ip))
@@ -146,7 +146,7 @@ impl Policy {
     }
 }
 
-/// Whether the address is valid on its link alone.
+/// Returns whether the address is valid on its link alone.
 fn is_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
@@ -182,7 +182,8 @@ pub trait Attach: Send + Sync {
         1
     }
 
-    /// Whether each thread has an engine from its first connection on, not only where it pays.
+    /// Returns whether each thread has an engine from its first connection on, not only where it
+    /// pays.
     fn is_engine_each(&self) -> bool {
         false
     }
@@ -202,13 +203,14 @@ pub trait Attach: Send + Sync {
     /// them, so that `attach` starts again.
     fn after_fork_child(&self);
 
-    /// Whether other processes of the program may use engines of other instances, with which they
-    /// share ports.
+    /// Returns whether other processes of the program may use engines of other instances, with
+    /// which they share ports.
     fn is_spread(&self) -> bool {
         false
     }
 
-    /// Whose ports this process shares: a secret, for a program that inherits its listeners.
+    /// Returns a secret that names the processes with which this one shares ports: it goes to
+    /// programs that inherit its listeners.
     fn family(&self) -> u64 {
         0
     }

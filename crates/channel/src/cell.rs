@@ -53,8 +53,8 @@ const CLAIM: usize = 5;
 const TAKEN: u64 = 1 << 63;
 const WITHDRAWN: u64 = 1 << 62;
 
-/// What goes with the head of a send ring: whether the program will send more at once, and where
-/// the last extent ends that it has announced (0 = none).
+/// Properties of the head of a send ring: whether the program will send more at once, and where the
+/// last extent ends that it has announced (0 = none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TxMark(u64);
 
@@ -298,7 +298,7 @@ impl<'a> Cell<'a> {
         self.word(2, RX_TAIL).store(tail, Ordering::Release);
     }
 
-    /// Whether the program keeps bytes where they lie: a ring that is replaced stays.
+    /// Returns whether the program keeps bytes where they lie: a ring that is replaced stays.
     pub(crate) fn rx_kept(&self) -> bool {
         self.word(2, RX_KEPT).load(Ordering::Acquire) != 0
     }
@@ -388,8 +388,8 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(1, Ordering::SeqCst);
     }
 
-    /// The program waits until less than `low_water` bytes have not left; whether it did not
-    /// before.
+    /// The program waits until less than `low_water` bytes have not left. Returns whether it did
+    /// not before.
     pub(crate) fn want_sent(&self, low_water: u32) -> bool {
         let word = u64::from(low_water) << 1 | 1;
         self.word(3, TX_WANTED).swap(word, Ordering::SeqCst) != word
@@ -418,12 +418,13 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(0, Ordering::Relaxed);
     }
 
-    /// Whether the program has taken the accepted connection of this generation.
+    /// Returns whether the program has taken the accepted connection of this generation.
     pub(crate) fn is_taken(&self, generation: u32) -> bool {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
     }
 
-    /// Whether nobody has taken the accepted connection of this generation, nor taken it back.
+    /// Returns whether nobody has taken the accepted connection of this generation, nor taken it
+    /// back.
     pub(crate) fn is_offered(&self, generation: u32) -> bool {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation)
     }

@@ -24,7 +24,7 @@ pub use report::{
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 pub use text::{add_line, read_bytes, read_lines, read_text, text_file};
-pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
+pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitEntry};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
 pub const CONTROL_VERSION: u32 = 12;
@@ -133,7 +133,7 @@ pub enum Request {
     /// [`TIME_WAITS_PER_MESSAGE`]. Refused as [`Refusal::Exhausted`] when there is room for no
     /// more.
     TimeWaits {
-        entries: Vec<TimeWaitTold>,
+        entries: Vec<TimeWaitEntry>,
     },
     /// Orderly end: nothing is left, or all was handed over.
     Goodbye,
@@ -192,9 +192,9 @@ pub enum Reply {
     },
     Network(Box<NetworkState>),
     Net(Box<net::Answer>),
-    Choosers(Vec<ChooserTold>),
+    Choosers(Vec<ChooserState>),
     /// Carries the file with the rules, and that with the prefixes.
-    Filter(net::FilterTold),
+    Filter(net::FilterHead),
     Inquiry {
         id: u64,
         inquiry: Box<net::Inquiry>,
@@ -210,7 +210,7 @@ pub enum Reply {
 
 /// The program of a SO_REUSEPORT group, and the group's sockets in its order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChooserTold {
+pub struct ChooserState {
     pub local: SocketAddr,
     pub code: Vec<u8>,
     pub members: Vec<ChooserMember>,
@@ -249,7 +249,7 @@ pub struct Welcome {
     pub capability: u64,
     pub keeper_pid: u32,
     pub interface: String,
-    pub device: DeviceTold,
+    pub device: DeviceSummary,
     /// 802.1Q VLAN of the interface that the device's own link is; 0 = what has no tag.
     pub vlan: u16,
     pub network: NetworkState,
@@ -257,7 +257,7 @@ pub struct Welcome {
 
 /// The device's kind, for processes that do not open it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceTold {
+pub struct DeviceSummary {
     /// As `--device` names it; several ways to open it are told apart behind a colon.
     pub kind: String,
     /// The word before its name in sentences: "interface".

@@ -70,18 +70,19 @@ pub trait Driver: Send + Sync {
     /// engine's doorbell if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
-    /// Whether spinning can bring anything: not when it keeps the engine from the processor.
+    /// Returns whether spinning can bring anything: not when it keeps the engine from the
+    /// processor.
     fn may_spin(&self) -> bool {
         true
     }
 
-    /// Whether a thread that would rather find several frames had better sleep a moment before it
-    /// looks.
+    /// Returns whether a thread that would rather find several frames had better sleep a moment
+    /// before it looks.
     fn would_nap(&self) -> bool {
         false
     }
 
-    /// Whether somebody drives the engine while no thread of the program does.
+    /// Returns whether somebody drives the engine while no thread of the program does.
     fn has_stand_in(&self) -> bool {
         true
     }
@@ -90,7 +91,7 @@ pub trait Driver: Send + Sync {
     /// knows of. Set once.
     fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
-    /// Whether another thread owns the engine, and keeps it for some microseconds:
+    /// Returns whether another thread owns the engine, and keeps it for some microseconds:
     /// [`Driver::prepare_wait`] would wait for it.
     fn is_busy(&self) -> bool {
         false

@@ -199,7 +199,8 @@ impl EngineEnd {
         word.store(revision, Ordering::Release);
     }
 
-    /// Says on which processor the engine is; whether the program was last seen on the same one.
+    /// Says on which processor the engine is. Returns whether the program was last seen on the same
+    /// one.
     pub fn meet(&self, cpu: usize) -> bool {
         let own = &self.header.line(header::ENGINE).words[header::ENGINE_CPU];
         let mark = cpu as u64 + 1;
@@ -210,8 +211,8 @@ impl EngineEnd {
         other.load(Ordering::Relaxed) == mark
     }
 
-    /// Whether events or replies were written and the program sleeps: its doorbell has to be
-    /// rung. To be asked once at the end of a turn.
+    /// Returns whether events or replies were written and the program sleeps: its doorbell has to
+    /// be rung. To be asked once at the end of a turn.
     pub fn take_doorbell(&mut self) -> bool {
         if !core::mem::take(&mut self.has_news) {
             return false;
@@ -221,14 +222,14 @@ impl EngineEnd {
         word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether events or replies were written since the last [`EngineEnd::take_doorbell`].
+    /// Returns whether events or replies were written since the last [`EngineEnd::take_doorbell`].
     pub fn has_news(&self) -> bool {
         self.has_news
     }
 
     // Events.
 
-    /// Whether events wait for the program.
+    /// Returns whether events wait for the program.
     pub fn has_unread_events(&self) -> bool {
         self.events.has_unread()
     }
@@ -379,7 +380,7 @@ impl EngineEnd {
         }
     }
 
-    /// Whether the program says that it has taken this accepted connection.
+    /// Returns whether the program says that it has taken this accepted connection.
     pub fn is_taken(&self, sock: SockId) -> bool {
         self.cell(sock.index)
             .is_some_and(|cell| cell.is_taken(sock.generation))
@@ -391,7 +392,7 @@ impl EngineEnd {
             .is_some_and(|cell| cell.withdraw(sock.generation))
     }
 
-    /// Whether the program sleeps in a call and wants its doorbell rung.
+    /// Returns whether the program sleeps in a call and wants its doorbell rung.
     pub fn is_program_asleep(&self) -> bool {
         let word = &self.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING];
         word.load(Ordering::Relaxed) != 0

@@ -59,7 +59,7 @@ pub(crate) fn gaps(
     })
 }
 
-/// What the engine knows of a program's extents, by the sockets' indices.
+/// A program's extents as the engine knows them, by the sockets' indices.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     of: HashMap<u32, VecDeque<Extent>>,

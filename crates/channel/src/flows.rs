@@ -43,7 +43,7 @@ impl FlowDirectory {
         })
     }
 
-    /// Whether it is the directory of this region.
+    /// Returns whether it is the directory of this region.
     pub fn is_of(&self, region: &Region) -> bool {
         self.lines.region().is_same(region)
     }
@@ -127,7 +127,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Whether a socket of this generation is meant.
+    /// Returns whether a socket of this generation is meant.
     pub(crate) fn is_of(&self, generation: u32) -> bool {
         generation & GENERATION_MASK == self.generation
     }

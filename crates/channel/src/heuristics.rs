@@ -11,9 +11,9 @@ pub enum Rule {
     Spin,
     /// A program that always finds something is taken to be behind: frames count, not microseconds.
     Behind,
-    /// What is sent for a batch of events leaves with its last event.
+    /// Data sent for a batch of events leaves with the last of them.
     Holds,
-    /// What a program sends that usually waits again at once leaves with that wait.
+    /// Data of a program that usually waits again at once leaves with that wait.
     Prompt,
     /// The engine's own frames wait for the answers of such a program.
     Gathering,

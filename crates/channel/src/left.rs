@@ -57,7 +57,7 @@ impl LeftConnection {
         })
     }
 
-    /// What has come and was not read; `None`: the region does not have it.
+    /// Returns the received bytes that were not read, or `None` if the region does not hold them.
     pub fn unread(&self, region: &Region) -> Option<Vec<u8>> {
         let len = usize::try_from(self.received - self.read).ok()?;
         if len == 0 {

@@ -17,8 +17,8 @@ pub trait Owner: Send {
     /// events, [`Owner::has_work`] or the deadline has come.
     fn run(&mut self, now_ns: u64);
 
-    /// Whether something other than an event waits, as a worker's result. Asked in each turn and
-    /// before the engine sleeps; what comes later has to ring the engine's doorbell.
+    /// Returns whether something other than an event waits, as a worker's result. Asked in each
+    /// turn and before the engine sleeps; what comes later has to ring the engine's doorbell.
     fn has_work(&self) -> bool;
 
     /// When [`Owner::run`] is to be called although nothing comes.

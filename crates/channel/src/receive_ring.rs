@@ -202,7 +202,7 @@ impl ReceiveRing {
         self.told
     }
 
-    /// Whether the program has yet to read something. Tells the caller no position.
+    /// Returns whether the program has yet to read something. Tells the caller no position.
     pub fn has_unread(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
         self.unread(end, sock) > 0
     }

@@ -20,7 +20,7 @@ impl EngineEnd {
         self.cell(index).is_some_and(|cell| cell.rx_kept())
     }
 
-    /// Whether the ring of a socket may be replaced by another one.
+    /// Returns whether the ring of a socket may be replaced by another one.
     pub(crate) fn may_replace(&mut self, sock: SockId) -> bool {
         self.free_given_back();
         self.retired.len() < RETIRED_MAX || !self.is_kept(sock.index)

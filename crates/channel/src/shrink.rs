@@ -23,7 +23,7 @@ impl Lap {
     /// For a fresh ring.
     pub(crate) const NEW: Lap = Lap { end: 0, peak: 0 };
 
-    /// Whether uses of this ring are to be noted.
+    /// Returns whether uses of this ring are to be noted.
     #[inline]
     pub(crate) fn concerns(ring: ByteRing) -> bool {
         ring.size() > CACHED_SIZE

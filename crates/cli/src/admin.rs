@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::{
-    DeviceTold, ProgramReport, SocketReport, StatusReport, WhyReport,
+    DeviceSummary, ProgramReport, SocketReport, StatusReport, WhyReport,
 };
 use slipstack_channel::report::Why;
 use slipstack_config::Settings;
@@ -254,7 +254,7 @@ fn is_away(program: &ProgramReport) -> bool {
 }
 
 /// Returns a line about the device's kind and the reason for it; empty if neither is known.
-fn device_line(device: &DeviceTold) -> String {
+fn device_line(device: &DeviceSummary) -> String {
     match device.kind.as_str() {
         "" => String::new(),
         kind => format!("device {kind}: {}\n", device.why),
@@ -321,7 +321,7 @@ mod tests {
         let text = why_text(&WhyReport {
             program,
             interface: "eth1".into(),
-            device: DeviceTold::default(),
+            device: DeviceSummary::default(),
             addresses,
         });
         assert!(

@@ -76,7 +76,7 @@ fn check_capture(file: &Path) -> Result<(), Failure> {
     })
 }
 
-fn check_address(wanted: IpAddr, links: &[iface::Link]) -> Result<(), Failure> {
+fn check_address(wanted: IpAddr, links: &[iface::KernelInterface]) -> Result<(), Failure> {
     let addresses = iface::addresses().map_err(|error| unreadable(&error))?;
     let Some(taken) = addresses.iter().find(|found| found.ip == wanted) else {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Whether the command was called by the name of one of F-Stack's tools.
+/// Returns whether the command was called by the name of one of F-Stack's tools.
 pub fn is_fstack_tool() -> bool {
     let name = std::env::args_os().next();
     let name = name

@@ -320,7 +320,8 @@ fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(parts)
 }
 
-/// Whether the environment, in which a command has its own `--device` too, asks for DPDK's ports.
+/// Returns whether the environment, in which a command has its own `--device` too, asks for DPDK's
+/// ports.
 fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
     let device = variable("SLIPSTACK_DEVICE").unwrap_or_default();
     device.split(':').next() == Some(DPDK)

@@ -34,7 +34,8 @@ pub struct VlanSpec {
 }
 
 impl VlanSpec {
-    /// Whether it is the VLAN of the device's own link, whose addresses are those of `--ip`.
+    /// Returns whether it is the VLAN of the device's own link, whose addresses are those of
+    /// `--ip`.
     pub fn is_own_link(&self) -> bool {
         self.addresses.is_empty()
     }

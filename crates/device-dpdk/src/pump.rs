@@ -108,7 +108,7 @@ impl Pump {
         })
     }
 
-    /// Whether frames can be waited for without looking.
+    /// Returns whether frames can be waited for without looking.
     pub fn set_running(&self, is_running: bool) {
         for lane in &self.lanes {
             lane.rings.set_running(is_running);
@@ -293,7 +293,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    /// Whether so many frames, no fewer than at the last look, have waited long enough.
+    /// Returns whether so many frames, no fewer than at the last look, have waited long enough.
     fn is_for_long(&mut self, count: usize, now: u64) -> bool {
         if count == 0 || count < self.count || self.count == 0 {
             self.since = now;

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use slipstack_device::dpdk::{Order, PortTold};
+use slipstack_device::dpdk::{Order, PortDescription};
 
 use crate::eal;
 use crate::sys::{Eal, Port, PortInfo, PortSetup};
@@ -24,7 +24,7 @@ pub struct Started {
     pub has_partial: bool,
     /// Frames can be waited for.
     pub has_interrupts: bool,
-    pub told: PortTold,
+    pub told: PortDescription,
 }
 
 /// Initialises DPDK, finds the port and starts it.
@@ -124,7 +124,7 @@ fn await_link(port: &Port) {
     }
 }
 
-fn tell(info: &PortInfo, sleep_us: u32) -> PortTold {
+fn tell(info: &PortInfo, sleep_us: u32) -> PortDescription {
     let waits = match (sleep_us, info.has_interrupts != 0) {
         (0, _) => "polled without end".to_owned(),
         (_, true) => "interrupts".to_owned(),
@@ -141,7 +141,7 @@ fn tell(info: &PortInfo, sleep_us: u32) -> PortTold {
         true => "no offloads".to_owned(),
         false => offloads.join(", "),
     };
-    PortTold {
+    PortDescription {
         mac: info.mac,
         mtu: info.mtu,
         has_checksum: info.has_checksum != 0,

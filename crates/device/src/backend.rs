@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
-use crate::parts::{SlotLink, SlotParts};
+use crate::parts::{LinkProperties, SlotParts};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 
@@ -43,7 +43,7 @@ impl Capabilities {
     }
 }
 
-/// What is to be said of a kind of device.
+/// The description of a kind of device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceKind {
     /// As `--device` has it.
@@ -79,7 +79,7 @@ pub struct Opened {
     /// The interface's number in the kernel; of a device without one [`NO_INTERFACE`].
     pub index: u32,
     pub name: String,
-    pub link: SlotLink,
+    pub link: LinkProperties,
     /// In the order of the slots' numbers: descriptors and the back end's own parameters.
     pub slots: Vec<(Vec<OwnedFd>, serde_json::Value)>,
     /// Links and programs that hold the device as it is.

@@ -95,7 +95,7 @@ pub trait Device: Send {
         vec![self.poll_fd()]
     }
 
-    /// Whether frames wait; may cost a system call.
+    /// Returns whether frames wait; may cost a system call.
     fn has_rx(&self) -> bool;
 
     /// When the frame came that is to be taken next, by the monotonic clock; `None` = none waits,

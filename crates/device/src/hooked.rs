@@ -23,10 +23,10 @@ pub type TakeDone<'a> = dyn FnMut(&[u8], LinkId, Verdict) + 'a;
 
 /// The program that sees frames. Each device has its own.
 pub trait FrameHook: Send {
-    /// Whether it wants to.
+    /// Returns whether it wants to.
     fn is_on(&mut self) -> bool;
 
-    /// Whether it may be called on this thread; frames wait otherwise.
+    /// Returns whether it may be called on this thread; frames wait otherwise.
     fn may_run_here(&self) -> bool;
 
     /// A frame from its Ethernet header on, with its checksums filled in, and the link that it came
@@ -36,7 +36,7 @@ pub trait FrameHook: Send {
     /// All frames of a run have been shown.
     fn on_run_end(&mut self) {}
 
-    /// Whether frames that the program has kept are done with.
+    /// Returns whether frames that the program has kept are done with.
     fn has_done(&self) -> bool {
         false
     }

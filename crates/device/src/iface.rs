@@ -35,7 +35,7 @@ const NAME_MAX: usize = 15;
 
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct KernelInterface {
     pub index: u32,
     pub name: String,
     /// All zero when it has none.
@@ -85,7 +85,7 @@ pub fn check_name(name: &str) -> Result<(), DeviceError> {
 }
 
 /// The interface of this name.
-pub fn link(name: &str) -> Result<Link, DeviceError> {
+pub fn link(name: &str) -> Result<KernelInterface, DeviceError> {
     check_name(name)?;
     let mut found = None;
     let terminated = [name.as_bytes(), &[0]].concat();
@@ -101,7 +101,7 @@ pub fn link(name: &str) -> Result<Link, DeviceError> {
 }
 
 /// All interfaces.
-pub fn links() -> Result<Vec<Link>, DeviceError> {
+pub fn links() -> Result<Vec<KernelInterface>, DeviceError> {
     let mut links = Vec::new();
     let request = Request::new(netlink::GETLINK, 0, &[0; LINK_LEN]);
     netlink::dump(request, &mut |body| links.extend(parse_link(body)))
@@ -111,14 +111,14 @@ pub fn links() -> Result<Vec<Link>, DeviceError> {
 
 /// Readable after interfaces of this namespace have changed.
 #[derive(Debug)]
-pub struct LinkWatch {
+pub struct InterfaceWatch {
     socket: OwnedFd,
 }
 
-impl LinkWatch {
-    pub fn new() -> Result<LinkWatch, DeviceError> {
+impl InterfaceWatch {
+    pub fn new() -> Result<InterfaceWatch, DeviceError> {
         let socket = netlink::watch_links().map_err(failed("watching the interfaces"))?;
-        Ok(LinkWatch { socket })
+        Ok(InterfaceWatch { socket })
     }
 
     /// Reads pending notices; later ones make it readable again.
@@ -127,19 +127,19 @@ impl LinkWatch {
     }
 }
 
-impl AsFd for LinkWatch {
+impl AsFd for InterfaceWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// Whether there is an interface of this name.
+/// Returns whether there is an interface of this name.
 pub fn exists(name: &str) -> bool {
     link(name).is_ok()
 }
 
 /// An interface that our frames can use: Ethernet, and up.
-pub fn usable(name: &str) -> Result<Link, DeviceError> {
+pub fn usable(name: &str) -> Result<KernelInterface, DeviceError> {
     let link = link(name)?;
     if !link.is_ethernet {
         return Err(DeviceError::NotEthernet(link.name));
@@ -171,7 +171,7 @@ pub fn routes() -> Result<Vec<Route>, DeviceError> {
     Ok(routes)
 }
 
-/// Whether the kernel forwards IPv4 packets that arrive on this interface.
+/// Returns whether the kernel forwards IPv4 packets that arrive on this interface.
 pub fn is_forwarding(name: &str) -> bool {
     let reads_one = |path: String| fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
     reads_one(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))
@@ -247,17 +247,17 @@ pub fn free_private_subnet() -> Result<Ipv4Addr, DeviceError> {
         .ok_or(DeviceError::NoFreeSubnet)
 }
 
-/// Whether two prefixes have an address in common.
+/// Returns whether two prefixes have an address in common.
 pub fn overlaps(a: (Ipv4Addr, u8), b: (Ipv4Addr, u8)) -> bool {
     let len = u32::from(a.1.min(b.1)).min(32);
     let mask = u32::MAX.checked_shl(32 - len).unwrap_or(0);
     (a.0.to_bits() ^ b.0.to_bits()) & mask == 0
 }
 
-fn parse_link(body: &[u8]) -> Option<Link> {
+fn parse_link(body: &[u8]) -> Option<KernelInterface> {
     let fixed = body.get(..LINK_LEN)?;
     let flags = netlink::u32_at(fixed, 8)?;
-    let mut link = Link {
+    let mut link = KernelInterface {
         index: netlink::u32_at(fixed, 4)?,
         name: String::new(),
         mac: [0; 6],

@@ -1,6 +1,6 @@
 //! Capabilities of the running kernel.
 
-/// Whether virtio headers of TAP and AF_PACKET may say that a frame joins datagrams
+/// Returns whether virtio headers of TAP and AF_PACKET may say that a frame joins datagrams
 /// (VIRTIO_NET_HDR_GSO_UDP_L4): from Linux 6.2 on.
 pub(crate) fn cuts_datagrams() -> bool {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")

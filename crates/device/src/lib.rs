@@ -56,7 +56,7 @@ pub use error::DeviceError;
 pub use ingress::DropKind;
 pub use kinds::{choose, find, usage};
 pub use packet::RingParams;
-pub use parts::{SlotLink, SlotParams, SlotParts};
+pub use parts::{LinkProperties, SlotParams, SlotParts};
 pub use position::RingPosition;
 pub use slipstack_terms::Transport;
 pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};

@@ -20,7 +20,7 @@ pub(crate) fn meta_of(frame: &[u8]) -> RxMeta {
     }
 }
 
-/// Whether the transport checksum is still to be filled in.
+/// Returns whether the transport checksum is still to be filled in.
 pub fn is_partial(frame: &[u8]) -> bool {
     find_partial(frame) == Some(true)
 }

@@ -14,7 +14,7 @@ pub(crate) const VLAN_MAX: u16 = 4094;
 
 /// Properties of an engine's link, whatever the back end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SlotLink {
+pub struct LinkProperties {
     /// Address of the stack on the link.
     pub mac: [u8; 6],
     /// Largest IP packet.
@@ -29,7 +29,7 @@ pub struct SlotLink {
     pub vlan: u16,
 }
 
-impl SlotLink {
+impl LinkProperties {
     pub(crate) fn info(&self) -> DeviceInfo {
         DeviceInfo {
             mac: self.mac,
@@ -46,7 +46,7 @@ impl SlotLink {
 pub struct SlotParams {
     /// Name of the back end.
     pub backend: String,
-    pub link: SlotLink,
+    pub link: LinkProperties,
     /// Typed in the back end alone.
     pub(crate) own: serde_json::Value,
 }
@@ -101,7 +101,7 @@ mod tests {
     fn parameters_survive_a_message_and_nonsense_does_not() {
         let params = SlotParams {
             backend: "packet".to_owned(),
-            link: SlotLink {
+            link: LinkProperties {
                 mac: [2, 3, 4, 5, 6, 7],
                 mtu: 1500,
                 tx_checksum: true,

@@ -17,7 +17,7 @@ pub(crate) const STATION: [u8; 6] = [0x02, 0x53, 0x53, 0, 0, 0xff];
 const ETHERTYPE_AT: usize = 12;
 const NEXT_HEADER_AT: usize = 20;
 
-/// Whether a frame that begins so may be a question.
+/// Returns whether a frame that begins so may be a question.
 #[inline]
 pub(crate) fn may_ask(header: &[u8]) -> bool {
     match header.get(ETHERTYPE_AT..ETHERTYPE_AT + 2) {

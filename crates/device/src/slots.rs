@@ -11,7 +11,7 @@ use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
 use crate::joined::{Joined, JoinedPart, join};
 use crate::kinds::{find, find_any};
-use crate::parts::{SlotLink, SlotParams, SlotParts, VLAN_MAX};
+use crate::parts::{LinkProperties, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
 use crate::steering::{SLOTS_MAX, Steering, maps};
 
@@ -29,7 +29,7 @@ struct Slot {
 struct Port {
     name: String,
     index: u32,
-    link: SlotLink,
+    link: LinkProperties,
     drop: Option<IngressDrop>,
     needs_ingress_drop: bool,
 }
@@ -43,7 +43,7 @@ pub struct Slots {
     adopts: &'static dyn Backend,
     /// At least one.
     ports: Vec<Port>,
-    link: SlotLink,
+    link: LinkProperties,
     slots: Vec<Slot>,
     steering: Steering,
     held: Vec<OwnedFd>,
@@ -232,11 +232,11 @@ impl Slots {
 
     /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the
     /// ports.
-    pub fn ports(&self) -> impl Iterator<Item = (u32, SlotLink)> + '_ {
+    pub fn ports(&self) -> impl Iterator<Item = (u32, LinkProperties)> + '_ {
         self.ports.iter().map(|port| (port.index, port.link))
     }
 
-    pub fn link(&self) -> SlotLink {
+    pub fn link(&self) -> LinkProperties {
         self.link
     }
 
@@ -289,7 +289,7 @@ impl Slots {
             .collect()
     }
 
-    /// Whether [`Slots::beat`] must be called at least every 250 ms.
+    /// Returns whether [`Slots::beat`] must be called at least every 250 ms.
     pub fn needs_beat(&self) -> bool {
         let is_clsact = |port: &Port| matches!(port.drop, Some(IngressDrop::Clsact { .. }));
         self.ports.iter().any(is_clsact)

@@ -91,7 +91,7 @@ impl Sleep {
         self.changed.notify_all();
     }
 
-    /// Waits until the other thread's call has returned or sleeps; whether it still runs.
+    /// Waits until the other thread's call has returned or sleeps. Returns whether it still runs.
     pub fn settle(&self) -> bool {
         let mut state = self.state();
         while state.calls > 0 && !state.is_asleep() {

@@ -161,7 +161,7 @@ impl World {
     }
 
     /// The time goes on to the engine's next deadline, or a waiting call's, but not beyond
-    /// `until_ns`; whether it got there.
+    /// `until_ns`. Returns whether it got there.
     pub fn step(&self, until_ns: u64) -> bool {
         let next = [self.shared.deadline_ns(), self.shared.sleep.deadline_ns()];
         let next = next.into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -178,7 +178,7 @@ impl World {
         self.settle();
     }
 
-    /// Whether there is anything to wait for.
+    /// Returns whether there is anything to wait for.
     pub fn has_deadline(&self) -> bool {
         self.shared.deadline_ns().is_some()
     }
@@ -197,7 +197,7 @@ impl World {
         self.shared.sleep.begin_call();
     }
 
-    /// Lets the other thread's call run as far as it can; whether it goes on.
+    /// Lets the other thread's call run as far as it can. Returns whether it goes on.
     pub fn settle(&self) -> bool {
         self.shared.sleep.settle()
     }

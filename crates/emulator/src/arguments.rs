@@ -20,7 +20,7 @@ pub struct Arguments {
     pub left: String,
     /// Interface, or tap:NAME
     pub right: String,
-    /// What the link is like, in both directions; see below
+    /// Properties of the link, in both directions; see below
     #[arg(value_name = "NAME=VALUE")]
     pub both: Vec<String>,
     /// Different in the direction to LEFT (may be given several times)
@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Answer packets above mtu= with an ICMP error from this address; those of its family
     #[arg(long, value_name = "ADDRESS")]
     pub router: Option<IpAddr>,
-    /// What is drawn follows from this number
+    /// Seed of everything that is drawn at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// End after so long; otherwise at SIGINT or SIGTERM

@@ -109,7 +109,7 @@ impl AcceptQueue {
         self.due_at
     }
 
-    /// Whether others are to have what waits. If nobody takes it, it is asked again later.
+    /// Returns whether others are to have what waits. If nobody takes it, it is asked again later.
     pub(crate) fn is_left(&mut self, now: Instant) -> bool {
         if now < self.due_at {
             return false;

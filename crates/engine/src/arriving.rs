@@ -42,7 +42,8 @@ impl Engine {
         self.send_on(ends, &partial)
     }
 
-    /// Whose inbox it goes to; `None`: there is nobody but us.
+    /// Returns the slot whose inbox the connection goes to, or `None` if no other engine may take
+    /// it.
     fn find_taker(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
         let flow = Flow {
             proto: Transport::Tcp,

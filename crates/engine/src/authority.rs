@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::control::ChooserTold;
+use slipstack_channel::control::ChooserState;
 use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
 use slipstack_channel::{SocketError, Transport};
 
@@ -63,7 +63,7 @@ pub trait PortAuthority: Send {
     }
 
     /// The programs of all groups of a UDP port. `None`: nobody knows.
-    fn choosers(&self, port: u16) -> Option<Vec<ChooserTold>> {
+    fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
         let _ = port;
         None
     }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::control::ChooserTold;
+use slipstack_channel::control::ChooserState;
 use slipstack_channel::{ChooserPart, Reply, SocketError};
 use slipstack_stack::{Chooser, Instant, Member};
 
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-fn chooser_of(told: ChooserTold) -> (SocketAddr, Chooser) {
+fn chooser_of(told: ChooserState) -> (SocketAddr, Chooser) {
     let member = |it: slipstack_channel::control::ChooserMember| Member {
         rank: it.rank,
         slot: it.slot,

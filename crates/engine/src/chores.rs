@@ -1,11 +1,11 @@
-//! What few engines have to do beside their programs' work, so that a turn asks once for all of it.
+//! Work that few engines have beside that for their programs; a turn asks once for all of it.
 
 use slipstack_stack::Instant;
 
 use crate::engine::Engine;
 
 impl Engine {
-    /// Does what few engines have to do: answers an operator, and looks after the packet filter.
+    /// Answers an operator, and looks after the packet filter.
     #[inline(never)]
     pub(crate) fn do_chores(&mut self, now: Instant) -> bool {
         let progress = self.run_errand(now);

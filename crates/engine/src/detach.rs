@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Whether a connection came by a listener and the program has not taken it.
+    /// Returns whether a connection came by a listener and the program has not taken it.
     fn is_unaccepted(&mut self, owner: Owner) -> bool {
         let Some(client) = self.env.client(owner.client) else {
             return false;

@@ -281,9 +281,9 @@ impl Engine {
         }
     }
 
-    /// Whether what had come is read, as far as the count of frames tells: a device that had all
-    /// that a turn takes may have more, acknowledgments among it. One that is never empty holds the
-    /// timers up for some turns only.
+    /// Returns whether what had come is read, as far as the count of frames tells: a device that
+    /// had all that a turn takes may have more, acknowledgments among it. One that is never empty
+    /// holds the timers up for some turns only.
     #[inline]
     fn has_read(&mut self, frames: usize) -> bool {
         if frames < RX_BUDGET {
@@ -506,8 +506,8 @@ impl Engine {
         .min()
     }
 
-    /// Whether a turn would find something now: frames, commands, frames from other engines, what
-    /// an earlier one has left.
+    /// Returns whether a turn would find something now: frames, commands, frames from other
+    /// engines, what an earlier one has left.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
             || !self.env.unsent.is_empty()
@@ -523,7 +523,7 @@ impl Engine {
                 .any(|client| !client.is_leaving && client.end.has_commands())
     }
 
-    /// Whether a program has events that it has not taken: another thread ran the turn that
+    /// Returns whether a program has events that it has not taken: another thread ran the turn that
     /// brought them.
     pub fn has_unread_events(&self) -> bool {
         let clients = self.env.clients.iter().flatten();
@@ -532,7 +532,7 @@ impl Engine {
             .any(|client| client.end.has_unread_events())
     }
 
-    /// As `set_sleeping(true)`; whether frames from other engines came meanwhile.
+    /// As `set_sleeping(true)`. Returns whether frames from other engines came meanwhile.
     pub fn announce_sleep(&mut self) -> bool {
         self.set_sleeping(true);
         self.env.local.has_work()
@@ -550,7 +550,8 @@ impl Engine {
         }
     }
 
-    /// Says on which processor this engine is; whether a program was last seen on the same one.
+    /// Says on which processor this engine is. Returns whether a program was last seen on the same
+    /// one.
     pub fn meets_programs(&self, cpu: usize) -> bool {
         let mut meets = false;
         for client in self.env.clients.iter().flatten() {
@@ -568,13 +569,13 @@ impl Engine {
         self.device.descriptors()
     }
 
-    /// Whether a client is still attached (it may be leaving).
+    /// Returns whether a client is still attached (it may be leaving).
     pub fn has_client(&self, id: ClientId) -> bool {
         matches!(self.env.clients.get(id.0 as usize), Some(Some(_)))
     }
 
-    /// Whether the client of this channel is attached and has not said goodbye. Ids are given
-    /// again; the channel's region tells whose it is.
+    /// Returns whether the client of this channel is attached and has not said goodbye. Ids are
+    /// given again; the channel's region tells whose it is.
     pub fn is_staying(&self, id: ClientId, channel: &Region) -> bool {
         let client = self.env.clients.get(id.0 as usize);
         client

@@ -44,27 +44,27 @@ impl HeldFilter {
     }
 
     /// Holds what has come.
-    pub fn take(&mut self, revision: u64, told: FilterReceived) {
+    pub fn take(&mut self, revision: u64, arrived: FilterReceived) {
         let before = std::mem::take(&mut self.tables);
-        let tables = told.tables.into_iter().map(|received| {
+        let tables = arrived.tables.into_iter().map(|received| {
             let known = before
                 .iter()
-                .find(|it| it.revision == received.told.revision);
+                .find(|it| it.revision == received.head.revision);
             let table = match (received.entries, known) {
                 (Some(entries), _) => Arc::new(Table::new(&entries)),
                 (None, Some(known)) => known.table.clone(),
                 (None, None) => Arc::default(),
             };
             HeldTable {
-                name: received.told.name,
-                revision: received.told.revision,
+                name: received.head.name,
+                revision: received.head.revision,
                 table,
             }
         });
         *self = HeldFilter {
             revision,
-            rules: told.rules,
-            disabled_sets: told.disabled_sets,
+            rules: arrived.rules,
+            disabled_sets: arrived.disabled_sets,
             tables: tables.collect(),
             own: None,
         };
@@ -73,9 +73,9 @@ impl HeldFilter {
     /// Takes the filter from a caller that has the whole of it.
     pub fn take_state(&mut self, revision: u64, state: &FilterState) {
         let known = self.known();
-        let (told, bytes) = state.tell(Some(&known));
-        if let Some(told) = told.join(state.rules.clone(), &bytes) {
-            self.take(revision, told);
+        let (arrived, bytes) = state.tell(Some(&known));
+        if let Some(arrived) = arrived.join(state.rules.clone(), &bytes) {
+            self.take(revision, arrived);
         }
     }
 
@@ -117,66 +117,66 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn rule(&self, told: &FilterRule, is_enabled: bool) -> filter::FilterRule {
-        let clauses = told.clauses.iter();
+    fn rule(&self, configured: &FilterRule, is_enabled: bool) -> filter::FilterRule {
+        let clauses = configured.clauses.iter();
         let mut clauses: Vec<Vec<Term>> = clauses
             .map(|any| any.iter().map(|term| self.term(term)).collect())
             .collect();
-        let from = self.end(&told.from, &mut clauses, Test::Source);
-        let to = self.end(&told.to, &mut clauses, Test::Destination);
+        let from = self.end(&configured.from, &mut clauses, Test::Source);
+        let to = self.end(&configured.to, &mut clauses, Test::Destination);
         filter::FilterRule {
-            id: told.id,
-            number: told.number,
+            id: configured.id,
+            number: configured.number,
             is_enabled,
-            action: told.action,
-            protocol: told.protocol,
-            is_v6: told.is_v6,
+            action: configured.action,
+            protocol: configured.protocol,
+            is_v6: configured.is_v6,
             from,
             to,
-            direction: told.direction,
-            link: told.vlan,
-            part: told.part,
+            direction: configured.direction,
+            link: configured.vlan,
+            part: configured.part,
             clauses,
-            state: told.keep,
-            log: told.log,
+            state: configured.keep,
+            log: configured.log,
         }
     }
 
     /// One end of a rule; with tables its addresses are a clause of their own.
     fn end(
         &self,
-        told: &FilterEnd,
+        configured: &FilterEnd,
         clauses: &mut Vec<Vec<Term>>,
         test: fn(Addresses) -> Test,
     ) -> End {
         let mut end = End {
-            ports: told.ports.clone(),
-            is_not_ports: told.is_not_ports,
+            ports: configured.ports.clone(),
+            is_not_ports: configured.is_not_ports,
             ..End::default()
         };
-        let addresses = self.addresses(told);
-        if told.tables.is_empty() {
-            (end.nets, end.is_not) = (addresses.nets, told.is_not);
+        let addresses = self.addresses(configured);
+        if configured.tables.is_empty() {
+            (end.nets, end.is_not) = (addresses.nets, configured.is_not);
             return end;
         }
         clauses.push(vec![Term {
-            is_not: told.is_not,
+            is_not: configured.is_not,
             test: test(addresses),
         }]);
         end
     }
 
-    fn addresses(&self, told: &FilterEnd) -> Addresses {
-        let mut nets = told.nets.clone();
-        let is_meant = |ip: &IpAddr| told.is_me || (told.is_me6 && ip.is_ipv6());
+    fn addresses(&self, configured: &FilterEnd) -> Addresses {
+        let mut nets = configured.nets.clone();
+        let is_meant = |ip: &IpAddr| configured.is_me || (configured.is_me6 && ip.is_ipv6());
         nets.extend(self.own.iter().filter(|(ip, _)| is_meant(ip)));
         // A stack without such addresses is nobody; an empty list would be everybody.
-        if nets.is_empty() && (told.is_me || told.is_me6) {
+        if nets.is_empty() && (configured.is_me || configured.is_me6) {
             nets.push(host(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)));
         }
         let place = |name: &str| self.tables.iter().position(|known| *known == name);
         // One that is not there has no prefixes.
-        let tables = told.tables.iter().map(|(name, value)| {
+        let tables = configured.tables.iter().map(|(name, value)| {
             let place = place(name).unwrap_or(usize::MAX);
             (place, *value)
         });
@@ -186,17 +186,17 @@ impl Words<'_> {
         }
     }
 
-    fn term(&self, told: &FilterTerm) -> Term {
-        let test = match &told.test {
+    fn term(&self, configured: &FilterTerm) -> Term {
+        let test = match &configured.test {
             FilterTest::Protocol(number) => Test::Protocol(*number),
             FilterTest::V6(is_v6) => Test::V6(*is_v6),
             FilterTest::Source(end) => Test::Source(self.addresses(end)),
             FilterTest::Destination(end) => Test::Destination(self.addresses(end)),
             FilterTest::SourcePort(ports) => Test::SourcePort(ports.clone()),
             FilterTest::DestinationPort(ports) => Test::DestinationPort(ports.clone()),
-            FilterTest::Direction(told) => Test::Direction(*told),
+            FilterTest::Direction(configured) => Test::Direction(*configured),
             FilterTest::Via(vlan) => Test::Link(*vlan),
-            FilterTest::Part(told) => Test::Part(*told),
+            FilterTest::Part(configured) => Test::Part(*configured),
             FilterTest::TcpFlags { set, clear } => Test::Flags {
                 set: *set,
                 clear: *clear,
@@ -208,7 +208,7 @@ impl Words<'_> {
             FilterTest::Len(ranges) => Test::Len(ranges.clone()),
         };
         Term {
-            is_not: told.is_not,
+            is_not: configured.is_not,
             test,
         }
     }

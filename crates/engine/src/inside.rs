@@ -56,7 +56,7 @@ impl Engine {
         self.owned.retain(|owned| owned.client != client);
     }
 
-    /// Whether an owner has something to do now.
+    /// Returns whether an owner has something to do now.
     #[inline]
     pub(crate) fn has_owner_work(&self, now: Instant) -> bool {
         !self.owned.is_empty()

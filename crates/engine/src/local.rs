@@ -142,12 +142,12 @@ impl Fabric {
         (slot != self.own_slot && slot != 0).then_some(usize::from(slot))
     }
 
-    /// Whether several engines serve a TCP port.
+    /// Returns whether several engines serve a TCP port.
     pub(crate) fn is_shared(&self, port: u16) -> bool {
         matches!(self.steering.port(Transport::Tcp, port), Port::Group(_))
     }
 
-    /// Whether ports have changed hands a moment ago.
+    /// Returns whether ports have changed hands a moment ago.
     pub(crate) fn is_moving(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.steering.changed_ns()) < MOVING_NS
     }
@@ -169,7 +169,7 @@ impl Fabric {
     }
 }
 
-/// Whether the frame asks for a connection to this port, and its flow.
+/// Returns whether the frame asks for a connection to this port, and its flow.
 pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
@@ -224,15 +224,15 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Whether datagrams to a leased port come here: somebody else may have claimed it.
+    /// Returns whether datagrams to a leased port come here: somebody else may have claimed it.
     pub(crate) fn has_datagrams(&self, port: u16) -> bool {
         let is_own =
             |it: &Fabric| it.steering.port(Transport::Udp, port) == Port::Slot(it.own_slot);
         self.fabric.as_ref().is_none_or(is_own)
     }
 
-    /// Whether a connection from a leased port would get its answers: somebody else may have
-    /// claimed the port, or have one between these two ends.
+    /// Returns whether a connection from a leased port would get its answers: somebody else may
+    /// have claimed the port, or have one between these two ends.
     pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let is_own = |it: &Fabric| {
             it.steering.port(Transport::Tcp, local.port()) == Port::Slot(it.own_slot)
@@ -241,7 +241,8 @@ impl Local {
         self.fabric.as_ref().is_none_or(is_own)
     }
 
-    /// Whether another engine has a connection between these two ends, which the steering names.
+    /// Returns whether another engine has a connection between these two ends, which the steering
+    /// names.
     pub(crate) fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let Some(fabric) = &self.fabric else {
             return false;
@@ -301,7 +302,7 @@ impl Local {
         (taken, lost)
     }
 
-    /// Whether a frame for these slots is for this stack too.
+    /// Returns whether a frame for these slots is for this stack too.
     fn is_ours(&self, slots: SlotSet) -> bool {
         let fabric = self.fabric.as_ref();
         slots == 0 || fabric.is_none_or(|fabric| slots & fabric.own_bit() != 0)

@@ -9,7 +9,7 @@ use slipstack_stack::ConnId;
 
 use crate::client::ClientId;
 
-/// Whose a stack's object is.
+/// The owner of a stack's connection, listener or UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) client: ClientId,
@@ -55,7 +55,7 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
-    /// Whose sockets lie in the directory's region: its open connections are described.
+    /// The client whose sockets lie in the directory's region: its open connections are described.
     client: Option<ClientId>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,

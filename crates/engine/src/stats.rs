@@ -86,8 +86,4 @@ pub struct SocketView {
     pub state: State,
     pub local: Option<SocketAddr>,
     pub remote: Option<SocketAddr>,
-    /// Bytes received and not read, as far as the engine has looked.
-    pub rx_waiting: u64,
-    /// Bytes written and not acknowledged.
-    pub tx_waiting: u64,
 }

@@ -249,7 +249,8 @@ impl Engine {
         Ok(Reply::Bound { local })
     }
 
-    /// Whether another engine has the connection that an attempt from this address would be.
+    /// Returns whether another engine has the connection that an attempt from this address would
+    /// be.
     fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let own = match local.ip().is_unspecified() {
             true => self.stack.find_source(remote.ip().to_canonical()),
@@ -360,8 +361,6 @@ impl Engine {
             state: socket.state,
             local: endpoints.map(|(local, _)| local).or(bound),
             remote: endpoints.map(|(_, remote)| remote),
-            rx_waiting: socket.receive.head() - socket.receive.told(),
-            tx_waiting: socket.send.head() - socket.send.acked(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_channel::control::TimeWaitTold;
+use slipstack_channel::control::TimeWaitEntry;
 
 /// The keeper's side that watches over this process's engine and inherits its connections.
 pub trait Supervisor: Send + Sync {
@@ -20,7 +20,7 @@ pub trait Supervisor: Send + Sync {
 
     /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important
     /// are at the beginning.
-    fn tell_time_waits(&self, told: &[TimeWaitTold]);
+    fn tell_time_waits(&self, told: &[TimeWaitEntry]);
 
     /// The process ends in order, after [`Supervisor::hand_over`] if there was something to give.
     fn goodbye(&self);

@@ -1,6 +1,6 @@
 //! TIME-WAIT entries of an engine that ends, between its stack and the keeper's.
 
-use slipstack_channel::control::TimeWaitTold;
+use slipstack_channel::control::TimeWaitEntry;
 use slipstack_stack::{Instant, TimeWaitImage};
 
 use crate::engine::Engine;
@@ -11,13 +11,13 @@ const TOLD_MAX: usize = 65_536;
 
 impl Engine {
     /// Returns the TIME-WAIT entries, those with most time left first.
-    pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitTold> {
+    pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitEntry> {
         let images = self.stack.tcp_time_waits(now, TOLD_MAX);
         images.iter().map(told_of).collect()
     }
 }
 
-fn told_of(image: &TimeWaitImage) -> TimeWaitTold {
+fn told_of(image: &TimeWaitImage) -> TimeWaitEntry {
     let TimeWaitImage {
         local,
         remote,
@@ -27,7 +27,7 @@ fn told_of(image: &TimeWaitImage) -> TimeWaitTold {
         stamps,
         left_ms,
     } = *image;
-    TimeWaitTold {
+    TimeWaitEntry {
         local,
         remote,
         snd_nxt,
@@ -39,8 +39,8 @@ fn told_of(image: &TimeWaitImage) -> TimeWaitTold {
 }
 
 /// Returns an entry of another engine as a stack takes it.
-pub fn time_wait_of(told: &TimeWaitTold) -> TimeWaitImage {
-    let TimeWaitTold {
+pub fn time_wait_of(told: &TimeWaitEntry) -> TimeWaitImage {
+    let TimeWaitEntry {
         local,
         remote,
         snd_nxt,

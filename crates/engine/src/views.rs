@@ -6,7 +6,7 @@ use crate::client::ClientId;
 use crate::engine::Engine;
 use crate::stats::{EngineCounters, SocketView};
 
-/// What each link beside the device's own has had, by its number.
+/// Traffic of each further link, by its number.
 pub(crate) fn link_rows(stack: &Stack) -> impl Iterator<Item = (String, u64)> + '_ {
     stack.counters().links().flat_map(|(link, traffic)| {
         let LinkTraffic {

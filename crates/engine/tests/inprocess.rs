@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_channel::control::TimeWaitTold;
+use slipstack_channel::control::TimeWaitEntry;
 use slipstack_channel::{CloseMode, Command, Driver, Exit, Transport};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
@@ -25,11 +25,11 @@ impl Supervisor for Silent {
     fn hand_over(&self, _images: u32) -> bool {
         true
     }
-    fn tell_time_waits(&self, _told: &[TimeWaitTold]) {}
+    fn tell_time_waits(&self, _told: &[TimeWaitEntry]) {}
     fn goodbye(&self) {}
 }
 
-/// Whether the bell is heard within a second.
+/// Returns whether the bell is heard within a second.
 fn is_woken(bell: &Doorbell) -> bool {
     let mut fds = [PollFd::new(bell, PollFlags::IN)];
     let second = Timespec {
@@ -108,7 +108,7 @@ impl Supervisor for Listening {
         self.note(format!("{images} connections"));
         true
     }
-    fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+    fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
         for entry in told {
             self.note(format!("{} in TIME-WAIT", entry.local));
         }

@@ -27,8 +27,8 @@ const ADDRESSES_MAX: usize = 8;
 /// Whatever the link says, a start takes no longer.
 const START_MAX: Duration = Duration::from_secs(6);
 
-/// Waits until the stack has what the link gives. Without a router it has its link-local address.
-/// What a successor goes on with.
+/// Waits until the stack has the addresses that the link gives, and returns its state for a
+/// successor. Without a router there is the link-local address.
 pub fn configure(
     slots: &Slots,
     words: &SlotWords,

@@ -1,4 +1,4 @@
-//! Whose engines still send on a device whose keeper was killed together with its standby.
+//! Engines that still send on a device whose keeper was killed together with its standby.
 //!
 //! Each slot has a file in the runtime directory. Whoever leases the slot is given an open file
 //! description of it with a shared lock, which ends as the slot's descriptor does, with the last
@@ -51,7 +51,7 @@ fn open_file(path: &Path) -> rustix::io::Result<OwnedFd> {
     )
 }
 
-/// Whether engines of a former keeper run; the caller holds the directory's lock.
+/// Returns whether engines of a former keeper run; the caller holds the directory's lock.
 pub fn are_held(dir: &RuntimeDir) -> bool {
     files(dir).iter().any(|path| is_held(path))
 }

@@ -1,7 +1,7 @@
 //! State of the device since it was opened: others may take it down or delete it.
 
 use slipstack_device::DeviceError;
-use slipstack_device::iface::Link;
+use slipstack_device::iface::KernelInterface;
 
 /// The device as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum DeviceState {
 }
 
 impl DeviceState {
-    pub(crate) fn of(link: Result<Link, DeviceError>, index: u32) -> DeviceState {
+    pub(crate) fn of(link: Result<KernelInterface, DeviceError>, index: u32) -> DeviceState {
         match link {
             Ok(link) if link.index != index => DeviceState::Deleted,
             Ok(link) if !link.is_up => DeviceState::Down,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
-use slipstack_device::iface::{self, Link};
+use slipstack_device::iface::{self, KernelInterface};
 use slipstack_device::{DeviceError, LinkId, Slots};
 
 use crate::device_state::DeviceState;
@@ -102,6 +102,6 @@ pub fn trouble(state: &NetworkState) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn look(port: &Interface) -> Result<Link, DeviceError> {
+fn look(port: &Interface) -> Result<KernelInterface, DeviceError> {
     iface::link(&port.name)
 }

@@ -1,6 +1,6 @@
 //! The stack's network as the keeper has it: what is published, and the device below it.
 
-use slipstack_channel::control::DeviceTold;
+use slipstack_channel::control::DeviceSummary;
 use slipstack_channel::control::net::NetworkState;
 use slipstack_engine::config_of;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
@@ -8,7 +8,7 @@ use slipstack_stack::{Role, SlaacConfig, StackConfig};
 /// How the stack appears on its link.
 #[derive(Clone, Debug)]
 pub struct Network {
-    pub device: DeviceTold,
+    pub device: DeviceSummary,
     pub mac: [u8; 6],
     pub tso_max: u32,
     /// The device cuts joined datagrams apart.

@@ -84,7 +84,7 @@ fn leave_limit(resource: Resource) {
     }
 }
 
-/// Whether a thread of a process waits for a processor or has one.
+/// Returns whether a thread of a process waits for a processor or has one.
 pub fn is_ready(pid: u32) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;

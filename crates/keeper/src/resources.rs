@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{
     Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
-use slipstack_channel::control::{self, DeviceTold};
+use slipstack_channel::control::{self, DeviceSummary};
 use slipstack_device::{Backend, Description, LinkId, Slots, Transport, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
@@ -424,7 +424,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         None => backend.name().to_owned(),
     };
     let network = Network {
-        device: DeviceTold {
+        device: DeviceSummary {
             kind,
             title: backend.kind().title.to_owned(),
             why,

@@ -52,7 +52,8 @@ fn check_forwarding_on(interface: &str) -> Result<(), KeeperError> {
     })
 }
 
-/// Whether an address is good on its link alone: the kernel gives each interface one of IPv6.
+/// Returns whether an address is good on its link alone: the kernel gives each interface one of
+/// IPv6.
 fn is_of_link(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

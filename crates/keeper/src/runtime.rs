@@ -240,7 +240,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether it is the directory of this interface, the first of its device or another one.
+    /// Returns whether it is the directory of this interface, the first of its device or another
+    /// one.
     pub fn is_of(&self, interface: &str) -> bool {
         let other = self.beside(interface);
         self.interface == interface || other.is_ok_and(|other| self.is_also(&other))
@@ -257,7 +258,7 @@ impl RuntimeDir {
         })
     }
 
-    /// Whether the other is a name of this one.
+    /// Returns whether the other is a name of this one.
     fn is_also(&self, other: &RuntimeDir) -> bool {
         let leads_to = fs::read_link(&other.path);
         leads_to.is_ok_and(|to| Some(to.as_os_str()) == self.path.file_name())

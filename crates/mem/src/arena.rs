@@ -95,7 +95,7 @@ impl Arena {
         Some(parent * 2)
     }
 
-    /// Under pressure: merges the small classes bottom up; whether a top block became free.
+    /// Under pressure: merges the small classes bottom up. Returns whether a top block became free.
     fn merge_small(&mut self) -> bool {
         for class in 0..CLASSES - 1 {
             for index in core::mem::take(&mut self.lists[class]) {

@@ -68,7 +68,7 @@ impl EventWriter {
         self.tail
     }
 
-    /// Whether the reader has taken every event before `position`.
+    /// Returns whether the reader has taken every event before `position`.
     pub fn has_passed(&mut self, position: u64) -> Result<bool, Overrun> {
         if self.head_seen < position {
             self.refresh()?;
@@ -76,7 +76,8 @@ impl EventWriter {
         Ok(self.head_seen >= position)
     }
 
-    /// Whether the reader has not taken every event yet, as far as its position can be believed.
+    /// Returns whether the reader has not taken every event yet, as far as its position can be
+    /// believed.
     pub fn has_unread(&self) -> bool {
         self.positions.line(1).words[0].load(Ordering::Acquire) != self.tail
     }

@@ -160,7 +160,7 @@ impl MpscInbox {
         }
     }
 
-    /// Whether the owner sleeps and wants its doorbell rung; asking clears the wish.
+    /// Returns whether the owner sleeps and wants its doorbell rung; asking clears the wish.
     #[inline]
     pub fn take_sleeping(&self) -> bool {
         let word = &self.header.line(1).words[SLEEPING];
@@ -173,7 +173,7 @@ impl MpscInbox {
         self.header.line(1).words[BEATS].load(Ordering::Relaxed)
     }
 
-    /// Whether frames wait for the owner.
+    /// Returns whether frames wait for the owner.
     pub fn has_frames(&self) -> bool {
         let claimed = self.header.line(0).words[CLAIM].load(Ordering::Relaxed);
         self.header.line(1).words[NEXT].load(Ordering::Relaxed) != claimed
@@ -258,8 +258,8 @@ impl InboxReader {
         }
     }
 
-    /// Whether the next cell has been claimed but unpublished for too long. The cells of a long
-    /// frame have all been claimed when the first was: one wait is enough for them.
+    /// Returns whether the next cell has been claimed but unpublished for too long. The cells of a
+    /// long frame have all been claimed when the first was: one wait is enough for them.
     fn is_stuck(&mut self, now_ns: u64) -> bool {
         let claimed = self.claimed();
         if claimed == self.next {
@@ -287,7 +287,7 @@ impl InboxReader {
         line.words[0].load(Ordering::Acquire) != self.next.wrapping_sub(index).wrapping_add(1)
     }
 
-    /// Whether frames are there or on their way: somebody has claimed a cell.
+    /// Returns whether frames are there or on their way: somebody has claimed a cell.
     #[inline]
     pub fn is_claimed(&self) -> bool {
         self.claimed() != self.next

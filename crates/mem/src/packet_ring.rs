@@ -71,7 +71,7 @@ impl<H: Copy> PacketSender<H> {
         self.heads.push((head, len)).is_ok()
     }
 
-    /// Whether a packet of any length has room.
+    /// Returns whether a packet of any length has room.
     pub fn has_room(&self) -> bool {
         !self.heads.is_full() && self.bytes.slots() >= PACKET_MAX
     }

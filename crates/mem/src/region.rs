@@ -93,7 +93,7 @@ impl Region {
         self.file.try_clone()
     }
 
-    /// Whether both are the same mapping.
+    /// Returns whether both are the same mapping.
     pub fn is_same(&self, other: &Region) -> bool {
         Arc::ptr_eq(&self.mapping, &other.mapping)
     }

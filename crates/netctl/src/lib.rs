@@ -21,9 +21,9 @@ pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
 pub use filter::{
     FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterChange,
-    FilterEnd, FilterError, FilterFault, FilterReceived, FilterRule, FilterState, FilterTable,
-    FilterTerm, FilterTest, FilterTold, FilterWanted, ReceivedTable, TableChange, TableEntry,
-    TableTold, change_filter,
+    FilterEnd, FilterError, FilterFault, FilterHead, FilterReceived, FilterRule, FilterState,
+    FilterTable, FilterTerm, FilterTest, FilterWanted, ReceivedTable, TableChange, TableEntry,
+    TableHead, change_filter,
 };
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
@@ -33,6 +33,6 @@ pub use slipstack_terms::{
 };
 pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{
-    Comparison, EngineTold, Expression, Figures, Filter, FilterCountRow, FilterStateRow, Inquiry,
-    ProgramTold, Side, SocketRow, SyntaxError, parse_filter,
+    Comparison, EngineIdentity, Expression, Figures, Filter, FilterCountRow, FilterStateRow,
+    Inquiry, ProgramIdentity, Side, SocketRow, SyntaxError, parse_filter,
 };

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::filter::{FilterChange, FilterTold};
+use crate::filter::{FilterChange, FilterHead};
 use crate::network::NetworkState;
-use crate::sockets::{EngineTold, Inquiry, ProgramTold};
+use crate::sockets::{EngineIdentity, Inquiry, ProgramIdentity};
 
 /// Version of this protocol. A keeper refuses another one and names its own.
 pub const VERSION: u32 = 3;
@@ -81,15 +81,15 @@ pub enum Answer {
         revision: u64,
     },
     /// The answers of engines, each in a file: their descriptors are beside the message, in order.
-    Engines(Vec<EngineTold>),
+    Engines(Vec<EngineIdentity>),
     /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is
     /// beside the message, the prefixes of tables in a second one.
-    Filter(FilterTold),
+    Filter(FilterHead),
     /// The rules hold, with these numbers for those that are new.
     FilterChanged(Vec<u32>),
     /// With the tables in which they do so beside the message, in order.
     Programs {
-        programs: Vec<ProgramTold>,
+        programs: Vec<ProgramIdentity>,
         /// There are more.
         is_cut: bool,
     },

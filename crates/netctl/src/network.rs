@@ -69,7 +69,7 @@ impl Interface {
         LinkId(self.vlan)
     }
 
-    /// Whether it is a port's own, and not a VLAN.
+    /// Returns whether it is a port's own, and not a VLAN.
     pub fn is_port(&self) -> bool {
         self.link().vlan() == 0
     }
@@ -115,7 +115,7 @@ impl RouteEntry {
         }
     }
 
-    /// Whether it is a default route of the main table.
+    /// Returns whether it is a default route of the main table.
     pub fn is_default(&self) -> bool {
         self.to.1 == 0 && self.table == MAIN_TABLE && !self.is_unreachable
     }
@@ -144,7 +144,7 @@ pub struct RuleEntry {
 }
 
 impl RuleEntry {
-    /// Whether it is of IPv6.
+    /// Returns whether it is of IPv6.
     pub fn is_v6(&self) -> bool {
         let net = self.from.or(self.to);
         net.map_or(self.is_family_v6, |(ip, _)| ip.is_ipv6())
@@ -188,7 +188,7 @@ impl NetworkState {
         self.interfaces.iter().filter(|it| it.is_port())
     }
 
-    /// Whether an interface is down, or the port that it is of.
+    /// Returns whether an interface is down, or the port that it is of.
     pub fn is_down(&self, interface: &Interface) -> bool {
         interface.is_down || self.port_of(interface).is_down
     }
@@ -271,7 +271,7 @@ impl NetworkState {
     }
 }
 
-/// Whether `ip` is of the network.
+/// Returns whether `ip` is of the network.
 pub(crate) fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
     let common = match (net, ip) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

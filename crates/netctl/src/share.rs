@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Ranges of ports at most.
 const RANGES_MAX: usize = 256;
 
-/// Whose the listed ports are; the others are the other's.
+/// The side that has the listed ports; the other side has all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listed {
     Stack,
@@ -34,7 +34,7 @@ pub struct KernelShare {
 }
 
 impl KernelShare {
-    /// Whether what is new and comes to the port is the kernel's.
+    /// Returns whether what is new and comes to the port is the kernel's.
     pub fn is_kernels(&self, is_udp: bool, port: u16) -> bool {
         let ranges = if is_udp { &self.udp } else { &self.tcp };
         let mut ranges = ranges.iter();

@@ -265,7 +265,7 @@ impl<R> Context<'_, R> {
         self.core.program.close(id.0, mode);
     }
 
-    /// Whether the connection exists and the service has not let go of it.
+    /// Returns whether the connection exists and the service has not let go of it.
     pub fn is_open(&self, id: ConnectionId) -> bool {
         let mut entries = self.core.entries.borrow_mut();
         entries
@@ -273,7 +273,7 @@ impl<R> Context<'_, R> {
             .is_some_and(|entry| entry.phase == Phase::Open)
     }
 
-    /// Whether the peer has said that nothing more comes.
+    /// Returns whether the peer has said that nothing more comes.
     pub fn has_ended(&self, id: ConnectionId) -> bool {
         self.core.program.state(id.0).contains(State::RDHUP)
     }
@@ -327,7 +327,7 @@ impl<R> Context<'_, R> {
         submitted
     }
 
-    /// Whether a job of the connection is under way.
+    /// Returns whether a job of the connection is under way.
     pub fn is_at_work(&self, id: ConnectionId) -> bool {
         let mut entries = self.core.entries.borrow_mut();
         entries.find(id.0).is_some_and(|entry| entry.jobs > 0)
@@ -386,7 +386,7 @@ impl<R> Context<'_, R> {
         sent.map(|_| ()).map_err(|_| Full)
     }
 
-    /// Whether [`Context::pass`] has workers to pass datagrams on to.
+    /// Returns whether [`Context::pass`] has workers to pass datagrams on to.
     pub fn may_pass(&self) -> bool {
         let dispatcher = self.core.dispatcher.borrow();
         dispatcher.as_ref().is_some_and(Dispatcher::may_pass)

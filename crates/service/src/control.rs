@@ -46,13 +46,13 @@ impl Control {
         }
     }
 
-    /// Whether what the service asked for in [`crate::Service::on_start`] is granted.
+    /// Returns whether what the service asked for in [`crate::Service::on_start`] is granted.
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::SeqCst)
     }
 
-    /// Whether the service has ended ([`crate::Context::end`]), or was stopped and has closed
-    /// everything.
+    /// Returns whether the service has ended ([`crate::Context::end`]), or was stopped and has
+    /// closed everything.
     pub fn is_over(&self) -> bool {
         self.shared.is_over.load(Ordering::SeqCst)
     }

@@ -289,7 +289,7 @@ impl<S: Service> Host<S> {
         self.finish_ended(now);
     }
 
-    /// Whether a write waits for room and there is some.
+    /// Returns whether a write waits for room and there is some.
     fn takes_room(&mut self, sock: SockId) -> bool {
         let mut entries = self.core.entries.borrow_mut();
         let Some(entry) = entries.find(sock) else {

@@ -8,7 +8,8 @@ thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread is caught by a host or a pool: for the process's panic hook.
+/// Returns whether a panic of this thread is caught by a host or a pool: for the process's panic
+/// hook.
 pub fn is_in_handler() -> bool {
     IS_GUARDED.get()
 }

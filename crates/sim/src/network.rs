@@ -36,7 +36,7 @@ enum Recipients {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     taken_off: u64,
-    /// The same, once for each recipient.
+    /// As `taken_off`, counted once for each recipient.
     copies: u64,
     handed_out: u64,
     /// For a mapping that the NAT has forgotten.
@@ -185,7 +185,7 @@ impl Network {
         Some(arrival)
     }
 
-    /// Whether every frame is on its way, handed out, or lost for a reason that is counted.
+    /// Returns whether every frame is on its way, handed out, or lost for a reason that is counted.
     pub fn balance(&self) -> Result<(), String> {
         for (index, link) in self.links.iter().enumerate() {
             link.balance()

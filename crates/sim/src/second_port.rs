@@ -9,7 +9,7 @@ use slipstack_wire::LinkId;
 
 /// The link that the hosts meet on.
 pub const LINK: LinkId = LinkId::new(1, 0);
-/// What distinguishes the link-layer address of the first port, on whose link nobody else is.
+/// Byte that distinguishes the link-layer address of the first port, whose link has no other host.
 const FIRST_MARK: u8 = 0x77;
 
 /// Moves a host from its first port to a second one. The first keeps an address in a network of its

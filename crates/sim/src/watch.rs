@@ -153,7 +153,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Whether this SYN-ACK is another than the one that the flow goes by.
+    /// Returns whether this SYN-ACK is another than the one that the flow goes by.
     fn is_rival(&self, flow: Flow, isn: u32) -> bool {
         self.sides.get(&flow).is_some_and(|side| side.isn != isn)
     }
@@ -210,8 +210,8 @@ impl Watch {
     }
 }
 
-/// Whether a segment is a keeper's probe of a flow of which only the ends are known: any numbers,
-/// and one byte.
+/// Returns whether a segment is a keeper's probe of a flow of which only the ends are known: any
+/// numbers, and one byte.
 fn is_probe(segment: &TcpSegment<'_>) -> bool {
     segment.header.flags == TcpFlags::ACK && segment.payload == [0]
 }

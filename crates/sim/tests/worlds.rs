@@ -19,8 +19,8 @@ fn every_family_of_worlds_holds() {
     }
 }
 
-/// The same seeds, between the second interfaces of hosts that have two: neither families nor links
-/// can tell.
+/// Runs a seed between the first and between the second interfaces of hosts that have two: families
+/// and links see no difference.
 #[test]
 fn every_world_between_second_interfaces_is_the_one_between_first_ones() {
     for family in FAMILIES {

@@ -43,7 +43,7 @@ impl Bound {
         }
     }
 
-    /// Whether some address belongs to both.
+    /// Returns whether some address belongs to both.
     pub fn overlaps(self, other: Bound) -> bool {
         match (self, other) {
             (Bound::One(ip), any) | (any, Bound::One(ip)) => any.takes(ip),
@@ -52,8 +52,8 @@ impl Bound {
         }
     }
 
-    /// Whether it is asked before the other one: one address before all of a family, these before
-    /// both.
+    /// Returns whether it is asked before the other one: one address before all of a family, these
+    /// before both.
     pub fn is_narrower(self, other: Bound) -> bool {
         self != other
             && (other == Bound::All

@@ -332,7 +332,7 @@ pub struct TcpConfig {
     pub challenge_acks_per_second: u32,
     /// Resets to closed ports per second.
     pub resets_per_second: u32,
-    /// What comes to closed ports and gets no reset: 0 nothing, 1 SYNs, 2 everything (FreeBSD's
+    /// Segments to closed ports that get no reset: 0 none, 1 SYNs, 2 all (FreeBSD's
     /// `net.inet.tcp.blackhole`).
     pub blackhole: u8,
 }

@@ -59,8 +59,8 @@ pub trait Effects {
         None
     }
 
-    /// Whether the answers of a connection from a port that is among this stack's outgoing ones
-    /// would go to somebody else, who has taken the port or still has such a connection.
+    /// Returns whether the answers of a connection from a port that is among this stack's outgoing
+    /// ones would go to somebody else, who has taken the port or still has such a connection.
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let _ = (local, remote);
         false
@@ -71,8 +71,8 @@ pub trait Effects {
         let _ = (udp, to, reason, told);
     }
 
-    /// Whether the program has yet to read what has come. The stack hears of what is read only from
-    /// time to time.
+    /// Returns whether the program has yet to read what has come. The stack hears of what is read
+    /// only from time to time.
     fn has_unread(&mut self, conn: ConnId) -> bool {
         let _ = conn;
         false

@@ -313,7 +313,7 @@ impl Choice {
         *self == Choice::NONE
     }
 
-    /// Whether the choice admits packets of this link.
+    /// Returns whether the choice admits packets of this link.
     #[inline]
     pub const fn admits(&self, link: u16) -> bool {
         self.link == 0 || self.link == Choice::link_of(link)
@@ -437,12 +437,12 @@ impl Fib {
         }
     }
 
-    /// Whether some route leads there: it is a neighbour, whatever its network.
+    /// Returns whether some route leads there: it is a neighbour, whatever its network.
     pub fn is_gateway(&self, ip: IpAddr) -> bool {
         self.gateways.binary_search(&ip).is_ok()
     }
 
-    /// Whether it is on the link by some table: a gateway, or of a network that needs none.
+    /// Returns whether it is on the link by some table: a gateway, or of a network that needs none.
     pub fn is_neighbour(&self, ip: IpAddr) -> bool {
         let is_direct = |table: &Table| {
             let found = table.find(ip);
@@ -498,7 +498,7 @@ impl Fib {
         &self.rules
     }
 
-    /// Whether the destination alone decides.
+    /// Returns whether the destination alone decides.
     pub fn is_by_destination(&self) -> bool {
         let others = |rule: &Rule| !rule.from.is_all() || rule.mark.is_some() || rule.tos.is_some();
         !self.rules.iter().any(others)
@@ -518,7 +518,7 @@ impl Fib {
         }
     }
 
-    /// Whether a route says that there is no way.
+    /// Returns whether a route says that there is no way.
     pub fn is_refused(&self, query: &Query) -> bool {
         let found = self.decide(query);
         found.is_some_and(|entry| entry.target == Target::Unreachable)

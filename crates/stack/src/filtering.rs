@@ -73,12 +73,12 @@ impl Stack {
         filter.map_or_else(Vec::new, |filter| filter.take_logged())
     }
 
-    /// Whether packets have to pass rules.
+    /// Returns whether packets have to pass rules.
     pub fn has_filter(&self) -> bool {
         self.net.filter.is_some()
     }
 
-    /// Whether [`Stack::take_filter_log`] has some.
+    /// Returns whether [`Stack::take_filter_log`] has some.
     pub fn has_filter_log(&self) -> bool {
         let filter = self.net.filter.as_ref();
         filter.is_some_and(|filter| filter.has_logged())
@@ -111,8 +111,8 @@ impl Stack {
         });
     }
 
-    /// Whether the filter keeps a frame from the stack; its sender has been told then, if a rule
-    /// says so.
+    /// Returns whether the filter keeps a frame from the stack; its sender has been told then, if a
+    /// rule says so.
     #[inline]
     pub(crate) fn is_kept_out(
         &mut self,
@@ -124,8 +124,8 @@ impl Stack {
         self.net.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
     }
 
-    /// Whether a frame passes whatever is behind its beginning: there is no filter, or it knows the
-    /// flow. [`Stack::count_large`] counts it once it is taken.
+    /// Returns whether a frame passes whatever is behind its beginning: there is no filter, or it
+    /// knows the flow. [`Stack::count_large`] counts it once it is taken.
     #[inline]
     pub(crate) fn lets_large_in(&self, now: Instant, beginning: &[u8], meta: RxMeta) -> bool {
         let Some(filter) = &self.net.filter else {
@@ -311,7 +311,8 @@ fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
 }
 
 impl Cx<'_> {
-    /// Whether the filter lets a packet of ours out. What stays in the machine is not looked at.
+    /// Returns whether the filter lets a packet of ours out. What stays in the machine is not
+    /// looked at.
     #[inline]
     pub(crate) fn is_kept_in(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
         self.net.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)

@@ -502,7 +502,8 @@ fn too_big(mtu: u16) -> Refused {
     Refused::Answered(Counter::DropForwardTooBig, Problem::TooBig(mtu))
 }
 
-/// Whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927 2.7).
+/// Returns whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927
+/// 2.7).
 fn may_transit_v4(ip: Ipv4Addr) -> bool {
     let first = ip.octets()[0];
     !(first == 0 || first == 127 || first >= 224 || ip.is_link_local())

@@ -194,8 +194,8 @@ impl Partial {
         Ok(at)
     }
 
-    /// Whether all of these bytes are here; `at` is the first piece that does not begin before
-    /// them.
+    /// Returns whether all of these bytes are here; `at` is the first piece that does not begin
+    /// before them.
     fn covers(&self, at: usize, begin: usize, end: usize) -> bool {
         let (before, after) = self.pieces.split_at(at);
         let reached = before.last().map_or(begin, |last| last.end().max(begin));

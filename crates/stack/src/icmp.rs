@@ -218,7 +218,7 @@ impl Cx<'_> {
     }
 }
 
-/// Whether an ICMP message is about another packet.
+/// Returns whether an ICMP message is about another packet.
 pub(crate) fn is_error(message: &[u8]) -> bool {
     matches!(message.first(), Some(3 | 4 | 5 | 11 | 12))
 }

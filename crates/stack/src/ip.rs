@@ -1,4 +1,4 @@
-//! What the network layer says of a packet to the transports, and of packets that did not arrive.
+//! Descriptions of received packets for the transports, and of packets that did not arrive.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -76,8 +76,9 @@ fn is_martian_source(src: Ipv4Addr) -> bool {
     first == 0 || first == 127 || first >= 224
 }
 
-/// Whether a packet may have no source: a host without an address asks all (RFC 1122 3.2.1.3 (a)),
-/// and switches that ask for groups in a router's place need none (RFC 4541 2.1.1); as on Linux.
+/// Returns whether a packet may have no source: a host without an address asks all (RFC 1122
+/// 3.2.1.3 (a)), and switches that ask for groups in a router's place need none (RFC 4541 2.1.1);
+/// as on Linux.
 #[cold]
 #[inline(never)]
 fn may_be_nameless((src, dst): (Ipv4Addr, Ipv4Addr), number: u8) -> bool {

@@ -343,7 +343,7 @@ impl Neighbours {
         })
     }
 
-    /// Whether the cache has an entry, in whatever state.
+    /// Returns whether the cache has an entry, in whatever state.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.entries
             .find(hash(&self.key, ip), |entry| entry.ip == ip)

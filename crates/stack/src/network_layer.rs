@@ -171,14 +171,14 @@ impl NetworkLayer {
         }
     }
 
-    /// Whether a next hop may still be used.
+    /// Returns whether a next hop may still be used.
     #[inline]
     pub fn is_current(&self, hop: &NextHop, now: Instant) -> bool {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
     }
 
-    /// Whether datagrams to this IPv4 group that come by a link are for us. Queries are, of whoever
-    /// answers them.
+    /// Returns whether datagrams to this IPv4 group that come by a link are for us. Queries are, of
+    /// whoever answers them.
     pub(crate) fn hears_v4(&self, link: u16, group: Ipv4Addr) -> bool {
         group == igmp::ALL_SYSTEMS || self.hears(link, group.into())
     }
@@ -187,7 +187,7 @@ impl NetworkLayer {
         matches!(ip, IpAddr::V4(ip) if self.routes.is_broadcast(ip))
     }
 
-    /// Whether somebody has joined the group on this link.
+    /// Returns whether somebody has joined the group on this link.
     pub(crate) fn hears(&self, link: u16, group: IpAddr) -> bool {
         let groups = self.groups.as_ref();
         groups.is_some_and(|groups| groups.hears(link, group))
@@ -200,7 +200,8 @@ impl NetworkLayer {
         }
     }
 
-    /// Whether one of our addresses, which somebody claims, is to be defended now; notes it.
+    /// Returns whether one of our addresses, which somebody claims, is to be defended now; notes
+    /// it.
     pub(crate) fn may_defend(&mut self, now: Instant, ip: Ipv4Addr) -> bool {
         let found = self.defended.iter_mut().find(|(own, _)| *own == ip);
         match found {
@@ -258,7 +259,7 @@ impl NetworkLayer {
         }
     }
 
-    /// Whether an address is one of ours.
+    /// Returns whether an address is one of ours.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(ip) => self.routes.is_own(ip),

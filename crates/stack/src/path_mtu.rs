@@ -70,7 +70,7 @@ impl PathMtus {
         self.known(now, dst).map(|known| known.mtu)
     }
 
-    /// Whether the path is said to take less than is believed.
+    /// Returns whether the path is said to take less than is believed.
     pub fn is_beneath(&self, now: Instant, dst: IpAddr) -> bool {
         self.known(now, dst).is_some_and(|known| known.is_beneath)
     }

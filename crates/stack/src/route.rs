@@ -185,8 +185,8 @@ impl Routes {
         self.broadcasts.binary_search(&ip).is_ok()
     }
 
-    /// Whether it is a station of the link: in a network of ours, or in one that a route says is
-    /// there.
+    /// Returns whether it is a station of the link: in a network of ours, or in one that a route
+    /// says is there.
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
         self.addrs
             .iter()

@@ -38,7 +38,7 @@ struct Own {
 #[derive(Clone, Debug, Default)]
 pub struct Routes6 {
     addrs: Vec<Own>,
-    /// Whose addresses are neighbours.
+    /// Networks whose addresses are neighbours.
     networks: Vec<(Ipv6Addr, u8)>,
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears, with the links on which it does.
@@ -225,7 +225,7 @@ impl Routes6 {
         self.addrs.iter().map(|own| own.ip)
     }
 
-    /// Whether we hear this group.
+    /// Returns whether we hear this group.
     pub fn is_joined(&self, group: Ipv6Addr) -> bool {
         let on_any = (group, 0)..=(group, u16::MAX);
         self.groups.range(on_any).next().is_some()

@@ -154,7 +154,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether a probe is one of ours that came back.
+    /// Returns whether a probe is one of ours that came back.
     pub(crate) fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
         let slaac = self.net.slaac.as_ref();
         slaac.is_some_and(|slaac| slaac.is_own_probe(ip, nonce))

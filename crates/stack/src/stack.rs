@@ -264,7 +264,7 @@ impl Stack {
         self.on_link_timers(now, fx);
     }
 
-    /// Whether `on_timers` has something to do.
+    /// Returns whether `on_timers` has something to do.
     #[inline]
     pub fn has_due(&self, now: Instant) -> bool {
         let neighbours = self.net.neighbours.next_deadline();
@@ -293,7 +293,7 @@ impl Stack {
         self.tcp.flush(now, &mut cx!(self), fx);
     }
 
-    /// Whether `flush` has something to do.
+    /// Returns whether `flush` has something to do.
     pub fn has_dirty(&self) -> bool {
         self.tcp.has_dirty()
     }
@@ -309,7 +309,7 @@ impl Stack {
         self.net.neighbours.known()
     }
 
-    /// Whether it is one of several default routers that were heard.
+    /// Returns whether it is one of several default routers that were heard.
     pub fn has_other_routers(&self, ip: IpAddr) -> bool {
         let routers = &self.net.learnt.routers;
         routers.len() > 1 && routers.iter().any(|router| IpAddr::V6(*router) == ip)
@@ -501,7 +501,7 @@ impl Stack {
         slaac.map(|slaac| slaac.image()).unwrap_or_default()
     }
 
-    /// Whether nothing is being asked of the link for the first time.
+    /// Returns whether nothing is being asked of the link for the first time.
     pub fn is_settled(&self) -> bool {
         let slaac = self.net.slaac.as_ref();
         slaac.is_none_or(|slaac| slaac.is_settled())
@@ -516,7 +516,8 @@ impl Stack {
         }
     }
 
-    /// The link takes more or less than it did.
+    /// Sets the largest packet of the link, as a router's advertisement does.
+    #[cfg(test)]
     pub fn set_link_mtu(&mut self, now: Instant, mtu: u16) {
         let mut learnt = (*self.net.learnt).clone();
         learnt.link_mtu = Some(mtu);

@@ -1,5 +1,5 @@
-//! What comes and goes by each link beside the device's own: with what the counters say of all,
-//! that is known too.
+//! Traffic of each further link. The difference from the counters of all links is that of the
+//! device's own.
 
 use alloc::vec::Vec;
 

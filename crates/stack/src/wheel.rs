@@ -136,7 +136,7 @@ impl Wheel {
         low
     }
 
-    /// Whether `pop` may find something.
+    /// Returns whether `pop` may find something.
     #[inline]
     pub fn has_due(&self, now: Instant) -> bool {
         self.earliest <= now.0 >> TICK_SHIFT

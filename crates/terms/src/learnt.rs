@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learnt {
     pub addresses: Vec<LearntAddress>,
-    /// Whose addresses are neighbours.
+    /// Networks whose addresses are neighbours.
     pub networks: Vec<LearntNetwork>,
     /// Default routers, the one to use first, each with its link (`wire::zone`).
     pub routers: Vec<Ipv6Addr>,
     pub redirects: Vec<Redirected>,
     /// Largest packet of IPv6 in bytes on the first link, if it is smaller than the link's.
     pub mtu: Option<u16>,
-    /// The same of other links, with their numbers.
+    /// Largest packets on the other links, with their numbers.
     pub further_mtus: Vec<(u16, u16)>,
     /// Largest packet of the link itself, where it has changed since the stack began; `None`: as
     /// far as is known.

@@ -24,7 +24,7 @@ crate::coded! {
 }
 
 impl MtuDiscovery {
-    /// Whether ICMP errors about the path count.
+    /// Returns whether ICMP errors about the path count.
     pub const fn heeds_path(self) -> bool {
         matches!(self, Self::Dont | Self::Want | Self::Do)
     }
@@ -37,7 +37,7 @@ impl MtuDiscovery {
         matches!(self, Self::Want | Self::Do | Self::Probe)
     }
 
-    /// Whether ICMP errors may lower what the path is taken to take.
+    /// Returns whether ICMP errors may lower what the path is taken to take.
     pub const fn learns(self) -> bool {
         !matches!(self, Self::Interface | Self::Omit)
     }

@@ -113,7 +113,7 @@ pub fn of(bytes: &[u8]) -> u16 {
     !u16::from_be(sum_words(bytes))
 }
 
-/// Whether bytes that contain their own checksum add up.
+/// Returns whether bytes that contain their own checksum add up.
 #[inline]
 pub fn is_valid(bytes: &[u8]) -> bool {
     sum_words(bytes) == 0xffff
@@ -141,7 +141,7 @@ pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, l4_len: u32) -> Sum
     sum
 }
 
-/// Whether a transport segment with its IPv6 pseudo header adds up.
+/// Returns whether a transport segment with its IPv6 pseudo header adds up.
 #[inline]
 pub fn is_valid_l4_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, segment: &[u8]) -> bool {
     let mut sum = pseudo_v6(src, dst, protocol, segment.len() as u32);
@@ -149,7 +149,7 @@ pub fn is_valid_l4_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, segment: &[u8]
     sum.fold() == 0xffff
 }
 
-/// Whether a transport segment with its pseudo header adds up.
+/// Returns whether a transport segment with its pseudo header adds up.
 #[inline]
 pub fn is_valid_l4_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, segment: &[u8]) -> bool {
     let mut sum = pseudo_v4(src, dst, protocol, segment.len() as u32);

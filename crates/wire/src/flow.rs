@@ -22,7 +22,7 @@ pub struct FrameFlow<'a> {
     pub transport_at: usize,
 }
 
-/// Whether a frame goes to a link-layer group, the broadcast one included.
+/// Returns whether a frame goes to a link-layer group, the broadcast one included.
 pub fn is_group_frame(frame: &[u8]) -> bool {
     frame.first().is_some_and(|first| first & 1 != 0)
 }
@@ -112,12 +112,12 @@ impl<'a> FrameFlow<'a> {
         })
     }
 
-    /// Whether it is for everybody who has the port: a link-layer group, and no TCP.
+    /// Returns whether it is for everybody who has the port: a link-layer group, and no TCP.
     pub fn is_to_group(&self, frame: &[u8]) -> bool {
         self.protocol == protocol::UDP && is_group_frame(frame)
     }
 
-    /// Whether the transport checksum is right, or not needed; of a whole packet.
+    /// Returns whether the transport checksum is right, or not needed; of a whole packet.
     pub fn is_checksum_valid(&self) -> bool {
         let (mut bytes, number) = (self.transport, self.protocol);
         if number == protocol::UDP {

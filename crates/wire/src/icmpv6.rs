@@ -48,7 +48,7 @@ pub enum Icmpv6Kind {
     },
 }
 
-/// Whether a message belongs to neighbour discovery (RFC 4861 4).
+/// Returns whether a message belongs to neighbour discovery (RFC 4861 4).
 pub fn is_discovery(message: &[u8]) -> bool {
     matches!(message.first(), Some(133..=137))
 }

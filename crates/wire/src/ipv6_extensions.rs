@@ -83,7 +83,7 @@ pub mod problem {
     pub const FIRST_FRAGMENT: u8 = 3;
 }
 
-/// Whether a next-header value names an extension header that is walked over here.
+/// Returns whether a next-header value names an extension header that is walked over here.
 #[inline]
 pub const fn is_extension(next_header: u8) -> bool {
     matches!(

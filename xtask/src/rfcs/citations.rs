@@ -226,7 +226,7 @@ fn is_test_file(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether 9293 3.5 is implemented, and whether it is tested.
+    /// Returns whether 9293 3.5 is implemented, and whether it is tested.
     fn state(citations: &Citations) -> (bool, bool) {
         let section = Section::parse("3.5");
         (

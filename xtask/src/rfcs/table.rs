@@ -65,7 +65,7 @@ impl Section {
         }
     }
 
-    /// Whether `self` is `other` or a part of it.
+    /// Returns whether `self` is `other` or a part of it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }

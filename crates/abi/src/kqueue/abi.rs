@@ -72,7 +72,7 @@ impl Places {
         self.filled
     }
 
-    /// Whether there was room.
+    /// Returns whether there was room.
     pub fn put(&mut self, event: Kevent) -> bool {
         if !self.has_room() {
             return false;

@@ -64,7 +64,7 @@ impl Builder {
         }
     }
 
-    /// Whether the name at `at` of the message is this one.
+    /// Returns whether the name at `at` of the message is this one.
     fn is_at(&self, mut at: usize, mut name: &[u8]) -> bool {
         loop {
             while self.bytes[at] >= 0xc0 {

@@ -84,7 +84,7 @@ impl Manager {
         }
     }
 
-    /// Whether there is anything to look after.
+    /// Returns whether there is anything to look after.
     pub fn is_idle(&self) -> bool {
         self.secondaries.is_empty() && self.notices.is_empty()
     }

@@ -83,7 +83,7 @@ pub fn parent(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether `name` is `apex` or lies below it; both in lower case.
+/// Returns whether `name` is `apex` or lies below it; both in lower case.
 pub fn is_within(name: &[u8], apex: &[u8]) -> bool {
     let mut rest = Some(name);
     while let Some(name) = rest {

@@ -40,7 +40,7 @@ impl Policy {
         self.allow_transfer.iter().any(|rule| rule.holds(ip, key))
     }
 
-    /// Whether a NOTIFY is from one of the primaries.
+    /// Returns whether a NOTIFY is from one of the primaries.
     pub fn may_notify(&self, ip: IpAddr, key: Option<&[u8]>) -> bool {
         let is_it = |peer: &Peer| {
             peer.addr.ip() == ip.to_canonical()

@@ -88,8 +88,8 @@ impl Ready {
         })
     }
 
-    /// Whether the question has not been asked before, as far as fingerprints tell: such ones may
-    /// never be asked again.
+    /// Returns whether the question has not been asked before, as far as fingerprints tell: such
+    /// ones may never be asked again.
     pub fn is_new(&mut self) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();

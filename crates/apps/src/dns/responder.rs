@@ -324,7 +324,7 @@ impl Responder {
         self.limiter.is_on() && !source.is_tcp
     }
 
-    /// Whether the rate limit has the response sent; it may be made a truncated one.
+    /// Returns whether the rate limit has the response sent; it may be made a truncated one.
     #[cold]
     fn is_sent(&mut self, query: &Query<'_>, source: Source<'_>) -> bool {
         let (kind, len) = self.about;

@@ -109,7 +109,7 @@ impl Dns {
         }
     }
 
-    /// Whether one more transfer out may begin; it is counted.
+    /// Returns whether one more transfer out may begin; it is counted.
     pub(super) fn may_transfer(&mut self) -> bool {
         let may = self.transfers_out < TRANSFERS_OUT_MAX;
         self.transfers_out += usize::from(may);

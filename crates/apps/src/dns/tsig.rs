@@ -242,7 +242,7 @@ impl Session {
         session
     }
 
-    /// Whether the code in the record is that of the message before it.
+    /// Returns whether the code in the record is that of the message before it.
     fn matches(&self, message: &[u8], at: usize, fields: &Fields<'_>) -> bool {
         let mut header = [0; 12];
         header.copy_from_slice(&message[..12]);
@@ -344,7 +344,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the last message was signed: a transfer may not end without.
+    /// Returns whether the last message was signed: a transfer may not end without.
     pub fn is_settled(&self) -> bool {
         self.unsigned_count == 0
     }

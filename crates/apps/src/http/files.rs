@@ -241,7 +241,7 @@ impl Root {
         Ok(Found::Whole(Arc::new(Content { about, bytes })))
     }
 
-    /// Whether a path still names what it named when this was noted.
+    /// Returns whether a path still names what it named when this was noted.
     pub fn is_current(&self, path: &str, about: &About) -> bool {
         // A listing is made again.
         if about.modified.is_none() {

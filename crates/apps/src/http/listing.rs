@@ -99,7 +99,7 @@ fn row(out: &mut String, entry: &Entry) {
     );
 }
 
-/// The entries, directories first, by name; whether there are more.
+/// The entries, directories first, by name. Returns whether there are more.
 fn entries(directory: BorrowedFd<'_>) -> io::Result<(Vec<Entry>, bool)> {
     let mut entries = Vec::new();
     let mut is_cut = false;

@@ -135,7 +135,7 @@ impl Http {
         }
     }
 
-    /// Whether the body has ended.
+    /// Returns whether the body has ended.
     fn pass_over_body(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) -> bool {
         while state.skip != Skip::Nothing {
             let bytes = state.transport.lend(cx, id, SKIP_AT_ONCE);

@@ -226,7 +226,7 @@ impl Stress {
         self.next(cx);
     }
 
-    /// Takes what has come; whether the answer is whole.
+    /// Takes what has come. Returns whether the answer is whole.
     fn take(&self, cx: &Context<'_>, id: ConnectionId, asking: &mut Asking) -> bool {
         if asking.left.is_none() {
             let bytes = cx.received(id).contiguous(HEAD_MAX);

@@ -135,7 +135,7 @@ impl<'a> Framing<'a> {
         }
     }
 
-    /// Whether a field is passed on.
+    /// Returns whether a field is passed on.
     fn passes(&self, name: &str) -> bool {
         let is_named = |it: &&[u8]| it.eq_ignore_ascii_case(name.as_bytes());
         // A field that frames the message cannot be named away.

@@ -69,12 +69,12 @@ impl Session {
         })
     }
 
-    /// Whether the handshake is over.
+    /// Returns whether the handshake is over.
     pub fn is_shaken(&self) -> bool {
         self.is_shaken
     }
 
-    /// Whether the peer has said that nothing more comes.
+    /// Returns whether the peer has said that nothing more comes.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -92,7 +92,7 @@ impl Session {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Whether the first byte that came begins no handshake.
+    /// Returns whether the first byte that came begins no handshake.
     pub fn is_something_else(&self) -> bool {
         const HANDSHAKE: u8 = 22;
         !self.is_begun && self.incoming.first().is_some_and(|it| *it != HANDSHAKE)

@@ -39,7 +39,7 @@ impl Deref for Lent<'_> {
 }
 
 impl Transport {
-    /// Whether the service may be told of bytes: there is no handshake under way.
+    /// Returns whether the service may be told of bytes: there is no handshake under way.
     #[inline]
     pub fn is_ready(&self) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl Transport {
         }
     }
 
-    /// Whether all that comes of a peer that has ended has been consumed.
+    /// Returns whether all that comes of a peer that has ended has been consumed.
     #[inline]
     pub fn is_drained(&self) -> bool {
         match self {
@@ -104,7 +104,7 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has said that nothing more comes, be it by TCP or by TLS.
+    /// Returns whether the peer has said that nothing more comes, be it by TCP or by TLS.
     #[inline]
     pub fn has_ended<R>(&self, cx: &Context<'_, R>, id: ConnectionId) -> bool {
         cx.has_ended(id) || matches!(self, Transport::Tls(session) if session.has_ended())

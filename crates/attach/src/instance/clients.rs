@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::EngineEnd;
 use slipstack_channel::control::net::{
-    Answer as NetAnswer, Call, NetworkState, ProgramTold, Query, VERSION,
+    Answer as NetAnswer, Call, NetworkState, ProgramIdentity, Query, VERSION,
 };
 use slipstack_channel::control::{
     Attached, CONTROL_VERSION, ControlSocket, DESCRIPTORS_MAX, Descriptor, DeviceReport,
@@ -327,7 +327,7 @@ impl ControlServer {
     fn programs(&self, from: usize) -> (Reply, Vec<OwnedFd>) {
         let told = self.sessions.values().filter_map(|session| {
             let (program, table) = (session.program.as_ref()?, session.report.as_ref()?);
-            let told = ProgramTold {
+            let told = ProgramIdentity {
                 pid: program.pid,
                 program: program.name.clone(),
                 instance: Some(self.name.clone()),

@@ -17,7 +17,7 @@ use crate::assembly::{Assembled, assemble};
 use crate::door::{Identity, options};
 use crate::error::Error;
 use crate::launch::check_network;
-use crate::link::KeeperLink;
+use crate::link::KeeperClient;
 use reception::ControlServer;
 
 /// The socket's file goes with the instance.
@@ -50,7 +50,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         ..Identity::of_this_process()
     };
     // The keeper knows every instance by name and refuses a second one.
-    let link = Arc::new(KeeperLink::open(&settings, &identity, None)?);
+    let link = Arc::new(KeeperClient::open(&settings, &identity, None)?);
     check_network(&settings, &link.welcome())?;
     let flows = Region::create("slipstack-flows", REGION_BYTES)
         .map_err(Error::io("create shared memory"))?;

@@ -17,7 +17,7 @@ use tracing::{error, info};
 
 use super::clients::Session;
 use crate::door::random_u64;
-use crate::link::{KeeperLink, REGION};
+use crate::link::{KeeperClient, REGION};
 use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
@@ -51,7 +51,7 @@ pub(super) struct ControlServer {
     deaf_until: Option<Instant>,
     /// Held, so that the signals stay on the epoll set.
     _signals: OwnedFd,
-    link: Arc<KeeperLink>,
+    link: Arc<KeeperClient>,
     /// The keeper's connection as it is registered.
     watched: Option<Arc<OwnedFd>>,
     next: u64,
@@ -64,7 +64,7 @@ impl ControlServer {
         slot: u16,
         listener: OwnedFd,
         signals: OwnedFd,
-        link: Arc<KeeperLink>,
+        link: Arc<KeeperClient>,
         bell: Doorbell,
     ) -> io::Result<ControlServer> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -189,14 +189,14 @@ impl ControlServer {
         }
     }
 
-    fn serve_guest(&mut self, token: u64, engine: &mut Engine, now: Instant) {
+    fn serve_session(&mut self, token: u64, engine: &mut Engine, now: Instant) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(session) = self.sessions.get(&token) else {
                 return;
             };
             match session.socket.try_receive::<Request>() {
                 Ok(None) => return,
-                Ok(Some((Request::NewClient, fds))) => self.on_new_guest(token, fds),
+                Ok(Some((Request::NewClient, fds))) => self.on_forked_client(token, fds),
                 Ok(Some((request, fds))) => self.answer(token, request, fds, engine),
                 Err(ControlError::Malformed | ControlError::TooLong | ControlError::NoNumbers) => {
                     self.on_malformed(token)
@@ -207,7 +207,7 @@ impl ControlServer {
     }
 
     /// A child of a session brings its own connection.
-    fn on_new_guest(&mut self, token: u64, fds: Vec<OwnedFd>) {
+    fn on_forked_client(&mut self, token: u64, fds: Vec<OwnedFd>) {
         let is_trusted = self
             .sessions
             .get(&token)
@@ -290,7 +290,7 @@ impl Reception for ControlServer {
                 LISTENER => self.accept(now),
                 SIGNALS => return ControlFlow::Break(()),
                 KEEPER => self.on_keeper(engine),
-                token if token % 2 == 0 => self.serve_guest(token, engine, now),
+                token if token % 2 == 0 => self.serve_session(token, engine, now),
                 process => self.on_leave(process - 1, engine, now),
             }
         }

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{
-    ControlSocket, DeviceTold, Hello, Refusal, Reply, Request, Welcome, listen, pair,
+    ControlSocket, DeviceSummary, Hello, Refusal, Reply, Request, Welcome, listen, pair,
 };
 use slipstack_config::Settings;
 
@@ -74,12 +74,12 @@ impl Script {
         std::thread::spawn(move || {
             loop {
                 let waited = poll(&mut [PollFd::new(&door, PollFlags::IN)], None);
-                let Ok(guest) = waited.and_then(|_| accept_with(&door, SocketFlags::CLOEXEC))
+                let Ok(client) = waited.and_then(|_| accept_with(&door, SocketFlags::CLOEXEC))
                 else {
                     return;
                 };
-                let guest = ControlSocket::from_fd(guest).expect("a control socket");
-                script.clone().serve(guest);
+                let client = ControlSocket::from_fd(client).expect("a control socket");
+                script.clone().serve(client);
             }
         });
     }
@@ -88,8 +88,8 @@ impl Script {
         std::thread::spawn(move || {
             while let Ok((request, fds)) = socket.receive::<Request>(PATIENCE_MS) {
                 if let (Request::NewClient, Some(fd)) = (&request, fds.into_iter().next()) {
-                    let guest = ControlSocket::from_fd(fd).expect("a control socket");
-                    self.clone().serve(guest);
+                    let client = ControlSocket::from_fd(fd).expect("a control socket");
+                    self.clone().serve(client);
                     continue;
                 }
                 let step = (self.step)(&request);
@@ -130,10 +130,10 @@ pub fn welcome() -> Welcome {
         capability: 8,
         keeper_pid: 9,
         interface: "eth1".to_owned(),
-        device: DeviceTold {
+        device: DeviceSummary {
             kind: "packet".to_owned(),
             title: "interface".to_owned(),
-            ..DeviceTold::default()
+            ..DeviceSummary::default()
         },
         vlan: 0,
         network: NetworkState {

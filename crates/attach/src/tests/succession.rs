@@ -7,7 +7,7 @@ use super::starting::control_socket;
 use super::{Folder, Script, Step, on_eth1, welcome, with_connection};
 use crate::door::Identity;
 use crate::error::Error;
-use crate::link::{KeeperLink, REGION};
+use crate::link::{KeeperClient, REGION};
 
 /// A keeper that hangs up at a request for its status, and else does what it is asked.
 fn mortal() -> Script {
@@ -28,7 +28,7 @@ fn who_comes_back_names_itself_and_brings_its_region_again() {
     let (first, second) = (mortal(), Script::willing());
     let control = first.inherited();
     let settings = with_connection(on_eth1(&folder), &control);
-    let link = KeeperLink::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     let region = Region::create("test", 4096).unwrap();
     link.register_region(region.try_clone_fd().unwrap())
         .unwrap();
@@ -53,7 +53,7 @@ fn without_an_engine_one_client_is_as_good_as_another() {
     });
     let control = mortal().inherited();
     let settings = with_connection(on_eth1(&folder), &control);
-    let link = KeeperLink::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     forgetful.listen(&control_socket(&folder));
     assert_eq!(link.ask(&Request::Status, &[]).unwrap().0, Reply::Done);
     let resumes: Vec<_> = forgetful
@@ -70,7 +70,7 @@ fn with_an_engine_a_successor_that_does_not_know_it_is_the_end() {
     let forgetful = Script::new(|_| Step::refuse(Refusal::Unknown));
     let control = mortal().inherited();
     let settings = with_connection(on_eth1(&folder), &control);
-    let link = KeeperLink::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     let region = Region::create("test", 4096).unwrap();
     link.register_region(region.try_clone_fd().unwrap())
         .unwrap();
@@ -95,7 +95,7 @@ fn where_nobody_succeeds_the_next_attempt_waits_for_its_time() {
     let folder = Folder::new("nobody");
     let control = mortal().inherited();
     let settings = with_connection(on_eth1(&folder), &control);
-    let link = KeeperLink::open(&settings, &Identity::of_this_process(), None).unwrap();
+    let link = KeeperClient::open(&settings, &Identity::of_this_process(), None).unwrap();
     assert!(link.ask(&Request::Status, &[]).is_err());
     assert!(link.watched().is_none());
     let late = Script::willing();

@@ -163,7 +163,7 @@ impl FrameHook for Program {
     }
 }
 
-/// What this process's device has counted.
+/// Returns the counts of this process's device.
 pub fn traffic() -> [u64; 6] {
     core::array::from_fn(|at| TRAFFIC[at].load(Ordering::Relaxed))
 }

@@ -305,7 +305,7 @@ impl Worker {
         shown
     }
 
-    /// Whether any frame has room on its way back.
+    /// Returns whether any frame has room on its way back.
     fn has_room(&self) -> bool {
         if self.done.has_room() {
             return true;

@@ -50,7 +50,7 @@ pub fn process() -> Option<&'static Process> {
     PROCESS.get()
 }
 
-/// Whether the engine is an instance's: frames are not this process's then.
+/// Returns whether the engine is an instance's: frames are not this process's then.
 pub fn uses_instance() -> bool {
     options().is_some_and(|options| !options.instances.is_empty())
 }

@@ -27,7 +27,7 @@ fn set_global(level: u32) {
     GLOBAL.store(level.min(LEVEL_MAX), Ordering::Relaxed);
 }
 
-/// Whether there is such a type and such a level.
+/// Returns whether there is such a type and such a level.
 fn set(kind: u32, level: u32) -> bool {
     match LEVELS.get(kind as usize).filter(|_| level <= LEVEL_MAX) {
         Some(place) => {

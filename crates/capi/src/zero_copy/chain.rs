@@ -86,7 +86,7 @@ struct Chain {
     sent: usize,
 }
 
-/// What the library has given out under an address.
+/// Buffers that the library has given out under an address.
 #[derive(Debug)]
 enum Entry {
     ToSend(Chain),

@@ -30,7 +30,7 @@ fn with_chains<T>(work: impl FnOnce(&mut Chains) -> T) -> Option<T> {
     place.as_mut().map(work)
 }
 
-/// Whether an address is that of a buffer, there still or given back.
+/// Returns whether an address is that of a buffer, there still or given back.
 pub fn is_head(at: usize) -> bool {
     sys::known_range().is_some_and(|range| range.contains(&at))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use slipstack_terms::Transport;
 
-use super::{DeviceTold, MESSAGE_MAX};
+use super::{DeviceSummary, MESSAGE_MAX};
 
 /// One keeper with everything attached to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl StatusReport {
 pub struct DeviceReport {
     pub interface: String,
     #[serde(default)]
-    pub device: DeviceTold,
+    pub device: DeviceSummary,
     pub mac: [u8; 6],
     pub mtu: u16,
     pub addresses: Vec<(IpAddr, u8)>,
@@ -163,7 +163,7 @@ pub struct WhyReport {
     pub program: ProgramReport,
     pub interface: String,
     #[serde(default)]
-    pub device: DeviceTold,
+    pub device: DeviceSummary,
     pub addresses: Vec<(IpAddr, u8)>,
 }
 

@@ -275,7 +275,7 @@ impl ControlSocket {
         }
     }
 
-    /// Whether the other side has closed. Takes nothing from the connection.
+    /// Returns whether the other side has closed. Takes nothing from the connection.
     pub fn is_closed(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         let now = Timespec {

@@ -9,7 +9,7 @@ pub const TIME_WAITS_PER_MESSAGE: usize = 512;
 
 /// One entry, as plain numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeWaitTold {
+pub struct TimeWaitEntry {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub snd_nxt: u32,
@@ -30,7 +30,7 @@ mod tests {
         let end: SocketAddr = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
             .parse()
             .expect("address");
-        let told = TimeWaitTold {
+        let told = TimeWaitEntry {
             local: end,
             remote: end,
             snd_nxt: u32::MAX,

@@ -18,7 +18,7 @@ pub(super) struct Block {
 #[derive(Debug, Default)]
 pub(super) struct Carvings {
     pub(super) blocks: BTreeMap<usize, Block>,
-    /// What is left of the block that pieces are carved from.
+    /// The rest of the block that pieces are carved from.
     rest: Range<usize>,
     pub(super) held: usize,
     pub(super) extents: usize,

@@ -195,8 +195,8 @@ impl ProgramEnd {
         }
     }
 
-    /// Whether the engine sleeps and its doorbell has to be rung; asking clears the wish, so
-    /// the caller rings.
+    /// Returns whether the engine sleeps and its doorbell has to be rung; asking clears the wish,
+    /// so the caller rings.
     #[inline]
     pub fn needs_doorbell(&self) -> bool {
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -222,8 +222,8 @@ impl ProgramEnd {
             .store(0, Ordering::Release);
     }
 
-    /// Says on which processor the calling thread is; whether the engine was last seen on the same
-    /// one.
+    /// Says on which processor the calling thread is. Returns whether the engine was last seen on
+    /// the same one.
     pub fn meet(&self, cpu: usize) -> bool {
         let own = &self.inner.header.line(header::PROGRAM).words[header::PROGRAM_CPU];
         let mark = cpu as u64 + 1;
@@ -248,7 +248,7 @@ impl ProgramEnd {
 
     // Events.
 
-    /// Whether an event waits. Another thread that takes events right now counts as none.
+    /// Returns whether an event waits. Another thread that takes events right now counts as none.
     pub fn has_events(&self) -> bool {
         let in_ring = || {
             self.inner

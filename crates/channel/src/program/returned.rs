@@ -10,7 +10,7 @@ use crate::returned::{HEADER, Returned};
 use super::ProgramEnd;
 
 impl ProgramEnd {
-    /// Whether something came back that nobody has taken.
+    /// Returns whether something came back that nobody has taken.
     pub fn has_returned(&self, sock: SockId) -> bool {
         self.cell(sock.index).is_some_and(|cell| {
             cell.state().generation == sock.generation

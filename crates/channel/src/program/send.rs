@@ -41,7 +41,7 @@ impl ProgramEnd {
         self.space(sock, &cell, head)
     }
 
-    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket
+    /// Returns whether a third of the send buffer is free, as Linux asks before it calls a socket
     /// writable. If not, the engine tells when it is.
     pub fn is_writable(&self, sock: SockId) -> bool {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))

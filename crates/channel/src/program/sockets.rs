@@ -35,7 +35,7 @@ pub(super) struct TxSide {
     pub(super) lap: Lap,
     /// Listed with those that wait for memory.
     pub(super) is_starved: bool,
-    /// What lies outside the ring, once anything has.
+    /// Bytes outside the ring, once there have been some.
     pub(super) lent: Option<Box<Lent>>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct SockLocal {
 }
 
 impl SockLocal {
-    /// Whether the error in this word has been taken (or there is none).
+    /// Returns whether the error in this word has been taken (or there is none).
     #[inline]
     pub(super) fn has_taken(&self, word: StateWord) -> bool {
         word.error_count == self.errors_taken.load(Ordering::Acquire)

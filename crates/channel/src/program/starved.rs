@@ -49,7 +49,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Whether a socket waits for memory: before a thread blocks, or gives up, it calls
+    /// Returns whether a socket waits for memory: before a thread blocks, or gives up, it calls
     /// [`ProgramEnd::relieve`] then.
     #[inline]
     pub fn is_starving(&self) -> bool {

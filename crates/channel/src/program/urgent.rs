@@ -73,7 +73,7 @@ impl ProgramEnd {
             .is_some_and(|(local, word)| word.mark() == Some(self.settled(sock, local).tail))
     }
 
-    /// Whether a look at the first `len` bytes ends at the mark.
+    /// Returns whether a look at the first `len` bytes ends at the mark.
     pub fn ends_at_mark(&self, sock: SockId, len: usize) -> bool {
         self.marked(sock).is_some_and(|(local, word)| {
             let end = self.settled(sock, local).tail + len as u64;
@@ -97,7 +97,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Whether a read would give bytes: an urgent byte that is not in line is none.
+    /// Returns whether a read would give bytes: an urgent byte that is not in line is none.
     #[inline]
     pub fn is_readable(&self, sock: SockId) -> bool {
         if self.urgent_word(sock).is_none() {

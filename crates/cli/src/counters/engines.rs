@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Arg, ArgMatches};
 use slipstack_attach::inquiry;
-use slipstack_channel::control::net::{EngineTold, Inquiry};
+use slipstack_channel::control::net::{EngineIdentity, Inquiry};
 use slipstack_config::Settings;
 
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub type Values = BTreeMap<String, u64>;
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub interface: String,
-    pub engine: EngineTold,
+    pub engine: EngineIdentity,
     pub values: Values,
 }
 
@@ -170,7 +170,7 @@ pub mod tests {
         let values = values.iter().map(|(name, n)| ((*name).to_owned(), *n));
         Sample {
             interface: "eth1".into(),
-            engine: EngineTold {
+            engine: EngineIdentity {
                 slot,
                 pid: u32::from(slot) + 100,
                 program: "p".into(),

@@ -50,7 +50,7 @@ pub fn with_options(command: Command) -> Command {
         )
 }
 
-/// Whether interfaces are asked for.
+/// Returns whether interfaces are asked for.
 pub fn is_meant(matches: &ArgMatches) -> bool {
     let is_given = |name| matches.contains_id(name);
     matches.get_flag("interfaces") || is_given("interface") || is_given("wait")
@@ -91,8 +91,8 @@ impl Counted {
 }
 
 impl Counted {
-    /// What came and went by a link beside the device's own. What is lost the device does not tell
-    /// by link: it is counted at its own.
+    /// Counts of a further link. Losses are not told apart by link: they are counted at the
+    /// device's own.
     fn of_link(samples: &[&Sample], link: u16) -> Counted {
         let of = |name: &str| {
             let name = format!("link_{link}_{name}");
@@ -111,7 +111,7 @@ impl Counted {
         }
     }
 
-    /// What is left of all without these links.
+    /// Returns the counts without those of these links.
     fn without(mut self, samples: &[&Sample], links: &[u16]) -> Counted {
         let traffic = &mut self.traffic;
         for link in links {

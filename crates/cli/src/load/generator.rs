@@ -1,4 +1,4 @@
-//! What the generators have in common: where they run and whom they ask.
+//! The common part of the load generators: where they run and which server they ask.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::output::print;
 /// Tells a run that it is one of a sweep.
 pub const ONE: &str = "one-of-sweep";
 
-/// Whether there is more than one run to do, or a plot to draw.
+/// Returns whether there is more than one run to do, or a plot to draw.
 pub fn is_asked(matches: &ArgMatches) -> bool {
     let several = |name: &str| counts(matches, name).len() > 1;
     let has_plot = matches.get_one::<PathBuf>("svg").is_some();

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches};
 use serde::Serialize;
 use slipstack_attach::inquiry::{self, ProgramSockets};
-use slipstack_channel::control::net::{EngineTold, Filter, Inquiry, SocketRow};
+use slipstack_channel::control::net::{EngineIdentity, Filter, Inquiry, SocketRow};
 use slipstack_channel::report::{Place, Row};
 use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
@@ -129,7 +129,7 @@ pub fn ask(
 ) -> Result<Vec<Socket>, Failure> {
     let mut sockets = Vec::new();
     for answer in inquiry::inquire(settings, inquiry).map_err(failed)? {
-        let EngineTold {
+        let EngineIdentity {
             slot: engine,
             pid,
             program,

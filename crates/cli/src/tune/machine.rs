@@ -26,7 +26,7 @@ pub fn mask(cores: &[usize]) -> String {
     words.join(",")
 }
 
-/// Whether two such texts name the same cores: the kernel writes leading zeros and words.
+/// Returns whether two such texts name the same cores: the kernel writes leading zeros and words.
 pub fn is_same_mask(one: &str, other: &str) -> bool {
     let words = |text: &str| -> Vec<u32> {
         let words = text.split(',').rev();

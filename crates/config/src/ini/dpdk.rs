@@ -9,7 +9,7 @@ use crate::error::ConfigError;
 /// Devices of each kind at most.
 const DEVICES_MAX: u32 = 32;
 
-/// Whether the file needs DPDK: it has devices that the kernel knows nothing of.
+/// Returns whether the file needs DPDK: it has devices that the kernel knows nothing of.
 pub(crate) fn is_needed(porter: &Porter<'_>) -> Result<bool, ConfigError> {
     Ok(count(porter, "nb_vdev")? > 0)
 }

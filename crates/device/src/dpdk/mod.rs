@@ -22,7 +22,7 @@ use slipstack_mem::Doorbell;
 use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::parts::{SlotLink, SlotParts, TSO_MAX, own_value};
+use crate::parts::{LinkProperties, SlotParts, TSO_MAX, own_value};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 use process::{Port, system};
@@ -32,7 +32,7 @@ use watch::Watch;
 pub use crate::partial::is_partial;
 pub use options::Options;
 pub use rings::{CELLS, DATA_MAX, FRAME_MAX, Lie, Reader, Rings, Tag, Waiting, Way, Writer};
-pub use setup::{Answer, Order, PortTold, Setup};
+pub use setup::{Answer, Order, PortDescription, Setup};
 
 /// The row of the table.
 pub(crate) struct Dpdk;
@@ -75,7 +75,7 @@ impl Backend for Dpdk {
         Ok(Opened {
             index: NO_INTERFACE,
             name: description.interface.to_owned(),
-            link: SlotLink {
+            link: LinkProperties {
                 mac: told.mac,
                 mtu: told.mtu,
                 tx_checksum: told.has_checksum,

@@ -86,7 +86,7 @@ impl Options {
         Ok(())
     }
 
-    /// Whether the words of the environment layer say this; with a value or without.
+    /// Returns whether the words of the environment layer say this; with a value or without.
     pub fn has_eal(&self, name: &str) -> bool {
         let is_it = |word: &String| word.split('=').next() == Some(name);
         self.eal.iter().any(is_it)

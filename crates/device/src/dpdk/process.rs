@@ -90,7 +90,7 @@ impl Port {
         })
     }
 
-    /// Whether the process runs, or is about to.
+    /// Returns whether the process runs, or is about to.
     pub(super) fn is_alive(&self) -> bool {
         let now = Timespec {
             tv_sec: 0,

@@ -164,8 +164,8 @@ impl Rings {
         self.store(bell_word(way), 0);
     }
 
-    /// Whether the reader of that way sleeps; the wish is taken back. To be asked after a frame was
-    /// published.
+    /// Returns whether the reader of that way sleeps; the wish is taken back. To be asked after a
+    /// frame was published.
     #[inline]
     pub fn take_bell(&self, way: Way) -> bool {
         fence(Ordering::SeqCst);
@@ -321,7 +321,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Whether frames wait.
+    /// Returns whether frames wait.
     #[inline]
     pub fn has_frames(&self) -> bool {
         self.head != self.tail || self.rings.load(self.way.head_at()) != self.tail

@@ -25,13 +25,13 @@ pub struct Order {
 /// The port, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    Ready(PortTold),
+    Ready(PortDescription),
     Failed(String),
 }
 
 /// A port that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortTold {
+pub struct PortDescription {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub has_checksum: bool,

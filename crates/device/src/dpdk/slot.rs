@@ -12,13 +12,13 @@ use super::raw;
 use super::rings::{FRAME_MAX, Reader, Rings, Tag, Way, Writer};
 use super::watch::Watch;
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
-use crate::parts::SlotLink;
+use crate::parts::LinkProperties;
 use crate::vnet::{self, Received};
 
 /// Descriptors and memory that a slot is made of.
 #[derive(Debug)]
 pub(super) struct SlotSetup {
-    pub link: SlotLink,
+    pub link: LinkProperties,
     pub rings: Rings,
     /// Wakes this slot.
     pub bell: Doorbell,

@@ -10,7 +10,7 @@ use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::kinds::find;
-use crate::parts::{SlotLink, SlotParams, SlotParts, own_value};
+use crate::parts::{LinkProperties, SlotParams, SlotParts, own_value};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 
@@ -22,7 +22,7 @@ pub(crate) struct Joined;
 pub(crate) struct JoinedPart {
     /// Name of the port's own back end.
     pub(crate) backend: String,
-    pub(crate) link: SlotLink,
+    pub(crate) link: LinkProperties,
     pub(crate) own: serde_json::Value,
     /// How many of the descriptors are its.
     pub(crate) fds: usize,
@@ -30,10 +30,10 @@ pub(crate) struct JoinedPart {
 
 /// The parameters of a slot that is made of these, and what an engine must know of its link: what
 /// all ports can do, by the addresses of the first.
-pub(crate) fn join(parts: &[JoinedPart]) -> Option<(SlotLink, serde_json::Value)> {
+pub(crate) fn join(parts: &[JoinedPart]) -> Option<(LinkProperties, serde_json::Value)> {
     let first = parts.first()?.link;
     let links = || parts.iter().map(|part| part.link);
-    let link = SlotLink {
+    let link = LinkProperties {
         tx_checksum: links().all(|it| it.tx_checksum),
         tso_max: links().map(|it| it.tso_max).min().unwrap_or(0),
         udp_segmentation: links().all(|it| it.udp_segmentation),

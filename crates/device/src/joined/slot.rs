@@ -18,7 +18,7 @@ struct Port {
     mac: [u8; 6],
     /// It is waited for until its frames can go, too.
     is_waiting_to_send: bool,
-    /// What comes by it is not for the stack.
+    /// Its frames do not reach the stack.
     is_down: bool,
 }
 

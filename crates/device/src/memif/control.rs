@@ -18,7 +18,7 @@ use rustix::time::{
 use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
 use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
-use super::ring::{LaneShape, Lie, Link, LinkShape, RingPlace};
+use super::ring::{Connection, ConnectionShape, LaneShape, Lie, RingPlace};
 use crate::packets;
 
 /// Regions that a client may bring.
@@ -59,7 +59,7 @@ struct Peer {
     /// Messages that a client still has to send, each after the answer to the last.
     queue: VecDeque<(Message, Option<OwnedFd>)>,
     /// The link that a client has made, until the server agrees.
-    made: Option<Link>,
+    made: Option<Connection>,
     /// The client's offer as told to a server.
     offer: Offer,
     is_up: bool,
@@ -144,7 +144,8 @@ impl Control {
         all.map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Whether a client has still to look for its server, or has reached it and waits for its word.
+    /// Returns whether a client has still to look for its server, or has reached it and waits for
+    /// its word.
     pub(super) fn is_connecting(&self) -> bool {
         self.options.role == Role::Client && (self.peer.is_some() || !self.is_absence_told)
     }
@@ -164,7 +165,7 @@ impl Control {
     }
 
     /// Does what is to be done; never waits.
-    pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Link>) -> News {
+    pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Connection>) -> News {
         let mut news = News::default();
         if self.peer.as_ref().is_some_and(|peer| peer.is_up) && board.is_accused(self.generation) {
             let lie = self
@@ -189,7 +190,7 @@ impl Control {
     }
 
     /// Hands the link to a slot that asks.
-    fn answer(&self, index: usize, link: Option<&Link>) {
+    fn answer(&self, index: usize, link: Option<&Connection>) {
         let Some(neighbour) = self.neighbours.get(index) else {
             return;
         };
@@ -250,7 +251,7 @@ impl Control {
         }
     }
 
-    fn accept(&mut self, board: &Board, link: &mut Option<Link>, news: &mut News) {
+    fn accept(&mut self, board: &Board, link: &mut Option<Connection>, news: &mut News) {
         let Some(listener) = &self.listener else {
             return;
         };
@@ -287,7 +288,7 @@ impl Control {
         packets::send(&peer.socket, &message.to_bytes(), fds).map_err(|_| End::Gone)
     }
 
-    fn hear(&mut self, board: &Board, link: &mut Option<Link>, news: &mut News) {
+    fn hear(&mut self, board: &Board, link: &mut Option<Connection>, news: &mut News) {
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &self.peer else {
                 return;
@@ -312,7 +313,11 @@ impl Control {
     }
 
     /// Handles a message; returns the link when it is complete.
-    fn on_message(&mut self, message: Message, fds: Vec<OwnedFd>) -> Result<Option<Link>, End> {
+    fn on_message(
+        &mut self,
+        message: Message,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Option<Connection>, End> {
         if let Message::Disconnect(why) = message {
             let is_told = !why.is_empty();
             return Err(match is_told {
@@ -326,7 +331,7 @@ impl Control {
         }
     }
 
-    fn on_servers_message(&mut self, message: Message) -> Result<Option<Link>, End> {
+    fn on_servers_message(&mut self, message: Message) -> Result<Option<Connection>, End> {
         match message {
             Message::Hello(hello) => self.introduce(hello)?,
             Message::Ack => {}
@@ -355,7 +360,7 @@ impl Control {
         let bells = (0..queues).map(|_| Ok([bell()?, bell()?]));
         let bells = bells.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         self.generation = self.generation.wrapping_add(2);
-        let link = Link::make(self.generation, log2, bells).map_err(failed)?;
+        let link = Connection::make(self.generation, log2, bells).map_err(failed)?;
         let link = link.map_err(|lie| End::Refused(lie.0.to_owned()))?;
         let mut secret = [0; SECRET_LEN];
         secret[..self.options.secret.len()].copy_from_slice(self.options.secret.as_bytes());
@@ -378,7 +383,7 @@ impl Control {
         &mut self,
         message: Message,
         fds: Vec<OwnedFd>,
-    ) -> Result<Option<Link>, End> {
+    ) -> Result<Option<Connection>, End> {
         let refused = |why: &str| Err(End::Refused(why.to_owned()));
         let Some(peer) = &mut self.peer else {
             return Ok(None);
@@ -419,7 +424,12 @@ impl Control {
         Ok(None)
     }
 
-    fn bring_up(&mut self, new: Link, (board, link): (&Board, &mut Option<Link>), news: &mut News) {
+    fn bring_up(
+        &mut self,
+        new: Connection,
+        (board, link): (&Board, &mut Option<Connection>),
+        news: &mut News,
+    ) {
         if let Some(peer) = &mut self.peer {
             peer.is_up = true;
         }
@@ -432,7 +442,7 @@ impl Control {
         news.notice = Some(format!("memif: connected at \"{}\"", self.options.socket));
     }
 
-    fn end(&mut self, end: End, (board, link): (&Board, &mut Option<Link>), news: &mut News) {
+    fn end(&mut self, end: End, (board, link): (&Board, &mut Option<Connection>), news: &mut News) {
         let socket = &self.options.socket;
         let was_up = self.peer.as_ref().is_some_and(|peer| peer.is_up);
         match end {
@@ -497,7 +507,7 @@ impl Offer {
         Ok(())
     }
 
-    fn link(self, generation: u32) -> Result<Link, End> {
+    fn link(self, generation: u32) -> Result<Connection, End> {
         if self.rx.len() != self.tx.len() || self.rx.is_empty() {
             return Err(End::Refused(
                 "there must be as many rings in one direction as in the other".to_owned(),
@@ -509,21 +519,21 @@ impl Offer {
             fds.extend([rx_bell, tx_bell]);
         }
         let (regions, files): (Vec<usize>, Vec<OwnedFd>) = self.regions.into_iter().unzip();
-        let shape = LinkShape {
+        let shape = ConnectionShape {
             generation,
             is_client: false,
             lanes,
             regions,
         };
         fds.extend(files);
-        Link::open(shape, fds).map_err(|lie| End::Refused(lie.0.to_owned()))
+        Connection::open(shape, fds).map_err(|lie| End::Refused(lie.0.to_owned()))
     }
 }
 
-/// What a client says of its link, after what it has said already.
+/// The messages in which a client describes its connection, after those that it has sent.
 fn described(
     mut queue: VecDeque<(Message, Option<OwnedFd>)>,
-    link: &Link,
+    link: &Connection,
 ) -> io::Result<VecDeque<(Message, Option<OwnedFd>)>> {
     let fds = link.descriptors();
     let own = |at: usize| fds.get(at).map(|fd| fd.try_clone_to_owned()).transpose();

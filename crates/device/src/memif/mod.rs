@@ -23,7 +23,7 @@ use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFAC
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::null::unlinked;
-use crate::parts::{SlotLink, SlotParts, own_value};
+use crate::parts::{LinkProperties, SlotParts, own_value};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 use board::{Board, SLOTS_MAX};
@@ -86,7 +86,7 @@ impl Backend for Memif {
         Ok(Opened {
             index: NO_INTERFACE,
             name: description.interface.to_owned(),
-            link: SlotLink {
+            link: LinkProperties {
                 tx_checksum: false,
                 tso_max: 0,
                 udp_segmentation: false,

@@ -13,7 +13,7 @@ use slipstack_wire::{RxMeta, TxOffload};
 
 use super::board::{Board, Side};
 use super::control::Control;
-use super::ring::{FRAME_MAX, Lie, Link, LinkShape};
+use super::ring::{Connection, ConnectionShape, FRAME_MAX, Lie};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::packets;
@@ -53,7 +53,7 @@ pub(super) struct MemifSlot {
     inbox: InboxReader,
     /// Everything that this slot sleeps on.
     epoll: OwnedFd,
-    link: Option<Link>,
+    link: Option<Connection>,
     /// The connection that the link is of, 0 = none.
     generation: u32,
     /// The connection that was looked for last.
@@ -183,7 +183,7 @@ impl MemifSlot {
         let _ = rustix::io::write(&self.setup.keeper_bell, &1u64.to_ne_bytes());
     }
 
-    /// Whether frames have waited in another slot's queue since this one looked there last.
+    /// Returns whether frames have waited in another slot's queue since this one looked there last.
     fn is_stalled(&mut self, lane: usize) -> bool {
         let Some(link) = self.link.as_ref().filter(|link| link.has_rx(lane)) else {
             return false;
@@ -322,16 +322,18 @@ fn watch(epoll: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
 }
 
 /// The answers that wait; the link of that generation, if it is among them.
-fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Link> {
+fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Connection> {
     let mut bytes = [0; SHAPE_MAX];
     let mut link = None;
     while let Ok((len, fds)) = packets::receive(pair, &mut bytes) {
         if len == 0 {
             break;
         }
-        let shape: Option<LinkShape> = serde_json::from_slice(&bytes[..len]).ok();
+        let shape: Option<ConnectionShape> = serde_json::from_slice(&bytes[..len]).ok();
         let shape = shape.filter(|shape| shape.generation == generation);
-        link = shape.and_then(|shape| Link::open(shape, fds).ok()).or(link);
+        link = shape
+            .and_then(|shape| Connection::open(shape, fds).ok())
+            .or(link);
     }
     link
 }
@@ -426,13 +428,13 @@ impl Device for MemifSlot {
             Source::Control(control) => all.extend(control.descriptors()),
             Source::Asked { pair, .. } => all.push(pair.as_raw_fd()),
         }
-        let link = self.link.iter().flat_map(Link::descriptors);
+        let link = self.link.iter().flat_map(Connection::descriptors);
         all.extend(link.map(|fd| fd.as_raw_fd()));
         all
     }
 
     fn has_rx(&self) -> bool {
-        let has_frames = |link: &Link| (0..link.lanes()).any(|lane| link.has_rx(lane));
+        let has_frames = |link: &Connection| (0..link.lanes()).any(|lane| link.has_rx(lane));
         let has_link = self.link.as_ref().is_some_and(has_frames);
         let is_old = self.setup.board.generation() != self.seen;
         has_link || is_old || !self.inbox.is_empty()

@@ -13,7 +13,7 @@ use crate::backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFAC
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::loopback::gather;
-use crate::parts::{SlotLink, SlotParts, TSO_MAX};
+use crate::parts::{LinkProperties, SlotParts, TSO_MAX};
 use crate::position::RingPosition;
 use crate::responder;
 use crate::steering::Steering;
@@ -73,8 +73,8 @@ impl Backend for Null {
 }
 
 /// A link on which everything is left to the device and nothing is done.
-pub(crate) fn unlinked(mac: [u8; 6]) -> SlotLink {
-    SlotLink {
+pub(crate) fn unlinked(mac: [u8; 6]) -> LinkProperties {
+    LinkProperties {
         mac,
         mtu: MTU,
         tx_checksum: true,

@@ -19,9 +19,9 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether a frame of time `at` belongs to the run; the first always does. `read_at` gives the
-    /// wall clock's time when the sink read its clock; `None`: the sink has none, and everything
-    /// belongs to the run.
+    /// Returns whether a frame of time `at` belongs to the run; the first always does. `read_at`
+    /// gives the wall clock's time when the sink read its clock; `None`: the sink has none, and
+    /// everything belongs to the run.
     #[inline]
     pub fn admits(&mut self, at: u64, read_at: impl FnOnce() -> Option<u64>) -> bool {
         if at <= self.upto {

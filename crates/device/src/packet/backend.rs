@@ -7,10 +7,10 @@ use crate::backend::{Backend, Capabilities, Description, DeviceKind, Opened};
 use crate::bpf::{filters, sys};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
-use crate::iface::{self, Link};
+use crate::iface::{self, KernelInterface};
 use crate::ingress::load_program;
 use crate::kernel;
-use crate::parts::{SlotLink, SlotParts, TSO_MAX, own_value};
+use crate::parts::{LinkProperties, SlotParts, TSO_MAX, own_value};
 use crate::position::RingPosition;
 use crate::steering::{Steering, load_steering, maps};
 
@@ -88,8 +88,8 @@ impl Backend for Packet {
 }
 
 /// The stack's side of an interface that it shares with the kernel.
-pub(crate) fn shared_link(link: &Link) -> SlotLink {
-    SlotLink {
+pub(crate) fn shared_link(link: &KernelInterface) -> LinkProperties {
+    LinkProperties {
         mac: link.mac,
         mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
         tx_checksum: true,
@@ -101,7 +101,7 @@ pub(crate) fn shared_link(link: &Link) -> SlotLink {
 
 /// The sockets of all slots with the steering among them, and the shape of their rings.
 pub(crate) fn open_members(
-    link: &Link,
+    link: &KernelInterface,
     description: &Description<'_>,
     steering: &Steering,
 ) -> Result<(Vec<OwnedFd>, RingParams), DeviceError> {

@@ -19,7 +19,7 @@ use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
-use crate::parts::SlotLink;
+use crate::parts::LinkProperties;
 use crate::position::RingPosition;
 use receive::Receive;
 use transmit::Transmit;
@@ -54,7 +54,7 @@ impl PacketSlot {
     /// Adopts a slot where its last holder stopped.
     pub(crate) fn from_fd(
         fd: OwnedFd,
-        link: &SlotLink,
+        link: &LinkProperties,
         ring: RingParams,
         position: RingPosition,
     ) -> Result<PacketSlot, DeviceError> {

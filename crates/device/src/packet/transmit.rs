@@ -253,8 +253,8 @@ impl Transmit {
         }
     }
 
-    /// Whether the frame may go later. ENOBUFS is the device's queue: it is tried again a few
-    /// times only, because a queue that never drains would hold up everything behind it.
+    /// Returns whether the frame may go later. ENOBUFS is the device's queue: it is tried again a
+    /// few times only, because a queue that never drains would hold up everything behind it.
     fn is_for_now(&mut self, error: &io::Error, counters: &mut DeviceCounters) -> bool {
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {

@@ -60,7 +60,7 @@ fn place(hash: u64, shift: u32) -> usize {
     (hash >> (shift & 63)) as usize & (layout::PLACES_MAX - 1)
 }
 
-/// Whether the stack has this address.
+/// Returns whether the stack has this address.
 pub(super) fn is_own(table: &Table, ip: IpAddr) -> bool {
     let half = Half::in_use(table);
     match ip {

@@ -206,18 +206,18 @@ impl Steering {
         addresses::set(self.writable()?, self.tables.read(), &plain)
     }
 
-    /// Whether the stack has this address.
+    /// Returns whether the stack has this address.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         addresses::is_own(self.tables.read(), plain_ip(ip))
     }
 
-    /// Whether the kernel has the same addresses: the ports of [`Steering::set_kernel_port`] are
-    /// its.
+    /// Returns whether the kernel has the same addresses: the ports of
+    /// [`Steering::set_kernel_port`] are its.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_SHARE, is_shared)
     }
 
-    /// Whether what is sent to this station for other addresses is taken, by the slots of
+    /// Returns whether what is sent to this station for other addresses is taken, by the slots of
     /// [`TRANSIT_GROUP`] or else slot 0.
     pub fn set_forward(&self, is_on: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_FORWARD, is_on)
@@ -241,8 +241,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether packets to a port of a shared address are the kernel's. One store; flows with an
-    /// exception do not follow it.
+    /// Returns whether packets to a port of a shared address are the kernel's. One store; flows
+    /// with an exception do not follow it.
     pub fn set_kernel_port(
         &self,
         proto: Transport,
@@ -262,7 +262,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Whether the kernel has the same addresses, and the port is its.
+    /// Returns whether the kernel has the same addresses, and the port is its.
     pub fn is_kernel_port(&self, proto: Transport, port: u16) -> bool {
         let table = self.tables.read();
         let (at, bit) = kernel_bit(proto, port);
@@ -361,7 +361,7 @@ impl Steering {
             .collect())
     }
 
-    /// Whether the slot takes part in groups. One store.
+    /// Returns whether the slot takes part in groups. One store.
     pub fn set_alive(&self, slot: u16, is_alive: bool) -> Result<(), DeviceError> {
         let at = layout::ALIVE + usize::from(check_slot(slot)?);
         self.writable()?.u8(at, u8::from(is_alive));

@@ -8,7 +8,7 @@ use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::iface;
 use crate::kernel;
-use crate::parts::{SlotLink, SlotParts, TSO_MAX};
+use crate::parts::{LinkProperties, SlotParts, TSO_MAX};
 use crate::position::RingPosition;
 use crate::steering::{Steering, load_steering};
 
@@ -56,7 +56,7 @@ impl Backend for Tap {
         Ok(Opened {
             index: link.index,
             name: link.name,
-            link: SlotLink {
+            link: LinkProperties {
                 mac: neighbour_of(link.mac),
                 mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
                 tx_checksum: true,

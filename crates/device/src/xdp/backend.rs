@@ -16,7 +16,7 @@ use crate::bpf::sys as bpf;
 use crate::device::Device;
 use crate::error::DeviceError;
 use crate::ethtool::Ethtool;
-use crate::iface::{self, Link};
+use crate::iface::{self, KernelInterface};
 use crate::ingress::load_program;
 use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
 use crate::parts::{SlotParts, own_value};
@@ -161,7 +161,7 @@ struct Attached {
 
 impl Attached {
     fn open(
-        link: &Link,
+        link: &KernelInterface,
         steering: &Steering,
         (mode, busy_poll): (Mode, u16),
         queues: u32,
@@ -200,7 +200,7 @@ impl Attached {
         })
     }
 
-    fn opened(self, link: &Link, packets: Vec<OwnedFd>, ring: RingParams) -> Opened {
+    fn opened(self, link: &KernelInterface, packets: Vec<OwnedFd>, ring: RingParams) -> Opened {
         let mut sockets = self.sockets.into_iter();
         let slots = packets.into_iter().enumerate().map(|(slot, packet)| {
             let has_queue = slot >= SLOT_OF_FIRST_QUEUE as usize;
@@ -234,7 +234,7 @@ fn system(doing: &'static str, source: io::Error) -> DeviceError {
     DeviceError::system(doing, "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF", source)
 }
 
-fn refused(link: &Link, mode: Mode, source: io::Error) -> DeviceError {
+fn refused(link: &KernelInterface, mode: Mode, source: io::Error) -> DeviceError {
     let name = &link.name;
     match source.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => DeviceError::Unsuitable(format!(
@@ -252,7 +252,7 @@ fn refused(link: &Link, mode: Mode, source: io::Error) -> DeviceError {
 }
 
 /// Chunks that an ordinary frame fits into, and what this kind of interface needs.
-fn shape(link: &Link, mode: Mode) -> SocketParams {
+fn shape(link: &KernelInterface, mode: Mode) -> SocketParams {
     let chunk = match link.mtu + LINK_HEADER + RX_HEADROOM <= CHUNK_MIN {
         true => CHUNK_MIN,
         false => CHUNK_MAX,
@@ -267,7 +267,7 @@ fn shape(link: &Link, mode: Mode) -> SocketParams {
     }
 }
 
-/// Whether frames come from outside of the machine: their checksums are whole.
+/// Returns whether frames come from outside of the machine: their checksums are whole.
 fn is_hardware(name: &str) -> bool {
     let driver = Ethtool::new().and_then(|ethtool| ethtool.driver(name));
     driver.is_ok_and(|driver| !driver.bus.is_empty() && driver.name != "virtio_net")
@@ -280,7 +280,7 @@ fn queues(name: &str) -> u32 {
 }
 
 fn open_socket(
-    link: &Link,
+    link: &KernelInterface,
     queue: u32,
     mode: Mode,
     shape: &mut SocketParams,
@@ -311,7 +311,7 @@ fn open_socket(
 }
 
 fn try_socket(
-    link: &Link,
+    link: &KernelInterface,
     queue: u32,
     mode: Mode,
     shape: &mut SocketParams,

@@ -35,8 +35,8 @@ fn leaks(pair: &Pair, port: u16) -> u64 {
     received_by_kernel() - before
 }
 
-/// Whether the kernel gets all of them within a second. A child of another test has copies of our
-/// descriptors until it executes its program.
+/// Returns whether the kernel gets all of them within a second. A child of another test has copies
+/// of our descriptors until it executes its program.
 fn leaks_again(pair: &Pair, port: u16) -> bool {
     (0..50).any(|_| leaks(pair, port) == 10)
 }

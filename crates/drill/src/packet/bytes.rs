@@ -220,7 +220,7 @@ pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
     })
 }
 
-/// Whether no script speaks of a packet that left: a host and its link.
+/// Returns whether no script speaks of a packet that left: a host and its link.
 pub fn is_of_the_link(bytes: &[u8]) -> bool {
     ip::open(bytes).is_ok_and(|inside| inside.is_of_the_link())
 }

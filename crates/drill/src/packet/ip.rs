@@ -104,7 +104,7 @@ impl Inside<'_> {
         }
     }
 
-    /// Whether the packet belongs to the link: neighbour discovery or group management.
+    /// Returns whether the packet belongs to the link: neighbour discovery or group management.
     pub fn is_of_the_link(&self) -> bool {
         let is_kind = |kind: u8| matches!(kind, 130..=137 | 143);
         let is_listening = self.protocol == 0;

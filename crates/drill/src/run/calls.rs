@@ -79,7 +79,7 @@ impl Calls {
         &self.world
     }
 
-    /// Whether the script has closed a descriptor since the last time this was asked.
+    /// Returns whether the script has closed a descriptor since the last time this was asked.
     pub fn take_closed(&mut self) -> bool {
         std::mem::take(&mut self.has_closed)
     }

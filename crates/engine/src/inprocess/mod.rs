@@ -137,7 +137,7 @@ impl Shared {
         })
     }
 
-    /// Whether another thread has the engine, and not only for a moment.
+    /// Returns whether another thread has the engine, and not only for a moment.
     fn is_busy(&self) -> bool {
         for _ in 0..LOOKS {
             if !self.engine.is_taken() {
@@ -212,9 +212,9 @@ impl Shared {
         self.settle();
     }
 
-    /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
-    /// have been computed before a deadline existed, and a turn ends the announcement of sleep.
-    /// Without a thread of the program's it is the ticker that may sleep for too long.
+    /// Returns whether a sleeper has to be woken because of what was done in its absence: its
+    /// timeout may have been computed before a deadline existed, and a turn ends the announcement
+    /// of sleep. Without a thread of the program's it is the ticker that may sleep for too long.
     fn is_stale(&self, engine: &mut Engine) -> bool {
         let armed_until = match self.sleepers.is_any() {
             false => self.ticker_until.load(Ordering::Acquire),

@@ -142,7 +142,7 @@ impl Naps {
         }
     }
 
-    /// Whether a sleep that begins now would be a nap.
+    /// Returns whether a sleep that begins now would be a nap.
     pub(super) fn may_nap(&self) -> bool {
         let state = self.state.lock();
         state.moderation.may_nap() && !state.length.is_none()

@@ -32,8 +32,8 @@ const PARK_AFTER: u32 = 250;
 struct Parking(AtomicBool);
 
 impl Parking {
-    /// Whether it may. Asked after it has been said: a program that leaves its wait before that
-    /// sees the ticker parked, and one that leaves it sooner is not waiting any more.
+    /// Returns whether it may. Asked after it has been said: a program that leaves its wait before
+    /// that sees the ticker parked, and one that leaves it sooner is not waiting any more.
     fn park(&self, is_waiting: impl FnOnce() -> bool) -> bool {
         self.0.store(true, Ordering::SeqCst);
         let may_park = is_waiting();
@@ -43,7 +43,7 @@ impl Parking {
         may_park
     }
 
-    /// Whether the ticker has to be called.
+    /// Returns whether the ticker has to be called.
     fn unpark(&self) -> bool {
         self.0.load(Ordering::SeqCst) && self.0.swap(false, Ordering::SeqCst)
     }

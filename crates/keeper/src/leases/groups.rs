@@ -1,6 +1,6 @@
 //! SO_REUSEPORT groups of datagram sockets, and the programs that choose among their sockets.
 //!
-//! Who joins stands where the time of its bind puts it; when a member leaves, the last one takes
+//! A new member stands where the time of its bind puts it; when a member leaves, the last one takes
 //! its place (reuseport_detach_sock()).
 
 use std::net::SocketAddr;

@@ -139,7 +139,7 @@ impl Listeners {
         ports
     }
 
-    /// Whether any port has several engines.
+    /// Returns whether any port has several engines.
     pub fn has_shared(&self, protocol: Transport) -> bool {
         self.table.len() > 1 && !self.sharing(protocol).is_empty()
     }

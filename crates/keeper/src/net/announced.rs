@@ -1,4 +1,4 @@
-//! What has been passed on of the network, and the numbers of the own stack.
+//! Revisions of the network that have been passed on, and the sysctls of the keeper's own stack.
 
 use slipstack_stack::{Stack, Tunable};
 

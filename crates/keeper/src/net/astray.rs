@@ -233,7 +233,7 @@ impl NetEffects {
         true
     }
 
-    /// Whether several engines serve the port.
+    /// Returns whether several engines serve the port.
     fn is_shared(&self, flow: &Flow) -> bool {
         let port = |steering: &Steering| steering.port(flow.proto, flow.local.port());
         matches!(self.steering.as_ref().map(port), Some(Port::Group(_)))

@@ -29,7 +29,7 @@ pub(super) struct Care {
     /// Regions that are no longer needed.
     pub(super) settled: Vec<RegionKey>,
     pub(super) released: Vec<ConnId>,
-    /// Whose peers have said something in this turn.
+    /// Connections whose peers have sent something in this turn.
     pub(super) heard: Vec<ConnId>,
     pub(super) records: Orphans,
 }

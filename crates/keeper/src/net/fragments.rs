@@ -1,5 +1,5 @@
-//! Whose fragments are whose: only the first of a packet has its ports, so the others follow its
-//! trail.
+//! The engines that fragments belong to. Only the first fragment of a packet has the ports, so the
+//! others are found by the packet's identification.
 //!
 //! Steering leaves every fragment to slot 0. The engine that serves the flow gets them as they are,
 //! and makes the packet of them itself.

@@ -73,7 +73,7 @@ impl Intents {
         }
     }
 
-    /// Whether somebody means to hear on this port, at any address.
+    /// Returns whether somebody means to hear on this port, at any address.
     pub(super) fn has_port(&mut self, port: u16, now: u64) -> bool {
         self.refresh(now, |ports| ports.contains_key(&port));
         self.ports.contains_key(&port)

@@ -442,7 +442,7 @@ impl Net {
         !self.effects.strays.is_empty()
     }
 
-    /// Whether a flow is carried out here.
+    /// Returns whether a flow is carried out here.
     pub fn carries(&self, flow: &Flow) -> bool {
         self.effects.care.has(flow)
     }
@@ -452,7 +452,7 @@ impl Net {
         self.effects.care.by_flow.keys().copied()
     }
 
-    /// Whether a flow is carried out or reset here.
+    /// Returns whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
         self.carries(flow) || self.effects.doomed.contains(flow)
     }

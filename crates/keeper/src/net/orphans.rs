@@ -5,7 +5,7 @@
 //! sent since.
 
 use slipstack_channel::HandoverImage;
-use slipstack_channel::control::TimeWaitTold;
+use slipstack_channel::control::TimeWaitEntry;
 use slipstack_device::{Flow, Transport};
 use slipstack_engine::time_wait_of;
 use slipstack_mem::Region;
@@ -35,7 +35,7 @@ impl Net {
     ///
     /// # Errors
     /// It is not sound, there is no room, or its two ends have been used again since.
-    pub fn adopt_time_wait(&mut self, told: &TimeWaitTold, now: u64) -> Result<(), SocketError> {
+    pub fn adopt_time_wait(&mut self, told: &TimeWaitEntry, now: u64) -> Result<(), SocketError> {
         let flow = Flow {
             proto: Transport::Tcp,
             local: told.local,
@@ -133,7 +133,7 @@ impl Net {
         self.effects.care.orphans.len()
     }
 
-    /// Whether bytes of a connection that is carried out are in this region.
+    /// Returns whether bytes of a connection that is carried out are in this region.
     pub fn has_bytes_in(&self, key: &RegionKey) -> bool {
         self.effects.care.regions.contains_key(key)
     }

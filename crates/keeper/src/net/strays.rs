@@ -43,7 +43,7 @@ pub(super) struct Held {
     due: u64,
 }
 
-/// Who may have a segment.
+/// The engines that may own the flow of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// The slot that the tables name for the flow.

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::control::net::{Interface, NetworkState};
-use slipstack_channel::control::{DeviceTold, TimeWaitTold};
+use slipstack_channel::control::{DeviceSummary, TimeWaitEntry};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, RxMeta, Transport};
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
@@ -21,7 +21,7 @@ fn net() -> Net {
 /// With the other end of its link.
 fn joined() -> (Net, Loopback) {
     let network = Network {
-        device: DeviceTold::default(),
+        device: DeviceSummary::default(),
         mac: [2, 0, 0, 0, 0, 1],
         tso_max: 0,
         has_udp_segmentation: false,
@@ -88,7 +88,7 @@ fn what_the_stack_says_to_itself_is_heard_before_a_sleep() {
 }
 
 /// A former connection of an engine that ends.
-const FORMER: TimeWaitTold = TimeWaitTold {
+const FORMER: TimeWaitEntry = TimeWaitEntry {
     local: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 80),
     remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 40_000),
     snd_nxt: 1,
@@ -107,7 +107,7 @@ const FLOW: Flow = Flow {
 fn the_time_wait_of_an_engine_that_ends_goes_on_here_for_what_is_left_of_it() {
     let mut net = net();
     assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
-    let elsewhere = TimeWaitTold {
+    let elsewhere = TimeWaitEntry {
         local: "10.0.0.9:80".parse().unwrap(),
         ..FORMER
     };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::CHOOSER_MAX;
-use slipstack_channel::control::{ChooserMember, ChooserTold, Refusal, Reply, Request};
+use slipstack_channel::control::{ChooserMember, ChooserState, Refusal, Reply, Request};
 
 use crate::leases::ClientId;
 
@@ -78,7 +78,7 @@ impl Server {
                 .filter_map(|id| leases.clients.find(*id)?.slot);
             found.next().unwrap_or(0)
         };
-        let told = leases.groups.on(port).map(|choice| ChooserTold {
+        let told = leases.groups.on(port).map(|choice| ChooserState {
             local: choice.local,
             code: choice.code.to_vec(),
             members: choice

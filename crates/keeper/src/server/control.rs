@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
-    Answer as NetAnswer, Call, Change, Denied, FilterChange, FilterTold, NetworkState, Query,
+    Answer as NetAnswer, Call, Change, Denied, FilterChange, FilterHead, NetworkState, Query,
     VERSION, change_filter,
 };
 use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
@@ -73,7 +73,7 @@ impl Server {
         known.map(|(ip, mac)| (link(ip), ip, mac)).collect()
     }
 
-    /// Whether the client may change the device; that it may use it does not suffice.
+    /// Returns whether the client may change the device; that it may use it does not suffice.
     pub(super) fn may_change(&self, token: u64) -> bool {
         let connection = self.connections.get(&token);
         let peer = connection.and_then(|connection| connection.socket.peer().ok());
@@ -124,7 +124,7 @@ impl Server {
     pub(super) fn filter_files(
         &self,
         known: Option<&[u64]>,
-    ) -> Result<(FilterTold, Vec<OwnedFd>), (Refusal, String)> {
+    ) -> Result<(FilterHead, Vec<OwnedFd>), (Refusal, String)> {
         let filter = &self.resources.state.filter;
         let mut text = Vec::new();
         for rule in &filter.rules {

@@ -11,7 +11,7 @@ use crate::regions::RegionKey;
 
 use super::Server;
 
-/// What has become of them.
+/// The outcome of connections whose program was killed.
 #[derive(Default)]
 pub(super) struct Ended {
     /// The rest of what was written is delivered from here.
@@ -29,7 +29,7 @@ pub(super) struct Unaccepted {
 }
 
 impl Ended {
-    /// Whose peers are answered from here.
+    /// Connections whose peers are answered from here.
     pub(super) fn staying(&self) -> impl Iterator<Item = Flow> + '_ {
         self.adopted.iter().chain(&self.doomed).copied()
     }

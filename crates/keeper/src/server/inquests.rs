@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::control::net::{EngineTold, Inquiry};
+use slipstack_channel::control::net::{EngineIdentity, Inquiry};
 
 use crate::leases::ClientId;
 
@@ -21,7 +21,7 @@ pub(super) struct Inquest {
 
 pub(super) struct Engine {
     pub(super) client: ClientId,
-    pub(super) told: EngineTold,
+    pub(super) told: EngineIdentity,
     pub(super) has_notice: bool,
     /// It has fetched the inquiry.
     pub(super) is_at_work: bool,

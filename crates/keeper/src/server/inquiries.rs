@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::net::{
-    Answer as NetAnswer, Call, EngineTold, Inquiry, ProgramTold, Query, VERSION,
+    Answer as NetAnswer, Call, EngineIdentity, Inquiry, ProgramIdentity, Query, VERSION,
 };
 use slipstack_channel::control::{DESCRIPTORS_MAX, Refusal, Reply, Request, text_file};
 
@@ -74,7 +74,7 @@ impl Server {
             let slot = client.slot?;
             Some(Engine {
                 client: id,
-                told: EngineTold {
+                told: EngineIdentity {
                     slot,
                     pid: client.process.pid,
                     program: client.program.clone(),
@@ -160,7 +160,7 @@ impl Server {
     }
 
     fn answer_inquest(&mut self, inquest: Inquest) {
-        let keeper = EngineTold {
+        let keeper = EngineIdentity {
             slot: 0,
             pid: std::process::id(),
             program: "keeper".to_owned(),
@@ -170,7 +170,7 @@ impl Server {
         let mut told = vec![keeper];
         let mut files: Vec<OwnedFd> = inquest.own.into_iter().collect();
         for engine in inquest.engines {
-            told.push(EngineTold {
+            told.push(EngineIdentity {
                 has_answered: engine.answer.is_some(),
                 ..engine.told
             });
@@ -195,7 +195,7 @@ impl Server {
         let clients = self.resources.state.leases.clients.iter();
         let told = clients.filter_map(|(id, client)| {
             let table = self.reports.get(&id)?;
-            let told = ProgramTold {
+            let told = ProgramIdentity {
                 pid: client.process.pid,
                 program: client.program.clone(),
                 instance: client.instance.clone(),

@@ -1,6 +1,6 @@
 //! The mechanisms in force on a device, as sentences of `status`.
 
-use slipstack_device::{DropKind, SlotLink};
+use slipstack_device::{DropKind, LinkProperties};
 
 use crate::resources::Resources;
 use crate::steer::Spread;
@@ -58,7 +58,7 @@ fn listeners(resources: &Resources) -> String {
 }
 
 /// `None`: the device does nothing of the stack's work.
-fn offloads(link: SlotLink) -> Option<String> {
+fn offloads(link: LinkProperties) -> Option<String> {
     let of = [
         (link.tx_checksum, "checksums"),
         (link.tso_max > 0, "segmentation of TCP"),

@@ -25,7 +25,7 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::report::ReportTable;
-use slipstack_device::iface::LinkWatch;
+use slipstack_device::iface::InterfaceWatch;
 use slipstack_device::{Device, RxMeta, Steering};
 use slipstack_mem::{Descriptor, now_ns};
 use tracing::{error, warn};
@@ -138,7 +138,7 @@ pub struct Server {
     /// Process descriptors of the clients.
     watches: HashMap<ClientId, OwnedFd>,
     /// Tells of changes of interfaces; `None`: the kernel has no such socket for us.
-    links: Option<LinkWatch>,
+    links: Option<InterfaceWatch>,
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
     inquests: inquests::Inquests,
@@ -196,7 +196,7 @@ impl Server {
             connections: HashMap::new(),
             next_connection: 0,
             watches: HashMap::new(),
-            links: LinkWatch::new().ok(),
+            links: InterfaceWatch::new().ok(),
             lost: HashMap::new(),
             reports: HashMap::new(),
             inquests: inquests::Inquests::default(),

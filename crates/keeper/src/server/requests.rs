@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
-use slipstack_channel::control::{Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitTold};
+use slipstack_channel::control::{Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitEntry};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
@@ -299,7 +299,7 @@ impl Server {
         self.done()
     }
 
-    /// Whether another family has a connection from this port: see inet_csk_get_port().
+    /// Returns whether another family has a connection from this port: see inet_csk_get_port().
     fn has_flow_of_others(
         &self,
         client: ClientId,
@@ -464,7 +464,7 @@ impl Server {
     /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come
     /// here as what nobody serves, or as strays: whoever gets their ports may open the same two
     /// ends again, and is not to be kept from it.
-    fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
+    fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitEntry], now: u64) -> Answer {
         let known = self.resources.state.leases.clients.find(client);
         if known.and_then(|client| client.slot).is_none() {
             return Err(self.explain(&LeaseError::NoSlotLeased));

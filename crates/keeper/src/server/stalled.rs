@@ -1,4 +1,4 @@
-//! What the keeper does about engines that do not run ([`super::stalls`]).
+//! Measures against engines that do not run ([`super::stalls`]).
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::InboxMessage;

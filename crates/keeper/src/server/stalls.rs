@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// How long frames may wait for an engine that begins no turn. Even a program that computes has one
 /// every 8 ms.
 const STALL_NS: u64 = 30_000_000;
-/// The same for one whose process is ready to run.
+/// Limit for an engine whose process is ready to run.
 const READY_STALL_NS: u64 = 500_000_000;
 /// How often it is looked while frames wait for somebody, and otherwise.
 const SUSPECT_NS: u64 = 10_000_000;

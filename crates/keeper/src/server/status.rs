@@ -142,7 +142,7 @@ impl Server {
         listening.chain(connected).take(max).collect()
     }
 
-    /// Whether the process has several engines, with the first of which it tells of all its
+    /// Returns whether the process has several engines, with the first of which it tells of all its
     /// sockets.
     fn is_told_by_another(&self, process: ProcessKey) -> bool {
         let mut clients = self.resources.state.leases.clients.iter();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlSocket, Hello, Refusal, Reply, Request, SlotLease, StatusReport,
-    TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome, connect,
+    TIME_WAITS_PER_MESSAGE, TimeWaitEntry, Welcome, connect,
 };
 use slipstack_keeper::{DeviceChoice, Options, Spread, run};
 
@@ -409,7 +409,7 @@ fn answers_the_wire() {
 fn time_wait_of_engines() {
     let running = Running::start("waits");
     let (socket, welcome) = greet(&running.control(), 1);
-    let told = |local: std::net::IpAddr, remote: std::net::IpAddr, port| TimeWaitTold {
+    let told = |local: std::net::IpAddr, remote: std::net::IpAddr, port| TimeWaitEntry {
         local: (local, 80).into(),
         remote: (remote, port).into(),
         snd_nxt: 1,

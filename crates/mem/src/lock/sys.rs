@@ -54,7 +54,7 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
-    /// Whether somebody has it at this moment.
+    /// Returns whether somebody has it at this moment.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE

@@ -80,7 +80,7 @@ pub fn address_limit() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// Whether this process may map so many bytes more.
+/// Returns whether this process may map so many bytes more.
 #[must_use]
 pub fn has_addresses(len: usize) -> bool {
     let no_memory = rustix::io::Errno::NOMEM.raw_os_error();

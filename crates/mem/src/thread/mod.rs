@@ -58,8 +58,7 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits
 /// for it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here.
-/// Who waits is not cancelled before it returns: what the other thread uses lies on this one's
-/// stack.
+/// The waiting thread is not cancelled before that returns, which uses data on its stack.
 pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
     let cancelling = sys::disable_cancelling();
     let before = sys::block_all();

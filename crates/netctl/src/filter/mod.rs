@@ -4,7 +4,7 @@ mod change;
 mod table;
 #[cfg(test)]
 mod tests;
-mod told;
+mod transfer;
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub use change::{
 pub use table::{FilterTable, TableEntry};
 #[cfg(test)]
 use table::{read_prefixes, write_prefixes};
-pub use told::{FilterReceived, FilterTold, ReceivedTable, TableTold};
+pub use transfer::{FilterHead, FilterReceived, ReceivedTable, TableHead};
 
 /// Rules of one filter.
 pub const FILTER_RULES_MAX: usize = 4096;
@@ -55,7 +55,7 @@ pub struct FilterEnd {
 }
 
 impl FilterEnd {
-    /// Whether every address is meant.
+    /// Returns whether every address is meant.
     pub fn is_any(&self) -> bool {
         self.nets.is_empty() && !self.is_me && !self.is_me6 && self.tables.is_empty()
     }
@@ -189,7 +189,7 @@ impl FilterState {
         self.disabled_sets >> rule.set & 1 == 0
     }
 
-    /// Whether both hold the same, whatever the ids are.
+    /// Returns whether both hold the same, whatever the ids are.
     pub fn is_like(&self, other: &FilterState) -> bool {
         let without_id = |rule: &FilterRule| FilterRule {
             id: 0,

@@ -64,7 +64,7 @@ pub struct FilterStateRow {
 
 /// The engine that answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EngineTold {
+pub struct EngineIdentity {
     /// Slot of the device; 0 is the keeper's own stack.
     pub slot: u16,
     pub pid: u32,
@@ -78,7 +78,7 @@ pub struct EngineTold {
 
 /// A program that describes its sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramTold {
+pub struct ProgramIdentity {
     pub pid: u32,
     pub program: String,
     pub instance: Option<String>,

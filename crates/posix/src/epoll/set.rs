@@ -124,7 +124,7 @@ pub(crate) struct Inner {
     home: Option<Arc<Link>>,
     /// Members that have come since the last wait and may be on another engine.
     pub(crate) strangers: Vec<Weak<Description>>,
-    /// Whose turn it is when there is room for one event.
+    /// The stack's events come first when there is room for one.
     pub(crate) is_stacks_turn: bool,
 }
 

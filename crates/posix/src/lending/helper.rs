@@ -281,7 +281,7 @@ impl Process {
         }
     }
 
-    /// What is under the connection's numbers is an end of a pair from now on.
+    /// Puts an end of a pair under all numbers of the connection.
     fn put_end(&self, old: &Arc<Description>, end: &OwnedFd) {
         let names = self.names_of(old);
         let (Some(local), Some(remote)) = (names.local, names.remote) else {

@@ -250,8 +250,8 @@ impl Pump {
         }
     }
 
-    /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes.
-    /// What is for the peer leaves with the engine's next turn.
+    /// Moves what can be moved, and returns whether it stopped because that is much. `room` has
+    /// [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
     pub(super) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;

@@ -34,7 +34,7 @@ pub(super) enum Manner {
     Glance,
     /// Until there is something, or somebody has told of news since [`Rest::note_news`].
     Sleep,
-    /// The same, driving the engine.
+    /// As `Sleep`, and drives the engine.
     Lead,
 }
 

@@ -73,7 +73,7 @@ pub(super) fn chooser_value(code: &[u8], now_ns: u64) -> Vec<u8> {
     [&set_ms(now_ns).to_ne_bytes(), code].concat()
 }
 
-/// Milliseconds since the machine began: 49 days until they begin anew.
+/// Milliseconds since the machine began: 49 days until they begin again.
 fn set_ms(now_ns: u64) -> u32 {
     (now_ns / 1_000_000) as u32
 }

@@ -1,7 +1,7 @@
 //! setsockopt of options that choose the way of packets, where the kernel is not asked or knows
 //! another interface.
 
-use slipstack_channel::PolicyLink;
+use slipstack_channel::PolicyInterface;
 
 use super::record::int_of;
 use super::way::{FIBS, SO_SETFIB, STACKS_LINK};
@@ -42,7 +42,7 @@ impl Process {
 
     /// The kernel's part is bound to the interface's number, which for a VLAN of the stack the
     /// kernel does not have: nothing comes to it by others.
-    fn bind_to(&self, socket: &Description, link: Option<&PolicyLink>) -> Result<(), Errno> {
+    fn bind_to(&self, socket: &Description, link: Option<&PolicyInterface>) -> Result<(), Errno> {
         let index = link
             .map_or(0, |link| link.index)
             .cast_signed()
@@ -89,7 +89,7 @@ impl Process {
     }
 
     /// The interface of the stack that is named.
-    fn link_of(&self, option: i32, value: &[u8]) -> Option<PolicyLink> {
+    fn link_of(&self, option: i32, value: &[u8]) -> Option<PolicyInterface> {
         let policy = self.policy()?;
         let found = match option {
             libc::SO_BINDTOIFINDEX => {

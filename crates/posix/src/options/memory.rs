@@ -1,5 +1,5 @@
-//! What the buffers of a connection are and hold (SO_SNDBUF, SO_RCVBUF, SO_MEMINFO), and what its
-//! congestion control knows (TCP_CC_INFO).
+//! Sizes and contents of a connection's buffers (SO_SNDBUF, SO_RCVBUF, SO_MEMINFO), and the state
+//! of its congestion control (TCP_CC_INFO).
 
 use super::calls::put;
 use crate::description::Description;

@@ -113,7 +113,7 @@ impl Process {
         }
     }
 
-    /// What the thread of a set listens on, and is real on another engine, goes to the set's.
+    /// Moves listeners of a set's thread that are real on another engine to the engine of the set.
     fn bring_listeners(&self, set: &Arc<Set>) {
         let Some(home) = self.home_of(set) else {
             return;

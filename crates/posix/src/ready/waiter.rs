@@ -16,7 +16,7 @@ const NOTIFIED: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: AtomicU32,
-    /// Whose it is.
+    /// The thread that waits.
     thread: AtomicUsize,
     /// The thread that was woken last, of all whose waiters are of one pool.
     woken: Arc<AtomicUsize>,

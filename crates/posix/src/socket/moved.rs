@@ -118,7 +118,8 @@ impl Stream {
         self.tries.store(TRIES_MAX, Ordering::Relaxed);
     }
 
-    /// What watchers are to hear of after a move: nothing of room for which nobody waits.
+    /// Returns the readiness that watchers hear of after a move, without room that nobody waits
+    /// for.
     pub(crate) fn readiness_after_move(&self) -> u32 {
         let ready = self.readiness();
         match self.wants_space.load(Ordering::SeqCst) {

@@ -42,7 +42,8 @@ impl Stream {
         here.program().tx_unacked(here.sock())
     }
 
-    /// The same, for who waits until there are none: fewer of them are news.
+    /// As [`Self::queued`], for a caller that waits until there are none: the watchers hear of each
+    /// decrease.
     pub(crate) fn await_acked(&self) -> usize {
         self.wants_space.store(true, Ordering::SeqCst);
         let here = self.here();

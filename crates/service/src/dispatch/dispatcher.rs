@@ -52,7 +52,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the next datagram is the workers' before its handler has seen it.
+    /// Returns whether the next datagram is the workers' before its handler has seen it.
     pub(crate) fn is_for_workers(&mut self) -> bool {
         match self.shape {
             Shape::Run | Shape::Mixed(Kept::Quick) => false,
@@ -68,7 +68,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a handler may pass its datagram on.
+    /// Returns whether a handler may pass its datagram on.
     pub(crate) fn may_pass(&self) -> bool {
         self.shape == Shape::Mixed(Kept::Quick)
     }

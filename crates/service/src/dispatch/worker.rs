@@ -157,7 +157,7 @@ impl WorkerLane {
         done
     }
 
-    /// Whether any answer has room. Tells the engine if not.
+    /// Returns whether any answer has room. Tells the engine if not.
     fn has_room(&self) -> bool {
         if self.answers.has_room() {
             return true;

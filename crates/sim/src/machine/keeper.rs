@@ -162,7 +162,7 @@ impl Keeper {
         }
     }
 
-    /// Whose peers are to be probed now; flows whose time is over are forgotten.
+    /// Returns the flows whose peers are to be probed now, and forgets those whose time is over.
     pub fn due_probes(&mut self, now: Instant) -> Vec<(SocketAddr, SocketAddr)> {
         let doomed = &mut self.doomed;
         // Not those whose peers have started over.

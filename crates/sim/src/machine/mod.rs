@@ -113,8 +113,8 @@ impl Machine {
             .collect()
     }
 
-    /// Whether every message is on its way, taken or lost for want of room, and every connection
-    /// somewhere.
+    /// Returns whether every message is on its way, taken or lost for want of room, and every
+    /// connection somewhere.
     pub fn balance(&self, hosts: &[Host]) -> Result<(), String> {
         let ours = || hosts.iter().filter(|host| host.station == self.station);
         let put_in: u64 = ours().map(|host| host.fx.passed_on).sum();

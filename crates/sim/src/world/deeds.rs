@@ -11,7 +11,7 @@ use crate::machine::Flow;
 pub enum Ending {
     /// Its programs close everything, and the keeper carries out what is left.
     Orderly,
-    /// The same, but it is killed before the keeper hears of what is left.
+    /// Its programs close everything, and it is killed before the keeper hears of what is left.
     Interrupted,
     /// Without a word.
     Crash,

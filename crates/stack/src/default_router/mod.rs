@@ -125,7 +125,7 @@ impl Cx<'_> {
     }
 }
 
-/// Whether a frame was to go beyond the router, not to it.
+/// Returns whether a frame was to go beyond the router, not to it.
 fn is_passed_on(frame: &Held, hop: Ipv6Addr) -> bool {
     let Some((header, _)) = EthernetHeader::parse(frame.header()) else {
         return false;

@@ -90,7 +90,7 @@ impl Matching<'_> {
     }
 }
 
-/// Whether packets are held against a rule.
+/// Returns whether packets are held against a rule.
 fn is_looked_at(rule: &FilterRule) -> bool {
     rule.is_enabled && rule.action != FilterAction::CheckState
 }

@@ -192,7 +192,7 @@ impl Filter {
         self.book.states.times = times;
     }
 
-    /// Whether [`States::sweep`] is due.
+    /// Returns whether [`States::sweep`] is due.
     #[inline]
     pub(crate) fn is_sweep_due(&self, now: Instant) -> bool {
         self.book.states.is_sweep_due(now)
@@ -226,8 +226,8 @@ impl Filter {
         known.verdict
     }
 
-    /// Whether it is known that a plain packet passes, by its headers; it is counted then. `len` is
-    /// that of the whole.
+    /// Returns whether it is known that a plain packet passes, by its headers; it is counted then.
+    /// `len` is that of the whole.
     #[inline]
     pub fn passes(
         &mut self,
@@ -251,7 +251,7 @@ impl Filter {
         true
     }
 
-    /// Whether [`Filter::passes`] would say yes; nothing is counted.
+    /// Returns whether [`Filter::passes`] would say yes; nothing is counted.
     pub fn knows(&self, way: (FilterDirection, u16), ip: &[u8]) -> bool {
         let key = Key::of_plain(way.0, way.1, ip);
         let known = key.and_then(|key| self.cache.find(&key));
@@ -314,7 +314,7 @@ impl Filter {
         }
     }
 
-    /// Whether known flows are looked for before the rule that was found, or before none.
+    /// Returns whether known flows are looked for before the rule that was found, or before none.
     fn is_probing_between(&self, from: usize, found: Option<usize>) -> bool {
         let next = self.probing.partition_point(|at| *at < from);
         let next = self.probing.get(next);

@@ -15,9 +15,9 @@ const FLAGS_AT: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
-/// Of UDP, and of IPv6's payload.
+/// Offset of the length in a UDP header, and of the payload length in an IPv6 header.
 const LEN_AT: usize = 4;
-/// Of IPv4.
+/// Offsets in an IPv4 header.
 const TOTAL_LEN_AT: usize = 2;
 const IDENTIFICATION_AT: usize = 4;
 const CHECKSUM_AT: usize = 10;

@@ -56,8 +56,8 @@ impl Entry {
         }
     }
 
-    /// Merges again; whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is new is
-    /// said at once, and again.
+    /// Merges again. Returns whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is
+    /// new is said at once, and again.
     fn renew(&mut self, robustness: u8) -> bool {
         let state = GroupFilter::merge(self.wants.iter().map(|(_, filter)| filter));
         if state == self.state {
@@ -160,7 +160,7 @@ impl Entry {
         self.is_reporter = false;
     }
 
-    /// What was asked is no longer answered: the querier speaks another version.
+    /// Drops the answer that is due: the querier speaks another version.
     pub fn drop_answer(&mut self) {
         self.answer_at = None;
         self.asked.clear();

@@ -13,7 +13,7 @@ use crate::time::Instant;
 pub(crate) struct Groups(BTreeMap<u16, LinkGroups>);
 
 impl Groups {
-    /// Whether anybody wants datagrams to this group that come by this link.
+    /// Returns whether anybody wants datagrams to this group that come by this link.
     pub fn hears(&self, link: u16, group: IpAddr) -> bool {
         let of_link = self.0.get(&link);
         of_link.is_some_and(|groups| groups.hears(group))

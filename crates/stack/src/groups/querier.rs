@@ -1,4 +1,4 @@
-//! What a host knows of the routers that ask for groups.
+//! The state that a host keeps of multicast queriers.
 //!
 //! RFC 3376 7.2.1, RFC 3810 8.2.1.
 

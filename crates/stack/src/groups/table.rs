@@ -30,7 +30,7 @@ pub(super) struct LinkGroups {
 }
 
 impl LinkGroups {
-    /// Whether anybody wants datagrams to this group.
+    /// Returns whether anybody wants datagrams to this group.
     pub fn hears(&self, group: IpAddr) -> bool {
         let mut entries = self.entries.iter();
         entries.any(|entry| entry.group() == group && !entry.state().is_nothing())

@@ -31,7 +31,7 @@ pub(crate) fn send_solicitation(
     solicit(&asked, to, (mac, src, link), counters, fx);
 }
 
-/// Whose is it? From nobody (RFC 4862 5.4.2).
+/// Sends a probe for the owner of an address, from the unspecified address (RFC 4862 5.4.2).
 pub(crate) fn send_probe(
     target: Ipv6Addr,
     nonce: Option<[u8; 6]>,

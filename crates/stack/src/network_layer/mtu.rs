@@ -78,8 +78,8 @@ impl NetworkLayer {
         }
     }
 
-    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path
-    /// takes less than is believed of any (Linux's locked MTU).
+    /// Returns whether a packet that may not be cut on a path of `mtu` bytes would never arrive:
+    /// the path takes less than is believed of any (Linux's locked MTU).
     #[inline]
     pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
         let all = self.path_mtus.as_ref();

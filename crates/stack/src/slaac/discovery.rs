@@ -10,7 +10,7 @@ use crate::config::SlaacConfig;
 use crate::time::Instant;
 use slipstack_terms::Learnt;
 
-/// What the links of a stack tell, one after the other.
+/// Events of router discovery on all links of a stack, one after the other.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     config: SlaacConfig,
@@ -26,7 +26,7 @@ impl Discovery {
             links: Vec::new(),
         };
         discovery.set_links(links, now);
-        // What is new from now on begins anew.
+        // What is new from now on begins again.
         discovery.config.image = Vec::new();
         discovery
     }

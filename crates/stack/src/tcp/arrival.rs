@@ -30,7 +30,7 @@ impl Packet<'_> {
     }
 }
 
-/// Who is to take a new connection.
+/// The listener that takes a new connection, and the number that it begins with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Opening {
     pub listener: Option<ListenerId>,

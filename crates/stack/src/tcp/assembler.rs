@@ -167,8 +167,9 @@ impl Assembler {
         self.duplicate = Some(range);
     }
 
-    /// Whether the ranges received since the last ACK fill its SACK blocks: the next one would push
-    /// a range out unreported, and the peer would send that again (Linux: tcp_sack_new_ofo_skb).
+    /// Returns whether the ranges received since the last ACK fill its SACK blocks: the next one
+    /// would push a range out unreported, and the peer would send that again (Linux:
+    /// tcp_sack_new_ofo_skb).
     pub fn fills_an_ack(&self) -> bool {
         self.duplicate.is_some() || self.news >= NEWS_MAX
     }

@@ -415,7 +415,7 @@ impl Tcp {
             .map(|conn| info::of(conn, now, cx_config))
     }
 
-    /// Whether there is a connection between these ends.
+    /// Returns whether there is a connection between these ends.
     pub fn has_connection(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let place = self.find_place(&key, self.hasher.table(&key));

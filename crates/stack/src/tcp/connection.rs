@@ -104,7 +104,7 @@ impl Manner {
         self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0
     }
 
-    /// Whoever had the connection was killed, and may have sent more than is known here.
+    /// The former engine of the connection was killed, and may have sent more than is known here.
     #[inline]
     pub fn is_rebuilt(self) -> bool {
         self.0 & Self::REBUILT != 0

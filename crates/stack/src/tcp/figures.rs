@@ -126,7 +126,7 @@ impl Figures {
         self.reordering_beyond = self.reordering_beyond.max(beyond);
     }
 
-    /// From now on the sender is held back by this.
+    /// Notes what holds the sender back from now on.
     #[inline]
     pub fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.spent[self.pace as usize] += now.0.saturating_sub(self.since);
@@ -134,7 +134,7 @@ impl Figures {
         self.pace = pace;
     }
 
-    /// The same, with what runs counted up to now.
+    /// Returns a copy in which running times are counted up to now.
     pub fn upto(&self, now: Instant) -> Figures {
         let mut figures = *self;
         figures.set_pace(now, self.pace);

@@ -137,7 +137,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
     Some((entry, rival))
 }
 
-/// Whether the entry holds the invariants that the rest of the stack relies on.
+/// Returns whether the entry holds the invariants that the rest of the stack relies on.
 fn is_sound(entry: &SynEntry) -> bool {
     entry.key.local_ip().is_ipv4() == entry.key.remote_ip().is_ipv4()
         && entry.key.local_port != 0
@@ -164,10 +164,10 @@ impl Tcp {
             .collect()
     }
 
-    /// Whether the entry here comes from a copy of the SYN of the one that moves, to which other
-    /// things were said before: a peer takes the first answer. One that asks after a timeout has
-    /// none, and gets the one from here; its timeout began with the SYN, so that no more than half
-    /// of it is a measure.
+    /// Returns whether the entry here comes from a copy of the SYN of the one that moves, to which
+    /// other things were said before: a peer takes the first answer. One that asks after a timeout
+    /// has none, and gets the one from here; its timeout began with the SYN, so that no more than
+    /// half of it is a measure.
     fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
         let soon_ns = nanos(cx.config.tcp.rto_initial) / 2;
         let here = self.syns.entries.at(index);

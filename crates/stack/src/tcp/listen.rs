@@ -222,7 +222,7 @@ impl Listeners {
         }
     }
 
-    /// Whether this flow's listener has sent SYN cookies that may still be answered.
+    /// Returns whether this flow's listener has sent SYN cookies that may still be answered.
     pub fn expects_cookies(&self, key: &FlowKey, now: Instant) -> bool {
         self.group_of(key)
             .is_some_and(|group| now < group.cookies_until)

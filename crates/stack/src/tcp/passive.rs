@@ -553,7 +553,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     true
 }
 
-/// Whether a listener that has chosen an interface is there for what comes to this address.
+/// Returns whether a listener that has chosen an interface is there for what comes to this address.
 #[cold]
 fn hears(key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> bool {
     let choice = cx.net.choices.find(chosen);

@@ -61,8 +61,8 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
         && !answers_probes(conn, now, cx)
 }
 
-/// Whether the peer answers retransmissions beyond its closed window, which act as probes: as long
-/// as it does, the connection stays (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
+/// Returns whether the peer answers retransmissions beyond its closed window, which act as probes:
+/// as long as it does, the connection stays (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
 fn answers_probes(conn: &Connection, now: Instant, cx: &Cx<'_>) -> bool {
     conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * nanos(cx.config.tcp.rto_max)
 }

@@ -127,7 +127,8 @@ impl SynEntry {
         self.deferrals & ACKED != 0
     }
 
-    /// Whether it is unknown which SYN-ACK the peer acknowledges (RFC 6298 3, Karn's algorithm).
+    /// Returns whether it is unknown which SYN-ACK the peer acknowledges (RFC 6298 3, Karn's
+    /// algorithm).
     #[inline]
     pub fn is_repeated(&self) -> bool {
         self.tries | self.asked != 0
@@ -416,9 +417,9 @@ impl SynTable {
         is_rivals
     }
 
-    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of
-    /// a connection that another engine has: the peer has met our SYN-ACK with a challenge, or goes
-    /// on.
+    /// Returns whether this acknowledges what was never sent here. The entry may be of a copy of
+    /// the SYN of a connection that another engine has: the peer has met our SYN-ACK with a
+    /// challenge, or goes on.
     #[inline]
     pub fn is_anothers(&self, index: u32, segment: &Segment<'_>) -> bool {
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;

@@ -47,7 +47,7 @@ pub enum Outcome {
     Ignore,
     /// Answer with an ACK.
     Acknowledge,
-    /// The same, and 2 MSL start again (a retransmitted FIN).
+    /// Answer with an ACK, and start 2 MSL again (a retransmitted FIN).
     Restart,
     /// A new SYN that cannot be an old one: the entry goes, a listener may have it.
     Reopen,
@@ -105,9 +105,9 @@ impl TimeWait {
         self.on_segment(segment) == Outcome::Reopen
     }
 
-    /// Whether this is from a later connection of the same two ends, which another engine has: its
-    /// numbers are beyond everything that either side of this one has sent. A SYN speaks for
-    /// itself, and what has neither ACK nor RST is no connection's.
+    /// Returns whether this is from a later connection of the same two ends, which another engine
+    /// has: its numbers are beyond everything that either side of this one has sent. A SYN speaks
+    /// for itself, and what has neither ACK nor RST is no connection's.
     pub fn is_outlived_by(&self, segment: &Segment<'_>) -> bool {
         let stamp = segment.timestamps().filter(|_| self.has_timestamps);
         let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));

@@ -32,12 +32,12 @@ pub struct Train {
     pub state: State,
     /// The connection of the last full segment. A second one in a row opens the train.
     pub latest: u32,
-    cars: Option<Cars>,
+    current: Option<OpenTrain>,
 }
 
 /// An open train.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cars {
+pub(super) struct OpenTrain {
     alike: Alike,
     pub conn: ConnId,
     /// RCV.IRS, to widen sequence numbers.
@@ -71,7 +71,7 @@ impl Train {
             return;
         };
         let next = conn.rcv.nxt;
-        self.cars = Some(Cars {
+        self.current = Some(OpenTrain {
             alike,
             conn: conn.id,
             irs: conn.rcv.irs,
@@ -86,46 +86,46 @@ impl Train {
         self.state = State::Open;
     }
 
-    /// Whether this frame continues the train. `false`: nothing has been touched.
+    /// Returns whether this frame continues the train. `false`: nothing has been touched.
     #[inline]
     pub fn join(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
-        let Some(cars) = &mut self.cars else {
+        let Some(train) = &mut self.current else {
             return false;
         };
-        let Some(follower) = cars.alike.follow(frame) else {
+        let Some(follower) = train.alike.follow(frame) else {
             return false;
         };
         let len = follower.payload.len();
-        let end = cars.next + len as u64;
-        if end > cars.limit
+        let end = train.next + len as u64;
+        if end > train.limit
             || len == 0
-            || len > cars.mss
+            || len > train.mss
             || meta.gso
             || meta.local
-            || follower.seq != seq::to_wire(cars.irs, cars.next)
-            || (meta.checksum == RxChecksum::Unknown && !cars.alike.is_valid(&follower))
-            || !fx.store(cars.conn, seq::offset(cars.next), follower.payload)
+            || follower.seq != seq::to_wire(train.irs, train.next)
+            || (meta.checksum == RxChecksum::Unknown && !train.alike.is_valid(&follower))
+            || !fx.store(train.conn, seq::offset(train.next), follower.payload)
         {
             return false;
         }
-        cars.last = cars.next;
-        cars.next = end;
-        cars.frames += 1;
-        cars.bytes += frame.len() as u64;
-        if follower.is_pushed || len < cars.mss {
-            cars.limit = end;
+        train.last = train.next;
+        train.next = end;
+        train.frames += 1;
+        train.bytes += frame.len() as u64;
+        if follower.is_pushed || len < train.mss {
+            train.limit = end;
         }
         true
     }
 
     /// Ends the train, if one is open: what has joined is to be processed.
-    pub(super) fn take(&mut self) -> Option<Cars> {
+    pub(super) fn take(&mut self) -> Option<OpenTrain> {
         self.state = State::Idle;
-        self.cars.take()
+        self.current.take()
     }
 }
 
-impl Cars {
+impl OpenTrain {
     pub fn is_v4(&self) -> bool {
         self.alike.is_v4()
     }

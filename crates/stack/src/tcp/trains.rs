@@ -19,7 +19,7 @@ impl Tcp {
         }
     }
 
-    /// Whether this frame continues the train. `false`: nothing has been touched.
+    /// Returns whether this frame continues the train. `false`: nothing has been touched.
     #[inline]
     pub fn join_train(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
         self.train.join(frame, meta, fx)
@@ -28,32 +28,33 @@ impl Tcp {
     /// Does for all that have joined what one segment asks for.
     #[inline(never)]
     pub fn end_train(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        let Some(cars) = self.train.take() else {
+        let Some(train) = self.train.take() else {
             return;
         };
-        let index = cars.conn.index;
+        let index = train.conn.index;
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
-        if conn.id != cars.conn || cars.frames == 0 {
+        if conn.id != train.conn || train.frames == 0 {
             return;
         }
-        let is_v4 = cars.is_v4();
+        let is_v4 = train.is_v4();
         let network = if is_v4 {
             Counter::RxIpv4
         } else {
             Counter::RxIpv6
         };
         for what in [Counter::RxTcp, Counter::RxTcpMerged, network] {
-            cx.counters.add(what, cars.frames);
+            cx.counters.add(what, train.frames);
         }
-        cx.counters.count_all_in(cars.link, cars.frames, cars.bytes);
+        cx.counters
+            .count_all_in(train.link, train.frames, train.bytes);
         fx.event(Event::Received {
-            conn: cars.conn,
-            upto: seq::offset(cars.next),
+            conn: train.conn,
+            upto: seq::offset(train.next),
         });
-        conn.segments.on_followers(cars.frames as u32);
-        fastpath::take_followers(conn, now, cars.last, cars.next, cx);
+        conn.segments.on_followers(train.frames as u32);
+        fastpath::take_followers(conn, now, train.last, train.next, cx);
         self.enqueue(index);
     }
 }

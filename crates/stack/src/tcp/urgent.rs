@@ -40,7 +40,7 @@ fn find_end(conn: &Connection) -> Option<u64> {
     (end > conn.snd.una).then_some(end)
 }
 
-/// Whether urgent data is under way; forgets that there was any.
+/// Returns whether urgent data is under way; forgets that there was any.
 #[cold]
 pub fn settle(conn: &mut Connection) -> bool {
     let is_on = find_end(conn).is_some();
@@ -72,7 +72,7 @@ fn pointer_to(end: u64, start: u64, nxt: u64) -> (TcpFlags, u16) {
     }
 }
 
-/// Whether a segment has to be looked at for the sake of urgent data.
+/// Returns whether a segment has to be looked at for the sake of urgent data.
 #[inline]
 pub fn concerns(conn: &Connection, segment: &Segment<'_>) -> bool {
     let is_awaited = |assembler: &Assembler| assembler.urgent.is_some();

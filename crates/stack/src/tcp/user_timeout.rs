@@ -135,7 +135,7 @@ fn has_room(conn: &Connection, len: u32) -> bool {
     len == 0 || len + USER_TIMEOUT_LEN as u32 <= u32::from(conn.snd.mss)
 }
 
-/// Whether an ACK has to go ahead of what is sent next, since that is full.
+/// Returns whether an ACK has to go ahead of what is sent next, since that is full.
 #[cold]
 pub fn needs_an_ack(conn: &Connection) -> bool {
     let unsent = conn.snd.written.saturating_sub(conn.snd.nxt);

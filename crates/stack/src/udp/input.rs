@@ -87,7 +87,7 @@ impl Udp {
         UdpOutcome::Done
     }
 
-    /// Whether a datagram to a group is for this socket.
+    /// Returns whether a datagram to a group is for this socket.
     fn hears(&self, id: UdpId, datagram: &DatagramIn<'_>) -> bool {
         let (group, source) = (datagram.to.ip(), datagram.from.ip());
         let socket = self.find(id);
@@ -218,8 +218,8 @@ fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> b
     }
 }
 
-/// Whether a socket that is connected to `remote` hears `from`: compute_score(), where port 0 is
-/// any.
+/// Returns whether a socket that is connected to `remote` hears `from`: compute_score(), where port
+/// 0 is any.
 #[inline]
 fn is_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote == from || (remote.port() == 0 && remote.ip() == from.ip())

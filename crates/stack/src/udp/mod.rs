@@ -316,8 +316,8 @@ impl Udp {
     }
 }
 
-/// Whether the address is a group: a socket bound to one hears that group alone (RFC 3678 does not
-/// say so, and every system does it).
+/// Returns whether the address is a group: a socket bound to one hears that group alone (RFC 3678
+/// does not say so, and every system does it).
 fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_multicast() || cx.net.routes.is_broadcast(v4),

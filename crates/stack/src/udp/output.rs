@@ -133,7 +133,7 @@ fn find_source(
     }
 }
 
-/// Whether something can come from this address: a socket may be bound to a group.
+/// Returns whether something can come from this address: a socket may be bound to a group.
 fn is_station(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
@@ -223,8 +223,8 @@ fn stays_here(packet: &OutPacket) -> bool {
     packet.dst.is_multicast() && (packet.ttl == 0 || is_narrow)
 }
 
-/// Whether our own sockets hear what this one sends to a group; a broadcast they always hear, as on
-/// Linux.
+/// Returns whether our own sockets hear what this one sends to a group; a broadcast they always
+/// hear, as on Linux.
 fn loops(socket: &Socket, group: IpAddr) -> bool {
     let multicast = socket.multicast.as_ref();
     !group.is_multicast() || multicast.is_none_or(|multicast| multicast.loops(group.is_ipv6()))

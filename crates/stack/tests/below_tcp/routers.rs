@@ -366,7 +366,7 @@ fn another_stack_on_the_device_follows_what_it_is_told() {
 
 const VLAN: u16 = 10;
 
-/// What was sent, with its link, since the last call.
+/// Returns the frames that were sent since the last call, each with its link.
 fn sent_on(table: &mut Table) -> Vec<(u16, Ipv6Header, Icmpv6Kind)> {
     let links = std::mem::take(&mut table.fx.links);
     let frames = table.take_frames();

@@ -218,7 +218,7 @@ impl Incoming {
         Ok(Progress::Ask(self.query(qtype, unix_now)))
     }
 
-    /// Whether what has come are differences.
+    /// Returns whether what has come are differences.
     #[cfg(test)]
     pub fn is_incremental(&self) -> bool {
         !self.is_added.is_empty()

@@ -119,7 +119,7 @@ impl Outgoing {
     }
 }
 
-/// Whether a serial number is newer than another (RFC 1982).
+/// Returns whether a serial number is newer than another (RFC 1982).
 pub fn is_newer(serial: u32, than: u32) -> bool {
     serial != than && serial.wrapping_sub(than) < 1 << 31
 }

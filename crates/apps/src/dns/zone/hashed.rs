@@ -44,7 +44,7 @@ impl Parameters {
 
 /// One record of the chain.
 #[derive(Debug)]
-pub struct Link {
+pub struct ChainRecord {
     hash: Hash,
     pub owner: Box<[u8]>,
     pub set: RrSet,
@@ -54,7 +54,7 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Hashed {
     parameters: Parameters,
-    links: Vec<Link>,
+    links: Vec<ChainRecord>,
 }
 
 impl Hashed {
@@ -62,14 +62,14 @@ impl Hashed {
     pub(super) fn new(params: &[Box<[u8]>], hashes: &Table) -> Option<Hashed> {
         let mut usable = params.iter().filter_map(|data| Parameters::read(data));
         let parameters = usable.next()?;
-        let mut links: Vec<Link> = Vec::new();
+        let mut links: Vec<ChainRecord> = Vec::new();
         for (owner, node) in hashes.iter() {
             let (Some(hash), Some(set)) = (decode(owner), node.find(NSEC3)) else {
                 continue;
             };
             let mut of_chain = set.rdata.iter();
             if of_chain.any(|data| Parameters::read(data).as_ref() == Some(&parameters)) {
-                links.push(Link {
+                links.push(ChainRecord {
                     hash,
                     owner: owner.into(),
                     set: set.clone(),
@@ -87,12 +87,12 @@ impl Hashed {
         found.ok().map(|at| at as u32)
     }
 
-    pub fn at(&self, at: u32) -> &Link {
+    pub fn at(&self, at: u32) -> &ChainRecord {
         &self.links[at as usize]
     }
 
     /// Returns the record that covers the hash of `name`.
-    pub fn covering(&self, name: &[u8]) -> &Link {
+    pub fn covering(&self, name: &[u8]) -> &ChainRecord {
         let hash = self.parameters.hash(name);
         let after = self.links.partition_point(|link| link.hash <= hash);
         let at = after.checked_sub(1).unwrap_or(self.links.len() - 1);

@@ -135,7 +135,7 @@ impl Zone {
         self.node(&self.apex)?.find(SOA)
     }
 
-    /// Whether `name` is where another zone begins.
+    /// Returns whether `name` is where another zone begins.
     pub fn is_cut(&self, name: &[u8], node: &Node) -> bool {
         *name != *self.apex && node.find(NS).is_some()
     }

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ff_zc_recv(fd: c_int, buffer: *mut Buffer, most: size_t
     )
 }
 
-/// What of a buffer's bytes is to be looked at next, at most `most` in one piece; none at the end.
+/// Returns the next piece of a buffer, of at most `most` bytes; an empty one at the end.
 fn next(buffer: &mut Buffer, most: usize) -> Result<iovec, Errno> {
     let at = buffer.head.addr();
     let pieces = with_chains(|chains| chains.received(at)).flatten();

@@ -51,7 +51,7 @@ pub(super) struct LaneShape {
 
 /// Everything of a link but its descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LinkShape {
+pub(super) struct ConnectionShape {
     pub generation: u32,
     pub is_client: bool,
     /// The queues: where we receive, where we send.
@@ -90,8 +90,8 @@ struct Lane {
 
 /// Connected rings, mapped.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub shape: LinkShape,
+pub(super) struct Connection {
+    pub shape: ConnectionShape,
     regions: Vec<Region>,
     /// One at least.
     lanes: Vec<Lane>,
@@ -215,10 +215,10 @@ impl Lane {
     }
 }
 
-impl Link {
+impl Connection {
     /// Maps a link from its shape and its descriptors: the two bells of each queue, then the
     /// regions.
-    pub(super) fn open(shape: LinkShape, fds: Vec<OwnedFd>) -> Result<Link, Lie> {
+    pub(super) fn open(shape: ConnectionShape, fds: Vec<OwnedFd>) -> Result<Connection, Lie> {
         let mut fds = fds.into_iter();
         let mut bells = Vec::new();
         for _ in &shape.lanes {
@@ -250,7 +250,7 @@ impl Link {
         if lanes.is_empty() {
             return Err(Lie("a link has no rings"));
         }
-        Ok(Link {
+        Ok(Connection {
             lanes,
             regions,
             shape,
@@ -263,7 +263,7 @@ impl Link {
         generation: u32,
         log2: u8,
         bells: Vec<[OwnedFd; 2]>,
-    ) -> std::io::Result<Result<Link, Lie>> {
+    ) -> std::io::Result<Result<Connection, Lie>> {
         let len = Buffers::of(log2).end;
         let region = Region::create("slipstack-memif", len * bells.len())?;
         let place = |offset: usize| RingPlace {
@@ -275,7 +275,7 @@ impl Link {
             tx: place(lane * len),
             rx: place(lane * len + ring_len(log2)),
         });
-        let shape = LinkShape {
+        let shape = ConnectionShape {
             generation,
             is_client: true,
             lanes: lanes.collect(),
@@ -286,7 +286,7 @@ impl Link {
         }
         let mut fds: Vec<OwnedFd> = bells.into_iter().flatten().collect();
         fds.push(region.try_clone_fd()?);
-        let link = Link::open(shape, fds);
+        let link = Connection::open(shape, fds);
         for Lane { rx, tx } in link.iter().flat_map(|link| &link.lanes) {
             for index in 0..rx.size {
                 tx.write(index, tx.buffer(index));
@@ -297,7 +297,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Returns the descriptors that [`Link::open`] takes.
+    /// Returns the descriptors that [`Connection::open`] takes.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let bells = self.lanes.iter().flat_map(Lane::bells);
         let regions = self.regions.iter().map(Region::fd);
@@ -314,7 +314,7 @@ impl Link {
         self.lanes[lane].rx.bell.as_fd()
     }
 
-    /// Whether the peer has sent by this queue, or lied.
+    /// Returns whether the peer has sent by this queue, or lied.
     #[inline]
     pub(super) fn has_rx(&self, lane: usize) -> bool {
         let waiting = self.lanes[lane].rx.usable();

@@ -6,13 +6,13 @@ use crate::memif::control::bell;
 type Lies = fn(&Ring);
 
 /// A client and its server in one process.
-fn pair() -> (Link, Link) {
+fn pair() -> (Connection, Connection) {
     pair_of(1)
 }
 
-fn pair_of(lanes: usize) -> (Link, Link) {
+fn pair_of(lanes: usize) -> (Connection, Connection) {
     let bells = (0..lanes).map(|_| [bell().unwrap(), bell().unwrap()]);
-    let client = Link::make(1, 4, bells.collect()).unwrap().unwrap();
+    let client = Connection::make(1, 4, bells.collect()).unwrap().unwrap();
     let mut fds = client.descriptors();
     for bells in fds[..2 * lanes].chunks_exact_mut(2) {
         bells.swap(0, 1);
@@ -22,30 +22,30 @@ fn pair_of(lanes: usize) -> (Link, Link) {
         rx: lane.tx,
         tx: lane.rx,
     };
-    let shape = LinkShape {
+    let shape = ConnectionShape {
         is_client: false,
         lanes: client.shape.lanes.iter().map(turned).collect(),
         ..client.shape.clone()
     };
-    let server = Link::open(shape, fds.collect()).unwrap();
+    let server = Connection::open(shape, fds.collect()).unwrap();
     (client, server)
 }
 
-fn send(link: &Link, frame: &[u8]) -> bool {
+fn send(link: &Connection, frame: &[u8]) -> bool {
     send_by(link, 0, frame)
 }
 
-fn send_by(link: &Link, lane: usize, frame: &[u8]) -> bool {
+fn send_by(link: &Connection, lane: usize, frame: &[u8]) -> bool {
     let (header, payload) = frame.split_at(frame.len() / 2);
     link.send(lane, header, [RawSlice::of(payload), RawSlice::EMPTY])
         .unwrap()
 }
 
-fn receive(link: &Link) -> Option<Vec<u8>> {
+fn receive(link: &Connection) -> Option<Vec<u8>> {
     receive_by(link, 0)
 }
 
-fn receive_by(link: &Link, lane: usize) -> Option<Vec<u8>> {
+fn receive_by(link: &Connection, lane: usize) -> Option<Vec<u8>> {
     let (mut buffer, mut frame) = (vec![0; FRAME_MAX], None);
     let take = |bytes: &[u8]| frame = Some(bytes.to_vec());
     link.receive(lane, 1, &mut buffer, take).unwrap();
@@ -181,12 +181,12 @@ fn change(ring: &Ring, how: impl Fn(&mut Desc)) {
 #[test]
 fn a_ring_that_is_none_is_refused() {
     let (client, _) = pair();
-    let open = |change: fn(&mut LinkShape)| {
+    let open = |change: fn(&mut ConnectionShape)| {
         let mut shape = client.shape.clone();
         change(&mut shape);
         let fds = client.descriptors();
         let fds = fds.iter().map(|fd| fd.try_clone_to_owned().unwrap());
-        Link::open(shape, fds.collect()).unwrap_err()
+        Connection::open(shape, fds.collect()).unwrap_err()
     };
     open(|shape| shape.lanes[0].rx.offset += 64);
     open(|shape| shape.lanes[0].rx.offset = u32::MAX - 63);

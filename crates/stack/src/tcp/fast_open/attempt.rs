@@ -42,17 +42,17 @@ impl Attempt {
         self.sent
     }
 
-    /// Whether the SYN waits for data.
+    /// Returns whether the SYN waits for data.
     pub fn is_deferred(&self) -> bool {
         self.is_deferred
     }
 
-    /// Whether the last SYN went out without data and option.
+    /// Returns whether the last SYN went out without data and option.
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Whether the program knows that it may write.
+    /// Returns whether the program knows that it may write.
     pub fn is_told(&self) -> bool {
         self.is_told
     }

@@ -1,8 +1,8 @@
 //! A connection whose engine was killed, rebuilt from what it was when it opened and how far its
 //! rings had come.
 //!
-//! What the engine knew beside that is learned again. How much of what was written it had sent, the
-//! peer's acknowledgements tell: they may be ahead of what counts as sent here.
+//! Everything else is learned again. The peer's acknowledgements tell how much of the written data
+//! had been sent: they may be ahead of what counts as sent here.
 
 use super::{
     BUFFER_FIXED, ConnectionImage, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, PASSIVE,
@@ -27,7 +27,7 @@ const SRTT_NS: u64 = 50_000_000;
 /// The first window (RFC 6928 2).
 const SEGMENTS: u32 = 10;
 
-/// What the handshake has settled of a connection, in three words.
+/// The outcome of a connection's handshake, in three words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOrigin {
     /// Initial numbers: ours above, the peer's below.
@@ -159,7 +159,7 @@ pub fn foresee(conn: &mut Connection, ack: u64, now: Instant) -> bool {
     true
 }
 
-/// What was sent from `from` to `upto` by whoever had the connection counts as just sent.
+/// Counts the bytes from `from` to `upto`, which the connection's former engine sent, as just sent.
 pub(super) fn note_sent_elsewhere(conn: &mut Connection, from: u64, upto: u64, now: Instant) {
     let flight = conn.flight_mut();
     let stamp = flight.stamp(now, upto - from, from);

@@ -137,8 +137,8 @@ fn is_stale(conn: &Connection, now: Instant) -> bool {
     now.nanos_since(conn.rcv.last_at) > STALE_NS
 }
 
-/// Whether a segment of an older timestamp is taken all the same; one that is not is answered, if
-/// anything, and dropped.
+/// Returns whether a segment of an older timestamp is taken all the same; one that is not is
+/// answered, if anything, and dropped.
 #[cold]
 fn is_taken_late(
     conn: &mut Connection,

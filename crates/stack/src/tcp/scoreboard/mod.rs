@@ -294,7 +294,7 @@ impl Scoreboard {
         self.torn.as_mut()?.find_lost(max)
     }
 
-    /// Whether [`Scoreboard::find_lost`] finds every loss.
+    /// Returns whether [`Scoreboard::find_lost`] finds every loss.
     pub fn finds_all_lost(&self) -> bool {
         let is_sound = self.torn.as_ref().is_none_or(|t| t.records.is_sound());
         is_sound && self.whole.iter().all(Record::is_pending)

@@ -64,7 +64,7 @@ impl Table {
         Some(Place { chunk, at })
     }
 
-    /// The same, when it is likely to be a few records behind `near`.
+    /// As [`Self::find`], for a byte that is likely to be a few records behind `near`.
     #[inline]
     pub fn find_near(&self, near: Option<Place>, seq: u64) -> Option<Place> {
         let mut next = near;

@@ -231,7 +231,7 @@ impl Torn {
         true
     }
 
-    /// The same, when it may well be the first that is lost.
+    /// As `cut_before`, where the record is likely to be the first that is lost.
     fn begin_at(&mut self, at: u64) -> Option<Place> {
         let lost = self.records.find_lost();
         let is_there = |place: &Place| self.records.get(*place).is_some_and(|r| r.start == at);

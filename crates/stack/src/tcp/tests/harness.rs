@@ -287,7 +287,7 @@ impl World {
         self.seq = self.seq.wrapping_add(payload.len() as u32 + syn_fin);
     }
 
-    /// The same, `ahead` bytes further; the position stays.
+    /// A segment `ahead` bytes beyond the peer's position, which stays.
     pub fn peer_at(&mut self, ahead: u32, flags: TcpFlags, payload: &[u8]) {
         let options = TcpOptions {
             timestamps: self.stamps,

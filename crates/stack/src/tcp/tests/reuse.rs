@@ -27,7 +27,7 @@ fn waiting(has_stamps: bool) -> World {
     world
 }
 
-/// A SYN `ahead` of the old connection's numbers; whether it opens a new one.
+/// A SYN `ahead` of the old connection's numbers. Returns whether it opens a new one.
 fn opens(world: &mut World, ahead: u32, stamp: Option<u32>) -> bool {
     let options = TcpOptions {
         mss: Some(1_000),

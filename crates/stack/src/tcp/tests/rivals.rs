@@ -130,7 +130,7 @@ fn what_only_waits_for_its_last_ack_gives_way_to_a_later_handshake() {
     other.stack.tcp_refuse(other.now, &image, &mut other.fx);
     other.none();
     (other.seq, other.ack) = (later.wrapping_add(1), iss.wrapping_add(1));
-    other.peer(ACK, b"anew");
+    other.peer(ACK, b"next");
     assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
     // Bytes that have not arrived are not given up for a SYN, nor is anything for one of long ago.
     let (_, with_bytes) = in_last_ack(100);

@@ -182,7 +182,7 @@ pub fn rule(
     Ok(rule)
 }
 
-/// Whether a rule begins with its options, without "PROTOCOL from END to END".
+/// Returns whether a rule begins with its options, without "PROTOCOL from END to END".
 fn is_option(word: &str) -> bool {
     let known = [
         "in",
@@ -276,7 +276,7 @@ fn protocols(rule: &mut FilterRule, words: &mut Words<'_>) -> Result<(), Failure
     Ok(())
 }
 
-/// Whether all packets of the rule are of protocols with ports.
+/// Returns whether all packets of the rule are of protocols with ports.
 fn has_ports(rule: &FilterRule) -> bool {
     let is_of = |number: u8| matches!(number, TCP | UDP);
     let is_either = |term: &FilterTerm| {

@@ -136,7 +136,7 @@ impl Firewall<'_> {
             return self.change_table(name, change());
         }
         let tables = self.filter()?.tables.iter();
-        let names: Vec<String> = tables.map(|table| table.told.name.clone()).collect();
+        let names: Vec<String> = tables.map(|table| table.head.name.clone()).collect();
         let changes = names.into_iter().map(|name| FilterChange::Table {
             name,
             change: change(),
@@ -148,7 +148,7 @@ impl Firewall<'_> {
     fn fetch_tables(&self, name: &str, has_prefixes: bool) -> Result<Vec<ReceivedTable>, Failure> {
         let mut tables = self.fetch(has_prefixes)?.tables;
         if name != "all" {
-            tables.retain(|table| table.told.name == name);
+            tables.retain(|table| table.head.name == name);
             if tables.is_empty() {
                 return Err(Failure::new(format!("ipfw: table {name} not found")));
             }
@@ -164,7 +164,7 @@ impl Firewall<'_> {
         let mut text = String::new();
         for table in tables {
             if name == "all" {
-                let _ = writeln!(text, "--- table({}), set(0) ---", table.told.name);
+                let _ = writeln!(text, "--- table({}), set(0) ---", table.head.name);
             }
             for entry in table.entries.iter().flatten() {
                 let _ = writeln!(text, "{}", self.entry_text(entry));
@@ -178,14 +178,14 @@ impl Firewall<'_> {
         let rules = self.filter()?.rules.clone();
         let mut text = String::new();
         for (at, table) in tables.iter().enumerate() {
-            let name = &table.told.name;
+            let name = &table.head.name;
             let used = rules.iter().flat_map(|rule| rule.tables());
             let used = used.filter(|used| used == name).count();
             let _ = writeln!(
                 text,
                 "--- table({name}), set(0) ---\n kindex: {at}, type: addr\n references: {used}, valtype: legacy\n algorithm: addr:ranges\n items: {}, size: {}",
-                table.told.len,
-                table.told.len * 24
+                table.head.len,
+                table.head.len * 24
             );
             if has_details {
                 let _ = writeln!(text, " limit: 0");
@@ -244,7 +244,7 @@ fn print_json(tables: &[ReceivedTable]) -> Result<(), Failure> {
             |(prefix, value)| serde_json::json!({ "prefix": prefix_text(*prefix), "value": value }),
         );
         serde_json::json!({
-            "table": table.told.name,
+            "table": table.head.name,
             "entries": entries.collect::<Vec<_>>(),
         })
     });

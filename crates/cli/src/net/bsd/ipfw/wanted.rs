@@ -49,8 +49,8 @@ pub fn difference(
     let received = inquiry::filter(settings, true);
     let received = received.map_err(|error| Failure::new(error.to_string()))?;
     let tables = received.tables.into_iter().map(|table| FilterTable {
-        name: table.told.name,
-        revision: table.told.revision,
+        name: table.head.name,
+        revision: table.head.revision,
         entries: table.entries.unwrap_or_default(),
     });
     let now = FilterState {

@@ -8,14 +8,14 @@ use super::{FilterRule, FilterState};
 
 /// The filter's part of the message beside the two files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FilterTold {
+pub struct FilterHead {
     pub disabled_sets: u32,
-    pub tables: Vec<TableTold>,
+    pub tables: Vec<TableHead>,
 }
 
 /// A table's description beside its prefixes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableTold {
+pub struct TableHead {
     pub name: String,
     pub revision: u64,
     pub len: usize,
@@ -33,7 +33,7 @@ pub struct FilterReceived {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedTable {
-    pub told: TableTold,
+    pub head: TableHead,
     /// `None`: as they were with this revision.
     pub entries: Option<Vec<TableEntry>>,
 }
@@ -41,14 +41,14 @@ pub struct ReceivedTable {
 impl FilterState {
     /// The message, and the prefixes beside it: those of tables whose revisions are not among the
     /// known ones; `None` = of none.
-    pub fn tell(&self, known: Option<&[u64]>) -> (FilterTold, Vec<u8>) {
+    pub fn tell(&self, known: Option<&[u64]>) -> (FilterHead, Vec<u8>) {
         let mut bytes = Vec::new();
         let mut tell = |table: &FilterTable| {
             let is_sent = known.is_some_and(|known| !known.contains(&table.revision));
             if is_sent {
                 write_prefixes(&table.entries, &mut bytes);
             }
-            TableTold {
+            TableHead {
                 name: table.name.clone(),
                 revision: table.revision,
                 len: table.entries.len(),
@@ -56,7 +56,7 @@ impl FilterState {
             }
         };
         let tables = self.tables.iter().map(&mut tell).collect();
-        let told = FilterTold {
+        let told = FilterHead {
             disabled_sets: self.disabled_sets,
             tables,
         };
@@ -64,16 +64,16 @@ impl FilterState {
     }
 }
 
-impl FilterTold {
+impl FilterHead {
     /// The filter, of the message and what was beside it. `None`: they do not fit each other.
     pub fn join(self, rules: Vec<FilterRule>, mut prefixes: &[u8]) -> Option<FilterReceived> {
         let mut tables = Vec::new();
-        for told in self.tables {
-            let entries = match told.is_sent {
-                true => Some(read_prefixes(&mut prefixes, told.len)?),
+        for head in self.tables {
+            let entries = match head.is_sent {
+                true => Some(read_prefixes(&mut prefixes, head.len)?),
                 false => None,
             };
-            tables.push(ReceivedTable { told, entries });
+            tables.push(ReceivedTable { head, entries });
         }
         Some(FilterReceived {
             rules,
