@@ -63,6 +63,37 @@ static pid_t start(const char *what, int fd, int is_input) {
     return child;
 }
 
+/* The peer says with which type of service and time to live it was asked. */
+static void say_marks(const char *what, int fd) {
+    char said[64];
+    struct sockaddr_in to = at(peer_ip(), 7004);
+    sendto(fd, "marks", 5, 0, (void *)&to, sizeof to);
+    readable(fd);
+    ssize_t len = recv(fd, said, sizeof said, MSG_DONTWAIT);
+    NOTE("%s: %.*s", what, (int)(len < 0 ? 0 : len), said);
+}
+
+/* A child's options are its parent's too. */
+static void options(int fd) {
+    pid_t child = fork();
+    if (!child) {
+        int ttl = 44, tos = 0x28;
+        socklen_t len = sizeof ttl;
+        SAY(setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl));
+        say_marks("before it was used", fd);
+        ttl = 33;
+        SAY(setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl));
+        SAY(setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof tos));
+        ttl = 0;
+        SAY(getsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, &len));
+        NOTE("%d", ttl);
+        say_marks("afterwards", fd);
+        _exit(0);
+    }
+    ended(child);
+    say_marks("in the parent", fd);
+}
+
 int main(int argc, char **argv) {
     if (argc > 3) return again(argv[1], atoi(argv[2]), argv[3]);
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
@@ -117,6 +148,7 @@ int main(int argc, char **argv) {
         _exit(ready == 1 ? answer(fd, MSG_DONTWAIT) : 97);
     }
     NOTE("poll in a child: %d", ended(child));
+    options(fd);
     NOTE("a socket's inode is the same in a program: %d", ended(start("same", fd, 0)));
     int stream = tcp(7001);
     NOTE("and a connection's: %d", ended(start("same", stream, 0)));

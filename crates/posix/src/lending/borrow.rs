@@ -155,7 +155,8 @@ impl Process {
         Divert::Kernel
     }
 
-    /// Tells the owner of a connection of an option that was set here: it has its effect there.
+    /// Tells the owner of a socket of an option that was set here, and waits until it has its
+    /// effect there: on what is sent next too.
     pub(crate) fn set_where_it_lives(&self, it: &Borrowed, option: (i32, i32), value: &[u8]) {
         // Who has confined itself may not send messages.
         if self.lending.keeps_out.load(Ordering::Relaxed) {
@@ -164,7 +165,7 @@ impl Process {
         if let (Some(control), Some(message)) =
             (it.control(), Message::option(it.id, option, value))
         {
-            let _ = control.say(message, None);
+            let _ = control.ask(message);
         }
     }
 

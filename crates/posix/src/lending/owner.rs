@@ -73,18 +73,30 @@ impl Process {
         })
     }
 
-    /// Another process has set an option of a connection that lives here.
+    /// Another process has set an option of a socket that lives here.
     fn set_for_borrower(&self, socket: &Arc<Description>, (level, name): (i32, i32), value: &[u8]) {
-        let Some(Decided::Stream(stream)) = socket.decided() else {
+        let decided = socket.decided();
+        if !matches!(decided, Some(Decided::Stream(_) | Decided::Dgram(_))) {
             return;
-        };
+        }
         let options = {
             let mut cold = socket.cold.lock();
             cold.options.set(level, name, value);
             cold.options.clone()
         };
-        self.set_on_stream((socket, stream), level, name, &options);
-        stream.link().commands();
+        match decided {
+            Some(Decided::Stream(stream)) => {
+                self.set_on_stream((socket, stream), level, name, &options);
+                stream.link().commands();
+            }
+            Some(Decided::Dgram(dgram)) => {
+                self.set_on_dgram((socket, dgram), level, name, &options);
+                if let Some((link, _)) = dgram.part() {
+                    link.commands();
+                }
+            }
+            _ => {}
+        }
     }
 }
 

@@ -353,7 +353,12 @@ impl Steward {
             (Word::Want, None) => self.on_want(key, message),
             (Word::Have, None) => self.on_have(key, message),
             (Word::Leave, None) => self.on_leave(key, message),
-            (Word::Option, None) => self.on_option(key, message),
+            (Word::Option, None) => {
+                self.on_option(key, message);
+                if let Some(child) = self.children.get(&key) {
+                    answer(&child.control);
+                }
+            }
             (Word::Read | Word::ReadNow | Word::Shut, None) => {
                 self.on_word_of_pump(root, message);
                 if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {

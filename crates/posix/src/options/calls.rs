@@ -187,7 +187,7 @@ impl Process {
         }
     }
 
-    fn set_on_dgram(
+    pub(crate) fn set_on_dgram(
         &self,
         (socket, dgram): (&Arc<Description>, &Dgram),
         level: i32,
@@ -243,7 +243,7 @@ impl Process {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        match socket.kernel_number() {
+        match judge_of(socket, level) {
             Some(number) => self.kernel.setsockopt(number.number(), level, name, value),
             None => {
                 let twin = self.kernel_twin(socket, SocketFlags::empty())?;
@@ -399,7 +399,7 @@ impl Process {
         name: i32,
         value: &mut [u8],
     ) -> Outcome<usize> {
-        match socket.kernel_number() {
+        match judge_of(socket, level) {
             Some(number) => Ok(self
                 .kernel
                 .getsockopt(number.number(), level, name, value)?),
@@ -459,6 +459,15 @@ impl Process {
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }
+}
+
+/// The kernel socket that knows a socket's options. `None`: one is made for the moment; what stands
+/// under a borrowed datagram socket's numbers is of another family.
+fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descriptor> {
+    let is_pair = level != libc::SOL_SOCKET
+        && socket.kind == Kind::Dgram
+        && matches!(socket.decided(), Some(Decided::Foreign(_)));
+    socket.kernel_number().filter(|_| !is_pair)
 }
 
 /// Keeps the options that calls look for beside the record.
