@@ -74,7 +74,7 @@ pub unsafe extern "C" fn ff_zc_mbuf_write(
     if with_chains(|chains| chains.fill(at, bytes)) != Some(true) {
         return fail(Errno::EINVAL) as c_int;
     }
-    buffer.off += len;
+    buffer.off = buffer.off.saturating_add(len);
     len
 }
 
@@ -103,7 +103,8 @@ pub unsafe extern "C" fn slipstack_zc_filled(buffer: *mut Buffer, len: size_t) -
     let at = buffer.head.addr();
     match with_chains(|chains| chains.filled(at, len)) {
         Some(true) => {
-            buffer.off += c_int::try_from(len).unwrap_or(0);
+            let count = c_int::try_from(len).unwrap_or(c_int::MAX);
+            buffer.off = buffer.off.saturating_add(count);
             0
         }
         _ => fail(Errno::EINVAL) as c_int,

@@ -191,6 +191,44 @@ static void options(void)
             ff_ioctl(opened[len], FIONBIO, &value);
 }
 
+/* Buffers live on from call to call, so that they are used and given back twice. */
+static void use_buffers(void)
+{
+    static struct ff_zc_mbuf chains[4];
+    struct ff_zc_mbuf *chain = below(12) ? &chains[below(4)] : NULL;
+    struct iovec place;
+    void *at;
+    int len, on = 1, from = fd();
+    switch (below(8)) {
+    case 0: ff_zc_mbuf_get(chain, number() % 200000); break;
+    case 1:
+        if (slipstack_zc_room(chain, below(12) ? &place : NULL) > 0) {
+            memset(place.iov_base, 'r', place.iov_len);
+            slipstack_zc_filled(chain, below(2) ? place.iov_len : (size_t)number());
+        }
+        break;
+    case 2: ff_zc_mbuf_write(chain, room, number() % ROOM); break;
+    case 3:
+        ff_ioctl(from, FIONBIO, &on);
+        ff_zc_send(from, chain ? chain->bsd_mbuf : memory(), below(2) ? below(200000) : any());
+        break;
+    case 4:
+        ff_ioctl(from, FIONBIO, &on);
+        ff_zc_recv(from, chain, below(4) ? below(100000) : any());
+        break;
+    case 5:
+        if (ff_zc_mbuf_segment(chain, &at, below(12) ? &len : NULL) > 0)
+            memcpy(room, at, (size_t)len < ROOM ? (size_t)len : ROOM);
+        break;
+    case 6: ff_zc_mbuf_read(chain, memory(), below(ROOM)); break;
+    default:
+        if (below(2))
+            ff_zc_recv_free(chain);
+        else
+            slipstack_zc_free(chain);
+    }
+}
+
 static void move_bytes(void)
 {
     struct ff_zc_mbuf chain = {0, 0, 0, 0};
@@ -270,7 +308,7 @@ static int loop(void *arg)
         case 0: make(); break;
         case 1: name(); break;
         case 2: options(); break;
-        case 3: move_bytes(); break;
+        case 3: below(2) ? move_bytes() : use_buffers(); break;
         case 4: wait_a_moment(); break;
         default:
             victim = (int)below(DESCRIPTORS);
