@@ -76,6 +76,53 @@ fn a_request_that_comes_byte_by_byte_is_answered_once() {
     }
 }
 
+/// The answer to a request without a body, up to the end of a body that is one line.
+fn answer(world: &mut World, client: slipstack_channel::SockId, head: &str) -> String {
+    world.send(client, head.as_bytes());
+    let mut text = Vec::new();
+    loop {
+        let line = world.receive_line(client);
+        let is_end = text.ends_with(b"\r\n\r\n");
+        text.extend_from_slice(&line);
+        if is_end || line.is_empty() {
+            return String::from_utf8(text).unwrap();
+        }
+    }
+}
+
+#[test]
+fn requests_that_repeat_are_answered_alike_until_the_file_changes() {
+    const GET: &str = "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n";
+    const OTHER: &str = "GET /hello HTTP/1.1\r\nHost: xy\r\nRange: bytes=1-\r\n\r\n";
+    let folder = Folder::new();
+    let mut world = world(&folder, 1, 0.0);
+    let client = world.connect(80);
+    let first = answer(&mut world, client, GET);
+    assert!(first.starts_with("HTTP/1.1 200") && first.ends_with("keep-alive\r\n\r\nhello\n"));
+    let date = |text: &str| text.find("Date: ").map(|at| at + 6..at + 35).unwrap();
+    for _ in 0..5 {
+        let again = answer(&mut world, client, GET);
+        assert_eq!(again[..date(&again).start], first[..date(&first).start]);
+        assert_eq!(again[date(&again).end..], first[date(&first).end..]);
+        assert!(answer(&mut world, client, OTHER).ends_with("\r\n\r\nello\n"));
+        answer(&mut world, client, GET);
+        // Two at once, and a half that follows.
+        world.send(client, format!("{GET}{}", &GET[..20]).as_bytes());
+        world.pass(Duration::from_millis(50));
+        let both = answer(&mut world, client, &GET[20..]);
+        assert!(both.ends_with("hello\n"));
+        assert!(answer(&mut world, client, "").ends_with("hello\n"));
+    }
+    std::fs::write(folder.0.join("hello"), "changed\n").unwrap();
+    world.pass(Duration::from_millis(1100));
+    for _ in 0..3 {
+        assert!(answer(&mut world, client, GET).ends_with("\r\n\r\nchanged\n"));
+    }
+    let last = GET.replace("Host: x", "Host: x\r\nConnection: close");
+    assert!(answer(&mut world, client, &last).ends_with("close\r\n\r\nchanged\n"));
+    assert!(world.receive_all(client).is_empty());
+}
+
 #[test]
 fn a_file_longer_than_the_cache_takes_comes_whole() {
     let folder = Folder::new();

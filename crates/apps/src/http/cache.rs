@@ -29,7 +29,8 @@ pub struct Cache {
 
 /// The result of looking up a path.
 pub enum Lookup {
-    Fresh(Found, std::sync::Arc<[u8]>),
+    /// With the time from which on it is looked at again.
+    Fresh(Found, std::sync::Arc<[u8]>, u64),
     /// It was there a while ago: it is to be compared with the file.
     Stale(About),
     Absent,
@@ -59,7 +60,8 @@ impl Cache {
         };
         entry.is_used = true;
         if now.saturating_sub(entry.checked_at) < FRESH_NS {
-            return Lookup::Fresh(entry.found.clone(), entry.head.clone());
+            let until = entry.checked_at.saturating_add(FRESH_NS);
+            return Lookup::Fresh(entry.found.clone(), entry.head.clone(), until);
         }
         match &entry.found {
             Found::Whole(content) => Lookup::Stale(content.about.clone()),

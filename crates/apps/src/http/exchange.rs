@@ -9,9 +9,12 @@ use slipstack_service::{ConnectionId, Context};
 
 use super::files::{About, Content, Found, LongFile};
 use super::handshake::Shaken;
+use super::memo::Seen;
 use super::request::Skip;
 use crate::tls::Transport;
 
+pub const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
+pub const CLOSE: &str = "Connection: close\r\n\r\n";
 /// Bytes of a long file that a worker reads at a time.
 const PIECE: usize = 256 * 1024;
 
@@ -56,9 +59,16 @@ pub struct Exchange {
     /// A worker's finding that the cache does not take.
     pub found: Option<Box<(String, Found)>>,
     pub out: Option<Box<Out>>,
+    /// The last head that may have a memo.
+    pub seen: Seen,
 }
 
 impl Exchange {
+    /// The end of a response's head.
+    pub fn connection(&self) -> &'static str {
+        if self.keeps_alive { KEEP_ALIVE } else { CLOSE }
+    }
+
     pub fn new(peer: Option<IpAddr>, transport: Transport) -> Exchange {
         Exchange {
             transport,
@@ -71,6 +81,7 @@ impl Exchange {
             peer,
             found: None,
             out: None,
+            seen: Seen::default(),
         }
     }
 }

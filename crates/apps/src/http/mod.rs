@@ -10,6 +10,8 @@ mod files;
 mod handshake;
 mod listing;
 mod log;
+mod memo;
+mod repeated;
 pub(crate) mod request;
 mod response;
 mod server;

@@ -42,6 +42,21 @@ pub struct Fields<'a> {
     pub user_agent: Option<&'a [u8]>,
 }
 
+impl Fields<'_> {
+    /// Whether the answer depends on the file alone.
+    pub fn are_unconditional(&self) -> bool {
+        let conditions = [
+            self.if_match,
+            self.if_none_match,
+            self.if_modified_since,
+            self.if_unmodified_since,
+            self.if_range,
+            self.range,
+        ];
+        conditions.iter().all(Option::is_none)
+    }
+}
+
 /// A request without its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime};
 use slipstack_service::{Busy, Closed, ConnectionId, Context, Service, Via};
 
 use super::cache::{Cache, Lookup};
-use super::exchange::{Done, Exchange, Out, Progress, Source, Step};
+use super::exchange::{CLOSE, Done, Exchange, Out, Progress, Source, Step};
 use super::files::{self, Found, Root};
 use super::listing;
 use super::log::{self, Log};
+use super::memo::Memos;
 use super::request::{self, Body, HEAD_MAX, Method, Parsed, Request, Skip};
 use super::response::{self, SERVER, select};
 use super::status::Status;
@@ -24,9 +25,7 @@ const BODY_MAX: u64 = 1 << 20;
 const DRAIN: Duration = Duration::from_secs(2);
 /// Bytes looked at when a body is passed over.
 const SKIP_AT_ONCE: usize = 64 * 1024;
-const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
-const CLOSE: &str = "Connection: close\r\n\r\n";
-const OK: &str = "HTTP/1.1 200 OK\r\nServer: slipstack\r\nDate: ";
+pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nServer: slipstack\r\nDate: ";
 
 /// Options of the web server.
 #[derive(Clone, Debug)]
@@ -51,9 +50,10 @@ pub struct HttpOptions {
 pub struct Http {
     pub(super) options: HttpOptions,
     cache: Cache,
+    pub(super) memos: Memos,
     by_address: HashMap<IpAddr, usize>,
     /// The date as it is sent, and the second of the monotonic clock that it was made in.
-    date: (u64, String),
+    pub(super) date: (u64, String),
 }
 
 pub(super) type Cx<'a> = Context<'a, Done>;
@@ -64,12 +64,13 @@ impl Http {
         Http {
             cache: Cache::new(options.cache),
             options,
+            memos: Memos::new(),
             by_address: HashMap::new(),
             date: (u64::MAX, String::new()),
         }
     }
 
-    fn date(&mut self, now_ns: u64) -> &str {
+    pub(super) fn date(&mut self, now_ns: u64) -> &str {
         let second = now_ns / 250_000_000;
         if self.date.0 != second {
             self.date = (second, httpdate::fmt_http_date(SystemTime::now()));
@@ -85,12 +86,19 @@ impl Http {
                 return;
             }
             let bytes = state.transport.lend(cx, id, HEAD_MAX + 1);
+            if bytes.is_empty() {
+                state.transport.take_back(bytes);
+                return self.close_ended(cx, id, state);
+            }
+            if self.repeat(cx, id, state, &bytes) {
+                state.transport.take_back(bytes);
+                continue;
+            }
             let parsed = request::parse(&bytes);
             let stays = match &parsed {
-                _ if bytes.is_empty() => None,
                 Ok(Parsed::Request(request, len)) => {
                     state.is_timed = false;
-                    self.answer(cx, id, state, request, *len);
+                    self.answer(cx, id, state, request, &bytes[..*len]);
                     Some(())
                 }
                 Ok(Parsed::Partial) => {
@@ -169,8 +177,9 @@ impl Http {
         id: ConnectionId,
         state: &mut Exchange,
         request: &Request<'_>,
-        len: usize,
+        bytes: &[u8],
     ) {
+        let len = bytes.len();
         if matches!(request.body, Body::Length(length) if length > BODY_MAX) {
             return self.refuse(cx, id, state, Status::ContentTooLarge);
         }
@@ -193,7 +202,10 @@ impl Http {
         }
         state.found = None;
         match self.cache.find(&path, cx.now_ns()) {
-            Lookup::Fresh(found, head) => {
+            Lookup::Fresh(found, head, until) => {
+                if self.is_repeatable(request) {
+                    self.note_repeated(state, bytes, (&found, &head), until);
+                }
                 self.respond(cx, id, state, (request, len), (found, head));
             }
             Lookup::Stale(about) => {
@@ -250,7 +262,7 @@ impl Http {
         };
         let Some(about) = source.about() else { return };
         let selected = select(&request.fields, about);
-        let connection = connection(state);
+        let connection = state.connection();
         let is_get = request.method == Method::Get;
         let sent = if is_get { selected.range.clone() } else { 0..0 };
         self.log(
@@ -307,7 +319,7 @@ impl Http {
     }
 
     /// The response is in the send ring.
-    fn finish(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+    pub(super) fn finish(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         if state.keeps_alive && !(state.has_ended && state.transport.is_drained()) {
             return cx.set_timer(id, self.options.idle);
         }
@@ -374,7 +386,7 @@ impl Http {
         request: &Request<'_>,
         (status, more): (Status, &str),
     ) {
-        let mut head = self.page_head(cx, status, connection(state), more);
+        let mut head = self.page_head(cx, status, state.connection(), more);
         let len = match request.method {
             Method::Get | Method::Other(_) => {
                 head.push_str(&status.page());
@@ -439,10 +451,6 @@ fn allow(status: Status) -> &'static str {
         Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
         _ => "",
     }
-}
-
-fn connection(state: &Exchange) -> &'static str {
-    if state.keeps_alive { KEEP_ALIVE } else { CLOSE }
 }
 
 fn head_of(found: &Found) -> Arc<[u8]> {
