@@ -87,7 +87,7 @@ def a_container_needs_nothing_of_the_hosts_run(world):
 
 @test(modes=("inprocess", "instance"))
 def two_stacks_on_two_interfaces_run_at_the_same_time(world):
-    """Each has its keeper, its addresses and its programs; the end of one is none of the other's."""
+    """Each has its keeper, addresses and programs; the end of one is none of the other's."""
     world.use_second_pair()
     ways = [
         ("eth1", 7000, world.STACK, world.PEER, world.peer_ns),

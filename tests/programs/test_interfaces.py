@@ -99,11 +99,14 @@ def a_transfer_between_two_namespaces_is_passed_on(world):
         (world.peer_b_ns, "10.77.0.0/24", world.STACK_B),
     ):
         namespace.ip("route", "add", far, "via", by)
-    extra = ["--forward"]
+    start_caller(world)
     if world.mode == "kernel":
         world.stack_ns.sysctl("net.ipv4.ip_forward", 1)
-        extra = []
-    start_caller(world, extra)
+    else:
+        assert world.admin("sysctl", "-n", "net.ipv4.ip_forward").output() == "0\n"
+        world.admin("sysctl", "-w", "net.ipv4.ip_forward=1")
+        told = world.admin("sysctl", "net.inet.ip.forwarding").output()
+        assert told == "net.inet.ip.forwarding = 1\n", told
     data = hashlib.shake_256(b"forwarded").digest(5_000_000)
     folder = world.folder / "files"
     folder.mkdir()

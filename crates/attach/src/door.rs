@@ -87,7 +87,7 @@ pub fn options(settings: &Settings) -> Options {
             .flat_map(rule)
             .chain(ways::rules(settings))
             .collect(),
-        is_forwarding: settings.is_forwarding,
+        is_forwarding: settings.forwards(),
         share: share(settings),
         spread: spread(settings),
         slots: settings.slots,

@@ -116,6 +116,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         for (name, value) in &state.tunables {
             values.set(name, *value);
         }
+        values.is_forwarding = state.is_forwarding;
     }
     if matches.get_flag("all") || matches.get_flag("every") {
         return print_all(&style, &values);
@@ -165,14 +166,18 @@ fn one(
         return print(&style.line(row, &value)).map_err(|_| None);
     };
     let before = values.read(row)?;
-    let changes = sysctl::live_changes(row, value)?;
+    let numbers = sysctl::live_changes(row, value)?;
+    let forwarding = sysctl::forwarding(row, value);
+    let tune = |&(name, value): &(&'static str, u32)| Change::Tune {
+        name: name.to_owned(),
+        value,
+    };
+    let changes = numbers.iter().map(tune);
+    let changes: Vec<Change> = changes
+        .chain(forwarding.map(Change::SetForwarding))
+        .collect();
     for client in clients {
-        let change = |(name, value): &(&'static str, u32)| Change::Tune {
-            name: (*name).to_owned(),
-            value: *value,
-        };
-        let query = Query::Set(changes.iter().map(change).collect());
-        match ask(client, query) {
+        match ask(client, Query::Set(changes.clone())) {
             Ok(_) => {}
             Err(failure) => {
                 crate::output::say(&format!("sysctl: {name}: {failure}"));
@@ -180,9 +185,10 @@ fn one(
             }
         }
     }
-    for (name, value) in changes {
+    for (name, value) in numbers {
         values.set(name, value);
     }
+    values.is_forwarding = forwarding.unwrap_or(values.is_forwarding);
     let after = values.read(row)?;
     let shown = if style.is_bsd {
         format!("{before} -> {after}")

@@ -101,7 +101,7 @@ impl Settings {
             Some(_) if self.interface.is_none() || self.makes_interface() => {
                 wrong("--kni needs --if INTERFACE: one on which the kernel has the addresses too")
             }
-            Some(_) if self.is_forwarding => {
+            Some(_) if self.forwards() => {
                 wrong("--kni and --forward: a stack that forwards has its addresses alone")
             }
             _ => Ok(()),

@@ -11,7 +11,17 @@ impl Settings {
     pub fn sysctl_values(&self) -> Values {
         let mut config = StackConfig::default();
         self.tune(&mut config);
-        Values::of(config)
+        let mut values = Values::of(config);
+        values.is_forwarding = self.forwards();
+        values
+    }
+
+    /// Whether packets for others are passed on, by `--forward` or by a sysctl, which goes before
+    /// it.
+    #[must_use]
+    pub fn forwards(&self) -> bool {
+        let told = self.sysctls.iter().filter_map(|it| it.forwarding());
+        told.last().unwrap_or(self.is_forwarding)
     }
 
     /// Outgoing ports, where `system` has these.

@@ -446,34 +446,32 @@ impl Cx<'_> {
         let Ok(parsed) = Ipv4Packet::parse(bytes) else {
             return Err(too_big);
         };
-        // Options would have to be judged one by one.
-        if !parsed.options.is_empty() {
-            return Err(too_big);
-        }
         // RFC 791 3.1: the offsets of its parts would begin again at the front.
         let end = usize::from(parsed.fragment_offset) + parsed.payload.len();
         if end > usize::from(u16::MAX) - ipv4::HEADER_LEN {
             return Err(Refused::Silently(Counter::DropFragmentMalformed));
         }
         let way = self.find_way_by(now, packet, hop, fx)?;
-        let part_max = usize::from(mtu).saturating_sub(ipv4::HEADER_LEN) / 8 * 8;
+        let header_len = ipv4::HEADER_LEN + parsed.options.len();
+        let part_max = usize::from(mtu).saturating_sub(header_len) / 8 * 8;
         if part_max == 0 {
             return Err(too_big);
         }
         let count = parsed.payload.len().div_ceil(part_max);
         for (at, part) in parsed.payload.chunks(part_max).enumerate() {
-            let mut room = [0; ethernet::HEADER_LEN + ipv4::HEADER_LEN];
+            let mut room = [0; ethernet::HEADER_LEN + ipv4::HEADER_LEN_MAX];
             self.put_ethernet(packet, way.hop(), &mut room);
             let header = ipv4::Ipv4Header {
-                total_len: (ipv4::HEADER_LEN + part.len()) as u16,
+                total_len: (header_len + part.len()) as u16,
                 ttl: packet.ttl,
                 ..parsed.header
             };
             let offset = usize::from(parsed.fragment_offset) + at * part_max;
             let has_more = parsed.has_more || at + 1 < count;
-            header.emit_fragment(offset as u16, has_more, &mut room[ethernet::HEADER_LEN..]);
+            let place = (offset as u16, has_more);
+            header.emit_fragment_with(place, parsed.options, &mut room[ethernet::HEADER_LEN..]);
             let frame = FrameOut {
-                header: &room,
+                header: &room[..ethernet::HEADER_LEN + header_len],
                 payload: Payload::Inline(part),
                 offload: TxOffload::on(way.hop().link()),
                 local: false,

@@ -6,6 +6,8 @@ use crate::checksum;
 
 /// Length of a header without options.
 pub const HEADER_LEN: usize = 20;
+/// Length of a header with all the options that it has room for.
+pub const HEADER_LEN_MAX: usize = 60;
 /// With a router alert.
 pub const ALERT_HEADER_LEN: usize = 24;
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -136,6 +138,33 @@ impl Ipv4Header {
         self.emit_with((offset / 8) | more, out);
     }
 
+    /// As [`Ipv4Header::emit_fragment`] of a packet with options; returns the length, at most
+    /// [`HEADER_LEN_MAX`].
+    ///
+    /// RFC 791 3.1: behind the first part only those remain whose copied flag is set. As on Linux
+    /// the others become no operation, so that all headers have one length.
+    pub fn emit_fragment_with(
+        &self,
+        (offset, has_more): (u16, bool),
+        options: &[u8],
+        out: &mut [u8],
+    ) -> usize {
+        self.emit_fragment(offset, has_more, out);
+        let len = HEADER_LEN + options.len();
+        if !options.is_empty() {
+            let header = &mut out[..len];
+            header[0] = 0x40 | (len / 4) as u8;
+            header[HEADER_LEN..].copy_from_slice(options);
+            if offset != 0 {
+                keep_copied(&mut header[HEADER_LEN..]);
+            }
+            header[10..12].fill(0);
+            let sum = checksum::of(header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        len
+    }
+
     /// A header with a router alert (RFC 2113): [`ALERT_HEADER_LEN`] bytes.
     pub fn emit_with_alert(&self, out: &mut [u8]) {
         let out = &mut out[..ALERT_HEADER_LEN];
@@ -202,6 +231,29 @@ pub fn check_options(mut options: &[u8]) -> OptionsVerdict {
     }
 }
 
+/// Overwrites options that later parts of a packet do not have. What is malformed stays.
+fn keep_copied(options: &mut [u8]) {
+    const NO_OPERATION: u8 = 1;
+    const COPIED: u8 = 0x80;
+    let mut at = 0;
+    while let Some(&[kind, len]) = options.get(at..).and_then(|rest| rest.first_chunk()) {
+        match kind {
+            0 => return,
+            NO_OPERATION => at += 1,
+            _ => {
+                let end = at + usize::from(len);
+                if len < 2 || end > options.len() {
+                    return;
+                }
+                if kind & COPIED == 0 {
+                    options[at..end].fill(NO_OPERATION);
+                }
+                at = end;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +298,30 @@ mod tests {
         assert_eq!(with(3, 19), Ipv4Error::Malformed, "shorter than the header");
         assert_eq!(with(8, 63), Ipv4Error::Checksum);
         assert_eq!(Ipv4Packet::parse(&good[..19]), Err(Ipv4Error::Malformed));
+    }
+
+    #[test]
+    fn later_parts_have_the_options_that_are_copied() {
+        // RFC 791 3.1: a timestamp is not copied, a router alert is.
+        let options = [68, 4, 5, 0, 1, 148, 4, 0, 0, 0, 0, 0];
+        for (offset, want) in [(0, options), (8, [1, 1, 1, 1, 1, 148, 4, 0, 0, 0, 0, 0])] {
+            let mut bytes = [0; HEADER_LEN_MAX];
+            let part = Ipv4Header {
+                total_len: 32,
+                ..header(0)
+            };
+            let len = part.emit_fragment_with((offset, true), &options, &mut bytes);
+            let packet = Ipv4Packet::parse(&bytes[..len]).unwrap();
+            assert_eq!(
+                (packet.options, packet.fragment_offset),
+                (&want[..], offset)
+            );
+        }
+        for malformed in [&mut [7, 9, 0, 0][..], &mut [1, 1, 1, 7], &mut [7, 1, 7, 0]] {
+            let before = malformed.to_vec();
+            keep_copied(malformed);
+            assert_eq!(malformed, before);
+        }
     }
 
     #[test]

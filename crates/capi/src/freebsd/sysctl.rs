@@ -84,7 +84,7 @@ impl Node {
         match self {
             Node::Machine(..) => false,
             Node::Stack(_, row) => match row.meaning {
-                Meaning::Is(..) | Meaning::Moot(_) => false,
+                Meaning::Is(..) | Meaning::Forwarding | Meaning::Moot(_) => false,
                 Meaning::Sizes { .. } | Meaning::Range { .. } | Meaning::Choice(..) => true,
                 Meaning::Fixed(value, _) => value.parse::<i32>().is_err(),
             },
@@ -137,16 +137,20 @@ impl Node {
             name: name.to_owned(),
             value,
         };
-        network::change(changes.into_iter().map(change).collect())
+        let forwarding = table::forwarding(row, &text).map(Change::SetForwarding);
+        let changes = changes.into_iter().map(change);
+        network::change(changes.chain(forwarding).collect())
     }
 }
 
 fn stack_value(row: &'static Sysctl) -> Result<String, Errno> {
     let settings = life::options().ok_or(Errno::ENETDOWN)?;
     let mut values = settings.sysctl_values();
-    for (name, value) in &network::network()?.tunables {
+    let network = network::network()?;
+    for (name, value) in &network.tunables {
         values.set(name, *value);
     }
+    values.is_forwarding = network.is_forwarding;
     values.read(row).map_err(|error| errno_of(&error))
 }
 

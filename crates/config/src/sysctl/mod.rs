@@ -35,6 +35,8 @@ pub enum Meaning {
     Range { first: Tunable, last: Tunable },
     /// One of a few names.
     Choice(Tunable, &'static [&'static str]),
+    /// Whether packets for others are passed on: the network's switch, for both families.
+    Forwarding,
     /// It has this value and no other, for the reason that the sentence gives.
     Fixed(&'static str, &'static str),
     /// It has no meaning here, for the reason that the sentence gives.
@@ -138,6 +140,7 @@ pub fn read(row: &'static Sysctl, read: impl Fn(Tunable) -> u32) -> Result<Strin
             .copied()
             .unwrap_or_default()
             .to_owned(),
+        Meaning::Forwarding => "0".to_owned(),
         Meaning::Fixed(value, _) => value.to_owned(),
         Meaning::Moot(why) => {
             return Err(SysctlError::Moot {
@@ -195,6 +198,10 @@ pub fn write(row: &'static Sysctl, text: &str) -> Result<Vec<(Tunable, u32)>, Sy
             let place = place.ok_or_else(|| wrong(format!("one of {}", names.join(", "))))?;
             Ok(vec![(tunable, place as u32)])
         }
+        Meaning::Forwarding => match forwarding(row, text) {
+            Some(_) => Ok(Vec::new()),
+            None => Err(wrong("0 or 1".to_owned())),
+        },
         Meaning::Fixed(value, _) if value == text => Ok(Vec::new()),
         Meaning::Fixed(value, why) => Err(SysctlError::Fixed {
             name: row.name,
@@ -227,16 +234,32 @@ pub fn live_changes(
         .collect())
 }
 
+/// Returns whether packets for others are passed on with this value; `None` if the name says
+/// nothing of it or the value is not valid.
+#[must_use]
+pub fn forwarding(row: &'static Sysctl, text: &str) -> Option<bool> {
+    match integer(text).filter(|_| row.meaning == Meaning::Forwarding)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
 /// The numbers of a stack, as options and an operator have set them.
 #[derive(Clone, Debug)]
 pub struct Values {
     config: StackConfig,
+    /// The network's switch.
+    pub is_forwarding: bool,
 }
 
 impl Values {
     #[must_use]
     pub fn of(config: StackConfig) -> Values {
-        Values { config }
+        Values {
+            config,
+            is_forwarding: false,
+        }
     }
 
     /// Sets a number by its name; one that nobody knows is passed over.
@@ -251,6 +274,9 @@ impl Values {
     /// # Errors
     /// It has no meaning here.
     pub fn read(&self, row: &'static Sysctl) -> Result<String, SysctlError> {
+        if row.meaning == Meaning::Forwarding {
+            return Ok(u32::from(self.is_forwarding).to_string());
+        }
         read(row, |tunable| self.config.tunable(tunable))
     }
 }
@@ -314,6 +340,12 @@ impl SysctlSetting {
     pub fn numbers(&self) -> Vec<(Tunable, u32)> {
         let changes = find(self.name).and_then(|row| write(row, &self.value));
         changes.unwrap_or_default()
+    }
+
+    /// Returns whether packets for others are passed on with it, if it says so.
+    #[must_use]
+    pub fn forwarding(&self) -> Option<bool> {
+        forwarding(find(self.name).ok()?, &self.value)
     }
 
     /// Sets the numbers of a stack that is about to be made.

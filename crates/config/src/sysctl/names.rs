@@ -2,7 +2,7 @@
 
 use slipstack_stack::Tunable::{self, *};
 
-use super::Meaning::{Choice, Fixed, Is, Moot, Range, Sizes};
+use super::Meaning::{Choice, Fixed, Forwarding, Is, Moot, Range, Sizes};
 use super::Unit::{Half, On, Same, Seconds};
 use super::{Meaning, Sysctl};
 
@@ -17,7 +17,6 @@ const EXACT: &str = "timers are exact and need no ticks";
 const KERNEL: &str = "descriptors are the kernel's own, with the kernel's numbers and limits";
 const RACK: &str = "RACK-TLP finds losses on every connection";
 const HPTS: &str = "pacing uses the stack's exact timers";
-const PER_OPTION: &str = "the option --forward says it when the stack is started";
 const SLAAC: &str = "the option --slaac says it when the stack is started";
 
 const fn row(name: &'static str, meaning: Meaning) -> Sysctl {
@@ -63,7 +62,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         "the kernel's own value bounds SO_SNDBUF",
     ),
     is("net.core.somaxconn", BacklogMax),
-    moot("net.ipv4.ip_forward", PER_OPTION),
+    row("net.ipv4.ip_forward", Forwarding),
     row(
         "net.ipv4.ip_local_port_range",
         Range {
@@ -158,7 +157,7 @@ pub const SYSCTLS: &[Sysctl] = &[
         "net.ipv6.conf.all.disable_ipv6",
         "a stack without an IPv6 address speaks none",
     ),
-    moot("net.ipv6.conf.all.forwarding", PER_OPTION),
+    row("net.ipv6.conf.all.forwarding", Forwarding),
     is("net.ipv6.ip6frag_high_thresh", FragmentsMax),
     // FreeBSD's boot settings.
     moot("hz", EXACT),
@@ -261,8 +260,8 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.inet.ip.fw.dyn_keepalive", FilterKeepalive),
     // FreeBSD's IP.
     moot("net.inet.ip.redirect", "redirects are not sent"),
-    moot("net.inet.ip.forwarding", PER_OPTION),
-    moot("net.inet6.ip6.forwarding", PER_OPTION),
+    row("net.inet.ip.forwarding", Forwarding),
+    row("net.inet6.ip6.forwarding", Forwarding),
     row(
         "net.inet.ip.portrange.randomized",
         Fixed("1", "outgoing ports are always random"),

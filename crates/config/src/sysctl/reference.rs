@@ -41,6 +41,7 @@ impl Sysctl {
             Meaning::Is(tunable, _) | Meaning::Choice(tunable, _) => tunable,
             Meaning::Sizes { initial, .. } => initial,
             Meaning::Range { first, .. } => first,
+            Meaning::Forwarding => return "live",
             Meaning::Fixed(..) => return "never",
             Meaning::Moot(_) => return "–",
         };
@@ -58,6 +59,9 @@ impl Sysctl {
             Meaning::Choice(tunable, names) => format!("{}: {}", tunable.help(), names.join(", ")),
             Meaning::Sizes { initial, max } => format!("{}; {}", initial.help(), max.help()),
             Meaning::Range { first, last } => format!("{}; {}", first.help(), last.help()),
+            Meaning::Forwarding => {
+                "Packets for others are passed on, of both families: `--forward`".to_owned()
+            }
             Meaning::Fixed(_, why) => format!("Fixed: {why}"),
             Meaning::Moot(why) => format!("Without meaning: {why}"),
         }

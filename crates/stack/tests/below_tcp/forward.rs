@@ -210,6 +210,48 @@ fn a_path_that_takes_less_is_told_or_gets_fragments() {
 
 /// RFC 791 3.1.
 #[test]
+fn options_go_along_with_the_parts_that_they_belong_to() {
+    let mut table = router();
+    let narrow = Entry {
+        mtu: Some(600),
+        ..Entry::new(
+            Prefix::new([8, 8, 8, 0].into(), 24),
+            Target::Via(GATEWAY.into()),
+        )
+    };
+    let added = table
+        .stack
+        .change_fib(false, |fib| fib.add(fib::MAIN, narrow));
+    added.unwrap();
+    // A timestamp and a router alert.
+    let options = [68, 4, 5, 0, 148, 4, 0, 0];
+    let plain = datagram(FAR, 1000);
+    let mut whole = [&plain[..34], &options, &plain[34..]].concat();
+    let len = (whole.len() - 14) as u16;
+    whole[14] = 0x47;
+    whole[16..18].copy_from_slice(&len.to_be_bytes());
+    whole[24..26].fill(0);
+    let sum = slipstack_wire::checksum::of(&whole[14..42]);
+    whole[24..26].copy_from_slice(&sum.to_be_bytes());
+    table.input(&whole);
+    let frames = table.take_frames();
+    assert_eq!(frames.len(), 2);
+    let mut bytes = Vec::new();
+    for frame in &frames {
+        let packet = ip_of(frame);
+        let want = match packet.fragment_offset {
+            0 => options,
+            _ => [1, 1, 1, 1, 148, 4, 0, 0],
+        };
+        assert_eq!(packet.options, want);
+        assert!(packet.header.total_len <= 600 && packet.header.ttl == 63);
+        bytes.extend_from_slice(packet.payload);
+    }
+    assert_eq!(bytes, ip_of(&whole).payload);
+}
+
+/// RFC 791 3.1.
+#[test]
 fn a_fragment_beyond_the_largest_packet_is_not_cut() {
     let mut table = router();
     let narrow = Entry {
