@@ -400,7 +400,11 @@ impl Process {
             if now >= until {
                 return Ok(Spun::InVain);
             }
-            self.check_signals(at.plan, before)?;
+            if self.is_interrupted(at.plan, before) {
+                self.turn(link);
+                let found = check(Look::Due)?.map(Spun::Found);
+                return found.ok_or(Errno::EINTR.into());
+            }
             self.turn(link);
             let look = if now - looked >= KERNEL_LOOK_NS {
                 looked = now;
@@ -415,18 +419,32 @@ impl Process {
         }
     }
 
-    /// Runs handlers that were put off; EINTR if one ran that ends this call.
-    fn check_signals(&self, plan: &Plan<'_>, before: Interruptions) -> Result<(), Divert> {
+    /// Whether a handler is due that ends this call. What is there already comes first, as on the
+    /// kernel: the handler runs when the call has told it.
+    fn is_interrupted(&self, plan: &Plan<'_>, before: Interruptions) -> bool {
         let now = self.kernel.signal_point(plan.mask);
-        let is_over = if plan.may_restart {
-            now.without_restart != before.without_restart
-        } else {
-            now.handlers != before.handlers
-        };
-        if is_over {
-            return Err(Errno::EINTR.into());
+        match plan.may_restart {
+            true => now.without_restart != before.without_restart,
+            false => now.handlers != before.handlers,
         }
-        Ok(())
+    }
+
+    /// What a call finds whose time is over, or that is interrupted. `None`: it goes on.
+    fn last_look<T>(
+        &self,
+        plan: &Plan<'_>,
+        before: Interruptions,
+        now_ns: u64,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<Option<T>>, Divert> {
+        let is_interrupted = self.is_interrupted(plan, before);
+        if !is_interrupted && plan.deadline_ns.is_none_or(|deadline| deadline > now_ns) {
+            return Ok(None);
+        }
+        match check(Look::Due)? {
+            None if is_interrupted => Err(Errno::EINTR.into()),
+            found => Ok(Some(found)),
+        }
     }
 
     fn sleep<T>(
@@ -491,10 +509,9 @@ impl Process {
                 // It brought nothing to answer.
                 link.commands();
             }
-            self.check_signals(at.plan, before)?;
             let now = self.now_ns();
-            if at.plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
-                return check(Look::Due);
+            if let Some(last) = self.last_look(at.plan, before, now, check)? {
+                return Ok(last);
             }
             drives &=
                 !(leads && Self::hands_on(&at.station.sleepers, link.as_deref(), thread, now));
