@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -349,6 +350,25 @@ def connections_that_a_killed_worker_had_not_accepted_go_to_the_next(world):
     for pid in started.children():
         os.kill(pid, signal.SIGKILL)
     assert started.wait(5) == 0
+
+
+@test
+def a_child_hears_whether_its_peer_has_ended_or_reset(world):
+    for how in ("ended", "ended_poll"):
+        started = server(world, how)
+        until(lambda: started.output() == "end end 0\n", 5, "the first connection has ended")
+        for number in range(4):
+            with world.connect(7200) as sock:
+                sock.sendall(b"some bytes")
+                time.sleep(0.1)
+                if number % 2:
+                    linger = struct.pack("ii", 1, 0)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            said = ["end end 0\n", "ECONNRESET end 0\n"] * 2
+            expected = "end end 0\n" + "".join(said[: number + 1])
+            until(lambda: started.output() == expected, 5, "the child hears it")
+        childless(started)
+        started.stop()
 
 
 @test(modes=SLIPSTACK)

@@ -20,7 +20,7 @@ pub fn answer(
             Err(Divert::Errno(errno)) => return fail(errno),
             // As in F-Stack there is no signal: a program of one thread would end by it.
             Err(Divert::Pipe) => return fail(Errno::EPIPE),
-            Err(Divert::Kernel) => return kernel(),
+            Err(Divert::Kernel | Divert::KernelRead) => return kernel(),
             Err(Divert::KernelFirst) => {
                 let result = kernel();
                 if result != -1 || raw::errno() != libc::EAGAIN {

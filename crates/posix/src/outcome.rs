@@ -19,6 +19,9 @@ pub enum Divert {
     /// Make the same call in libc; the descriptor does not block there. If it
     /// answers `EAGAIN`, call us again; any other answer is the program's.
     KernelFirst,
+    /// Make the same reading call in libc. If it finds the end of the stream,
+    /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) says how that came.
+    KernelRead,
 }
 
 impl From<Errno> for Divert {

@@ -110,7 +110,20 @@ fn settle(
             let result = libc();
             (result != -1 || raw::errno() != libc::EAGAIN).then_some(result)
         }
+        Err(Divert::KernelRead) => Some(match (libc(), restart) {
+            (0, Restart::Receiving(fd)) => end_of_borrowed(process, fd),
+            (result, _) => result,
+        }),
     }
+}
+
+#[cold]
+fn end_of_borrowed(process: &Process, fd: i32) -> isize {
+    let error = {
+        let _in_call = InCall::enter();
+        process.end_of_borrowed(fd)
+    };
+    error.map_or(0, |errno| raw::fail(errno) as isize)
 }
 
 /// Whether an interrupted call is made again: no handler has run (another thread was

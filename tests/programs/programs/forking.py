@@ -14,10 +14,13 @@ HOW: lines    answers each line, blocking
      keep     the parent keeps its copy; the child ends after one line
      echo     sends everything back
      prefork  six children accept and tell their number; the parent waits for them
+     ended    tells how its connection ends, by what it reads and by SO_ERROR
+     ended_poll the same, non-blocking and with poll
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
 import ctypes
+import errno
 import hashlib
 import mmap
 import os
@@ -67,6 +70,28 @@ def epoll(sock):
                 data = data[sock.send(data) :]
             except BlockingIOError:
                 select.select([], [sock], [], 10)
+
+
+def ended(sock, waits=False):
+    sock.setblocking(not waits)
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    told = []
+    while len(told) < 2:
+        if waits:
+            poller.poll(10_000)
+        try:
+            data = sock.recv(100)
+            told += ["end"] if not data else []
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+    print(*told, sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), flush=True)
+
+
+def ended_poll(sock):
+    ended(sock, True)
 
 
 def http(sock):

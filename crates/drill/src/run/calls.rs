@@ -584,7 +584,7 @@ fn errno_of(divert: Divert) -> i32 {
         Divert::Errno(errno) => errno.0,
         Divert::Pipe => libc::EPIPE,
         // Nothing is behind these sockets: the kernel would say that the number is not open.
-        Divert::Kernel | Divert::KernelFirst => libc::EBADF,
+        Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,
     }
 }
 

@@ -152,7 +152,7 @@ impl Process {
             let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
             it.wish(waiting(socket), wish, is_prompt);
         }
-        Divert::Kernel
+        Divert::KernelRead
     }
 
     /// Tells the owner of a socket of an option that was set here, and waits until it has its

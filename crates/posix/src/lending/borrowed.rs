@@ -24,6 +24,8 @@ pub(crate) struct Borrowed {
     pub(super) token: Lock<Option<u64>>,
     /// The steward passes on whatever comes.
     is_streaming: AtomicBool,
+    /// The program has shut its direction down, or has heard how the connection has ended.
+    has_ended: AtomicBool,
     /// A datagram socket of this process's own, which takes its place when it is connected.
     own: Lock<Option<Box<Dgram>>>,
     pub(super) turns: Turns,
@@ -43,6 +45,7 @@ impl Borrowed {
             control,
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             own: Lock::default(),
             turns: Turns::default(),
         }
@@ -57,6 +60,7 @@ impl Borrowed {
             control: None,
             token: Lock::new(Some(0)),
             is_streaming: AtomicBool::new(true),
+            has_ended: AtomicBool::new(false),
             own: Lock::default(),
             turns: Turns::default(),
         }
@@ -73,6 +77,7 @@ impl Borrowed {
             control,
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
+            has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
             own: Lock::default(),
             turns: Turns::default(),
         }
@@ -130,6 +135,16 @@ impl Borrowed {
         };
     }
 
+    /// Whether the program hears now how the connection has ended; once.
+    pub(super) fn hears_end(&self) -> bool {
+        !self.has_ended.swap(true, Ordering::Relaxed)
+    }
+
+    /// The program has yet to hear how the connection ends.
+    pub(super) fn awaits_end(&self) -> bool {
+        !self.has_ended.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_taken(&self) -> bool {
         self.token().is_some()
     }
@@ -143,6 +158,7 @@ impl Borrowed {
 
     /// The program shuts a direction down: what its end of the pair tells could be its end as well.
     pub(crate) fn shut(&self, (read, write): (bool, bool)) {
+        self.has_ended.fetch_or(write, Ordering::Relaxed);
         self.say(Word::Shut, u64::from(read) | u64::from(write) << 1);
     }
 

@@ -15,6 +15,7 @@
 mod borrow;
 mod borrowed;
 mod datagrams;
+mod ended;
 mod fork;
 mod forking;
 mod helper;

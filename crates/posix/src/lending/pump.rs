@@ -129,6 +129,8 @@ pub(super) struct Pump {
     is_ending: bool,
     /// Bytes sent to the child will not be read: the peer gets a reset.
     is_unread: bool,
+    /// The peer has reset the connection, or it has timed out.
+    is_reset: bool,
     /// The child's wish to read that the steward has not met.
     wish: Wish,
     /// The child has said that it writes no more: its end is more than the end of a process.
@@ -163,6 +165,7 @@ impl Pump {
             is_abandoned: false,
             is_ending: false,
             is_unread: false,
+            is_reset: false,
             wish: Wish::None,
             is_shut: false,
             to_child: Way::default(),
@@ -327,7 +330,11 @@ impl Pump {
             self.to_child = Way::over();
         }
         if self.to_child.is_due() {
-            let _ = rustix::net::shutdown(&self.child, Shutdown::Write);
+            let how = match self.is_reset {
+                true => Shutdown::Both,
+                false => Shutdown::Write,
+            };
+            let _ = rustix::net::shutdown(&self.child, how);
         }
         passed.is_some_and(|count| count > 0)
     }
@@ -393,8 +400,14 @@ impl Pump {
                 self.peers.gives = false;
                 0
             }
-            Ok(0) | Err(_) => {
+            Ok(0) | Err(StreamError::Pipe) => {
                 self.to_child.is_ended = true;
+                0
+            }
+            Err(StreamError::Errno(_)) => {
+                self.is_reset = true;
+                self.to_child.is_ended = true;
+                self.to_peer = Way::over();
                 0
             }
             Ok(count) => count,

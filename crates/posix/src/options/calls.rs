@@ -426,7 +426,8 @@ impl Process {
                 }
                 Err(Divert::Kernel)
             }
-            Some(Decided::Listener(_) | Decided::Foreign(_)) => Ok(None),
+            Some(Decided::Foreign(it)) => Ok(self.take_borrowed_error(socket, it)),
+            Some(Decided::Listener(_)) => Ok(None),
             None if socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(None),
         }
