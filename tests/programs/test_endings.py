@@ -11,7 +11,7 @@ import threading
 import time
 
 from harness import test
-from harness.http import get, is_reset
+from harness.http import Connection, get, is_reset
 from harness.nginx import Nginx
 from harness.process import until
 
@@ -232,13 +232,12 @@ def kill_9_of_the_instance_is_told_to_its_programs(world):
 @test(modes=SLIPSTACK, serial=True)
 def kill_9_of_the_keeper_leaves_connections_running(world):
     nginx = Nginx(world)
-    sock = world.connect(8080)
     (keeper,) = keepers(world)
-    os.kill(keeper, signal.SIGKILL)
-    time.sleep(0.2)
-    from harness.http import Connection
-
-    with Connection(sock) as connection:
+    with Connection(world.connect(8080)) as connection:
+        # A worker has it.
+        assert connection.get() == (200, b"hello from nginx\n")
+        os.kill(keeper, signal.SIGKILL)
+        time.sleep(0.2)
         for _ in range(10):
             assert connection.get() == (200, b"hello from nginx\n")
     until(lambda: keepers(world) and keepers(world) != [keeper], 5, "a successor")

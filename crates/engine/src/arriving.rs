@@ -5,16 +5,21 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, State};
+use slipstack_channel::{
+    HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, SocketOption, State,
+};
 use slipstack_device::{Flow, Transport};
 use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, SocketError};
 
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::owners::Owner;
 use crate::partial::{BYTES_MAX, Partial};
 
 /// Connections whose messages are incomplete; beyond it those of dead senders go.
 const ARRIVING_MAX: usize = 256;
+/// Bits of a message's tag below the number of the slot that it comes from; the keeper's is 0.
+const SLOT_SHIFT: u32 = 48;
 
 impl Engine {
     /// The engine that the steering names for new connections takes it, or the keeper.
@@ -34,6 +39,7 @@ impl Engine {
         self.env.conns.remove(conn.index, conn.generation);
         let partial = Partial {
             hops: 0,
+            is_bare: false,
             image: image.without_ranges(),
             state,
             bytes: bytes.to_vec(),
@@ -60,7 +66,7 @@ impl Engine {
         self.arriving.next_tag += 1;
         Some(PassingHead {
             hops,
-            tag: u64::from(fabric.own_slot()) << 48 | self.arriving.next_tag,
+            tag: u64::from(fabric.own_slot()) << SLOT_SHIFT | self.arriving.next_tag,
             local: ends.0,
             remote: ends.1,
         })
@@ -158,8 +164,12 @@ impl Engine {
         }
         let partial = Partial {
             hops: head.hops,
+            is_bare: head.tag >> SLOT_SHIFT == 0,
             image: ConnectionImage::from_bytes(image),
-            state: if has_fin { State::RDHUP } else { State::NONE },
+            state: match has_fin {
+                true => State::FIN | State::RDHUP,
+                false => State::NONE,
+            },
             bytes: Vec::new(),
             len,
         };
@@ -191,15 +201,43 @@ impl Engine {
             self.env.counters.passed_refused += 1;
             return;
         };
-        let taken = self
-            .stack
-            .tcp_endpoints(conn)
-            .is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
+        let ends = self.stack.tcp_endpoints(conn);
+        let listener = ends.and_then(|ends| self.find_listener(ends.0));
+        if let Some(listener) = listener.filter(|_| partial.is_bare) {
+            self.inherit(now, conn, listener);
+        }
+        let taken =
+            ends.is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
         if !taken {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
             self.stack
                 .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
             self.run_deferred(now);
+        }
+    }
+
+    /// Gives a connection the options of its listener, as one that the listener makes has them.
+    fn inherit(&mut self, now: Instant, conn: ConnId, listener: Owner) {
+        let Some(options) = self.env.socket(listener).and_then(|it| it.options.clone()) else {
+            return;
+        };
+        let changes = [
+            Some(SocketOption::NoDelay(options.no_delay)),
+            Some(SocketOption::KeepAlive(options.keep_alive)),
+            Some(SocketOption::UserTimeout(options.user_timeout)),
+            Some(SocketOption::Linger2(options.linger2)),
+            Some(SocketOption::Tos(options.tos)),
+            Some(SocketOption::Ttl(options.ttl)),
+            Some(SocketOption::TosV6(options.tos_v6)),
+            Some(SocketOption::TtlV6(options.ttl_v6)),
+            options.congestion.map(SocketOption::Congestion),
+            options.rcvbuf.map(SocketOption::RcvBuf),
+            options.sndbuf.map(SocketOption::SndBuf),
+        ];
+        for option in changes.into_iter().flatten() {
+            let mut fx = Fx::new(&mut self.env, &mut *self.device);
+            // One that the stack does not take it would not have taken from the program.
+            let _ = self.stack.tcp_set_option(now, conn, option, &mut fx);
         }
     }
 }

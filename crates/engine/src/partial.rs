@@ -13,6 +13,8 @@ pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 pub(crate) struct Partial {
     /// Engines that had no listener for it.
     pub(crate) hops: u8,
+    /// The keeper has made or rebuilt it, and knows nothing of its listener's options.
+    pub(crate) is_bare: bool,
     pub(crate) image: ConnectionImage,
     pub(crate) state: State,
     pub(crate) bytes: Vec<u8>,

@@ -180,7 +180,7 @@ unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64
         Err(divert) => fail(match divert {
             Divert::Errno(errno) => errno.0,
             Divert::Pipe => libc::EPIPE,
-            Divert::Kernel | Divert::KernelFirst => libc::EBADF,
+            Divert::Kernel | Divert::KernelFirst | Divert::KernelRead => libc::EBADF,
         }),
     }
 }

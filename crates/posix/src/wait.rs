@@ -429,7 +429,8 @@ impl Process {
         }
     }
 
-    /// What a call finds whose time is over, or that is interrupted. `None`: it goes on.
+    /// Looks for the last time in a call whose time is over, or that is interrupted. `None`: it
+    /// goes on.
     fn last_look<T>(
         &self,
         plan: &Plan<'_>,

@@ -139,15 +139,18 @@ impl NetEffects {
             };
             self.strays.next(*flow, segment, asked, coming.now)
         };
-        match next {
-            Next::Slot(slot) => Verdict::Pass(slot),
-            // On the kernel it would wait in the backlog of a socket that some process still holds.
-            Next::Nobody(waits)
-                if is_moving || self.intents.find(flow.local, coming.now).is_some() =>
-            {
-                Verdict::Hold(waits)
-            }
-            Next::Nobody(_) => Verdict::Answer,
+        let waits = match next {
+            Next::Slot(slot) => return Verdict::Pass(slot),
+            Next::Nobody(waits) => waits,
+        };
+        // Some process holds a listening socket: on the kernel the connection would come about.
+        let intent = self.intents.find(flow.local, coming.now);
+        if let Some(intent) = intent.filter(|_| route == 0) {
+            self.backlogs.want(flow.local.port(), intent);
+        }
+        match is_moving || intent.is_some() {
+            true => Verdict::Hold(waits),
+            false => Verdict::Answer,
         }
     }
 
@@ -231,6 +234,12 @@ impl NetEffects {
                 .post(slot, &InboxMessage::Frame { link, frame });
         }
         true
+    }
+
+    /// Returns whether an engine listens on the port.
+    pub(super) fn is_served(&self, port: u16) -> bool {
+        let port = |steering: &Steering| steering.port(Transport::Tcp, port);
+        !matches!(self.steering.as_ref().map(port), None | Some(Port::Keeper))
     }
 
     /// Returns whether several engines serve the port.

@@ -15,6 +15,7 @@ use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::ipv6_extensions;
 use tracing::warn;
 
+use super::backlogs::Backlogs;
 use super::care::Care;
 use super::coming::Coming;
 use super::flows::{find_flow, flow_of, proto_of};
@@ -42,6 +43,7 @@ pub(super) struct NetEffects {
     pub(super) inboxes: Inboxes,
     pub(super) strays: Strays,
     pub(super) parked: Parked,
+    pub(super) backlogs: Backlogs,
     pub(super) intents: Intents,
     pub(super) dgram_intents: Intents,
     pub(super) unread: Unread,
@@ -79,6 +81,7 @@ impl NetEffects {
             inboxes,
             strays: Strays::default(),
             parked: Parked::default(),
+            backlogs: Backlogs::default(),
             intents: Intents::new(Transport::Tcp),
             dgram_intents: Intents::new(Transport::Udp),
             unread: Unread::default(),
@@ -274,10 +277,10 @@ impl Effects for NetEffects {
         }
     }
 
-    /// Nobody reads any more: bytes for an orphan are dropped, which resets the connection as on
-    /// the kernel.
-    fn store(&mut self, _conn: ConnId, _offset: u64, _bytes: &[u8]) -> bool {
-        false
+    /// Nobody reads what comes for an orphan: its bytes are dropped, which resets the connection as
+    /// on the kernel.
+    fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        self.backlogs.store(conn, offset, bytes)
     }
 
     fn datagram(&mut self, _udp: UdpId, _datagram: &DatagramIn<'_>) {}
@@ -291,7 +294,18 @@ impl Effects for NetEffects {
                 warn!(%ip, %mac, "another station claims an address of ours");
             }
             // TIME-WAIT goes on in the stack.
-            Event::Released { conn } => self.care.on_released(conn),
+            Event::Released { conn } => {
+                self.care.on_released(conn);
+                self.backlogs.forget(conn);
+            }
+            Event::Accepted {
+                listener,
+                conn,
+                local,
+                ..
+            } => self.backlogs.on_accepted(listener, conn, local.port()),
+            Event::Received { conn, upto } => self.backlogs.on_received(conn, upto),
+            Event::Fin { conn } => self.backlogs.on_fin(conn),
             _ => {}
         }
     }

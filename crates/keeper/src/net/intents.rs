@@ -2,8 +2,8 @@
 //!
 //! A program listens on the stack when it first waits on the socket, so that workers listen and
 //! their master does not; the same holds for a UDP socket that is bound. Until then its kernel
-//! socket holds the port, with IP_FREEBIND set. A SYN or a datagram for such a socket waits, and is
-//! not refused.
+//! socket holds the port, with IP_FREEBIND set. A datagram for such a socket waits, and for a SYN
+//! this stack listens (see `backlogs.rs`).
 
 use std::collections::HashMap;
 use std::io;
@@ -25,6 +25,8 @@ const STATE_CLOSE: u32 = 1 << 7;
 /// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
+/// `idiag_wqueue`: of a listener the most that wait.
+const BACKLOG_AT: usize = 60;
 /// INET_DIAG_SOCKOPT and the bit `freebind` of its first byte.
 const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
@@ -38,8 +40,10 @@ const ASK_SKMEMINFO: u8 = 1 << (SKMEMINFO - 1);
 /// A socket that means to hear on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Intent {
-    ip: IpAddr,
-    is_v6_only: bool,
+    pub(super) ip: IpAddr,
+    pub(super) is_v6_only: bool,
+    /// Connections that may wait at a listener.
+    pub(super) backlog: u32,
     /// SO_RCVBUF, as the kernel counts.
     pub(super) rcvbuf: u32,
 }
@@ -76,6 +80,12 @@ impl Intents {
     /// Returns whether somebody means to hear on this port, at any address.
     pub(super) fn has_port(&mut self, port: u16, now: u64) -> bool {
         self.refresh(now, |ports| ports.contains_key(&port));
+        self.ports.contains_key(&port)
+    }
+
+    /// As [`Intents::has_port`], of this moment.
+    pub(super) fn has_port_now(&mut self, port: u16, now: u64) -> bool {
+        self.refresh(now, |_| false);
         self.ports.contains_key(&port)
     }
 
@@ -143,6 +153,7 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
     let mut intent = Intent {
         ip,
         is_v6_only: false,
+        backlog: u32::from_ne_bytes(body.get(BACKLOG_AT..BACKLOG_AT + 4)?.try_into().ok()?),
         rcvbuf: 0,
     };
     let mut has_freebind = false;
@@ -176,7 +187,7 @@ mod tests {
         sockopt::set_ip_freebind(&socket, is_free).unwrap();
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         if proto == Transport::Tcp {
-            listen(&socket, 1).unwrap();
+            listen(&socket, 7).unwrap();
         }
         let name = rustix::net::getsockname(&socket).unwrap();
         let port = SocketAddrV4::try_from(name).unwrap().port();
@@ -192,6 +203,7 @@ mod tests {
             ask(proto, libc::AF_INET as u8, &mut ports).unwrap();
             let found = ports[&free_port][0];
             assert!(found.rcvbuf > 0);
+            assert!(proto == Transport::Udp || found.backlog == 7);
             assert!(found.takes(Ipv4Addr::LOCALHOST.into()));
             assert!(!found.takes(Ipv4Addr::new(10, 0, 0, 1).into()));
             assert!(!ports.contains_key(&plain_port));
@@ -203,6 +215,7 @@ mod tests {
         let of = |ip: IpAddr, is_v6_only: bool| Intent {
             ip,
             is_v6_only,
+            backlog: 0,
             rcvbuf: 0,
         };
         let (v4, v6) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1u16; 8]));

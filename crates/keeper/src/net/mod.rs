@@ -4,6 +4,7 @@
 
 mod announced;
 mod astray;
+mod backlogs;
 mod care;
 mod coming;
 mod effects;
@@ -82,8 +83,6 @@ pub struct Net {
     inbox_refused: u64,
     /// Connections that waited here and were given up.
     parked_reset: u64,
-    /// Number of the last message about a connection that this stack has sent on itself.
-    next_tag: u64,
     told: Announced,
     filter: HeldFilter,
 }
@@ -137,7 +136,6 @@ impl Net {
             arrivals: Vec::new(),
             inbox_refused: 0,
             parked_reset: 0,
-            next_tag: 0,
             told: Announced::default(),
             filter: HeldFilter::default(),
         }
@@ -155,6 +153,7 @@ impl Net {
     pub fn turn(&mut self, now: u64) -> bool {
         let mut progress = self.receive(now);
         self.probe(now);
+        self.serve_backlogs(now);
         self.retry(now);
         self.retry_datagrams(now);
         self.renew_records();
@@ -244,6 +243,9 @@ impl Net {
     }
 
     fn look_at(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
+        if self.effects.backlogs.is_listening() {
+            self.verify_backlog(frame, coming.now);
+        }
         self.effects.coming = Some(coming);
         self.stack
             .on_frame(Instant(coming.now), frame, meta, &mut self.effects);
@@ -295,7 +297,7 @@ impl Net {
             self.look_at(&held.frame, held.meta, coming);
         }
         for port in self.effects.parked.ports_to_ask(now) {
-            self.effects.on_new_route(port);
+            self.on_new_route(port, now);
             if !self.effects.intents.has_port(port, now) {
                 for image in self.effects.parked.give_up(port) {
                     self.refuse(&image, now);
@@ -327,13 +329,16 @@ impl Net {
     }
 
     /// The tables name other engines for the port.
-    pub fn on_new_route(&mut self, port: u16) {
+    pub fn on_new_route(&mut self, port: u16, now: u64) {
+        if self.effects.is_served(port) {
+            self.pass_backlog(port, now);
+        }
         self.effects.on_new_route(port);
     }
 
     /// Connections that wait for a listener.
     pub fn parked(&self) -> usize {
-        self.effects.parked.len()
+        self.effects.parked.len() + self.effects.backlogs.len()
     }
 
     /// Frames from this stack to itself.
@@ -479,7 +484,8 @@ impl Net {
             self.effects.parked.next_deadline(),
         );
         let unread = self.effects.unread.next_deadline();
-        [probe, stack, held, parked, unread, self.tell_at()]
+        let backlogs = self.effects.backlogs.next_deadline();
+        [probe, stack, held, parked, unread, backlogs, self.tell_at()]
             .into_iter()
             .flatten()
             .min()
@@ -521,6 +527,8 @@ impl Net {
             ("fragments-lost", self.effects.trails.lost),
             ("group-copies-lost", self.effects.lost_copies),
             ("parked-reset", self.parked_reset),
+            ("unattended-opened", self.effects.backlogs.made),
+            ("unattended-reset", self.effects.backlogs.reset),
             ("inbox-refused", self.inbox_refused),
             ("datagrams-lost-before-a-wait", self.effects.unread.lost),
         ];

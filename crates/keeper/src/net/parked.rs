@@ -61,6 +61,13 @@ impl Parked {
         Some(flow)
     }
 
+    /// Returns whether another connection with all its bytes can come.
+    pub(super) fn has_room(&self) -> bool {
+        let is_full = self.messages + MESSAGES_MAX / 4 > MESSAGES_MAX
+            || self.bytes + BYTES_MAX / 4 > BYTES_MAX;
+        !is_full && self.flows.len() < FLOWS_MAX
+    }
+
     pub(super) fn has(&self, flow: &Flow) -> bool {
         self.flows.contains_key(flow)
     }

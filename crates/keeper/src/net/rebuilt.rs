@@ -5,9 +5,7 @@
 //! The memory of the killed engine says nothing here. The flow directory and the cells do, which
 //! are whole at any instant, and the peer's next segment.
 
-use std::iter::once;
-
-use slipstack_channel::{FlowEntry, LeftConnection, Opened, PASSED_CHUNK, Passed, PassingHead};
+use slipstack_channel::{FlowEntry, LeftConnection, Opened};
 use slipstack_device::Flow;
 use slipstack_mem::Region;
 use slipstack_stack::{ConnectionImage, ConnectionOrigin, Progress};
@@ -51,23 +49,8 @@ impl Net {
         if bytes.len() > BYTES_MAX || left.read != 0 || left.unsent.head != 0 {
             return false;
         }
-        self.next_tag += 1;
-        let head = PassingHead {
-            hops: 0,
-            tag: self.next_tag,
-            local: entry.local,
-            remote: entry.remote,
-        };
-        let image = image_of(entry, &opened, left).to_bytes();
-        let open = Passed::Open {
-            len: bytes.len() as u32,
-            has_fin: left.has_fin,
-            image: &image,
-        };
-        let chunks = bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
-        for passed in once(open).chain(chunks) {
-            self.take_passing(&head, passed, now);
-        }
+        let image = image_of(entry, &opened, left);
+        self.pass_on((&image, &bytes, left.has_fin), now);
         true
     }
 }

@@ -513,6 +513,7 @@ impl Server {
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
         let steering = self.resources.slots.steering();
+        let now = slipstack_mem::now_ns();
         for (protocol, first, last) in ranges {
             for port in *first..=*last {
                 let applied = self.steer.apply(
@@ -526,10 +527,8 @@ impl Server {
                     warn!(port, %error, "a port cannot be steered");
                 }
                 match protocol {
-                    Transport::Tcp => self.net.on_new_route(port),
-                    Transport::Udp => self
-                        .net
-                        .on_new_datagram_route(port, slipstack_mem::now_ns()),
+                    Transport::Tcp => self.net.on_new_route(port, now),
+                    Transport::Udp => self.net.on_new_datagram_route(port, now),
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! How a borrowed connection has ended.
 //!
-//! The peer's FIN shuts one direction of the pair down. A reset shuts both down, and so does the end
-//! of the process that lends, with which the connection is gone. Both are also shut after a FIN for
-//! a program that has shut down its own direction.
+//! The peer's FIN shuts one direction of the pair down. A reset shuts both down, as the end of the
+//! process that lends does, with which the connection is gone. Both are also shut after a FIN for a
+//! program that has shut down its own direction.
 
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ impl Process {
     }
 }
 
-/// Whether both directions of the pair are shut down.
+/// Returns whether both directions of the pair are shut down.
 fn is_hung_up(socket: &Description) -> bool {
     let Some(number) = socket.kernel_number() else {
         return false;

@@ -1,0 +1,383 @@
+//! Listening sockets that no engine serves yet: connections are made here.
+//!
+//! On the kernel `listen` is enough for connections to come about. A program's engine listens when
+//! the program first waits on the socket, and has no engine at all before it first waits on
+//! anything. Until then this stack listens in its place, for a socket that somebody asks for, and
+//! its connections wait as in the socket's backlog. The engine that serves the port at last gets
+//! them as it gets those of a listener that has closed.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead};
+use slipstack_stack::{
+    CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
+};
+
+use super::Net;
+use super::flows::{find_flow, is_request};
+use super::intents::Intent;
+
+/// Connections that wait at one socket at most, whatever its backlog.
+const BACKLOG_MAX: u32 = 4096;
+/// Sockets that are listened for at most.
+const LISTENERS_MAX: usize = 1024;
+/// Received bytes of all waiting connections at most; one that gets more is reset.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How often it is asked whether the sockets are still there.
+const ASK_NS: u64 = 100_000_000;
+
+/// A socket that is listened for.
+#[derive(Debug)]
+struct Unattended {
+    local: SocketAddr,
+    id: ListenerId,
+    /// Connections that wait no more, and those that the stack was told of (wrapping).
+    gone: u32,
+    told: u32,
+}
+
+/// A connection that waits.
+#[derive(Debug)]
+struct Waiting {
+    listener: ListenerId,
+    port: u16,
+    /// Its place in the order in which they came.
+    number: u64,
+    bytes: Vec<u8>,
+    /// Received in order.
+    upto: usize,
+    has_fin: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Backlogs {
+    listeners: Vec<Unattended>,
+    conns: HashMap<ConnId, Waiting>,
+    bytes: usize,
+    /// Sockets that have been asked for and are not listened for yet.
+    wanted: Vec<(SocketAddr, Intent)>,
+    asked_ns: u64,
+    /// Number of the last message about a connection that was passed on.
+    tag: u64,
+    /// Connections made here, and those that no program has taken.
+    pub(super) made: u64,
+    pub(super) reset: u64,
+}
+
+impl Backlogs {
+    /// Somebody asks for a connection to a socket that no engine serves.
+    pub(super) fn want(&mut self, port: u16, intent: Intent) {
+        let local = SocketAddr::new(intent.ip, port);
+        let is_known = self.listeners.iter().any(|it| it.local == local)
+            || self.wanted.iter().any(|(wanted, _)| *wanted == local);
+        if !is_known && self.listeners.len() + self.wanted.len() < LISTENERS_MAX {
+            self.wanted.push((local, intent));
+        }
+    }
+
+    /// The beginning of the messages about a connection that this stack passes on itself.
+    pub(super) fn head(&mut self, (local, remote): (SocketAddr, SocketAddr)) -> PassingHead {
+        self.tag += 1;
+        PassingHead {
+            hops: 0,
+            tag: self.tag,
+            local,
+            remote,
+        }
+    }
+
+    /// Ports with sockets that are listened for, or with connections that wait.
+    fn ports(&self) -> Vec<u16> {
+        let listened = self.listeners.iter().map(|it| it.local.port());
+        let mut ports: Vec<u16> = listened
+            .chain(self.conns.values().map(|it| it.port))
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// The connections that wait on a port, in the order in which they came.
+    fn on_port(&self, port: u16) -> Vec<ConnId> {
+        let there = self.conns.iter().filter(|(_, it)| it.port == port);
+        let mut conns: Vec<(u64, ConnId)> = there.map(|(id, it)| (it.number, *id)).collect();
+        conns.sort_unstable_by_key(|(number, _)| *number);
+        conns.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn take_listeners(&mut self, port: u16) -> Vec<ListenerId> {
+        let mut taken = Vec::new();
+        self.listeners.retain(|it| {
+            let is_there = it.local.port() == port;
+            taken.extend(is_there.then_some(it.id));
+            !is_there
+        });
+        taken
+    }
+
+    pub(super) fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, port: u16) {
+        self.made += 1;
+        let waiting = Waiting {
+            listener,
+            port,
+            number: self.made,
+            bytes: Vec::new(),
+            upto: 0,
+            has_fin: false,
+        };
+        self.conns.insert(conn, waiting);
+    }
+
+    /// Keeps received bytes. `false`: the connection does not wait here, or there is no room.
+    pub(super) fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let Some(waiting) = self.conns.get_mut(&conn) else {
+            return false;
+        };
+        let at = offset as usize;
+        let end = at + bytes.len();
+        let more = end.saturating_sub(waiting.bytes.len());
+        if self.bytes + more > BYTES_MAX {
+            return false;
+        }
+        self.bytes += more;
+        waiting.bytes.resize(waiting.bytes.len().max(end), 0);
+        waiting.bytes[at..end].copy_from_slice(bytes);
+        true
+    }
+
+    pub(super) fn on_received(&mut self, conn: ConnId, upto: u64) {
+        if let Some(waiting) = self.conns.get_mut(&conn) {
+            waiting.upto = upto as usize;
+        }
+    }
+
+    pub(super) fn on_fin(&mut self, conn: ConnId) {
+        if let Some(waiting) = self.conns.get_mut(&conn) {
+            waiting.has_fin = true;
+        }
+    }
+
+    /// A connection waits no more.
+    pub(super) fn forget(&mut self, conn: ConnId) -> Option<(Vec<u8>, bool)> {
+        let mut waiting = self.conns.remove(&conn)?;
+        self.bytes -= waiting.bytes.len();
+        let mut listeners = self.listeners.iter_mut();
+        if let Some(listener) = listeners.find(|it| it.id == waiting.listener) {
+            listener.gone = listener.gone.wrapping_add(1);
+        }
+        waiting.bytes.truncate(waiting.upto);
+        Some((waiting.bytes, waiting.has_fin))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.conns.len()
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let is_idle = self.listeners.is_empty() && self.conns.is_empty();
+        (!is_idle).then_some(self.asked_ns + ASK_NS)
+    }
+}
+
+impl Net {
+    /// Listens for sockets that somebody has asked for, passes connections on whose port an engine
+    /// serves, and ends those whose socket is closed.
+    pub(super) fn serve_backlogs(&mut self, now: u64) {
+        for (local, intent) in std::mem::take(&mut self.effects.backlogs.wanted) {
+            self.listen_for(local, intent, now);
+        }
+        let Net { effects, stack, .. } = self;
+        let backlogs = &mut effects.backlogs;
+        for listener in backlogs
+            .listeners
+            .iter_mut()
+            .filter(|it| it.gone != it.told)
+        {
+            listener.told = listener.gone;
+            stack.tcp_accepted(listener.id, listener.gone);
+        }
+        if backlogs.next_deadline().is_none_or(|due| now < due) {
+            return;
+        }
+        backlogs.asked_ns = now;
+        for port in backlogs.ports() {
+            if self.effects.is_served(port) {
+                self.pass_backlog(port, now);
+            } else if !self.effects.intents.has_port(port, now) {
+                self.close_backlog(port, now);
+            }
+        }
+    }
+
+    /// Before a SYN opens a connection to a socket that has been closed a moment ago.
+    pub(super) fn verify_backlog(&mut self, frame: &[u8], now: u64) {
+        let flow = find_flow(frame).filter(|_| is_request(frame));
+        let Some(port) = flow.map(|flow| flow.local.port()) else {
+            return;
+        };
+        let backlogs = &self.effects.backlogs;
+        if backlogs.listeners.iter().any(|it| it.local.port() == port)
+            && !self.effects.intents.has_port_now(port, now)
+        {
+            self.close_backlog(port, now);
+        }
+    }
+
+    fn listen_for(&mut self, local: SocketAddr, intent: Intent, now: u64) {
+        let options = ListenOptions {
+            backlog: intent.backlog.min(BACKLOG_MAX),
+            reuse_port: true,
+            is_v6_only: intent.is_v6_only,
+            ..ListenOptions::default()
+        };
+        // Where it cannot, the SYN waits until an engine serves the port.
+        let Ok(id) = self.stack.tcp_listen(local, options) else {
+            return;
+        };
+        let backlogs = &mut self.effects.backlogs;
+        if backlogs.next_deadline().is_none() {
+            backlogs.asked_ns = now;
+        }
+        backlogs.listeners.push(Unattended {
+            local,
+            id,
+            gone: 0,
+            told: 0,
+        });
+        self.effects.strays.hurry(local.port());
+    }
+
+    /// An engine serves the port: what waits here is its own, as far as there is room on the way.
+    pub(super) fn pass_backlog(&mut self, port: u16, now: u64) {
+        for id in self.effects.backlogs.take_listeners(port) {
+            for image in self.stack.tcp_detach_half_open(id) {
+                self.pass_half_open(&image, now);
+            }
+            let _ = self.stack.tcp_unlisten(id);
+        }
+        for conn in self.effects.backlogs.on_port(port) {
+            if !self.effects.parked.has_room() {
+                return;
+            }
+            self.pass_waiting(conn, now);
+        }
+    }
+
+    fn pass_half_open(&mut self, image: &HalfOpenImage, now: u64) {
+        if let Some(ends) = image.endpoints() {
+            self.note_moving(ends.0.port(), now);
+            let head = self.effects.backlogs.head(ends);
+            let image = image.to_bytes();
+            self.effects.on_passing(&head, Passed::HalfOpen(&image));
+        }
+    }
+
+    fn pass_waiting(&mut self, conn: ConnId, now: u64) {
+        let Some((bytes, has_fin)) = self.effects.backlogs.forget(conn) else {
+            return;
+        };
+        let Some(image) = self.stack.tcp_detach(conn) else {
+            return;
+        };
+        let image = image.without_ranges();
+        self.pass_on((&image, &bytes, has_fin), now);
+    }
+
+    /// Sends a connection with what came on it to the listener that the tables name, or keeps it
+    /// until there is one.
+    pub(super) fn pass_on(
+        &mut self,
+        (image, bytes, has_fin): (&ConnectionImage, &[u8], bool),
+        now: u64,
+    ) {
+        let Some(ends) = image.endpoints() else {
+            return;
+        };
+        // What its peer says meanwhile is not for nobody.
+        self.note_moving(ends.0.port(), now);
+        let head = self.effects.backlogs.head(ends);
+        let image = image.to_bytes();
+        let open = Passed::Open {
+            len: bytes.len() as u32,
+            has_fin,
+            image: &image,
+        };
+        let chunks = bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
+        for passed in std::iter::once(open).chain(chunks) {
+            self.take_passing(&head, passed, now);
+        }
+    }
+
+    /// The socket is closed, and with it what nobody has accepted.
+    fn close_backlog(&mut self, port: u16, now: u64) {
+        for id in self.effects.backlogs.take_listeners(port) {
+            let _ = self.stack.tcp_unlisten(id);
+        }
+        for conn in self.effects.backlogs.on_port(port) {
+            self.effects.backlogs.forget(conn);
+            self.effects.backlogs.reset += 1;
+            let (mode, effects) = (CloseMode::Abort, &mut self.effects);
+            self.stack
+                .tcp_close(Instant(now), conn, mode, true, effects);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTENER: ListenerId = ListenerId {
+        index: 1,
+        generation: 1,
+    };
+
+    fn conn(index: u32) -> ConnId {
+        ConnId {
+            index,
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn what_comes_in_any_order_waits_in_its_own_up_to_where_it_is_whole() {
+        let mut backlogs = Backlogs::default();
+        backlogs.on_accepted(LISTENER, conn(1), 80);
+        assert!(backlogs.store(conn(1), 6, b"later"));
+        assert!(backlogs.store(conn(1), 0, b"first"));
+        backlogs.on_received(conn(1), 5);
+        assert_eq!(backlogs.bytes, 11);
+        assert_eq!(backlogs.forget(conn(1)), Some((b"first".to_vec(), false)));
+        assert_eq!((backlogs.bytes, backlogs.len()), (0, 0));
+        assert!(!backlogs.store(conn(1), 0, b"gone"));
+    }
+
+    #[test]
+    fn connections_leave_in_the_order_in_which_they_came() {
+        let mut backlogs = Backlogs::default();
+        for index in [5, 3, 9, 1] {
+            backlogs.on_accepted(LISTENER, conn(index), 80);
+        }
+        backlogs.on_accepted(LISTENER, conn(7), 81);
+        backlogs.on_fin(conn(3));
+        assert_eq!(backlogs.on_port(80), [5, 3, 9, 1].map(conn));
+        assert_eq!(backlogs.ports(), [80, 81]);
+        assert_eq!(backlogs.forget(conn(3)), Some((Vec::new(), true)));
+        assert_eq!(backlogs.on_port(80), [5, 9, 1].map(conn));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_waits() {
+        let mut backlogs = Backlogs::default();
+        backlogs.on_accepted(LISTENER, conn(1), 80);
+        let far = BYTES_MAX as u64;
+        assert!(!backlogs.store(conn(1), far, b"x"));
+        assert!(backlogs.store(conn(1), far - 1, b"x"));
+    }
+}
