@@ -79,6 +79,18 @@ def off_is_off(world):
     assert keepers_log(world) == "", keepers_log(world)
 
 
+@test()
+def at_debug_each_request_of_a_program_is_logged(world):
+    level = "--log", "debug"
+    if world.mode == "instance":
+        world.instance = world.start_instance("t", *level)
+    held = world.stack(*world.program("aborted.py"), 8001, options=level)
+    world.wait_port(8001, process=held)
+    assert "a request client=1 request=\"ListenOn" in keepers_log(world), keepers_log(world)
+    if world.mode == "instance":
+        assert "a request session=" in world.instance.errors(), world.instance.errors()
+
+
 @test(modes=("instance",))
 def an_instance_logs_its_programs(world):
     world.instance = world.start_instance("t", "--log", "info")

@@ -32,6 +32,8 @@ pub const CONTROL_VERSION: u32 = 12;
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
 pub const DESCRIPTORS_MAX: usize = 200;
+/// Characters of a request in a log, at most.
+const SHOWN_MAX: usize = 200;
 
 /// Introduces a process. First message on every connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +175,17 @@ pub enum Request {
     Stop {
         is_forced: bool,
     },
+}
+
+impl Request {
+    /// Returns the request as a log shows it: cut after [`SHOWN_MAX`] characters, and a greeting
+    /// without its secrets.
+    pub fn shown(&self) -> String {
+        match self {
+            Request::Hello(hello) => format!("Hello {{ program: {:?} }}", hello.program),
+            request => format!("{request:?}").chars().take(SHOWN_MAX).collect(),
+        }
+    }
 }
 
 /// The answer to a request.

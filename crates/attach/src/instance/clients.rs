@@ -15,7 +15,7 @@ use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
 use slipstack_keeper::process::{find_process, watch};
 use slipstack_mem::{Doorbell, Region};
-use tracing::info;
+use tracing::{Level, debug, enabled, info};
 
 use super::reception::{ControlServer, watch_process};
 
@@ -94,9 +94,14 @@ impl ControlServer {
         fds: Vec<OwnedFd>,
         engine: &mut Engine,
     ) {
+        if enabled!(Level::DEBUG) {
+            debug!(session = token, request = request.shown(), "a request");
+        }
         let (reply, fds) = match self.find_answer(token, request, fds, engine) {
             Ok(answer) => answer,
             Err((refusal, message)) => {
+                let why = message.as_str();
+                debug!(session = token, why, "a request is refused");
                 self.refused += 1;
                 (Reply::Refused { refusal, message }, Vec::new())
             }

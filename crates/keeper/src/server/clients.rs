@@ -7,7 +7,7 @@ use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
 };
-use tracing::info;
+use tracing::{Level, debug, enabled, info};
 
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
@@ -135,6 +135,11 @@ impl Server {
             Some(request) => request,
             None => return,
         };
+        if enabled!(Level::DEBUG) {
+            let client = self.connections.get(&token).and_then(|it| it.client);
+            let client = client.map(|client| client.0);
+            debug!(client, request = request.shown(), "a request");
+        }
         let answer = match request {
             Request::Hello(hello) => self.on_hello(token, hello),
             request => self.on_request(token, request, fds, now),
@@ -142,6 +147,7 @@ impl Server {
         match answer {
             Ok((reply, fds)) => self.reply(token, &reply, &fds),
             Err((refusal, message)) => {
+                debug!(why = message.as_str(), "a request is refused");
                 self.tally.refused += 1;
                 self.reply(token, &Reply::Refused { refusal, message }, &[]);
             }

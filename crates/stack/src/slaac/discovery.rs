@@ -10,7 +10,7 @@ use crate::config::SlaacConfig;
 use crate::time::Instant;
 use slipstack_terms::Learnt;
 
-/// Events of router discovery on all links of a stack, one after the other.
+/// Router discovery on all links of a stack.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     config: SlaacConfig,
