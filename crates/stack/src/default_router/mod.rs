@@ -86,7 +86,7 @@ impl Cx<'_> {
         let station = Station {
             mac: self.net.macs.on(link),
             ip: source.into(),
-            link: link,
+            link,
         };
         let neighbours = &mut self.net.neighbours;
         neighbours.resolve(now, router.into(), station, self.counters, fx)
