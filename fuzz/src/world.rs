@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig, Payload,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkState, Payload,
     Stack, StackConfig, TcpConfig, UdpId, UdpOptions,
 };
 use slipstack_wire::tcp::TcpSegment;
@@ -170,10 +170,7 @@ impl Effects for World {
 /// neighbour.
 pub fn stack(now: Instant, world: &mut World) -> Stack {
     let config = StackConfig {
-        network: NetworkConfig {
-            addrs: vec![(OWN.into(), 24), (OWN6.into(), 64)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(1500, vec![(OWN.into(), 24), (OWN6.into(), 64)], &[]).into(),
         mac: OWN_MAC,
         seed: [7; 32],
         tcp: TcpConfig {

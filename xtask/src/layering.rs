@@ -9,11 +9,12 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("terms", &[]),
     ("wire", &[]),
-    ("stack", &["terms", "wire"]),
+    ("network", &["terms", "wire"]),
+    ("stack", &["terms", "wire", "network"]),
     ("mem", &[]),
     ("device", &["terms", "mem", "wire"]),
     ("device-dpdk", &["mem", "device"]),
-    ("netctl", &["terms", "wire"]),
+    ("netctl", &["terms", "wire", "network"]),
     ("channel", &["terms", "mem", "netctl"]),
     ("engine", &["stack", "wire", "mem", "device", "channel"]),
     (
@@ -68,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that must be able to live without an operating system.
-const NO_STD: &[&str] = &["terms", "wire", "stack"];
+const NO_STD: &[&str] = &["terms", "wire", "network", "stack"];
 
 pub fn check(root: &Path) -> Vec<String> {
     let metadata = match metadata(root) {

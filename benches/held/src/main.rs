@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use slipstack_channel::{Command, EngineEnd, EventKind, ProgramEnd, SockId, Transport};
 use slipstack_device::{RingPosition, Slots};
-use slipstack_engine::{Engine, Instant as EngineInstant, NetworkConfig, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant as EngineInstant, NetworkState, Role, Setup, StackConfig};
 
 /// Between two looks at the device when nothing comes.
 const NAP: Duration = Duration::from_micros(100);
@@ -137,11 +137,7 @@ fn engine(slots: &Slots, options: &Options) -> Result<Engine, Failure> {
     let link = slots.link();
     let device = slots.adopt(0, RingPosition::private())?;
     let stack = StackConfig {
-        network: NetworkConfig {
-            mtu: link.mtu,
-            addrs: vec![(options.ip, options.prefix)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(link.mtu, vec![(options.ip, options.prefix)], &[]).into(),
         mac: link.mac,
         tso_max: link.tso_max,
         role: Role::Standalone,

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, EventKind, ProgramEnd, SockId, State, Transport,
 };
-use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NetworkState, Role, Setup, StackConfig};
 use slipstack_mem::Region;
 
 use wire::Wire;
@@ -58,11 +58,12 @@ impl Side {
         directory: Option<Region>,
         rules: Option<usize>,
     ) -> Engine {
+        let network = match rules {
+            Some(_) => rules::network(),
+            None => NetworkState::of(1500, vec![(address.into(), 24)], &[]),
+        };
         let stack = StackConfig {
-            network: NetworkConfig {
-                addrs: vec![(address.into(), 24)],
-                ..NetworkConfig::default()
-            },
+            network: network.into(),
             mac,
             tso_max: 0,
             role: Role::Standalone,
@@ -79,7 +80,7 @@ impl Side {
         };
         let mut engine = Engine::new(setup, Instant(1));
         if rules.is_some() {
-            engine.begin_with(rules::network());
+            engine.begin();
         }
         engine
     }

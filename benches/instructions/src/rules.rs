@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use slipstack_channel::control::net::{
-    FilterAction, FilterEnd, FilterReceived, FilterRule, Interface, NetworkState,
+    FilterAction, FilterEnd, FilterReceived, FilterRule, NetworkState,
 };
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::PortAuthority;
@@ -56,12 +56,7 @@ fn rule(at: usize, is_last: bool) -> FilterRule {
 pub fn network() -> NetworkState {
     NetworkState {
         revision: 1,
-        interfaces: vec![Interface {
-            addresses: vec![(SERVER.into(), 24)],
-            mtu: 1500,
-            ..Interface::default()
-        }],
         filter: 1,
-        ..NetworkState::default()
+        ..NetworkState::of(1500, vec![(SERVER.into(), 24)], &[])
     }
 }

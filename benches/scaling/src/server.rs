@@ -14,7 +14,7 @@ use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
 use slipstack_channel::{EngineEnd, INBOX_BYTES, Inside, REGION_BYTES_MIN, SocketError, Transport};
 use slipstack_device::{Device, Steering};
 use slipstack_engine::{
-    Engine, Fabric, Instant, NeighbourTable, NetworkConfig, PortAuthority, Role, Setup, StackConfig,
+    Engine, Fabric, Instant, NeighbourTable, NetworkState, PortAuthority, Role, Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours};
 use slipstack_mem::Region;
@@ -87,10 +87,7 @@ impl PortAuthority for Ports {
 /// An engine's stack.
 pub fn stack_config(address: Ipv4Addr, mac: [u8; 6], ephemeral: (u16, u16)) -> StackConfig {
     StackConfig {
-        network: NetworkConfig {
-            addrs: vec![(address.into(), 16)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(1500, vec![(address.into(), 16)], &[]).into(),
         mac,
         tso_max: 0,
         role: Role::Engine,

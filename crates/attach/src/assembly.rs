@@ -12,7 +12,7 @@ use slipstack_device::hooked::Hooked;
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig, config_of,
+    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -122,7 +122,7 @@ fn assemble_hooked(
         .ok_or(Error::Confused)?;
     // Since this process leased the slot it is told of changes.
     let network = match link.ask(&Request::Network, &[])?.0 {
-        Reply::Network(network) => *network,
+        Reply::Network(network) => Arc::new(*network),
         _ => return Err(Error::Confused),
     };
     let mut stack = stack_config(settings, &parts, &network);
@@ -156,7 +156,7 @@ fn assemble_hooked(
         neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
     };
     let mut engine = Engine::new(setup, Instant(now_ns()));
-    engine.begin_with(network);
+    engine.begin();
     let held = claim.into_iter().chain(engine.device_fds()).collect();
     Ok(Assembled {
         engine,
@@ -166,14 +166,14 @@ fn assemble_hooked(
     })
 }
 
-fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> StackConfig {
+fn stack_config(settings: &Settings, parts: &Parts, network: &Arc<NetworkState>) -> StackConfig {
     let (lease, link) = (&parts.lease, &parts.device.params.link);
     let mut seed = [0; 32];
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
     let mut config = StackConfig {
-        network: config_of(network),
+        network: network.clone(),
         mac: lease.mac,
         tso_max: link.tso_max,
         has_udp_segmentation: link.udp_segmentation,

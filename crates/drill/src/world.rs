@@ -11,7 +11,7 @@ use slipstack_channel::{
     Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
     TurnOutcome, WaitOn,
 };
-use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkState, Role, Setup, StackConfig};
 use slipstack_mem::Descriptor;
 use slipstack_posix::{Errno, Interruptions, Kernel, LogLevel, Process, Settings, Spin};
 
@@ -252,16 +252,17 @@ impl Attach for VirtualAttach {
         let config = self.0.config();
         let device = WireDevice::new(
             self.0.wire.clone(),
-            config.stack.network.mtu,
+            config.stack.network.own().mtu,
             config.stack.tso_max,
         );
         let setup = Setup {
             stack: StackConfig {
-                network: NetworkConfig {
-                    addrs: config.addrs(),
-                    gateways: WorldConfig::gateways(),
-                    ..config.stack.network.clone()
-                },
+                network: NetworkState::of(
+                    config.stack.network.own().mtu,
+                    config.addrs(),
+                    &WorldConfig::gateways(),
+                )
+                .into(),
                 mac: OWN_MAC,
                 role: Role::Standalone,
                 ..config.stack.clone()
@@ -290,7 +291,7 @@ impl Attach for VirtualAttach {
             networks: Vec::new(),
             revision: 0,
             mtu_v6: None,
-            mtu: config.stack.network.mtu,
+            mtu: config.stack.network.own().mtu,
             interface: 0,
             has_groups: true,
             links: Vec::new(),

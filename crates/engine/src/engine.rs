@@ -6,7 +6,6 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::{EngineEnd, FlowDirectory, InboxMessage, Limits};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
@@ -95,8 +94,6 @@ pub struct Engine {
     pub(crate) device: Box<dyn Device>,
     pub(crate) env: Environment,
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
-    /// The network of the stack, as the keeper has published it.
-    pub(crate) network: Arc<NetworkState>,
     /// Leased blocks of outgoing ports; the last is the one in use.
     pub(crate) port_blocks: Vec<(u16, u16)>,
     /// Neighbours asked for at the last look.
@@ -169,7 +166,6 @@ impl Engine {
             device: setup.device,
             env,
             ports: setup.ports,
-            network: Arc::default(),
             unresolved: Vec::new(),
             moves: 0,
             scratch: Vec::new(),
@@ -191,7 +187,7 @@ impl Engine {
     /// Takes a program in. `bell` wakes it; none when it drives this engine itself.
     pub fn attach_client(&mut self, end: EngineEnd, bell: Option<Doorbell>) -> ClientId {
         self.env.counters.clients_attached += 1;
-        end.set_network_revision(self.network.revision);
+        end.set_network_revision(self.network().revision);
         let region = end.region().clone();
         let client = Some(Client::new(end, bell));
         let clients = &mut self.env.clients;

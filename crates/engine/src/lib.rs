@@ -39,7 +39,6 @@ mod partial;
 mod passing;
 mod ports;
 mod remote;
-mod routing;
 mod stats;
 mod strays;
 mod streams;
@@ -56,11 +55,9 @@ pub use filtering::HeldFilter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Fabric;
-pub use network::config_of;
 pub use remote::Remote;
-pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{
-    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkConfig,
+    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkState,
     PortRange, Role, Scatter, StackConfig, SynCookies, TcpConfig,
 };
 pub use stats::{EngineCounters, SocketView};

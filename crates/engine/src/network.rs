@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use slipstack_channel::control::net::{FilterReceived, Interface, NeighbourEntry, NetworkState};
-use slipstack_stack::{Instant, LinkConfig, NetworkConfig, Tunable};
-use slipstack_wire::LinkId;
-use slipstack_wire::zone::zoned_ip;
+use slipstack_channel::control::net::{FilterReceived, NetworkState};
+use slipstack_stack::{Instant, Tunable};
 
 use crate::engine::Engine;
-use crate::routing::{stack_routes, stack_rules};
 
 /// Between two attempts to fetch the rules of the filter.
 const FILTER_RETRY_NS: u64 = 100_000_000;
@@ -18,32 +15,34 @@ impl Engine {
     #[cold]
     pub(crate) fn on_network_changed(&mut self, now: Instant) {
         let told = self.ports.as_ref().and_then(|ports| ports.network());
-        if let Some(told) = told.filter(|told| told.revision != self.network.revision) {
+        if let Some(told) = told.filter(|told| told.revision != self.network().revision) {
             self.apply(now, told);
         }
     }
 
     /// Returns the network of this engine's stack.
     pub fn network(&self) -> &Arc<NetworkState> {
-        &self.network
+        self.stack.network()
     }
 
     /// Before the first frame: the stack was made with it.
-    pub fn begin_with(&mut self, network: NetworkState) {
+    pub fn begin(&mut self) {
+        let network = self.network().clone();
         if let Some(learnt) = &network.learnt {
             self.stack.learn(self.env.now, learnt.clone());
         }
         self.set_filter(&network);
-        self.publish(network);
+        self.publish(&network);
     }
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
+        let network = Arc::new(network);
         self.set_filter(&network);
-        self.stack.set_network(now, config_of(&network));
+        self.stack.set_network(now, network.clone());
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt.clone());
         }
-        self.publish(network);
+        self.publish(&network);
     }
 
     /// Goes by the packet filter. Rules that cannot be had now are asked for again soon; until then
@@ -69,21 +68,22 @@ impl Engine {
     /// the matches that are logged.
     pub(crate) fn tend_filter(&mut self, now: Instant) {
         if self.filter_due.is_some_and(|due| due <= now) {
-            let network = self.network.clone();
+            let network = self.network().clone();
             self.set_filter(&network);
         }
         if !self.stack.has_filter_log() {
             return;
         }
         let logged = self.stack.take_filter_log();
-        let lines = self.filter.lines(&logged, &self.network);
+        let network = self.network().clone();
+        let lines = self.filter.lines(&logged, &network);
         if let Some(ports) = self.ports.as_ref().filter(|_| !lines.is_empty()) {
             ports.log_filter(lines);
         }
     }
 
     /// Programs go by it from now on.
-    fn publish(&mut self, network: NetworkState) {
+    fn publish(&mut self, network: &NetworkState) {
         self.device.set_vlans(&network.vlans());
         for (name, value) in &network.tunables {
             if let Some(tunable) = Tunable::find(name) {
@@ -93,48 +93,6 @@ impl Engine {
         for client in self.env.clients.iter().flatten() {
             client.end.set_network_revision(network.revision);
         }
-        self.network = Arc::new(network);
-    }
-}
-
-/// The configured part in a stack's words.
-pub fn config_of(network: &NetworkState) -> NetworkConfig {
-    let own = network.own();
-    let mut gateways = Vec::new();
-    let mut routes = network.routes.clone();
-    // A default gateway is a neighbour whatever the networks are.
-    routes.retain(|route| {
-        let is_plain = route.is_default() && route.metric == 0 && route.source.is_none();
-        match route.via {
-            Some(via) if is_plain && route.mtu.is_none() && network.vlan_of(route) == Some(0) => {
-                gateways.push(via);
-                false
-            }
-            _ => true,
-        }
-    });
-    let links = network.interfaces.iter().filter(|it| it.vlan != 0);
-    let further_ports = network.ports().skip(1);
-    let neighbours = network.neighbours.iter();
-    let of_neighbour = |entry: &NeighbourEntry| {
-        let ip = zoned_ip(entry.ip, LinkId(entry.vlan));
-        (ip, entry.mac)
-    };
-    let link_config = |it: &Interface| LinkConfig {
-        link: it.vlan,
-        mtu: it.mtu,
-        addrs: it.addresses.clone(),
-    };
-    NetworkConfig {
-        mtu: own.mtu,
-        addrs: own.addresses.clone(),
-        gateways,
-        routes: stack_routes(&routes, |route| network.vlan_of(route).unwrap_or(0)),
-        rules: stack_rules(&network.rules),
-        forwarding: network.is_forwarding,
-        links: links.map(link_config).collect(),
-        port_macs: further_ports.map(|it| it.mac).collect(),
-        neighbours: neighbours.map(of_neighbour).collect(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The stack's network as the keeper has it: what is published, and the device below it.
 
+use std::sync::Arc;
+
 use slipstack_channel::control::DeviceSummary;
 use slipstack_channel::control::net::NetworkState;
-use slipstack_engine::config_of;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
 /// How the stack appears on its link.
@@ -25,7 +26,7 @@ impl Network {
     /// Returns the configuration of the keeper's own stack.
     pub fn stack_config(&self) -> StackConfig {
         StackConfig {
-            network: config_of(&self.state.in_force()),
+            network: Arc::new(self.state.in_force()),
             mac: self.mac,
             tso_max: self.tso_max,
             has_udp_segmentation: self.has_udp_segmentation,

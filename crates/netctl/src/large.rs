@@ -99,4 +99,29 @@ mod tests {
         let null = std::fs::File::open("/dev/null").unwrap();
         assert!(join(0, null.as_fd()).is_err());
     }
+
+    #[test]
+    fn a_network_of_all_that_may_be_is_no_longer_than_a_message_may_be() {
+        use crate::{Change, Mode, NetworkState, RouteEntry};
+        let vlan = |vlan: u16| Change::AddVlan {
+            name: format!("eth1.{vlan}"),
+            vlan,
+        };
+        let route = |n: u32| Change::AddRoute {
+            route: RouteEntry {
+                to: ((0xac10_0000u32 + n).to_be_bytes().into(), 32),
+                ..RouteEntry::default_by([10, 0, 0, 1].into())
+            },
+            mode: Mode::Add,
+        };
+        let own = vec![([10, 0, 0, 5].into(), 24)];
+        let mut state = NetworkState::of(1500, own, &[]);
+        state.own_mut().name = "eth1".to_owned();
+        let changes: Vec<Change> = (1..=128).map(vlan).chain((0..10_000).map(route)).collect();
+        let state = state.changed(&changes).unwrap();
+        let bytes = serde_json::to_vec(&state).unwrap();
+        assert!(bytes.len() < LARGE_MAX, "{}", bytes.len());
+        let read: NetworkState = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(read, state);
+    }
 }

@@ -7,17 +7,12 @@
 //! [`large`]. The keeper decides from the credentials of a connection whether its peer may change
 //! anything.
 
-mod change;
 mod client;
-mod difference;
 mod filter;
 pub mod large;
 mod message;
-mod network;
-mod share;
 mod sockets;
 
-pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
 pub use filter::{
     FILTER_PREFIXES_MAX, FILTER_RULES_MAX, FILTER_SET_MAX, FILTER_TABLES_MAX, FilterChange,
@@ -26,8 +21,10 @@ pub use filter::{
     TableHead, change_filter,
 };
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
-pub use network::{Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
-pub use share::{KernelShare, Listed, ShareAction};
+pub use slipstack_network::{
+    Change, ChangeError, Interface, KernelShare, Listed, MAIN_TABLE, Mode, NeighbourEntry,
+    NetworkState, Refused, RouteEntry, RouteKey, RuleEntry, ShareAction,
+};
 pub use slipstack_terms::{
     FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode,
 };

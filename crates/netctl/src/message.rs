@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Change;
+use slipstack_network::{Change, NetworkState};
+
 use crate::filter::{FilterChange, FilterHead};
-use crate::network::NetworkState;
 use crate::sockets::{EngineIdentity, Inquiry, ProgramIdentity};
 
 /// Version of this protocol. A keeper refuses another one and names its own.

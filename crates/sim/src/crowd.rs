@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig, RxMeta,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkState, RxMeta,
     SocketError, Stack, StackConfig, UdpId,
 };
 use slipstack_wire::plain::{HEADER_MAX, PlainHeader};
@@ -88,10 +88,7 @@ impl Crowd {
     pub fn new(connections: u32) -> Result<Crowd, Refused> {
         let now = Instant(1_000_000_000);
         let mut config = StackConfig {
-            network: NetworkConfig {
-                addrs: vec![(OURS.into(), 8)],
-                ..NetworkConfig::default()
-            },
+            network: NetworkState::of(1500, vec![(OURS.into(), 8)], &[]).into(),
             mac: OUR_MAC,
             ..StackConfig::default()
         };

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    Congestion, ConnId, Counter, EcnMode, Instant, NetworkConfig, SocketOptions, StackConfig,
+    Congestion, ConnId, Counter, EcnMode, Instant, NetworkState, SocketOptions, StackConfig,
 };
 
 use crate::host::Host;
@@ -127,10 +127,8 @@ fn world(setup: &Setup) -> World {
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
             let mut config = StackConfig {
-                network: NetworkConfig {
-                    addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
-                    ..NetworkConfig::default()
-                },
+                network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)], &[])
+                    .into(),
                 mac: [2, 0, 0, 0, 0, i],
                 seed: [i.wrapping_add(setup.seed); 32],
                 tso_max: setup.tso_max,

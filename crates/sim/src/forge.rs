@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
     CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId,
-    NetworkConfig, Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
+    NetworkState, Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
@@ -208,11 +208,7 @@ impl Victim {
     pub fn new(change: impl FnOnce(&mut StackConfig)) -> Victim {
         let now = Instant::from_millis(1000);
         let mut config = StackConfig {
-            network: NetworkConfig {
-                addrs: vec![(VICTIM.into(), 24)],
-                gateways: vec![ROUTER.into()],
-                ..NetworkConfig::default()
-            },
+            network: NetworkState::of(1500, vec![(VICTIM.into(), 24)], &[ROUTER.into()]).into(),
             mac: VICTIM_MAC,
             seed: [7; 32],
             ..StackConfig::default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    Congestion, Counter, EcnMode, Instant, NetworkConfig, SocketOptions, StackConfig,
+    Congestion, Counter, EcnMode, Instant, NetworkState, SocketOptions, StackConfig,
 };
 
 use crate::host::Host;
@@ -147,16 +147,13 @@ fn config(index: u8, is_v6: bool, rng: &mut Rng) -> StackConfig {
     } else {
         (IpAddr::V4(Ipv4Addr::new(10, 0, 0, index + 1)), 24)
     };
+    let mtu = if rng.below(4) == 0 {
+        576 + rng.below(8000) as u16
+    } else {
+        1500
+    };
     let mut config = StackConfig {
-        network: NetworkConfig {
-            addrs: vec![addr],
-            mtu: if rng.below(4) == 0 {
-                576 + rng.below(8000) as u16
-            } else {
-                1500
-            },
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(mtu, vec![addr], &[]).into(),
         mac: [2, 0, 0, 0, 0, index + 1],
         tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
         seed: seed_bytes(rng),

@@ -9,7 +9,7 @@ use slipstack_sim::program::{Rhythm, Task};
 use slipstack_sim::{Failure, LinkParams, World, checks};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    CloseMode, ConnId, Effects, Event, FrameOut, Instant, NetworkConfig, Payload, Reason,
+    CloseMode, ConnId, Effects, Event, FrameOut, Instant, NetworkState, Payload, Reason,
     RxChecksum, RxMeta, SocketOptions, StackConfig, TxOffload,
 };
 
@@ -20,10 +20,8 @@ const UP: u64 = 100_000;
 
 fn host(index: u8, now: Instant) -> Host {
     let config = StackConfig {
-        network: NetworkConfig {
-            addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)], &[])
+            .into(),
         mac: [2, 0, 0, 0, 0, index],
         seed: [index; 32],
         ..StackConfig::default()

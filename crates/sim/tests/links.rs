@@ -8,7 +8,7 @@ use slipstack_sim::network::Network;
 use slipstack_sim::program::{Rhythm, Task};
 use slipstack_sim::{Failure, LinkParams, World};
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Instant, NetworkConfig, SocketOptions, StackConfig};
+use slipstack_stack::{Instant, NetworkState, SocketOptions, StackConfig};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -18,10 +18,8 @@ fn world(params: LinkParams, change: impl Fn(&mut StackConfig)) -> World {
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
             let mut config = StackConfig {
-                network: NetworkConfig {
-                    addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
-                    ..NetworkConfig::default()
-                },
+                network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)], &[])
+                    .into(),
                 mac: [2, 0, 0, 0, 0, i],
                 seed: [i; 32],
                 ..StackConfig::default()

@@ -12,8 +12,7 @@ use slipstack_sim::{Failure, LinkParams, World, checks};
 use slipstack_stack::SocketState;
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, Effects, Event, Instant, IpMeta, NetworkConfig, Reason, Role, SocketOptions,
-    StackConfig,
+    ConnId, Effects, Event, Instant, IpMeta, NetworkState, Reason, Role, SocketOptions, StackConfig,
 };
 
 const MS: u64 = 1_000_000;
@@ -31,10 +30,8 @@ const PROMPT: Way = Way {
 
 fn host(index: u8, role: Role, seed: u8, now: Instant) -> Host {
     let mut config = StackConfig {
-        network: NetworkConfig {
-            addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)], &[])
+            .into(),
         mac: [2, 0, 0, 0, 0, index],
         seed: [seed; 32],
         role,

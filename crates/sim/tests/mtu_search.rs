@@ -10,7 +10,7 @@ use slipstack_sim::program::Task;
 use slipstack_sim::{LinkParams, World};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    Congestion, Counter, Instant, MtuProbing, NetworkConfig, SocketOptions, StackConfig, TcpConfig,
+    Congestion, Counter, Instant, MtuProbing, NetworkState, SocketOptions, StackConfig, TcpConfig,
     TcpInfo,
 };
 
@@ -34,10 +34,8 @@ fn world(mtu: u32, tso_max: u32, change: impl Fn(&mut TcpConfig)) -> World {
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
             let mut config = StackConfig {
-                network: NetworkConfig {
-                    addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
-                    ..NetworkConfig::default()
-                },
+                network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)], &[])
+                    .into(),
                 mac: [2, 0, 0, 0, 0, i],
                 tso_max,
                 seed: [i; 32],

@@ -8,9 +8,8 @@
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
-use slipstack_stack::fib::{Entry, MAIN, Prefix, Query, Rule, Target};
-use slipstack_stack::{LinkConfig, NetworkConfig};
+use slipstack_stack::fib::Query;
+use slipstack_stack::{Interface, NetworkState, RouteEntry, RuleEntry, routes4};
 
 const VLANS: u16 = 128;
 const ADDRESSES: u16 = 64;
@@ -26,7 +25,7 @@ fn main() {
         "one" => one(),
         _ => many(),
     };
-    let routes = network.routes4();
+    let routes = routes4(&network);
     for n in 0..count {
         let source = sources[n as usize % sources.len()];
         let dst = Ipv4Addr::from_bits(n.wrapping_mul(2_654_435_761) >> 3 | 0x2000_0000);
@@ -35,59 +34,53 @@ fn main() {
     }
 }
 
-fn one() -> (NetworkConfig, Vec<Option<IpAddr>>) {
+fn one() -> (NetworkState, Vec<Option<IpAddr>>) {
     let own = Ipv4Addr::new(10, 0, 0, 5).into();
-    let network = NetworkConfig {
-        addrs: vec![(own, 24)],
-        gateways: vec![Ipv4Addr::new(10, 0, 0, 1).into()],
-        ..NetworkConfig::default()
-    };
+    let gateway = Ipv4Addr::new(10, 0, 0, 1).into();
+    let network = NetworkState::of(1500, vec![(own, 24)], &[gateway]);
     (network, vec![None, Some(own)])
 }
 
-fn many() -> (NetworkConfig, Vec<Option<IpAddr>>) {
+fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
     let (mut network, mut sources) = one();
     for link in 1..=VLANS {
         let at = |host: u16| IpAddr::from([10, 1, link as u8, host as u8]);
         let addresses = 1..=ADDRESSES;
-        network.links.push(LinkConfig {
-            link,
+        network.interfaces.push(Interface {
+            vlan: link,
             mtu: 1500,
-            addrs: addresses
+            addresses: addresses
                 .clone()
                 .map(|host| (at(host + 1), if host == 1 { 24 } else { 32 }))
                 .collect(),
+            ..Interface::default()
         });
         let table = u32::from(link) + 1000;
-        let way = Entry {
-            link,
-            ..Entry::new(Prefix::ALL, Target::Via(at(1)))
-        };
-        network.routes.push(route(table, way));
+        network.routes.push(RouteEntry {
+            vlan: Some(link),
+            table,
+            ..RouteEntry::default_by(at(1))
+        });
         for host in addresses {
-            let rule = Rule {
-                from: Prefix::host(at(host + 1)),
-                ..Rule::new(2000, table)
-            };
-            network.rules.push(ConfiguredRule { is_v6: false, rule });
+            network.rules.push(RuleEntry {
+                priority: 2000,
+                from: Some((at(host + 1), 32)),
+                to: None,
+                mark: None,
+                is_family_v6: false,
+                table,
+            });
             sources.push(Some(at(host + 1)));
         }
     }
     for n in 0..ROUTES {
         let net = Ipv4Addr::from_bits(n.wrapping_mul(2_654_435_761) | 0x2000_0000);
-        let prefix = Prefix::new(net.into(), 12 + (n % 17) as u8);
         let gateway = Ipv4Addr::new(10, 0, 0, 2 + (n % 250) as u8);
-        network
-            .routes
-            .push(route(MAIN, Entry::new(prefix, Target::Via(gateway.into()))));
+        network.routes.push(RouteEntry {
+            to: (net.into(), 12 + (n % 17) as u8),
+            vlan: Some(0),
+            ..RouteEntry::default_by(gateway.into())
+        });
     }
     (network, sources)
-}
-
-fn route(table: u32, entry: Entry) -> ConfiguredRoute {
-    ConfiguredRoute {
-        is_v6: false,
-        table,
-        entry,
-    }
 }

@@ -1,15 +1,13 @@
 //! Configuration of a stack when it is made.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use core::time::Duration;
 
+use slipstack_network::NetworkState;
 pub use slipstack_terms::EcnMode;
 
-use crate::fib::{Entry, Fib, Rule};
 use crate::options::{Congestion, KeepAlive};
-use crate::route::Routes;
-use crate::route6::Routes6;
 use crate::slaac::Identifiers;
 
 /// Which part of a machine's networking this stack is.
@@ -24,20 +22,6 @@ pub enum Role {
     Keeper,
 }
 
-/// A route that no address brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfiguredRoute {
-    pub is_v6: bool,
-    pub table: u32,
-    pub entry: Entry,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfiguredRule {
-    pub is_v6: bool,
-    pub rule: Rule,
-}
-
 /// How a stack asks its link for addresses (RFC 4862).
 #[derive(Clone, Debug)]
 pub struct SlaacConfig {
@@ -48,60 +32,11 @@ pub struct SlaacConfig {
     pub image: Vec<u64>,
 }
 
-/// Configuration that may change while a stack runs, as one value: [`crate::Stack::set_network`]
-/// puts another in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkConfig {
-    /// Largest IP packet in bytes.
-    pub mtu: u16,
-    /// Own addresses with their prefix lengths.
-    pub addrs: Vec<(IpAddr, u8)>,
-    /// Default routers, at most one of each family.
-    pub gateways: Vec<IpAddr>,
-    /// Routes beside those, and rules that choose among their tables.
-    pub routes: Vec<ConfiguredRoute>,
-    pub rules: Vec<ConfiguredRule>,
-    /// Packets for others are passed on to their next hop.
-    pub forwarding: bool,
-    /// Links beside the device's own: its 802.1Q VLANs, its further ports and theirs.
-    pub links: Vec<LinkConfig>,
-    /// Link-layer addresses of the ports after the first, in order.
-    pub port_macs: Vec<[u8; 6]>,
-    /// Neighbours that are not asked for, with their link-layer addresses.
-    pub neighbours: Vec<(IpAddr, [u8; 6])>,
-}
-
-/// A link beside the device's own on which the stack has addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkConfig {
-    /// Its number ([`slipstack_wire::LinkId`]), for a VLAN of the first port that of the VLAN.
-    pub link: u16,
-    /// Largest IP packet in bytes.
-    pub mtu: u16,
-    /// Own addresses with their prefix lengths.
-    pub addrs: Vec<(IpAddr, u8)>,
-}
-
-impl Default for NetworkConfig {
-    fn default() -> Self {
-        Self {
-            mtu: 1500,
-            addrs: Vec::new(),
-            gateways: Vec::new(),
-            routes: Vec::new(),
-            rules: Vec::new(),
-            forwarding: false,
-            links: Vec::new(),
-            port_macs: Vec::new(),
-            neighbours: Vec::new(),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct StackConfig {
     pub mac: [u8; 6],
-    pub network: NetworkConfig,
+    /// The network at the beginning; [`crate::Stack::set_network`] puts another in its place.
+    pub network: Arc<NetworkState>,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
     /// The device cuts joined datagrams apart.
@@ -142,7 +77,7 @@ impl Default for StackConfig {
     fn default() -> Self {
         Self {
             mac: [0x02, 0, 0, 0, 0, 1],
-            network: NetworkConfig::default(),
+            network: Arc::new(NetworkState::of(1500, Vec::new(), &[])),
             tso_max: 0,
             has_udp_segmentation: false,
             role: Role::Standalone,
@@ -167,36 +102,10 @@ impl Default for StackConfig {
     }
 }
 
-impl NetworkConfig {
-    /// All routes of IPv4.
-    pub fn routes4(&self) -> Routes {
-        let mut routes = Routes::of(&self.addrs, &self.gateways);
-        for it in &self.links {
-            routes.add_link(it.link, &it.addrs);
-        }
-        self.fill(&mut routes.fib, false);
-        routes
-    }
-
-    /// All routes of IPv6 that are configured.
-    pub fn routes6(&self) -> Routes6 {
-        let mut routes = Routes6::of(&self.addrs, &self.gateways);
-        for it in &self.links {
-            routes.add_link(it.link, &it.addrs);
-        }
-        self.fill(&mut routes.fib, true);
-        routes
-    }
-
-    /// Puts what is configured for a family behind what its addresses bring. The first of two that
-    /// are alike stays.
-    fn fill(&self, fib: &mut Fib, is_v6: bool) {
-        for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {
-            let _ = fib.add(added.table, added.entry);
-        }
-        let rules = self.rules.iter().filter(|added| added.is_v6 == is_v6);
-        fib.add_rules(rules.map(|added| added.rule));
-        fib.build_index();
+impl StackConfig {
+    /// The network, to be changed before the stack is made.
+    pub fn network_mut(&mut self) -> &mut NetworkState {
+        Arc::make_mut(&mut self.network)
     }
 }
 

@@ -261,7 +261,7 @@ impl Stack {
         bytes: &[u8],
         fx: &mut impl Effects,
     ) -> bool {
-        if !self.config.network.forwarding {
+        if !self.config.network.is_forwarding {
             return false;
         }
         if let Ok(packet) = Ipv4Packet::parse_quoted(bytes) {

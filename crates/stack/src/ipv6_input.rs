@@ -31,7 +31,7 @@ impl Stack {
         };
         let ip = match accept(&packet, link_group, meta, &self.net) {
             Ok(ip) => ip,
-            Err(Counter::DropIpv6NotOurs) if self.config.network.forwarding => {
+            Err(Counter::DropIpv6NotOurs) if self.config.network.is_forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);
             }
             Err(why) => {

@@ -17,6 +17,7 @@ mod bound;
 pub mod choices;
 mod chooser;
 pub mod config;
+mod configured;
 pub mod counters;
 mod default_router;
 mod destination;
@@ -66,9 +67,10 @@ pub mod wheel;
 pub use bound::Bound;
 pub use chooser::{Chooser, Member};
 pub use config::{
-    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, LinkConfig, MtuProbing,
-    NeighbourConfig, NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
+    EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig, Role, SlaacConfig, StackConfig,
+    SynCookies, TcpConfig,
 };
+pub use configured::{routes4, routes6};
 pub use counters::{Counter, Counters};
 pub use effects::{
     Absent, DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso, PartialChecksum, Payload,
@@ -87,6 +89,7 @@ pub use options::{
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;
+pub use slipstack_network::{Interface, NeighbourEntry, NetworkState, RouteEntry, RuleEntry};
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};

@@ -19,6 +19,10 @@ use slipstack_wire::TxOffload;
 use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 
+use slipstack_network::NeighbourEntry;
+use slipstack_wire::LinkId;
+use slipstack_wire::zone::zoned_ip;
+
 use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
@@ -171,10 +175,12 @@ impl Neighbours {
 
     /// These neighbours are configured; those that were and are not among them are known no longer.
     /// Frames that wait for one of them are dropped: their senders send again.
-    pub fn set_permanent(&mut self, wanted: &[(IpAddr, [u8; 6])]) {
+    pub fn set_permanent(&mut self, wanted: &[NeighbourEntry]) {
+        let ip_of = |it: &NeighbourEntry| zoned_ip(it.ip, LinkId(it.vlan));
         self.entries
-            .retain(|entry| !entry.is_permanent || wanted.iter().any(|(ip, _)| *ip == entry.ip));
-        for &(ip, mac) in wanted {
+            .retain(|entry| !entry.is_permanent || wanted.iter().any(|it| ip_of(it) == entry.ip));
+        for it in wanted {
+            let (ip, mac) = (ip_of(it), it.mac);
             let state = State::Known {
                 mac,
                 until: Instant::FAR_FUTURE,

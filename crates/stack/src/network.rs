@@ -3,15 +3,25 @@
 //! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no
 //! longer ours are dropped, and what leaves finds its way again or is told that there is none.
 
-use crate::config::NetworkConfig;
+use alloc::sync::Arc;
+
+use slipstack_network::NetworkState;
+
+use crate::configured::routes4;
 use crate::network_layer::Cx;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
 impl Stack {
+    /// The network that is in force.
+    pub fn network(&self) -> &Arc<NetworkState> {
+        &self.config.network
+    }
+
     /// Goes by this network from now on.
-    pub fn set_network(&mut self, now: Instant, network: NetworkConfig) {
-        if network == self.config.network {
+    pub fn set_network(&mut self, now: Instant, network: Arc<NetworkState>) {
+        if network.has_same_ways(&self.config.network) {
+            self.config.network = network;
             return;
         }
         let before = self.net.mtus();
@@ -28,9 +38,9 @@ impl Cx<'_> {
     /// All next hops that are kept somewhere are looked up again.
     fn renew_network(&mut self) {
         let network = &self.config.network;
-        self.net.set_mtu(network.mtu);
+        self.net.set_mtu(network.own().mtu);
         self.net.set_links(network);
-        let routes = network.routes4();
+        let routes = routes4(network);
         let routes6 = self.routes_by(&self.net.learnt);
         self.change_groups(&routes6);
         self.announce_new(Some(&routes), &routes6);

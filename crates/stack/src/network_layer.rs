@@ -16,9 +16,12 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::{ethernet, igmp};
 
+use slipstack_network::NetworkState;
+
 use crate::announce::Announcements;
 use crate::choices::Choices;
-use crate::config::{NetworkConfig, Role, StackConfig};
+use crate::config::{Role, StackConfig};
+use crate::configured::{links, routes4, routes6};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
 use crate::destination::Destinations;
@@ -99,14 +102,14 @@ pub struct NetworkLayer {
 
 impl NetworkLayer {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
-        let routes6 = config.network.routes6();
+        let routes6 = routes6(&config.network);
         let mut link = Self {
             macs: Macs::new(config.mac),
             filter: None,
-            mtu: config.network.mtu,
-            mtu_max: config.network.mtu,
+            mtu: config.network.own().mtu,
+            mtu_max: config.network.own().mtu,
             tso_max: config.tso_max,
-            routes: config.network.routes4(),
+            routes: routes4(&config.network),
             groups: own_groups(config, &routes6),
             routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
@@ -129,11 +132,11 @@ impl NetworkLayer {
     }
 
     /// Notes what the links beside the device's own take, and who we are there.
-    pub(crate) fn set_links(&mut self, network: &NetworkConfig) {
-        let links = network.links.iter();
-        self.link_mtus = links.map(|it| (it.link, it.mtu)).collect();
+    pub(crate) fn set_links(&mut self, network: &NetworkState) {
+        self.link_mtus = links(network).map(|it| (it.vlan, it.mtu)).collect();
         self.link_mtus.sort_unstable();
-        self.macs.set_others(&network.port_macs);
+        let others: Vec<_> = network.ports().skip(1).map(|it| it.mac).collect();
+        self.macs.set_others(&others);
         self.renew_mtu_max();
     }
 

@@ -13,7 +13,10 @@ use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ndp::{self, HOP_LIMIT, Redirect, RouterAdvertisement};
 use slipstack_wire::zone::zoned;
 
-use crate::config::{NetworkConfig, Role};
+use slipstack_network::NetworkState;
+
+use crate::config::Role;
+use crate::configured::{links, routes6};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::fib::Query;
@@ -239,7 +242,7 @@ impl Cx<'_> {
     }
 
     pub(crate) fn routes_by(&self, learnt: &Learnt) -> Routes6 {
-        let mut routes = self.config.network.routes6();
+        let mut routes = routes6(&self.config.network);
         let routers = self.net.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
         if let Some(slaac) = &self.net.slaac {
@@ -279,7 +282,7 @@ impl Cx<'_> {
 }
 
 /// The links that a stack has.
-fn links_of(network: &NetworkConfig) -> impl Iterator<Item = LinkId> + '_ {
-    let further = network.links.iter().map(|it| LinkId(it.link));
+fn links_of(network: &NetworkState) -> impl Iterator<Item = LinkId> + '_ {
+    let further = links(network).map(|it| LinkId(it.vlan));
     core::iter::once(LinkId(0)).chain(further)
 }

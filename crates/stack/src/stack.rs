@@ -112,7 +112,7 @@ impl Stack {
     ) {
         let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.net) {
             Ok(accepted) => accepted,
-            Err(Counter::DropIpv4NotOurs) if self.config.network.forwarding => {
+            Err(Counter::DropIpv4NotOurs) if self.config.network.is_forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);
             }
             Err(why) => {

@@ -100,7 +100,7 @@ impl RunSettings {
     fn option(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "tolerance_usecs" => self.tolerance_us = number(value)?,
-            "mtu" => self.world.stack.network.mtu = number(value)?,
+            "mtu" => self.world.stack.network_mut().own_mut().mtu = number(value)?,
             "local_ip" => match value.parse() {
                 Ok(IpAddr::V4(local)) => self.world.local_v4 = local,
                 Ok(IpAddr::V6(local)) => self.world.local_v6 = local,

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 
-use slipstack_channel::control::net::{FilterAction, FilterRule};
+use slipstack_channel::control::net::{FilterAction, FilterRule, Interface};
 use slipstack_device::{Device, loopback};
 use slipstack_stack::StackConfig;
 

@@ -14,7 +14,7 @@ use slipstack_channel::{
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
 use slipstack_engine::{
-    Engine, FastOpenConfig, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig,
+    Engine, FastOpenConfig, Instant, NeighbourTable, NetworkState, Role, Setup, StackConfig,
     TcpConfig,
 };
 use slipstack_mem::RawSlice;
@@ -44,11 +44,7 @@ pub fn host_with(
     let addr = Ipv4Addr::new(10, 9, 0, number);
     let info = device.info();
     let stack = StackConfig {
-        network: NetworkConfig {
-            mtu: info.mtu,
-            addrs: vec![(addr.into(), 24)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(info.mtu, vec![(addr.into(), 24)], &[]).into(),
         mac: info.mac,
         tso_max: info.tso_max,
         has_udp_segmentation: info.udp_segmentation,

@@ -1,8 +1,10 @@
 //! Announcements of routers, on their way from the keeper's stack to all engines and programs.
 
+use std::sync::Arc;
+
 use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{FilterState, Inquiry, NetworkState};
-use slipstack_engine::{answer_of_stack, config_of};
+use slipstack_engine::answer_of_stack;
 use slipstack_stack::{Counter, Instant, Learnt};
 
 use super::Net;
@@ -26,7 +28,8 @@ impl Net {
     /// The network has changed: the own stack goes by it, and engines are told.
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
         self.effects.device.set_vlans(&state.vlans());
-        self.stack.set_network(Instant(now), config_of(state));
+        let network = Arc::new(state.clone());
+        self.stack.set_network(Instant(now), network);
         tune(&mut self.stack, &state.tunables);
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.effects.set_own(own);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use slipstack_terms::{SocketState, Transport};
 
 use super::SocketRow;
-use crate::network::contains;
+use slipstack_network::contains;
 
 /// Which end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

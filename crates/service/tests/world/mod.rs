@@ -12,7 +12,7 @@ use slipstack_channel::{
     CloseMode, Command, EngineEnd, Envelope, ProgramEnd, SockId, State, Transport,
 };
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull};
-use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NetworkState, Role, Setup, StackConfig};
 use slipstack_mem::RawSlice;
 use slipstack_service::{Control, Host, Hosting, Service};
 use slipstack_sim::link::{Link, LinkParams, Loss, Share};
@@ -109,11 +109,7 @@ fn engine(number: u8, addr: Ipv4Addr, frames: (&Frames, &Frames)) -> Engine {
     };
     let stack = StackConfig {
         mac: device.info().mac,
-        network: NetworkConfig {
-            mtu: MTU,
-            addrs: vec![(addr.into(), 24)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(MTU, vec![(addr.into(), 24)], &[]).into(),
         tso_max: 0,
         role: Role::Standalone,
         seed: [number; 32],

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use slipstack_stack::{
-    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkState,
     Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 
@@ -61,10 +61,8 @@ impl Effects for SideEffects {
 impl Side {
     fn new(index: u8, says: &'static [u8], now: Instant) -> Self {
         let config = StackConfig {
-            network: NetworkConfig {
-                addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
-                ..NetworkConfig::default()
-            },
+            network: NetworkState::of(1500, vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)], &[])
+                .into(),
             mac: [2, 0, 0, 0, 0, index],
             seed: [index; 32],
             ..StackConfig::default()

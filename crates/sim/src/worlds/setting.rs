@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    Congestion, EcnMode, Instant, NetworkConfig, Role, SocketOptions, Stack, StackConfig,
+    Congestion, EcnMode, Instant, NetworkState, Role, SocketOptions, Stack, StackConfig,
 };
 
 use crate::host::Host;
@@ -213,10 +213,7 @@ fn host(
     start: Instant,
 ) -> Host {
     let mut config = StackConfig {
-        network: NetworkConfig {
-            addrs: vec![addr(index, is_v6)],
-            ..NetworkConfig::default()
-        },
+        network: NetworkState::of(1500, vec![addr(index, is_v6)], &[]).into(),
         mac: [2, 0, 0, 0, 0, index],
         tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
         seed: seed_bytes(rng),

@@ -275,7 +275,7 @@ impl Cx<'_> {
 
     /// RFC 4861 4.4: who passes packets on says so.
     fn router_flag(&self) -> u8 {
-        match self.config.network.forwarding {
+        match self.config.network.is_forwarding {
             true => flag::ROUTER,
             false => 0,
         }

@@ -350,10 +350,12 @@ mod tests {
             ("fd00::5", "[fd00::9]:80", 1220),
         ] {
             let config = crate::StackConfig {
-                network: crate::config::NetworkConfig {
-                    addrs: alloc::vec![(own.parse().unwrap(), 24)],
-                    ..crate::config::NetworkConfig::default()
-                },
+                network: slipstack_network::NetworkState::of(
+                    1500,
+                    alloc::vec![(own.parse().unwrap(), 24)],
+                    &[],
+                )
+                .into(),
                 ..crate::StackConfig::default()
             };
             let now = Instant::from_millis(1000);

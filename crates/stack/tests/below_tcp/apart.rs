@@ -23,17 +23,17 @@ const FIN: u8 = 0x01;
 /// A router whose second link takes packets of `mtu` bytes, and whose device cuts nothing.
 fn router(mtu: u16) -> Table {
     let mut table = Table::with(|config| {
-        config.network = NetworkConfig {
-            addrs: vec![(IP.into(), 24), ("fd00::5".parse().unwrap(), 64)],
-            links: vec![LinkConfig {
-                link: LinkId::new(1, 0).0,
-                mtu,
-                addrs: vec![(OTHER.into(), 24), ("fd01::5".parse().unwrap(), 64)],
-            }],
-            port_macs: vec![OTHER_MAC],
-            forwarding: true,
-            ..NetworkConfig::default()
-        };
+        let own = vec![(IP.into(), 24), ("fd00::5".parse().unwrap(), 64)];
+        let network = config.network_mut();
+        *network = NetworkState::of(1500, own, &[]);
+        network.is_forwarding = true;
+        network.interfaces.push(Interface {
+            vlan: LinkId::new(1, 0).0,
+            mac: OTHER_MAC,
+            mtu,
+            addresses: vec![(OTHER.into(), 24), ("fd01::5".parse().unwrap(), 64)],
+            ..Interface::default()
+        });
     });
     let Table { stack, now, fx } = &mut table;
     for ip in [FAR.into(), FAR6.into()] {

@@ -409,7 +409,7 @@ fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_l
         (ArpOperation::Reply, &PEER_MAC[..])
     );
     assert!(table.fx.events.is_empty());
-    let mut lonely = Table::with(|config| config.network.gateways.clear());
+    let mut lonely = Table::with(|config| config.network_mut().routes.clear());
     lonely.input(&arp_frame(ArpOperation::Request, PEER_MAC, far, IP));
     assert!(lonely.take_frames().is_empty());
     assert_eq!(lonely.count(Counter::DropArpOffLink), 1);

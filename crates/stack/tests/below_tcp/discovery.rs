@@ -21,9 +21,16 @@ const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 fn table(role: Role, has_router: bool) -> Table {
     Table::with(|config| {
         config.role = role;
-        config.network.addrs.push((OWN.into(), 64));
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN.into(), 64));
         if has_router {
-            config.network.gateways.push(ROUTER.into());
+            config
+                .network_mut()
+                .routes
+                .push(slipstack_stack::RouteEntry::default_by(ROUTER.into()));
         }
     })
 }
@@ -135,9 +142,16 @@ fn who_passes_packets_on_says_that_it_is_a_router() {
     for (forwarding, want) in [(false, 0), (true, flag::ROUTER)] {
         for asker in [PEER6, FAR, Ipv6Addr::UNSPECIFIED] {
             let mut table = Table::with(|config| {
-                config.network.forwarding = forwarding;
-                config.network.addrs.push((OWN.into(), 64));
-                config.network.gateways.push(ROUTER.into());
+                config.network_mut().is_forwarding = forwarding;
+                config
+                    .network_mut()
+                    .own_mut()
+                    .addresses
+                    .push((OWN.into(), 64));
+                config
+                    .network_mut()
+                    .routes
+                    .push(slipstack_stack::RouteEntry::default_by(ROUTER.into()));
             });
             let link = (!asker.is_unspecified()).then_some(PEER_MAC);
             table.input(&solicitation(asker, link));

@@ -23,9 +23,16 @@ const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 8);
 
 fn router() -> Table {
     let mut table = Table::with(|config| {
-        config.network.forwarding = true;
-        config.network.addrs.push((OWN6.into(), 64));
-        config.network.gateways.push(ROUTER6.into());
+        config.network_mut().is_forwarding = true;
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN6.into(), 64));
+        config
+            .network_mut()
+            .routes
+            .push(slipstack_stack::RouteEntry::default_by(ROUTER6.into()));
     });
     table.introduce_peer();
     let now = table.now;

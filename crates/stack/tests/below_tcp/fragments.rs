@@ -18,7 +18,13 @@ const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 const PIECE: usize = 1472;
 
 fn table() -> Table {
-    let mut table = Table::with(|config| config.network.addrs.push((OWN6.into(), 64)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN6.into(), 64))
+    });
     table.introduce_peer();
     table
 }

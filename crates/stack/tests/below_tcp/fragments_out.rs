@@ -21,7 +21,13 @@ const OWN6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 
 fn table() -> Table {
-    let mut table = Table::with(|config| config.network.addrs.push((OWN6.into(), 64)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN6.into(), 64))
+    });
     table.introduce_peer();
     let now = table.now;
     table
@@ -34,7 +40,7 @@ fn table() -> Table {
 fn peer() -> Table {
     Table::with(|config| {
         config.mac = PEER_MAC;
-        config.network.addrs = vec![(PEER.into(), 24), (PEER6.into(), 64)];
+        config.network_mut().own_mut().addresses = vec![(PEER.into(), 24), (PEER6.into(), 64)];
     })
 }
 

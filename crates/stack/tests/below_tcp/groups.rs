@@ -209,7 +209,7 @@ fn queries_are_answered_within_their_time() {
 #[test]
 fn what_is_sent_to_a_group_of_one_interface_stays_in_its_host() {
     let own = IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 5]);
-    let mut table = Table::with(|config| config.network.addrs.push((own, 64)));
+    let mut table = Table::with(|config| config.network_mut().own_mut().addresses.push((own, 64)));
     let udp = table.bind("[::]:1000");
     for (group, leaves) in [("ff01::1234", false), ("ff02::1234", true)] {
         let to = SocketAddr::new(group.parse().unwrap(), 9);

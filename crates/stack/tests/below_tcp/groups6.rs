@@ -20,7 +20,13 @@ fn group(n: usize) -> Ipv6Addr {
 }
 
 fn table() -> (Table, UdpId) {
-    let mut table = Table::with(|config| config.network.addrs.push((OWN.into(), 64)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN.into(), 64))
+    });
     let any = (Ipv6Addr::UNSPECIFIED, 1000).into();
     let udp = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
     (table, udp)

@@ -87,7 +87,13 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Returns the answer to an echo to `dst`.
 fn answer_v6(src: Ipv6Addr, dst: Ipv6Addr, class: u8) -> (Table, Option<(Ipv6Header, Icmpv6Kind)>) {
-    let mut table = Table::with(|config| config.network.addrs.push((OWN.into(), 64)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN.into(), 64))
+    });
     let now = table.now;
     let Table { stack, fx, .. } = &mut table;
     stack.on_neighbour(now, ASKER.into(), PEER_MAC, fx);
@@ -134,7 +140,13 @@ fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
 /// RFC 4443 3.3: whatever its code.
 #[test]
 fn that_a_rest_did_not_come_reaches_who_has_asked_for_errors() {
-    let mut table = Table::with(|config| config.network.addrs.push((OWN.into(), 64)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN.into(), 64))
+    });
     let options = UdpOptions {
         socket: SocketOptions {
             returns_v6: true,

@@ -25,7 +25,11 @@ fn table() -> Table {
 
 fn table_with(change: impl FnOnce(&mut StackConfig)) -> Table {
     Table::with(|config| {
-        config.network.addrs.push((OWN.into(), 64));
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((OWN.into(), 64));
         change(config);
     })
 }

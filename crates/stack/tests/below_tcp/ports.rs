@@ -14,20 +14,18 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 9);
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 9];
 const PORT: LinkId = LinkId::new(1, 0);
 
-fn table(change: impl FnOnce(&mut NetworkConfig)) -> Table {
-    let mut network = NetworkConfig {
-        addrs: vec![(IP.into(), 24)],
-        links: vec![LinkConfig {
-            link: PORT.0,
-            mtu: 1400,
-            addrs: vec![(OTHER.into(), 24)],
-        }],
-        port_macs: vec![OTHER_MAC],
-        ..NetworkConfig::default()
-    };
+fn table(change: impl FnOnce(&mut NetworkState)) -> Table {
+    let mut network = NetworkState::of(1500, vec![(IP.into(), 24)], &[]);
+    network.interfaces.push(Interface {
+        vlan: PORT.0,
+        mac: OTHER_MAC,
+        mtu: 1400,
+        addresses: vec![(OTHER.into(), 24)],
+        ..Interface::default()
+    });
     change(&mut network);
     Table::with(|config| {
-        config.network = network;
+        config.network = network.into();
         config.tso_max = 65_000;
     })
 }
@@ -99,7 +97,7 @@ fn a_neighbour_is_asked_for_by_its_port_again_and_again() {
 
 #[test]
 fn packets_for_others_pass_from_one_port_to_the_other() {
-    let mut table = table(|network| network.forwarding = true);
+    let mut table = table(|network| network.is_forwarding = true);
     table.introduce_peer();
     let far = arp_frame(ArpOperation::Request, FAR_MAC, FAR, OTHER);
     input(&mut table, PORT, &far);
@@ -135,7 +133,7 @@ fn joined(len: usize) -> Vec<u8> {
 
 #[test]
 fn joined_segments_leave_joined_if_each_fits() {
-    let mut table = table(|network| network.forwarding = true);
+    let mut table = table(|network| network.is_forwarding = true);
     table.introduce_peer();
     let far = arp_frame(ArpOperation::Request, FAR_MAC, FAR, OTHER);
     input(&mut table, PORT, &far);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::support::*;
 use slipstack_stack::rng::SipKey;
 use slipstack_stack::{
-    Counter, DatagramOut, Identifiers, LinkConfig, Role, RxMeta, SlaacConfig, UdpId, UdpOptions,
+    Counter, DatagramOut, Identifiers, Interface, Role, RxMeta, SlaacConfig, UdpId, UdpOptions,
 };
 use slipstack_wire::LinkId;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
@@ -389,15 +389,15 @@ fn input_on(table: &mut Table, link: u16, frame: &[u8]) {
 
 /// A keeper with a VLAN, each of whose links has a router with the same link-local address.
 fn two_links() -> Table {
-    let vlan = LinkConfig {
-        link: VLAN,
+    let vlan = Interface {
+        vlan: VLAN,
         mtu: 1500,
-        addrs: Vec::new(),
+        ..Interface::default()
     };
     let mut table = Table::with(|config| {
         config.role = Role::Keeper;
         config.slaac = Some(self::config());
-        config.network.links = vec![vlan];
+        config.network_mut().interfaces.push(vlan);
     });
     table.pass(1000);
     table
@@ -496,15 +496,15 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
 #[test]
 fn a_claim_of_an_address_counts_on_its_link_alone() {
     // RFC 4862 5.4.3.
-    let vlan = LinkConfig {
-        link: VLAN,
+    let vlan = Interface {
+        vlan: VLAN,
         mtu: 1500,
-        addrs: Vec::new(),
+        ..Interface::default()
     };
     let mut table = Table::with(|config| {
         config.role = Role::Keeper;
         config.slaac = Some(self::config());
-        config.network.links = vec![vlan];
+        config.network_mut().interfaces.push(vlan);
     });
     table.pass(1);
     let sent = sent_on(&mut table);

@@ -3,26 +3,26 @@
 use std::net::SocketAddr;
 
 use crate::support::*;
-use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
-use slipstack_stack::{
-    ConfiguredRoute, ConfiguredRule, Counter, DatagramOut, Role, SocketError, UdpId,
-};
+use slipstack_stack::{Counter, DatagramOut, Role, RouteEntry, RuleEntry, SocketError, UdpId};
 use slipstack_wire::arp::ArpOperation;
 
 const SECOND: [u8; 4] = [10, 0, 0, 6];
 const THIRD: [u8; 4] = [10, 0, 0, 7];
 const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 8];
 
-fn route(
-    net: [u8; 4],
-    len: u8,
-    table: u32,
-    entry: impl FnOnce(Prefix) -> Entry,
-) -> ConfiguredRoute {
-    ConfiguredRoute {
-        is_v6: false,
+fn route(net: [u8; 4], len: u8, table: u32) -> RouteEntry {
+    RouteEntry {
+        to: (net.into(), len),
+        via: None,
         table,
-        entry: entry(Prefix::new(net.into(), len)),
+        ..RouteEntry::default_by(PEER.into())
+    }
+}
+
+fn refused(net: [u8; 4], len: u8) -> RouteEntry {
+    RouteEntry {
+        is_unreachable: true,
+        ..route(net, len, 254)
     }
 }
 
@@ -30,28 +30,37 @@ fn route(
 /// address by table 100.
 fn table() -> Table {
     let mut table = Table::with(|config| {
-        config.network.addrs.push((SECOND.into(), 24));
-        config.network.addrs.push((THIRD.into(), 24));
-        config.network.gateways.clear();
-        config.network.routes = vec![
-            route([10, 80, 0, 0], 16, 254, |prefix| Entry {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((SECOND.into(), 24));
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((THIRD.into(), 24));
+        config.network_mut().routes.clear();
+        config.network_mut().routes = vec![
+            RouteEntry {
+                via: Some(PEER.into()),
                 source: Some(THIRD.into()),
                 mtu: Some(600),
-                ..Entry::new(prefix, Target::Via(PEER.into()))
-            }),
-            route([10, 81, 0, 0], 16, 254, |prefix| {
-                Entry::new(prefix, Target::Unreachable)
-            }),
-            route([0; 4], 0, 100, |prefix| {
-                Entry::new(prefix, Target::Via([10, 0, 0, 8].into()))
-            }),
-        ];
-        config.network.rules = vec![ConfiguredRule {
-            is_v6: false,
-            rule: Rule {
-                from: Prefix::host(SECOND.into()),
-                ..Rule::new(1000, 100)
+                ..route([10, 80, 0, 0], 16, 254)
             },
+            refused([10, 81, 0, 0], 16),
+            RouteEntry {
+                via: Some([10, 0, 0, 8].into()),
+                ..route([0; 4], 0, 100)
+            },
+        ];
+        config.network_mut().rules = vec![RuleEntry {
+            priority: 1000,
+            from: Some((SECOND.into(), 32)),
+            to: None,
+            mark: None,
+            is_family_v6: false,
+            table: 100,
         }];
     });
     table.introduce_peer();
@@ -111,15 +120,9 @@ fn hosts_of_a_network_without_a_gateway_are_neighbours() {
     for role in [Role::Standalone, Role::Keeper] {
         let mut table = Table::with(|config| {
             config.role = role;
-            config.network.gateways.clear();
-            config.network.routes = vec![
-                route([10, 90, 0, 0], 16, 254, |prefix| {
-                    Entry::new(prefix, Target::OnLink)
-                }),
-                route([10, 90, 7, 0], 24, 254, |prefix| {
-                    Entry::new(prefix, Target::Unreachable)
-                }),
-            ];
+            config.network_mut().routes.clear();
+            config.network_mut().routes =
+                vec![route([10, 90, 0, 0], 16, 254), refused([10, 90, 7, 0], 24)];
         });
         let socket = table.bind("0.0.0.0:7000");
         let frames = send(&mut table, socket, [10, 90, 0, 7], 10).unwrap();

@@ -91,11 +91,7 @@ impl Table {
 
     pub fn with(change: impl FnOnce(&mut StackConfig)) -> Self {
         let mut config = StackConfig {
-            network: NetworkConfig {
-                addrs: vec![(IP.into(), 24)],
-                gateways: vec![GATEWAY.into()],
-                ..NetworkConfig::default()
-            },
+            network: NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()]).into(),
             mac: MAC,
             seed: [42; 32],
             ..StackConfig::default()

@@ -296,7 +296,7 @@ fn a_stale_id_finds_nothing() {
 
 #[test]
 fn sending_refuses_what_cannot_be_sent() {
-    let mut table = Table::with(|config| config.network.gateways.clear());
+    let mut table = Table::with(|config| config.network_mut().routes.clear());
     let udp = table.bind("0.0.0.0:1000");
     let mut send = |dst, payload: &[u8]| {
         table.stack.udp_send(
@@ -418,7 +418,13 @@ fn one_send_of_several_datagrams_is_cut_by_the_stack_or_left_to_the_device() {
 fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
     // RFC 1122 3.2.1.7 and 4.1.3.5.
     let other = Ipv4Addr::new(10, 0, 0, 6);
-    let mut table = Table::with(|config| config.network.addrs.push((other.into(), 24)));
+    let mut table = Table::with(|config| {
+        config
+            .network_mut()
+            .own_mut()
+            .addresses
+            .push((other.into(), 24))
+    });
     table.introduce_peer();
     let udp = table.bind("0.0.0.0:1000");
     let named = DatagramOut {

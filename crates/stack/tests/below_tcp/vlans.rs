@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 
 use crate::support::*;
-use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
 use slipstack_stack::*;
 use slipstack_wire::arp::ArpOperation;
 
@@ -14,37 +13,33 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 10, 10, 1);
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 9, 10];
 const FAR: Ipv4Addr = Ipv4Addr::new(55, 55, 55, 55);
 
-fn network() -> NetworkConfig {
-    let rule = |net: Ipv4Addr, len| ConfiguredRule {
-        is_v6: false,
-        rule: Rule {
-            from: Prefix::new(net.into(), len),
-            ..Rule::new(1000, 10)
-        },
+fn network() -> NetworkState {
+    let rule = |net: Ipv4Addr, len| RuleEntry {
+        priority: 1000,
+        from: Some((net.into(), len)),
+        to: None,
+        mark: None,
+        is_family_v6: false,
+        table: 10,
     };
-    NetworkConfig {
-        addrs: vec![(IP.into(), 24)],
-        gateways: vec![GATEWAY.into()],
-        links: vec![LinkConfig {
-            link: VLAN,
-            mtu: 1400,
-            addrs: vec![(OWN.into(), 24), (VIRTUAL.into(), 32)],
-        }],
-        routes: vec![ConfiguredRoute {
-            is_v6: false,
-            table: 10,
-            entry: Entry {
-                link: VLAN,
-                ..Entry::new(Prefix::ALL, Target::Via(ROUTER.into()))
-            },
-        }],
-        rules: vec![rule(OWN, 24), rule(VIRTUAL, 32)],
-        ..NetworkConfig::default()
-    }
+    let mut network = NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()]);
+    network.interfaces.push(Interface {
+        vlan: VLAN,
+        mtu: 1400,
+        addresses: vec![(OWN.into(), 24), (VIRTUAL.into(), 32)],
+        ..Interface::default()
+    });
+    network.routes.push(RouteEntry {
+        vlan: Some(VLAN),
+        table: 10,
+        ..RouteEntry::default_by(ROUTER.into())
+    });
+    network.rules = vec![rule(OWN, 24), rule(VIRTUAL, 32)];
+    network
 }
 
 fn table() -> Table {
-    Table::with(|config| config.network = network())
+    Table::with(|config| config.network = network().into())
 }
 
 fn input_in(table: &mut Table, link: u16, frame: &[u8]) {
@@ -118,14 +113,10 @@ fn a_network_that_takes_the_place_of_another_holds_for_the_next_packet() {
     let mut table = Table::new();
     input_in(&mut table, VLAN, &ask(OWN));
     assert!(taken(&mut table).is_empty());
-    table.stack.set_network(table.now, network());
+    table.stack.set_network(table.now, network().into());
     input_in(&mut table, VLAN, &ask(OWN));
     assert_eq!(taken(&mut table).len(), 1);
-    let before = NetworkConfig {
-        addrs: vec![(IP.into(), 24)],
-        gateways: vec![GATEWAY.into()],
-        ..NetworkConfig::default()
-    };
+    let before = NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()]).into();
     table.stack.set_network(table.now, before);
     input_in(&mut table, VLAN, &ask(OWN));
     assert!(taken(&mut table).is_empty());
@@ -135,8 +126,12 @@ fn a_network_that_takes_the_place_of_another_holds_for_the_next_packet() {
 fn nobody_asks_for_a_neighbour_that_is_configured() {
     let mut table = table();
     let mut network = network();
-    network.neighbours = vec![(GATEWAY.into(), PEER_MAC)];
-    table.stack.set_network(table.now, network);
+    network.neighbours = vec![NeighbourEntry {
+        vlan: 0,
+        ip: GATEWAY.into(),
+        mac: PEER_MAC,
+    }];
+    table.stack.set_network(table.now, network.into());
     let own = table.bind("10.0.0.5:7");
     let to = DatagramOut::new(Some((FAR, 9).into()), b"x");
     let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);

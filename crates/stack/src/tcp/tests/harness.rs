@@ -133,10 +133,8 @@ pub struct World {
 
 pub fn config() -> StackConfig {
     StackConfig {
-        network: crate::config::NetworkConfig {
-            addrs: alloc::vec![(OURS.into(), 24)],
-            ..crate::config::NetworkConfig::default()
-        },
+        network: slipstack_network::NetworkState::of(1500, alloc::vec![(OURS.into(), 24)], &[])
+            .into(),
         ..StackConfig::default()
     }
 }

@@ -233,7 +233,7 @@ fn of_two_answers_to_a_syn_that_say_different_things_the_one_that_moves_in_left_
         let mtu = 1_400;
         let (mut world, image, first) = answered({
             let mut config = config();
-            config.network.mtu = mtu;
+            config.network_mut().own_mut().mtu = mtu;
             config
         });
         world.now.0 += late;

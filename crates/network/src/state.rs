@@ -1,6 +1,8 @@
 //! The network of a stack as one immutable value.
 
-use std::net::IpAddr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use slipstack_terms::Learnt;
@@ -160,6 +162,62 @@ pub struct NeighbourEntry {
 }
 
 impl NetworkState {
+    /// A network of one interface without a name, and a default gateway for each of these.
+    #[must_use]
+    pub fn of(mtu: u16, addresses: Vec<(IpAddr, u8)>, gateways: &[IpAddr]) -> NetworkState {
+        NetworkState {
+            interfaces: Vec::from([Interface {
+                mtu,
+                addresses,
+                ..Interface::default()
+            }]),
+            routes: gateways
+                .iter()
+                .map(|ip| RouteEntry::default_by(*ip))
+                .collect(),
+            ..NetworkState::default()
+        }
+    }
+
+    /// The device's own interface, which is made if there is none.
+    pub fn own_mut(&mut self) -> &mut Interface {
+        if self.interfaces.is_empty() {
+            self.interfaces.push(Interface::default());
+        }
+        &mut self.interfaces[0]
+    }
+
+    /// Whether packets take the same ways by `other`: the two differ in what is no business of a
+    /// stack's tables at most.
+    pub fn has_same_ways(&self, other: &NetworkState) -> bool {
+        let NetworkState {
+            revision: _,
+            interfaces,
+            routes,
+            rules,
+            neighbours,
+            is_forwarding,
+            learnt: _,
+            tunables: _,
+            share: _,
+            filter: _,
+        } = self;
+        *interfaces == other.interfaces
+            && *routes == other.routes
+            && *rules == other.rules
+            && *neighbours == other.neighbours
+            && *is_forwarding == other.is_forwarding
+    }
+
+    /// The VLAN that a route leads by; `None`: it leads nowhere.
+    pub fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
+        if route.is_unreachable {
+            return None;
+        }
+        let towards = |via| self.interface_towards(via).map_or(0, |it| it.vlan);
+        Some(route.vlan.unwrap_or_else(|| route.via.map_or(0, towards)))
+    }
+
     /// The device's own interface.
     pub fn own(&self) -> &Interface {
         const NONE: &Interface = &Interface {
@@ -272,7 +330,7 @@ impl NetworkState {
 }
 
 /// Returns whether `ip` is of the network.
-pub(crate) fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
+pub fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
     let common = match (net, ip) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

@@ -1,3 +1,5 @@
+use alloc::string::ToString;
+
 use super::*;
 
 fn ip(text: &str) -> IpAddr {
@@ -104,24 +106,6 @@ fn with_an_interface_go_its_routes_and_with_an_address_those_that_name_it() {
         prefix_len: Some(24),
     }]);
     assert_eq!(none.unwrap().routes.len(), 1);
-}
-
-#[test]
-fn a_state_of_all_that_may_be_survives_a_message() {
-    let mut changes: Vec<Change> = (1..=128)
-        .map(|id| vlan(&format!("eth1.{id}"), id))
-        .collect();
-    changes.extend((0..10_000u32).map(|n| {
-        let to = IpAddr::from((0xac10_0000u32 + n).to_be_bytes());
-        route(&to.to_string(), 32, "10.0.0.1", 254)
-    }));
-    let state = state().changed(&changes).unwrap();
-    let bytes = serde_json::to_vec(&state).unwrap();
-    assert!(bytes.len() < crate::large::LARGE_MAX, "{}", bytes.len());
-    assert_eq!(
-        serde_json::from_slice::<NetworkState>(&bytes).unwrap(),
-        state
-    );
 }
 
 /// A device with two ports.

@@ -1,9 +1,11 @@
 //! The changes that make one network of another.
 
-use std::net::IpAddr;
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use crate::change::{Change, ChangeError, Mode, RouteKey, is_link_local};
-use crate::network::{NetworkState, RouteEntry, RuleEntry};
+use crate::state::{NetworkState, RouteEntry, RuleEntry};
 
 /// Changes, with the network that they make.
 struct Steps {
@@ -13,7 +15,7 @@ struct Steps {
 
 impl Steps {
     fn add(&mut self, change: Change) -> Result<(), ChangeError> {
-        let next = self.state.changed(std::slice::from_ref(&change));
+        let next = self.state.changed(core::slice::from_ref(&change));
         self.state = next.map_err(|error| ChangeError {
             at: self.changes.len(),
             ..error
@@ -150,8 +152,10 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
-    use crate::network::{Interface, MAIN_TABLE};
+    use crate::state::{Interface, MAIN_TABLE};
 
     fn interface(vlan: u16, addresses: &[(&str, u8)]) -> Interface {
         let addresses = addresses

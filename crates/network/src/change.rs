@@ -1,16 +1,19 @@
 //! Changes of a network, applied whole or not at all.
 
-use std::fmt;
-use std::net::IpAddr;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use slipstack_wire::LinkId;
 
-use crate::network::{
+use crate::share::KernelShare;
+use crate::state::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
     network_of,
 };
-use crate::share::KernelShare;
 
 /// Interfaces of a port: as many VLANs as F-Stack takes, and the port's own.
 const INTERFACES_MAX: usize = 129;
@@ -185,7 +188,7 @@ impl fmt::Display for ChangeError {
     }
 }
 
-impl std::error::Error for ChangeError {}
+impl core::error::Error for ChangeError {}
 
 impl NetworkState {
     /// The network after all of the changes, with the next revision.
@@ -398,15 +401,6 @@ impl NetworkState {
             route.source != Some(ip) && !is_orphaned
         });
         Ok(())
-    }
-
-    /// The VLAN that a route leads by; `None`: it leads nowhere.
-    pub fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
-        if route.is_unreachable {
-            return None;
-        }
-        let towards = |via| self.interface_towards(via).map_or(0, |it| it.vlan);
-        Some(route.vlan.unwrap_or_else(|| route.via.map_or(0, towards)))
     }
 
     /// Refuses a route that could never work.

@@ -1,5 +1,7 @@
 //! Addresses that the kernel has as well as the stack: which ports are whose.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 /// Ranges of ports at most.

@@ -1,0 +1,93 @@
+//! The routes that a network has without its routers.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use slipstack_network::{Interface, NetworkState, RouteEntry, RuleEntry};
+use slipstack_wire::LinkId;
+use slipstack_wire::zone::zoned_ip;
+
+use crate::fib::{Entry, Fib, Prefix, Rule, Target};
+use crate::route::Routes;
+use crate::route6::Routes6;
+
+/// All routes of IPv4.
+pub fn routes4(network: &NetworkState) -> Routes {
+    let mut routes = Routes::of(&network.own().addresses, &gateways(network));
+    for link in links(network) {
+        routes.add_link(link.vlan, &link.addresses);
+    }
+    fill(network, &mut routes.fib, false);
+    routes
+}
+
+/// All routes of IPv6 that are configured.
+pub fn routes6(network: &NetworkState) -> Routes6 {
+    let mut routes = Routes6::of(&network.own().addresses, &gateways(network));
+    for link in links(network) {
+        routes.add_link(link.vlan, &link.addresses);
+    }
+    fill(network, &mut routes.fib, true);
+    routes
+}
+
+/// Links beside the device's own: its 802.1Q VLANs, its further ports and theirs.
+pub fn links(network: &NetworkState) -> impl Iterator<Item = &Interface> {
+    network.interfaces.iter().filter(|it| it.vlan != 0)
+}
+
+/// A default gateway is a neighbour whatever the networks are.
+fn gateways(network: &NetworkState) -> Vec<IpAddr> {
+    let gateways = network.routes.iter().filter(|it| is_gateway(network, it));
+    gateways.filter_map(|route| route.via).collect()
+}
+
+fn is_gateway(network: &NetworkState, route: &RouteEntry) -> bool {
+    route.is_default()
+        && route.metric == 0
+        && route.source.is_none()
+        && route.mtu.is_none()
+        && route.via.is_some()
+        && network.vlan_of(route) == Some(0)
+}
+
+/// Puts what is configured for a family behind what its addresses bring. The first of two that are
+/// alike stays.
+fn fill(network: &NetworkState, fib: &mut Fib, is_v6: bool) {
+    let is_added =
+        |route: &&RouteEntry| route.to.0.is_ipv6() == is_v6 && !is_gateway(network, route);
+    for route in network.routes.iter().filter(is_added) {
+        let _ = fib.add(route.table, entry(network, route));
+    }
+    let rules = network.rules.iter().filter(|rule| rule.is_v6() == is_v6);
+    fib.add_rules(rules.map(rule));
+    fib.build_index();
+}
+
+fn entry(network: &NetworkState, route: &RouteEntry) -> Entry {
+    let (ip, len) = route.to;
+    let link = LinkId(network.vlan_of(route).unwrap_or(0));
+    let target = match route.via {
+        _ if route.is_unreachable => Target::Unreachable,
+        Some(via) => Target::Via(zoned_ip(via, link)),
+        None => Target::OnLink,
+    };
+    Entry {
+        metric: route.metric,
+        source: route.source,
+        mtu: route.mtu,
+        link: link.0,
+        ..Entry::new(Prefix::new(zoned_ip(ip, link), len), target)
+    }
+}
+
+fn rule(rule: &RuleEntry) -> Rule {
+    let prefix =
+        |net: Option<(IpAddr, u8)>| net.map_or(Prefix::ALL, |(ip, len)| Prefix::new(ip, len));
+    Rule {
+        from: prefix(rule.from),
+        to: prefix(rule.to),
+        mark: rule.mark,
+        ..Rule::new(rule.priority, rule.table)
+    }
+}
