@@ -17,10 +17,10 @@ BOTH = f"{topology.SERVER_CORE},{topology.CLIENT_CORE}"
 # Rules that hold only where threads share an engine, only with spinning off, or only for large
 # sends.
 OF_THREADS = ("lead", "moves")
-OF_SAVING = ("naps", "gathering", "lone")
+OF_SAVING = ("naps",)
 OF_BULK = ("bulk",)
-# An instance's programs have no ticker, so nobody trusts them; they do not nap.
-IN_PROCESS = ("prompt", "gathering", "lead", "naps", "lone")
+# An instance's programs have no ticker, so no thread keeps the lead; they do not nap.
+IN_PROCESS = ("lead", "naps")
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Case:
             return is_saving or not is_quick
         if rule in OF_BULK:
             return not is_quick
-        return not (is_saving and rule in ("spin", "behind"))
+        return not (is_saving and rule == "spin")
 
     def wait_ready(self, topo, address):
         probe = f"import socket; socket.create_connection(('{address}', {self.port}), 1).close()"

@@ -59,12 +59,6 @@ pub trait Driver: Send + Sync {
     /// other thread does; remote looks whether events have come.
     fn turn(&self) -> TurnOutcome;
 
-    /// As [`Driver::turn`], for a program that answers what comes at once and waits again: what the
-    /// engine has to say to the wire may leave with its answers.
-    fn turn_before_answers(&self) -> TurnOutcome {
-        self.turn()
-    }
-
     /// Lets what was pushed take effect, at once or, if another thread owns the engine, as soon as
     /// that one lets go of it: in-process runs only commands and the flush; remote rings the
     /// engine's doorbell if it sleeps. Cheap when there is nothing.

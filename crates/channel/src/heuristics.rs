@@ -9,16 +9,8 @@ pub const WITHOUT: &str = "SLIPSTACK_WITHOUT";
 pub enum Rule {
     /// A wait that finds nothing looks again for some microseconds before it sleeps.
     Spin,
-    /// A program that always finds something is taken to be behind: frames count, not microseconds.
-    Behind,
-    /// Data sent for a batch of events leaves with the last of them.
+    /// Data sent for a batch of events leaves with its last answer.
     Holds,
-    /// Data of a program that usually waits again at once leaves with that wait.
-    Prompt,
-    /// The engine's own frames wait for the answers of such a program.
-    Gathering,
-    /// The answer to a lone event waits for the end of its connection, if one followed the last.
-    Lone,
     /// A thread takes the right to drive the engine along into the program's code.
     Lead,
     /// Connections stay where they are while those that end have had few reads.
@@ -30,13 +22,9 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 10] = [
+    pub const ALL: [Rule; 6] = [
         Rule::Spin,
-        Rule::Behind,
         Rule::Holds,
-        Rule::Prompt,
-        Rule::Gathering,
-        Rule::Lone,
         Rule::Lead,
         Rule::Moves,
         Rule::Bulk,
@@ -47,11 +35,7 @@ impl Rule {
     pub const fn name(self) -> &'static str {
         match self {
             Rule::Spin => "spin",
-            Rule::Behind => "behind",
             Rule::Holds => "holds",
-            Rule::Prompt => "prompt",
-            Rule::Gathering => "gathering",
-            Rule::Lone => "lone",
             Rule::Lead => "lead",
             Rule::Moves => "moves",
             Rule::Bulk => "bulk",

@@ -133,7 +133,7 @@ impl Engine {
         };
         let ends = self.put_in(now, owner, carried)?;
         self.run_deferred(now);
-        self.finish(now, false);
+        self.finish(now);
         Ok(ends)
     }
 
@@ -238,7 +238,7 @@ impl Engine {
         for (link, frame) in self.env.departed.come_back(ends) {
             self.on_local(now, link, &frame);
         }
-        self.finish(now, false);
+        self.finish(now);
         Some(ends)
     }
 

@@ -119,8 +119,6 @@ pub struct Engine {
     pub(crate) has_chores: bool,
     load: Load,
     is_sleeping: bool,
-    /// Frames wait in the device for what the program answers.
-    is_holding: bool,
 }
 
 impl fmt::Debug for Engine {
@@ -180,7 +178,6 @@ impl Engine {
             has_chores: false,
             load: Load::default(),
             is_sleeping: false,
-            is_holding: false,
         }
     }
 
@@ -203,19 +200,8 @@ impl Engine {
 
     /// One pass over everything, bounded, never blocking (but for rare questions to the port
     /// authority).
-    pub fn turn(&mut self, now: Instant) -> Turn {
-        self.work(now, false)
-    }
-
-    /// A turn for a program that answers at once and waits again: if it brings the program an
-    /// event, what the stack has to say leaves with the answers, at the latest with the next turn
-    /// or [`Engine::commands`].
-    pub fn turn_before_answers(&mut self, now: Instant) -> Turn {
-        self.work(now, true)
-    }
-
     #[inline(always)]
-    fn work(&mut self, now: Instant, may_hold: bool) -> Turn {
+    pub fn turn(&mut self, now: Instant) -> Turn {
         self.env.now = now;
         self.set_sleeping(false);
         self.env.local.beat();
@@ -232,7 +218,7 @@ impl Engine {
         }
         progress |= self.tend_listeners(now);
         progress |= self.has_chores && self.do_chores(now);
-        self.finish(now, may_hold);
+        self.finish(now);
         if progress {
             self.load.on_work(now);
         } else {
@@ -263,17 +249,7 @@ impl Engine {
         self.env.now = now;
         if self.run_commands(now) {
             self.load.on_work(now);
-            self.finish(now, false);
-        } else {
-            self.let_go();
-        }
-    }
-
-    #[inline]
-    fn let_go(&mut self) {
-        if self.is_holding {
-            self.is_holding = false;
-            self.device.flush();
+            self.finish(now);
         }
     }
 
@@ -384,15 +360,12 @@ impl Engine {
     /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
     /// are looked up last, so that a sleep after this turn knows which of them are asked for.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, now: Instant, may_hold: bool) {
+    pub(crate) fn finish(&mut self, now: Instant) {
         self.emit(now);
         if self.env.neighbours.is_some() && self.resolve_neighbours(now) {
             self.emit_resolved(now);
         }
-        self.is_holding = may_hold && self.has_unread_events();
-        if !self.is_holding {
-            self.device.flush();
-        }
+        self.device.flush();
         self.settle_clients(now);
     }
 

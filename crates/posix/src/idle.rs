@@ -10,9 +10,7 @@ impl Process {
     /// Lets the engine work once, if there is one.
     pub fn work(&self) {
         if let Some(link) = self.living_link() {
-            self.station
-                .batch
-                .end(self.kernel.thread(), || self.now_ns());
+            self.station.batch.end(self.kernel.thread());
             self.turn(&link);
         }
     }

@@ -42,7 +42,6 @@ mod place;
 mod policy;
 mod poll;
 pub mod process;
-mod promptness;
 mod ready;
 mod report;
 mod reuse;

@@ -101,12 +101,6 @@ impl Link {
         self.pump();
     }
 
-    /// As [`Link::turn`], for a thread that answers what comes at once and waits again.
-    pub(crate) fn turn_before_answers(&self) {
-        self.driver.turn_before_answers();
-        self.pump();
-    }
-
     /// Lets what was pushed leave now, and hands out what that brought.
     pub(crate) fn commands(&self) {
         self.driver.commands();

@@ -535,7 +535,6 @@ impl Process {
         } = &*link.station;
         if batch.is_due(thread, socket, || self.now_ns()) {
             sleepers.lead.while_sending(thread, || link.commands());
-            batch.on_left(thread, || self.now_ns());
             sleepers.nudge(|| self.now_ns());
         }
     }
@@ -578,7 +577,7 @@ impl Process {
     }
 
     pub fn end_burst(&self) {
-        self.own_station().batch.end_burst();
+        self.own_station().batch.end(self.kernel.thread());
         self.let_leave();
     }
 

@@ -1,6 +1,6 @@
 //! How long a wait spins before it sleeps.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipstack_channel::{Heuristics, Rule, Spin};
 
@@ -10,21 +10,6 @@ const SPIN_NS_MAX: u64 = 50_000;
 /// Nanoseconds that a wait spins at least, so that a change for the better is noticed.
 const SPIN_NS_MIN: u64 = 1_000;
 
-/// Waits in a row that find something at once, after which the program is taken to be behind: what
-/// it is asked waits for the processor, and microseconds of waiting for each other cost its answers
-/// nothing.
-const BEHIND: u32 = 64;
-
-/// Whether processor time counts more than microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coalescing {
-    None,
-    /// There is none to spare.
-    Behind,
-    /// Somebody says so.
-    Always,
-}
-
 /// The bounded, adaptive spin.
 #[derive(Debug)]
 pub(crate) struct Spinner {
@@ -33,8 +18,6 @@ pub(crate) struct Spinner {
     /// With spinning off.
     gather_ns: u64,
     budget_ns: AtomicU64,
-    /// Waits in a row that found something at once.
-    at_once: AtomicU32,
 }
 
 impl Spinner {
@@ -47,7 +30,6 @@ impl Spinner {
                 false => 0,
             },
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
-            at_once: AtomicU32::new(0),
         }
     }
 
@@ -67,31 +49,6 @@ impl Spinner {
     /// Somebody would rather save processor time.
     pub(crate) fn is_off(&self) -> bool {
         self.policy == Spin::FixedUs(0)
-    }
-
-    #[inline]
-    pub(crate) fn coalescing(&self) -> Coalescing {
-        if self.is_off() {
-            Coalescing::Always
-        } else if self.rules.has(Rule::Behind) && self.at_once.load(Ordering::Relaxed) >= BEHIND {
-            Coalescing::Behind
-        } else {
-            Coalescing::None
-        }
-    }
-
-    /// A wait neither spun nor slept.
-    #[inline]
-    pub(crate) fn on_found_at_once(&self) {
-        let waits = self.at_once.load(Ordering::Relaxed);
-        self.at_once
-            .store(waits.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// A wait found nothing at once.
-    #[inline]
-    pub(crate) fn on_wait(&self) {
-        self.at_once.store(0, Ordering::Relaxed);
     }
 
     /// How long a sleep may let frames gather; 0 = it ends with the first.
@@ -247,18 +204,6 @@ mod tests {
         spin.on_sleep(1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
-    }
-
-    #[test]
-    fn who_never_has_to_wait_is_behind() {
-        let spin = Spinner::new(Spin::Adaptive, 100, Heuristics::default());
-        for _ in 0..BEHIND {
-            assert_eq!(spin.coalescing(), Coalescing::None);
-            spin.on_found_at_once();
-        }
-        assert_eq!(spin.coalescing(), Coalescing::Behind);
-        spin.on_wait();
-        assert_eq!(spin.coalescing(), Coalescing::None);
     }
 
     #[test]

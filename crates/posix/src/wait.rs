@@ -10,7 +10,6 @@ mod sleeping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use slipstack_channel::Rule;
 use slipstack_mem::Descriptor;
 
 use crate::description::Description;
@@ -21,7 +20,6 @@ use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::ready::{Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
-use crate::spin::Coalescing;
 use crate::station::Station;
 use sleeping::Slept;
 
@@ -139,40 +137,12 @@ impl Process {
     }
 
     /// Lets the engine work once and hands out what came.
-    pub(crate) fn turn(&self, link: &Link) {
-        self.turn_by(link, Link::turn);
-    }
-
-    /// Whether all that follows from one sleep, or from one turn of a program that is behind,
-    /// leaves together: for who answers a batch of events at once, and waits again.
-    fn gathers(&self, at: &At<'_>) -> bool {
-        let Station { batch, spin, .. } = at.station;
-        let pays = match spin.coalescing() {
-            Coalescing::None => false,
-            Coalescing::Behind => batch.has_sequel(),
-            Coalescing::Always => true,
-        };
-        pays && self.settings.heuristics.has(Rule::Gathering)
-            && !matches!(at.plan.subject, Subject::Socket(_))
-            && batch.is_prompt()
-    }
-
-    /// As [`Process::turn`], before the thread is given what came. What the engine has to say may
-    /// wait for the answers.
-    fn turn_before_answers(&self, link: &Link) {
-        let begun = self.turn_by(link, Link::turn_before_answers);
-        link.station.batch.begin_gathering(begun);
-    }
-
-    /// When the turn began.
     #[inline]
-    fn turn_by(&self, link: &Link, turn: fn(&Link)) -> u64 {
-        let now = self.now_ns();
+    pub(crate) fn turn(&self, link: &Link) {
         let sleepers = &link.station.sleepers;
-        sleepers.turned_ns.store(now, Ordering::Relaxed);
-        turn(link);
+        sleepers.turned_ns.store(self.now_ns(), Ordering::Relaxed);
+        link.turn();
         sleepers.nudge(|| self.now_ns());
-        now
     }
 
     /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
@@ -214,11 +184,11 @@ impl Process {
                 .filter(|_| !Arc::ptr_eq(station, &self.station)),
         };
         let thread = self.kernel.thread();
-        station.batch.end(thread, || self.now_ns());
+        station.batch.end(thread);
         self.undo_abandoned(station, link.as_deref(), thread);
         let begun = self.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
-            return self.only_look(&at, link.as_deref(), &mut check);
+            return self.only_look(link.as_deref(), &mut check);
         }
         let leads = link.is_some() && station.sleepers.lead.enter(thread, begun);
         let outcome = self.wait_from(&at, link.as_ref(), (thread, begun, leads), &mut check);
@@ -239,7 +209,6 @@ impl Process {
     /// A call whose time is over before it begins.
     fn only_look<T>(
         &self,
-        at: &At<'_>,
         link: Option<&Link>,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
@@ -247,10 +216,8 @@ impl Process {
             self.turn(link);
         }
         let found = check(Look::Due)?;
-        match (&found, link) {
-            (Some(_), _) => at.station.spin.on_found_at_once(),
-            (None, Some(link)) => _ = link.relieve(),
-            (None, None) => {}
+        if let (None, Some(link)) = (&found, link) {
+            link.relieve();
         }
         Ok(found)
     }
@@ -264,15 +231,6 @@ impl Process {
     ) -> Result<Option<T>, Divert> {
         let lead = &at.station.sleepers.lead;
         let drives = leads || !lead.is_trusted();
-        let gathers = self.gathers(at);
-        if gathers {
-            if at.station.batch.is_gathering(begun)
-                && let Some(value) = check(Look::Later)?
-            {
-                return Ok(Some(value));
-            }
-            at.station.batch.begin_gathering(begun);
-        }
         let would_nap =
             |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.driver.would_nap();
         let naps = drives && link.is_some_and(would_nap);
@@ -289,16 +247,14 @@ impl Process {
             Look::Due
         };
         if let Some(value) = check(look)? {
-            at.station.spin.on_found_at_once();
             return Ok(Some(value));
         }
         let before = self.kernel.interruptions();
         if !drives {
             return self.sleep(at, before, false, check);
         }
-        at.station.spin.on_wait();
         // The next turn would bring what the preparations for the sleep see as well.
-        let is_turned = naps || link.is_some() && !gathers;
+        let is_turned = naps || link.is_some();
         let spun = match budget_ns {
             0 => Spun::InVain,
             _ => self.spin(
@@ -493,22 +449,16 @@ impl Process {
             let lead = &at.station.sleepers.lead;
             let leads = link.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
-            let gathers = drives && !is_turned && self.gathers(at);
             if !std::mem::take(&mut is_turned) {
                 // Whom the turn wakes is looked at below.
                 at.station.sleepers.pool.take_woken();
                 match &link {
-                    Some(link) if gathers => self.turn_before_answers(link),
                     Some(link) if drives => self.turn(link),
                     _ => {}
                 }
             }
             if let Some(value) = check(look)? {
                 return Ok(Some(value));
-            }
-            if gathers && let Some(link) = &link {
-                // It brought nothing to answer.
-                link.commands();
             }
             let now = self.now_ns();
             if let Some(last) = self.last_look(at.plan, before, now, check)? {

@@ -251,10 +251,6 @@ impl Driver for InProcess {
         self.drive(Engine::turn)
     }
 
-    fn turn_before_answers(&self) -> TurnOutcome {
-        self.drive(Engine::turn_before_answers)
-    }
-
     fn commands(&self) {
         if let Some(engine) = self.shared.ask() {
             self.shared.run_commands(engine);

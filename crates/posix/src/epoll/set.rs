@@ -100,7 +100,6 @@ pub(crate) struct Item {
 pub(crate) struct Found {
     pub(crate) events: u32,
     pub(crate) data: u64,
-    pub(crate) socket: u64,
     pub(crate) is_listener: bool,
     /// The number under which the kernel's set has it too.
     pub(crate) kernel_part: Option<i32>,
@@ -383,7 +382,6 @@ impl Set {
             found(Found {
                 events,
                 data: item.data,
-                socket: item.target.id(),
                 is_listener: item.target.is_listener(),
                 kernel_part: item.has_kernel_part.then_some(item.fd),
                 rests: item.events & ONE_SHOT != 0,

@@ -129,14 +129,10 @@ impl Process {
     ) -> usize {
         let lives_in_both = set.lives_in_both();
         let mut count = 0;
-        let mut last = 0;
         let mut listener = None;
         let mut rests = false;
         let room = out.len().min(STACK_EVENTS_MAX);
         set.collect(room, |found| {
-            if !found.is_listener {
-                last = found.socket;
-            }
             rests |= found.rests;
             if let Some(fd) = found.kernel_part {
                 // One event for a socket that is ready on both sides; other members may have the
@@ -153,15 +149,14 @@ impl Process {
                 u64: found.data,
             };
             if found.is_listener {
-                listener = Some((count, found.socket));
+                listener = Some(count);
             }
             count += 1;
         });
         // Arrivals come last. Nothing is sent for them, so that every answer of this batch waits
         // for the next call that waits, and the end of its connection goes with it.
-        if let Some((at, socket)) = listener {
+        if let Some(at) = listener {
             out[at..count].rotate_left(1);
-            last = socket;
         }
         if lives_in_both && rests {
             rest_kernel_parts(set);
@@ -169,9 +164,7 @@ impl Process {
         if count > 0 {
             let station = self.station_of(Subject::Set(set));
             let thread = self.kernel.thread();
-            station
-                .batch
-                .begin(thread, count, last, station.spin.coalescing());
+            station.batch.begin(thread, count);
         }
         count
     }

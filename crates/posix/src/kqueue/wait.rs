@@ -116,7 +116,6 @@ impl Process {
         put: &mut dyn FnMut(Kevent) -> bool,
     ) -> usize {
         let mut count = 0;
-        let mut last = 0;
         let mut left = at.set.ready_len().min(MEMBERS_MAX);
         while let Some(popped) = at.set.pop_ready(&mut left) {
             let look = Member {
@@ -127,9 +126,6 @@ impl Process {
             };
             let told = self.tell_member(inner, look, put);
             count += told.count;
-            if told.count > 0 && !popped.target.is_listener() {
-                last = popped.target.id();
-            }
             self.settle_member(at, inner, popped.fd, told);
             if told.is_level || told.is_cut {
                 at.set.queue_again(popped.item, 0);
@@ -141,9 +137,7 @@ impl Process {
         if count > 0 {
             let thread = self.kernel.thread();
             let station = &self.station;
-            station
-                .batch
-                .begin(thread, count, last, station.spin.coalescing());
+            station.batch.begin(thread, count);
         }
         count
     }

@@ -407,33 +407,3 @@ fn a_set_that_is_closed_leaves_the_set_that_it_is_in() {
     // Nothing in it is ours any more.
     assert_eq!(look(), Err(slipstack_posix::Divert::Kernel));
 }
-
-#[test]
-fn who_saves_processor_time_is_told_what_is_known_before_anything_leaves() {
-    let world = World::coalescing();
-    let (client, server) = world.pair();
-    let set = world.set();
-    world.add(set, server, IN, 7);
-    // A program that answers and waits again at once, as it has shown.
-    for _ in 0..40 {
-        world.send(client, b"?").unwrap();
-        assert_eq!(world.wait(set, 8, -1), [(IN, 7)]);
-        world.recv(server, 1, 0).unwrap();
-        world.send(server, b"!").unwrap();
-    }
-    world.send(client, b"?").unwrap();
-    assert_eq!(world.wait(set, 8, -1), [(IN, 7)]);
-    let turns = world.engine().turns();
-    for _ in 0..3 {
-        assert_eq!(world.wait(set, 8, -1), [(IN, 7)]);
-    }
-    assert_eq!(world.engine().turns(), turns);
-    // Not for long.
-    world.clock_ns.fetch_add(50_000, Ordering::Relaxed);
-    assert_eq!(world.wait(set, 8, -1), [(IN, 7)]);
-    assert!(world.engine().turns() > turns);
-    // Nor for who only looks.
-    let turns = world.engine().turns();
-    assert_eq!(world.wait(set, 8, 0), [(IN, 7)]);
-    assert!(world.engine().turns() > turns);
-}

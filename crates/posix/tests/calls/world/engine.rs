@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
     Command, Driver, Ends, EngineEnd, Envelope, Exit, Limits, Placement, Reason, ReceiveRing,
@@ -71,7 +71,6 @@ pub struct FakeEngine {
     inner: Mutex<Inner>,
     bell: Doorbell,
     is_dead: AtomicBool,
-    turns: AtomicU32,
 }
 
 impl FakeEngine {
@@ -88,13 +87,7 @@ impl FakeEngine {
             }),
             bell: Doorbell::new().unwrap(),
             is_dead: AtomicBool::new(false),
-            turns: AtomicU32::new(0),
         }
-    }
-
-    /// How often the engine has worked.
-    pub fn turns(&self) -> u32 {
-        self.turns.load(Ordering::Relaxed)
     }
 
     /// Ends without a word, like a killed instance.
@@ -170,13 +163,11 @@ impl Driver for FakeEngine {
         let Ok(mut inner) = self.inner.try_lock() else {
             return TurnOutcome::Busy;
         };
-        self.turns.fetch_add(1, Ordering::Relaxed);
         inner.turn();
         TurnOutcome::Progress
     }
 
     fn commands(&self) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
         self.inner.lock().unwrap().turn();
         self.bell.ring();
     }

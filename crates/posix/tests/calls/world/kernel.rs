@@ -1,6 +1,6 @@
 //! The kernel as the tests need it, by rustix.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ pub struct TestKernel {
     pub inside: Arc<Mutex<Vec<usize>>>,
     /// The next sleep ends as by a jump out of a signal handler.
     pub jumps: Arc<AtomicBool>,
-    /// A clock that only the test moves; 0 = time goes by.
-    pub clock_ns: Arc<AtomicU64>,
 }
 
 pub fn this_thread() -> usize {
@@ -27,10 +25,7 @@ pub fn this_thread() -> usize {
 
 impl Kernel for TestKernel {
     fn now_ns(&self) -> u64 {
-        match self.clock_ns.load(Ordering::Relaxed) {
-            0 => slipstack_mem::now_ns(),
-            stands => stands,
-        }
+        slipstack_mem::now_ns()
     }
 
     fn ppoll(

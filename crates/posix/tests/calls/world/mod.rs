@@ -71,7 +71,6 @@ pub struct World {
     pub process: Arc<Process>,
     pub warnings: Arc<Mutex<Vec<String>>>,
     pub jumps: Arc<AtomicBool>,
-    pub clock_ns: Arc<AtomicU64>,
     attach: Arc<TestAttach>,
 }
 
@@ -89,13 +88,6 @@ impl World {
         Self::with(true, 5)
     }
 
-    /// A process that saves processor time, in which no time goes by.
-    pub fn coalescing() -> Self {
-        let world = Self::with(false, 0);
-        world.clock_ns.store(1_000_000_000, Ordering::Relaxed);
-        world
-    }
-
     fn with(strict: bool, spin_us: u32) -> Self {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
@@ -108,12 +100,10 @@ impl World {
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let jumps = Arc::new(AtomicBool::new(false));
-        let clock_ns = Arc::new(AtomicU64::new(0));
         let kernel = TestKernel {
             warnings: Arc::clone(&warnings),
             inside: Arc::clone(&attach.inside),
             jumps: Arc::clone(&jumps),
-            clock_ns: Arc::clone(&clock_ns),
         };
         let settings = Settings {
             spin: Spin::FixedUs(spin_us),
@@ -129,7 +119,6 @@ impl World {
             process: Arc::new(Process::new(Box::new(kernel), given, settings)),
             warnings,
             jumps,
-            clock_ns,
             attach,
         }
     }
