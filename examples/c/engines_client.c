@@ -4,8 +4,7 @@
  *     engines_client ADDRESS PORT THREADS CONNECTIONS REQUESTS \
  *         --ip 10.0.0.5/24 --if eth1 --thread-engines 4
  *
- * Each of CONNECTIONS in each thread sends 32 bytes and waits for as many, REQUESTS times; 0:
- * until SIGTERM. */
+ * A connection sends 32 bytes and waits for as many, REQUESTS times; 0: until SIGTERM. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
