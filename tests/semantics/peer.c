@@ -1,6 +1,6 @@
 /* The other side of every test: a kernel program in a namespace of its own.
  *
- * TCP 7001 echo            7002 says "hello\n", closes       7003 resets at once
+ * TCP 7001 echo            7002 says "hello\n", closes       7003 resets soon
  *     7004 counts bytes until EOF, answers the count         7005 sends 1 MiB, closes
  *     7006 never reads     7007 reads a byte, resets
  *     7008 waits 300 ms, says "late\n", echoes
@@ -171,7 +171,8 @@ static void *serve_one(void *argument) {
     switch (ntohs(own.sin_port)) {
     case 7001: echo(fd); break;
     case 7002: send_all(fd, "hello\n", 6); break;
-    case 7003: reset(fd); return 0;
+    // A connect() that has not returned would tell of the reset itself.
+    case 7003: usleep(20000); reset(fd); return 0;
     case 7004: count(fd); break;
     case 7005: big(fd); break;
     case 7006: pause(); break;
