@@ -229,6 +229,7 @@ def traffic_is_told_in_both_placements(world):
     server = start(world, compiled(world, THEIRS / "traffic.c"))
     world.wait_port(80, process=server)
     with world.connect(80) as sock:
+        until(lambda: len(server.output().splitlines()) >= 3, 5, "it has accepted")
         sock.sendall(b"t" * 100_000)
         sock.shutdown(socket.SHUT_WR)
         assert len(b"".join(iter(lambda: sock.recv(65536), b""))) == 100_000

@@ -141,6 +141,7 @@ def a_stopped_keeper_is_named_and_not_waited_for(world):
 def an_instance_without_descriptors_sleeps_while_somebody_knocks(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=first)
+    serves(world, 7000)
     pid = world.instance.pid
     used = {int(number) for number in os.listdir(f"/proc/{pid}/fd")}
     lowest_free = next(number for number in range(len(used) + 1) if number not in used)

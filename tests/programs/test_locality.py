@@ -33,6 +33,8 @@ def served(world, times, at_once=1):
 def connections_that_move_between_threads_are_counted_where_they_came_from_and_went_to(world):
     world.stack(*world.program("engines.py"), "hands", 7000, 4)
     world.wait_port(7000)
+    # Until a thread waits the keeper makes the connections.
+    served(world, 1)
     served(world, 80, at_once=40)
     until(lambda: locality(world)[1]["moved_in"] > 0, 5, "a connection has moved")
     count, sums = locality(world)

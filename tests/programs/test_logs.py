@@ -86,7 +86,9 @@ def at_debug_each_request_of_a_program_is_logged(world):
         world.instance = world.start_instance("t", *level)
     held = world.stack(*world.program("aborted.py"), 8001, options=level)
     world.wait_port(8001, process=held)
-    assert "a request client=1 request=\"ListenOn" in keepers_log(world), keepers_log(world)
+    # The keeper listens until the program waits.
+    asks = "a request client=1 request=\"ListenOn"
+    until(lambda: asks in keepers_log(world), 5, "the program asks to listen")
     if world.mode == "instance":
         assert "a request session=" in world.instance.errors(), world.instance.errors()
 
