@@ -18,6 +18,19 @@ def locality(world):
     return len(rows), {name: sum(row[name] for row in rows) for name in numbers}
 
 
+def since(world, before):
+    sums = locality(world)[1]
+    return {name: count - before[name] for name, count in sums.items()}
+
+
+def after_one(world):
+    """Returns the sums once the program serves: until it waits, the keeper makes its connections,
+    which then move in."""
+    world.wait_port(7000)
+    served(world, 1)
+    return locality(world)[1]
+
+
 def served(world, times, at_once=1):
     """Asks over connections, so many of which are open at a time."""
     for _ in range(times // at_once):
@@ -32,47 +45,42 @@ def served(world, times, at_once=1):
 @test(modes=("inprocess",))
 def connections_that_move_between_threads_are_counted_where_they_came_from_and_went_to(world):
     world.stack(*world.program("engines.py"), "hands", 7000, 4)
-    world.wait_port(7000)
-    # Until a thread waits the keeper makes the connections.
-    served(world, 1)
+    before = after_one(world)
     served(world, 80, at_once=40)
-    until(lambda: locality(world)[1]["moved_in"] > 0, 5, "a connection has moved")
-    count, sums = locality(world)
-    # The first engine is that of the thread that accepts.
-    assert count == 5, count
+    until(lambda: since(world, before)["moved_in"] > 0, 5, "a connection has moved")
+    count, sums = locality(world)[0], since(world, before)
+    # The thread that accepts has an engine of its own, or that of the thread that waited first.
+    assert count in (4, 5), count
     assert sums["accepted"] >= 80, sums
-    assert sums["moved_in"] == sums["moved_out"] > 0, sums
+    # One that the keeper had made may come meanwhile.
+    assert abs(sums["moved_in"] - sums["moved_out"]) <= 2 < sums["moved_in"], sums
     assert sums["lost"] == sums["refused"] == 0, sums
     lines = world.admin("locality").finish().splitlines()
     assert (
-        lines[0].split()[:4] == ["ENGINE", "PID", "PROGRAM", "ACCEPTED"] and len(lines) == 6
+        lines[0].split()[:4] == ["ENGINE", "PID", "PROGRAM", "ACCEPTED"] and len(lines) == count + 1
     ), lines
 
 
 @test(modes=("inprocess", "instance"))
 def every_connection_that_another_thread_serves_moves(world):
     world.stack(*world.program("engines.py"), "hands", 7000, 2)
-    world.wait_port(7000)
-    served(world, 2, at_once=2)
-    before = locality(world)[1]
+    before = after_one(world)
     served(world, 24, at_once=24)
-    sums = locality(world)[1]
-    assert sums["accepted"] - before["accepted"] == 24 <= sums["moved_in"] - before["moved_in"], (
-        before,
-        sums,
-    )
+    sums = since(world, before)
+    # A thread that waited first has the engine of the one that accepts: its half stays.
+    assert sums["accepted"] == 24 and sums["moved_in"] >= 12, sums
     if world.mode == "inprocess":
-        assert sums["moved_out"] == sums["moved_in"], sums
+        assert abs(sums["moved_in"] - sums["moved_out"]) <= 2, sums
 
 
 @test(modes=("inprocess", "instance"))
 def connections_of_one_thread_stay_and_take_the_places_of_earlier_ones(world):
     world.stack(*world.program("engines.py"), "own", 7000, 1)
-    world.wait_port(7000)
+    before = after_one(world)
     served(world, 60)
-    _, sums = locality(world)
+    sums = since(world, before)
     assert sums["accepted"] >= 60 and sums["moved_in"] == sums["moved_out"] == 0, sums
-    assert 30 < sums["pool"] < sums["accepted"], sums
+    assert 30 < sums["pool"] <= sums["accepted"], sums
 
 
 @test(modes=("inprocess", "instance"))
