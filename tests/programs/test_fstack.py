@@ -238,5 +238,6 @@ def traffic_is_told_in_both_placements(world):
     before, after = [[int(word) for word in line.split()] for line in lines]
     packets, received, answers, sent, *dropped = [b - a for a, b in zip(before, after)]
     assert packets > 0 and 100_000 < received < 150_000, (before, after)
-    assert answers > 0 and 100_000 < sent < 150_000, (before, after)
+    # Some of the answer may wait for the peer's window when the program tells.
+    assert answers > 0 and 10_000 < sent < 150_000, (before, after)
     assert dropped == [0, 0], (before, after)
