@@ -83,7 +83,10 @@ class Nginx:
         return f"http://{self.world.address}:{self.port}{path}"
 
     def master(self):
-        return int((self.folder / "nginx.pid").read_text())
+        # It listens before it writes its number.
+        file = self.folder / "nginx.pid"
+        until(lambda: file.exists() and file.read_text().strip(), 5, "nginx has written its number")
+        return int(file.read_text())
 
     def workers(self):
         return children(self.master())
