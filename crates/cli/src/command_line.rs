@@ -259,7 +259,8 @@ fn capture_command() -> Command {
         .long_about(
             "Writes the frames of a device that Slipstack uses to FILE, for Wireshark and tshark, until\n\
              Ctrl-C, SIGTERM, --count or --seconds; `-` is standard output. Programs need not be\n\
-             started again and are not slowed down. Super-frames appear whole and with full checksums.\n\
+             started again and are not slowed down. Super-frames appear whole and with full\n\
+             checksums.\n\
              What two programs of one device say to each other does not cross it: use `run --pcap`.",
         )
         .after_help(

@@ -28,7 +28,8 @@ impl DeviceState {
         match self {
             DeviceState::Usable => None,
             DeviceState::Deleted => Some(
-                "the interface that was opened has been deleted, nothing passes; end its programs and start them again"
+                "the interface that was opened has been deleted, nothing passes; end its programs \
+                 and start them again"
                     .to_owned(),
             ),
             DeviceState::Down => Some("the interface is down, nothing passes".to_owned()),

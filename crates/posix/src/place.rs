@@ -183,8 +183,9 @@ impl Process {
         }
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry {
-                // What is sent there is for whoever of the two receives, and a share of a port is
-                // its thread's or its child's: the keeper queues for them until then.
+                // Datagrams to a socket that parent and child hold are for the one that receives,
+                // and a share of a port belongs to its thread or its child: until one of them
+                // waits the keeper queues them.
                 let is_elsewhere =
                     socket.kind == Kind::Dgram && (socket.is_parents() || has_share(&socket));
                 if !is_elsewhere {

@@ -67,14 +67,15 @@ fn of_crate(root: &Path, name: &str) -> Vec<String> {
         let count = files.len();
         let files = files.join(" ");
         findings.push(format!(
-            "crates/{name}: {count} files import each other in a circle, at most {CYCLE_FILES_MAX}: \
-             {files}"
+            "crates/{name}: {count} files import each other in a circle, at most \
+             {CYCLE_FILES_MAX}: {files}"
         ));
     }
     let long = arity::above(&parsed, ARITY_MAX);
     if !long.is_empty() {
         findings.push(format!(
-            "crates/{name}: {} functions have more than {ARITY_MAX} parameters (tuples counted): {}",
+            "crates/{name}: {} functions have more than {ARITY_MAX} parameters (tuples counted): \
+             {}",
             long.len(),
             long.join(" ")
         ));

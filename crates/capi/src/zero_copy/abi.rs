@@ -154,7 +154,7 @@ fn send_chain(fd: c_int, at: usize, len: usize, is_last: bool) -> ssize_t {
     let is_all = is_last || result >= 0 && count >= sending.rest.len();
     with_chains(|chains| chains.settle(at, sending, count, is_all));
     if result < 0 {
-        // What was sent of it may have been the last use of its memory.
+        // Settling the chain may have freed its memory, and freeing may change errno.
         raw::set_errno(errno);
     }
     result

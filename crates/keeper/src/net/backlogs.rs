@@ -299,7 +299,7 @@ impl Net {
         let Some(ends) = image.endpoints() else {
             return;
         };
-        // What its peer says meanwhile is not for nobody.
+        // Segments of its peer that come meanwhile are held for it, not answered by a reset.
         self.note_moving(ends.0.port(), now);
         let head = self.effects.backlogs.head(ends);
         let image = image.to_bytes();

@@ -35,7 +35,7 @@ impl Process {
     }
 
     fn was_reset(&self, socket: &Description) -> bool {
-        // Who has confined itself may not ask.
+        // A confined process (seccomp) may not make the system call that would tell.
         !self.lending.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)
     }
 }

@@ -106,7 +106,7 @@ impl Cx<'_> {
         };
         let ranked = self.net.lost_routers.rank(&self.net.learnt.routers);
         let next = ranked.first().copied();
-        // What waits is made up for its link.
+        // The waiting frame has its link's headers already: the next router has to be on that link.
         let is_there = |next: &Ipv6Addr| *next != hop && zone_of(*next) == zone_of(hop);
         let next = next.filter(is_there);
         let next = next.filter(|next| !self.net.lost_routers.contains(*next));

@@ -26,7 +26,7 @@ impl Discovery {
             links: Vec::new(),
         };
         discovery.set_links(links, now);
-        // What is new from now on begins again.
+        // Only links that are there at the start go on from the image; later ones start afresh.
         discovery.config.image = Vec::new();
         discovery
     }

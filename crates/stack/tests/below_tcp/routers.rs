@@ -484,7 +484,7 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
         packet.payload,
     );
     assert!(is_valid);
-    // The same address on the first link is another neighbour, which has to be asked for.
+    // An equal address on the first link is another neighbour, which has to be asked for.
     table.fx.links.clear();
     let frames = send(&mut table, socket, ROUTER, b"x");
     assert_eq!(
