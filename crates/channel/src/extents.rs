@@ -87,8 +87,15 @@ impl Extents {
         true
     }
 
-    #[cold]
+    #[inline]
     pub(crate) fn forget(&mut self, sock: SockId) {
+        if !self.is_empty() {
+            self.remove(sock);
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self, sock: SockId) {
         if let Some(extents) = self.of.remove(&sock.index) {
             self.count -= extents.len();
         }
