@@ -208,6 +208,35 @@ fn parse_v6(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::V6(SocketAddrV6::new(ip, port, flow, scope)))
 }
 
+/// 0.0.0.0:0.
+pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+/// The unspecified address as a socket of `family` has it.
+pub(crate) fn any(family: Family) -> SocketAddr {
+    match family {
+        Family::V4 => SocketAddr::V4(ANY),
+        Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    }
+}
+
+/// The address on the stack that stands for a bound one: v4-mapped addresses are IPv4 there.
+pub(crate) fn stack_addr(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// An address as a kernel socket of `family` takes it.
+pub(crate) fn for_kernel(addr: SocketAddr, family: Family) -> SocketAddr {
+    match (family, addr) {
+        (Family::V6, SocketAddr::V4(v4)) => mapped(v4),
+        _ => zone::plain_addr(addr),
+    }
+}
+
+fn mapped(v4: SocketAddrV4) -> SocketAddr {
+    let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
+    SocketAddr::V6(SocketAddrV6::new(ip, v4.port(), 0, 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,70 +6,40 @@
 //! layer gives.
 //!
 //! A socket begins *undecided*: its number is a copy of an anchor, and options, flags and epoll
-//! registrations are recorded. `bind` and `connect` decide (`place.rs`): a socket of the kernel's
-//! takes the number over, or the stack carries it, or both do. Waiting is in `wait.rs`, sets are in
-//! `epoll/`.
+//! registrations are recorded. `bind` and `connect` decide (`process/place.rs`): a socket of the
+//! kernel's takes the number over, or the stack carries it, or both do. Waiting is in
+//! `process/wait`, sets are in `epoll`.
+//!
+//! The modules from the bottom up, each of which names only those before it: `errno`, `addr`,
+//! `kernel`, `outcome`; `ready`; `attachment`; `socket`; `epoll` and `kqueue`; `lending`;
+//! `process`; `calls`.
 
 #![forbid(unsafe_code)]
 
-mod absence;
 pub mod addr;
-mod alone;
-mod ancillary;
-mod batch;
+mod attachment;
 mod calls;
-mod carved;
-mod cede;
-mod chosen;
-mod description;
-mod engine_death;
 mod epoll;
 pub mod errno;
-mod fork;
-mod homes;
 mod idhash;
-mod idle;
-mod in_place;
 mod interfaces;
 pub mod kernel;
 pub mod kqueue;
 mod lending;
-mod link;
-mod options;
 pub mod outcome;
-mod owner;
-mod place;
-mod policy;
-mod poll;
 pub mod process;
 mod ready;
-mod report;
-mod reuse;
-mod seen;
-mod select;
-mod sigio;
 mod socket;
-mod sole_waits;
-mod spin;
-mod stamping;
-mod station;
-mod strangers;
-mod strict;
-mod table;
-mod verbosity;
-mod wait;
 
 pub use addr::AddrBytes;
-pub use calls::Splice;
-pub use carved::{CARVED_MAX, Carved};
+pub use calls::{CARVED_MAX, Carved, Kept, Splice};
 pub use errno::Errno;
-pub use in_place::Kept;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
-pub use lending::{Gift, Leaving, Passing, is_passed};
-pub use options::SO_SETFIB;
 pub use outcome::{Divert, Outcome};
+pub use process::lending::{Gift, Leaving, Passing, is_passed};
 pub use process::{Accepted, Exit, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};
 pub use slipstack_mem::OURS_USUALLY_FROM;
 pub use slipstack_mem::thread::{own as own_threads, spawn_quiet};
+pub use socket::options::SO_SETFIB;

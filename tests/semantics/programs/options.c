@@ -1,7 +1,7 @@
 /* Every option of Linux's: what it is, what may be set, and what it is then. Where a socket has the
  * kernel's answer by nature (cookies, clocks, sizes that tune themselves) it is left out, and so is
- * what the stack refuses as a kernel without it would; crates/posix/src/options/refusals.rs has
- * those, with tests of their own. */
+ * what the stack refuses as a kernel without it would;
+ * crates/posix/src/socket/options/refusals.rs has those, with tests of their own. */
 #include "t.h"
 
 static int is_left_out(int which, int level, int name) {

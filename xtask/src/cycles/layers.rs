@@ -12,9 +12,14 @@ const LAYERS: &[Layers] = &[
     (
         "posix",
         &[
+            &["addr", "errno", "idhash", "kernel", "outcome"],
             &["ready"],
-            &["socket", "description", "link", "station"],
-            &["epoll", "kqueue", "poll", "select", "wait", "process"],
+            &["attachment"],
+            &["socket"],
+            &["interfaces", "kqueue", "epoll"],
+            &["lending"],
+            &["process"],
+            &["calls"],
         ],
     ),
     (

@@ -8,14 +8,14 @@ use rustix::net::SocketFlags;
 use slipstack_mem::Descriptor;
 
 use crate::addr::AddrBytes;
-use crate::description::{Decided, Description, New};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
-use crate::place::push_options;
+use crate::process::table::NUMBERS_MAX;
+use crate::process::wait::{Subject, polled};
 use crate::process::{Accepted, Process};
+use crate::socket::description::{Decided, Description, New};
+use crate::socket::options::push_options;
 use crate::socket::{Listener, Stream};
-use crate::table::NUMBERS_MAX;
-use crate::wait::{Subject, polled};
 
 impl Process {
     /// accept, accept4.
@@ -90,7 +90,7 @@ impl Process {
         match rustix::net::acceptfrom_with(number.as_fd(), flags) {
             Ok((fd, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                let peer = peer.unwrap_or(SocketAddr::V4(crate::place::ANY));
+                let peer = peer.unwrap_or(SocketAddr::V4(crate::addr::ANY));
                 let number = Descriptor::give(fd);
                 self.invalidate(number.number());
                 Ok(Some(Accepted {
@@ -131,7 +131,7 @@ impl Process {
         let peer = link
             .program
             .remote(sock)
-            .unwrap_or(SocketAddr::V4(crate::place::ANY));
+            .unwrap_or(SocketAddr::V4(crate::addr::ANY));
         let stream = Stream::accepted(Arc::clone(&link), sock);
         let new = New {
             id: self.next_id(),

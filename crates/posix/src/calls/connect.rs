@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, SockId, SocketOption, Transport};
 
+use crate::addr::any;
+use crate::addr::for_kernel;
+use crate::addr::stack_addr;
 use crate::addr::{Family, Given, is_link_local, is_short_of_v6, parse, parse_peer, scope_of};
-use crate::calls::name::for_kernel;
-use crate::description::{Bound, Decided, Description, Kind};
+use crate::attachment::Link;
 use crate::epoll::{remove_kernel_part, sets_of};
 use crate::errno::Errno;
-use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{any, is_v6_only, push_options, stack_addr};
 use crate::process::Process;
-use crate::report::{Given as Placed, Reason};
+use crate::process::report::{Given as Placed, Reason};
+use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::options::push_options;
 use crate::socket::{Dgram, Side, Stream};
 
 /// How a connection is asked for.
@@ -198,7 +200,7 @@ impl Process {
         };
         push_options(link, sock, &options);
         if let Some(local) = bound.and_then(wanted_local)
-            && let Err(error) = link.bind(sock, local, is_v6_only(socket), false)
+            && let Err(error) = link.bind(sock, local, socket.is_v6_only(), false)
         {
             link.close(sock, CloseMode::Abort);
             return Err(error);
@@ -305,7 +307,7 @@ impl Process {
         let own = bound.map(|bound| bound.addr.ip().to_canonical());
         let own = own.filter(|own| !own.is_unspecified() && !own.is_multicast());
         match remote.ip().to_canonical() {
-            IpAddr::V4(_) if own.is_some_and(|own| own.is_ipv6()) || is_v6_only(socket) => {
+            IpAddr::V4(_) if own.is_some_and(|own| own.is_ipv6()) || socket.is_v6_only() => {
                 Err(Errno::ENETUNREACH)
             }
             IpAddr::V6(_) if own.is_some_and(|own| own.is_ipv4()) => Err(Errno::EAFNOSUPPORT),
@@ -446,7 +448,7 @@ impl Process {
         let number = self.materialize(socket)?;
         let any = any(socket.family);
         rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))?;
-        let addr = crate::calls::name::kernel_name(number).unwrap_or(any);
+        let addr = crate::socket::kernel_socket::kernel_name(number).unwrap_or(any);
         socket.cold.lock().bound = Some(Bound {
             addr,
             is_wildcard: true,

@@ -7,15 +7,15 @@ use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::table::Entry;
+use crate::process::wait::{Plan, Subject};
 use crate::ready::{Watch, Watcher};
 use crate::socket::Stream;
-use crate::table::Entry;
-use crate::wait::{Plan, Subject};
+use crate::socket::description::{Decided, Description};
 
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;

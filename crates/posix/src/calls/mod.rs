@@ -1,16 +1,31 @@
-//! The socket calls, grouped by what they do.
+//! The calls of programs, grouped by what they do.
 
 mod accept;
+mod alone;
+mod carved;
+mod cede;
 mod connect;
 mod descriptors;
+mod epoll;
+mod fork;
+mod idle;
+mod in_place;
+mod interfaces;
+mod kqueue;
 pub(crate) mod name;
+pub(crate) mod options;
+mod poll;
 pub(crate) mod receive;
 mod receive_datagram;
 mod requests;
+mod select;
 mod send;
 mod send_datagram;
 mod send_pieces;
 mod sendfile;
+mod socket;
 mod splice;
 
+pub use carved::{CARVED_MAX, Carved};
+pub use in_place::Kept;
 pub use splice::Splice;

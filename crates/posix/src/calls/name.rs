@@ -1,22 +1,24 @@
 //! bind, listen, shutdown, getsockname, getpeername.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::control::net::zone;
 use slipstack_mem::Descriptor;
 
-use crate::addr::{AddrBytes, Family, Given, is_link_local, parse_local, scope_of};
-use crate::description::{Bound, Decided, Description, Kind};
+use crate::addr::ANY;
+use crate::addr::any;
+use crate::addr::stack_addr;
+use crate::addr::{AddrBytes, Family, Given, for_kernel, is_link_local, parse_local, scope_of};
 use crate::errno::Errno;
-use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{ANY, any, is_v6_only, note_v6_only, stack_addr};
 use crate::process::Process;
+use crate::process::report::{Given as Placed, Reason};
 use crate::ready::bits;
-use crate::report::{Given as Placed, Reason};
+use crate::socket::borrowed::Wish;
+use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::kernel_socket::kernel_name;
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 
 /// Backlog of a listener if the kernel does not tell (net.core.somaxconn of Linux).
@@ -66,7 +68,7 @@ impl Process {
         if options.has_device() {
             return Some(Reason::Device);
         }
-        let is_v6_only = is_v6_only(socket);
+        let is_v6_only = socket.is_v6_only();
         let is_group = |ip: IpAddr| {
             let policy = self.policy();
             policy.is_some_and(|policy| {
@@ -135,7 +137,7 @@ impl Process {
             .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
         let local = match rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family)) {
             Ok(()) => {
-                note_v6_only(socket, number);
+                socket.note_v6_only(number);
                 kernel_name(number).map_or(addr, |name| self.zoned(name))
             }
             Err(rustix::io::Errno::ADDRINUSE) if self.is_ports_kernel_chosen(socket.kind, addr) => {
@@ -466,23 +468,4 @@ fn shutdown_dgram(socket: &Description, dgram: &Dgram, what: (bool, bool)) -> Ou
 
 fn what_is_shut((read, write): (bool, bool)) -> u8 {
     (u8::from(read) * SHUT_READ) | (u8::from(write) * SHUT_WRITE)
-}
-
-/// The kernel's idea of a socket's local address.
-pub(crate) fn kernel_name(number: Descriptor) -> Option<SocketAddr> {
-    let any = rustix::net::getsockname(number.as_fd()).ok()?;
-    SocketAddr::try_from(any).ok()
-}
-
-/// An address as a kernel socket of `family` takes it.
-pub(crate) fn for_kernel(addr: SocketAddr, family: Family) -> SocketAddr {
-    match (family, addr) {
-        (Family::V6, SocketAddr::V4(v4)) => mapped(v4),
-        _ => zone::plain_addr(addr),
-    }
-}
-
-fn mapped(v4: SocketAddrV4) -> SocketAddr {
-    let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
-    SocketAddr::V6(SocketAddrV6::new(ip, v4.port(), 0, 0))
 }

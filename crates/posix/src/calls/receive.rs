@@ -3,16 +3,14 @@
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-
-use crate::ancillary::Writer;
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
+use crate::process::wait::Plan;
 use crate::process::{Process, Received};
 use crate::ready::bits;
+use crate::socket::ancillary::Writer;
+use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::{How, Stream, StreamError};
-use crate::wait::Plan;
 
 /// Bytes that are looked at without being seen: more than a receive buffer has.
 const UNSEEN_MAX: usize = 16 << 20;
@@ -310,34 +308,5 @@ pub(super) fn bytes(count: usize) -> Received {
         flags: 0,
         from: None,
         control_len: 0,
-    }
-}
-
-/// Whether the kernel has something to read under this number now.
-pub(crate) fn is_readable(number: Option<slipstack_mem::Descriptor>) -> bool {
-    is_ready(number, PollFlags::IN)
-}
-
-pub(crate) fn is_ready(number: Option<slipstack_mem::Descriptor>, what: PollFlags) -> bool {
-    !ready_in_kernel(number, what).is_empty()
-}
-
-/// Returns the kernel's readiness of this number now.
-pub(crate) fn ready_in_kernel(
-    number: Option<slipstack_mem::Descriptor>,
-    what: PollFlags,
-) -> PollFlags {
-    let Some(number) = number else {
-        return PollFlags::empty();
-    };
-    let fd = number.as_fd();
-    let mut fds = [PollFd::from_borrowed_fd(fd, what)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    match rustix::event::poll(&mut fds, Some(&now)) {
-        Ok(1) => fds[0].revents(),
-        _ => PollFlags::empty(),
     }
 }

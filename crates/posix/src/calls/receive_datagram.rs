@@ -4,15 +4,16 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::ancillary::{Setting, Wishes, Writer};
-use crate::calls::receive::{bytes, is_readable};
-use crate::description::{Decided, Description};
+use crate::attachment::Datagram;
+use crate::calls::receive::bytes;
 use crate::errno::Errno;
-use crate::link::Datagram;
 use crate::outcome::{Divert, Outcome};
+use crate::process::wait::polled;
 use crate::process::{Process, Received};
+use crate::socket::ancillary::{Setting, Wishes, Writer};
+use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::is_readable;
 use crate::socket::{Dgram, QueuedMessage, SHUT_READ, Side};
-use crate::wait::polled;
 
 impl Process {
     pub(super) fn recv_dgram(

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use rustix::fs::OFlags;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
-use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
-use crate::place::set_nonblocking;
 use crate::process::Process;
 use crate::socket::Side;
+use crate::socket::borrowed::Wish;
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::set_nonblocking;
 
 const FIONREAD: u64 = libc::FIONREAD;
 const FIONBIO: u64 = libc::FIONBIO;

@@ -4,13 +4,13 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use crate::addr::{Given, parse};
-use crate::ancillary::check_stream;
+use crate::calls::carved::LENT;
 use crate::calls::connect::Manner;
-use crate::carved::LENT;
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::socket::ancillary::check_stream;
+use crate::socket::description::{Decided, Description, Kind};
 
 use crate::ready::bits;
 use crate::socket::{Push, Stream, StreamError};

@@ -13,15 +13,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, is_link_local, parse_destination};
-use crate::ancillary::{Sending, parse as parse_control};
-use crate::calls::receive::is_ready;
-use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::report::{Given as Placed, Reason};
+use crate::process::report::{Given as Placed, Reason};
+use crate::process::wait::{Plan, Subject, polled};
+use crate::socket::ancillary::{Sending, parse as parse_control};
+use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::is_ready;
 use crate::socket::{Begun, Dgram, QueuedMessage, Side, payload_longest};
-use crate::wait::{Plan, Subject, polled};
 
 const UDP_LEN: usize = 8;
 /// A payload that fits any packet.

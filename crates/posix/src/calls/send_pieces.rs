@@ -6,10 +6,10 @@ use std::sync::Arc;
 use slipstack_channel::Envelope;
 
 use crate::addr::{Family, Given, parse_destination};
-use crate::description::Description;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
+use crate::socket::description::Description;
 use crate::socket::{Begun, Dgram, payload_longest};
 
 /// Longest piece, which udp_sendmsg() checks before anything else.

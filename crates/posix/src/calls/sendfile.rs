@@ -6,11 +6,11 @@ use std::sync::Arc;
 use rustix::fs::SeekFrom;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Stream;
+use crate::socket::description::{Decided, Description, Kind};
 
 /// Bytes read from the file at a time: below malloc's threshold for mappings of their own.
 const CHUNK: usize = 64 * 1024;

@@ -7,13 +7,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
-use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::ready::bits;
 use crate::socket::Stream;
+use crate::socket::borrowed::Wish;
+use crate::socket::description::{Decided, Description, Kind};
 
 /// Bytes moved through memory at a time.
 const CHUNK: usize = 64 * 1024;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll;
 use slipstack_mem::Descriptor;
 
-use crate::description::Description;
 use crate::epoll::Set;
+use crate::socket::description::Description;
 
 /// The items of epoll sets that watch a socket.
 pub(crate) fn sets_of(socket: &Description) -> Vec<(Arc<Set>, u64)> {

@@ -5,13 +5,10 @@
 //! kernel's: an item is queued when something happens to its socket, and looked at when the
 //! program asks; level-triggered items go back to the end while they stay ready.
 
-mod ctl;
 mod home;
-mod inherited;
 mod kernel_part;
 mod popping;
 mod set;
-mod wait;
 mod watching;
 
 pub(crate) use home::{FIRST, UNSETTLED};

@@ -7,19 +7,19 @@ use std::sync::{OnceLock, Weak};
 
 use slipstack_mem::Lock;
 
-use crate::description::{Decided, Description};
+use crate::attachment::Link;
 use crate::epoll::home::Home;
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
-use crate::link::Link;
 use crate::ready::{Awaited, Rings, Waiter, Watch, Watcher, bits};
+use crate::socket::description::{Decided, Description};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// EP_PRIVATE_BITS: what remains of the events of a ONESHOT item that has fired.
-pub(super) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+pub(crate) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
 
 /// A set without a home is looked at again after so many waits.
 const LOOK_EVERY: u32 = 256;
@@ -88,9 +88,9 @@ pub(crate) struct Item {
     pub(crate) target: Target,
     pub(crate) events: u32,
     pub(crate) data: u64,
-    pub(super) is_queued: bool,
+    pub(crate) is_queued: bool,
     /// Events since it was looked at, in a kqueue.
-    pub(super) edges: u32,
+    pub(crate) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,
 }
@@ -110,11 +110,11 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) items: HashMap<u64, Item, BuildIdHasher>,
-    pub(super) index: HashMap<(i32, u64), u64, BuildIdHasher>,
+    pub(crate) index: HashMap<(i32, u64), u64, BuildIdHasher>,
     next_item: u64,
-    pub(super) ready: VecDeque<u64>,
-    pub(super) waiters: Vec<Arc<Waiter>>,
-    pub(super) watches: Vec<Watch>,
+    pub(crate) ready: VecDeque<u64>,
+    pub(crate) waiters: Vec<Arc<Waiter>>,
+    pub(crate) watches: Vec<Watch>,
     pub(crate) numbers: Vec<i32>,
     pub(crate) kernel_looked_ns: u64,
     /// Items with a kernel part; few.
@@ -129,7 +129,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// One thread takes an event; if it goes without, it wakes the next.
-    pub(super) fn wake_one(&self, rings: &mut Rings) {
+    pub(crate) fn wake_one(&self, rings: &mut Rings) {
         for waiter in &self.waiters {
             if rings.notify(waiter) {
                 break;
@@ -137,7 +137,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn forget(&mut self, item: u64) -> Option<Item> {
+    pub(crate) fn forget(&mut self, item: u64) -> Option<Item> {
         let removed = self.items.remove(&item)?;
         self.index.remove(&(removed.fd, removed.target.id()));
         self.both.retain(|other| *other != item);

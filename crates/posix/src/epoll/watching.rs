@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::set::{PRIVATE, Set};
+use crate::epoll::set::{PRIVATE, Set};
 use crate::ready::{Awaited, Rings, Waiter, Watch, Watcher, bits, notify_all};
 
 impl Set {

@@ -41,7 +41,7 @@ impl OwnAddress {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn own(ip: &str, prefix: u8) -> OwnAddress {

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use slipstack_mem::Lock;
 
-use super::OwnAddress;
+use crate::interfaces::OwnAddress;
 
 // linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h
-pub(super) const HEADER: usize = 16;
-pub(super) const DONE: u16 = 3;
-pub(super) const NEW_ADDRESS: u16 = 20;
+pub(crate) const HEADER: usize = 16;
+pub(crate) const DONE: u16 = 3;
+pub(crate) const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 const MULTI: u16 = 2;
 const FILTERED: u16 = 0x20;
@@ -18,12 +18,12 @@ const PERMANENT: u8 = 0x80;
 const SCOPE_LINK: u8 = 253;
 
 mod attribute {
-    pub(super) const ADDRESS: u16 = 1;
-    pub(super) const LOCAL: u16 = 2;
-    pub(super) const LABEL: u16 = 3;
-    pub(super) const BROADCAST: u16 = 4;
-    pub(super) const CACHE_INFO: u16 = 6;
-    pub(super) const FLAGS: u16 = 8;
+    pub(crate) const ADDRESS: u16 = 1;
+    pub(crate) const LOCAL: u16 = 2;
+    pub(crate) const LABEL: u16 = 3;
+    pub(crate) const BROADCAST: u16 = 4;
+    pub(crate) const CACHE_INFO: u16 = 6;
+    pub(crate) const FLAGS: u16 = 8;
 }
 
 /// Bytes of one datagram: what the least buffer that rtnetlink(7) wants has room for.
@@ -39,21 +39,21 @@ pub(crate) struct RouteSocket {
 /// A list of addresses that has not been begun to be read.
 #[derive(Debug)]
 pub(crate) struct Question {
-    pub(super) sequence: u32,
+    pub(crate) sequence: u32,
     /// Addresses yet to be told, the next one last.
-    pub(super) left: Vec<OwnAddress>,
+    pub(crate) left: Vec<OwnAddress>,
 }
 
 /// The fields of a message's header that matter here.
-pub(super) struct Header {
-    pub(super) kind: u16,
+pub(crate) struct Header {
+    pub(crate) kind: u16,
     flags: u16,
-    pub(super) sequence: u32,
+    pub(crate) sequence: u32,
     port: u32,
 }
 
 impl Header {
-    pub(super) fn read(bytes: &[u8]) -> Option<Header> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Header> {
         let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
         let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         Some(Header {
@@ -67,7 +67,7 @@ impl Header {
 
 impl Question {
     /// Returns the question in these bytes, if it is for addresses.
-    pub(super) fn read(bytes: &[u8], own: impl FnOnce() -> Vec<OwnAddress>) -> Option<Question> {
+    pub(crate) fn read(bytes: &[u8], own: impl FnOnce() -> Vec<OwnAddress>) -> Option<Question> {
         let header = Header::read(bytes)?;
         if header.kind != GET_ADDRESS || header.flags & DUMP == 0 {
             return None;
@@ -91,7 +91,7 @@ impl Question {
 
     /// The next datagram, and how many addresses are in it; the kernel's next one begins with
     /// `first`.
-    pub(super) fn datagram(&self, first: &Header) -> (Vec<u8>, usize) {
+    pub(crate) fn datagram(&self, first: &Header) -> (Vec<u8>, usize) {
         let (mut bytes, mut count) = (Vec::new(), 0);
         for own in self.left.iter().rev() {
             let message = message(own, first);
@@ -161,8 +161,8 @@ fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::own::tests::own;
     use super::*;
+    use crate::interfaces::own::tests::own;
 
     /// RTM_GETADDR with struct ifaddrmsg.
     fn asked(flags: u16, family: i32, index: u32) -> Vec<u8> {

@@ -124,7 +124,7 @@ impl Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::Errno;
+    use crate::kqueue::errno::Errno;
 
     #[test]
     fn numbers_go_there_and_back() {

@@ -37,7 +37,7 @@ pub const EV_FORCEONESHOT: u16 = 0x100;
 pub const EV_ERROR: u16 = 0x4000;
 pub const EV_EOF: u16 = 0x8000;
 /// Flags of a change's request; the others stay with the note.
-pub(super) const EV_ACTION: u16 = EV_ADD | EV_DELETE | EV_ENABLE | EV_DISABLE | EV_FORCEONESHOT;
+pub(crate) const EV_ACTION: u16 = EV_ADD | EV_DELETE | EV_ENABLE | EV_DISABLE | EV_FORCEONESHOT;
 
 pub const NOTE_LOWAT: u32 = 1;
 pub const NOTE_TRIGGER: u32 = 0x0100_0000;
@@ -55,7 +55,7 @@ pub const NOTE_ABSTIME: u32 = 0x10;
 
 pub const NOTE_EXIT: u32 = 0x8000_0000;
 /// The bits of EVFILT_PROC that carry no event.
-pub(super) const NOTE_PDATAMASK: u32 = 0x000f_ffff;
+pub(crate) const NOTE_PDATAMASK: u32 = 0x000f_ffff;
 
 pub const NOTE_DELETE: u32 = 0x1;
 pub const NOTE_WRITE: u32 = 0x2;

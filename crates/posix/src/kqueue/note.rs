@@ -1,32 +1,32 @@
 //! One thing that a program watches: a knote.
 
-use super::event::{
+use crate::kqueue::{
     EV_ACTION, EV_CLEAR, EV_DISABLE, EV_DISPATCH, EV_ENABLE, EV_FORCEONESHOT, EV_ONESHOT,
     EV_RECEIPT, Kevent,
 };
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
-    pub(super) ident: usize,
-    pub(super) filter: i16,
-    pub(super) flags: u16,
+    pub(crate) ident: usize,
+    pub(crate) filter: i16,
+    pub(crate) flags: u16,
     /// The request: NOTE_ flags and their number.
-    pub(super) fflags: u32,
-    pub(super) data: i64,
+    pub(crate) fflags: u32,
+    pub(crate) data: i64,
     udata: usize,
     ext: [u64; 4],
-    pub(super) is_enabled: bool,
+    pub(crate) is_enabled: bool,
     /// EV_FORCEONESHOT: told once, whatever holds.
-    pub(super) is_forced: bool,
+    pub(crate) is_forced: bool,
     /// There is something to tell: of EV_CLEAR, and of filters without a descriptor.
-    pub(super) is_active: bool,
-    pub(super) count: i64,
-    pub(super) fired: u32,
+    pub(crate) is_active: bool,
+    pub(crate) count: i64,
+    pub(crate) fired: u32,
 }
 
 /// The state of a note that has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(crate) enum After {
     /// It is told again as long as it holds.
     Level,
     /// It is told again when something happens.
@@ -36,7 +36,7 @@ pub(super) enum After {
 }
 
 impl Note {
-    pub(super) fn new(change: &Kevent) -> Note {
+    pub(crate) fn new(change: &Kevent) -> Note {
         Note {
             ident: change.ident,
             filter: change.filter,
@@ -54,13 +54,13 @@ impl Note {
     }
 
     /// kqueue_register(): what a change of an existing note changes.
-    pub(super) fn change(&mut self, change: &Kevent) {
+    pub(crate) fn change(&mut self, change: &Kevent) {
         self.udata = change.udata;
         self.ext = change.ext;
         self.switch(change.flags);
     }
 
-    pub(super) fn switch(&mut self, flags: u16) {
+    pub(crate) fn switch(&mut self, flags: u16) {
         if flags & EV_ENABLE != 0 {
             self.is_enabled = true;
         } else if flags & EV_DISABLE != 0 {
@@ -72,12 +72,12 @@ impl Note {
         }
     }
 
-    pub(super) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.flags & EV_CLEAR != 0
     }
 
     /// The event that the program is given.
-    pub(super) fn event(&self, flags: u16, fflags: u32, data: i64) -> Kevent {
+    pub(crate) fn event(&self, flags: u16, fflags: u32, data: i64) -> Kevent {
         Kevent {
             ident: self.ident,
             filter: self.filter,
@@ -90,7 +90,7 @@ impl Note {
     }
 
     /// The note has been told.
-    pub(super) fn on_told(&mut self) -> After {
+    pub(crate) fn on_told(&mut self) -> After {
         self.is_forced = false;
         if self.flags & EV_ONESHOT != 0 {
             return After::Gone;

@@ -6,30 +6,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_mem::Lock;
 
-use super::event::{EVFILT_EMPTY, EVFILT_READ, EVFILT_TIMER, EVFILT_WRITE};
-use super::files::Files;
-use super::note::Note;
+use crate::kqueue::files::Files;
+use crate::kqueue::note::Note;
+use crate::kqueue::{EVFILT_EMPTY, EVFILT_READ, EVFILT_TIMER, EVFILT_WRITE};
 
 /// Filter and ident of a note that has no descriptor.
-pub(super) type Key = (i16, usize);
+pub(crate) type Key = (i16, usize);
 
 /// Notes of one kqueue that have no descriptor, at most.
-pub(super) const OTHERS_MAX: usize = 1 << 20;
+pub(crate) const OTHERS_MAX: usize = 1 << 20;
 
 /// A descriptor with notes.
 #[derive(Debug, Default)]
-pub(super) struct Member {
-    pub(super) notes: [Option<Note>; 3],
+pub(crate) struct Member {
+    pub(crate) notes: [Option<Note>; 3],
     /// The events that its epoll item has.
-    pub(super) events: u32,
+    pub(crate) events: u32,
     /// The kernel's listeners tell how many wait.
-    pub(super) is_kernels_listener: bool,
+    pub(crate) is_kernels_listener: bool,
     /// The note that found no room last time is told first.
-    pub(super) first: usize,
+    pub(crate) first: usize,
 }
 
 /// The place of a descriptor's filter among its notes.
-pub(super) fn place_of(filter: i16) -> Option<usize> {
+pub(crate) fn place_of(filter: i16) -> Option<usize> {
     match filter {
         EVFILT_READ => Some(0),
         EVFILT_WRITE => Some(1),
@@ -39,56 +39,56 @@ pub(super) fn place_of(filter: i16) -> Option<usize> {
 }
 
 impl Member {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.notes.iter().all(Option::is_none)
     }
 
     /// Whether its epoll item tells of changes alone.
-    pub(super) fn is_edge(&self) -> bool {
+    pub(crate) fn is_edge(&self) -> bool {
         self.events & libc::EPOLLET as u32 != 0
     }
 
-    pub(super) fn enabled(&self) -> impl Iterator<Item = &Note> {
+    pub(crate) fn enabled(&self) -> impl Iterator<Item = &Note> {
         self.notes.iter().flatten().filter(|note| note.is_enabled)
     }
 }
 
 /// A note with a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    pub(super) due_ns: u64,
+pub(crate) struct Clock {
+    pub(crate) due_ns: u64,
     /// 0: once.
-    pub(super) period_ns: u64,
+    pub(crate) period_ns: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Inner {
-    pub(super) members: HashMap<i32, Member>,
-    pub(super) others: HashMap<Key, Note>,
+pub(crate) struct Inner {
+    pub(crate) members: HashMap<i32, Member>,
+    pub(crate) others: HashMap<Key, Note>,
     /// Those of `others` that have something to tell, each once.
-    pub(super) active: VecDeque<Key>,
-    pub(super) clocks: HashMap<usize, Clock>,
-    pub(super) due: BTreeSet<(u64, usize)>,
+    pub(crate) active: VecDeque<Key>,
+    pub(crate) clocks: HashMap<usize, Clock>,
+    pub(crate) due: BTreeSet<(u64, usize)>,
     /// Ends a sleep, of this queue's or of a set that it is in, when the first timer is due.
-    pub(super) alarm: Option<OwnedFd>,
-    pub(super) alarm_ns: u64,
+    pub(crate) alarm: Option<OwnedFd>,
+    pub(crate) alarm_ns: u64,
     /// Signals that were counted when the program was told last.
-    pub(super) signals: HashMap<usize, u64>,
-    pub(super) is_bell_in_set: bool,
+    pub(crate) signals: HashMap<usize, u64>,
+    pub(crate) is_bell_in_set: bool,
     /// Processes whose end is awaited.
-    pub(super) processes: HashMap<usize, OwnedFd>,
-    pub(super) files: Files,
+    pub(crate) processes: HashMap<usize, OwnedFd>,
+    pub(crate) files: Files,
 }
 
 /// The notes of one kqueue.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pub(super) inner: Lock<Inner>,
+    pub(crate) inner: Lock<Inner>,
     /// Something without a descriptor is to be told.
     is_active: AtomicBool,
     /// When the first timer is due; `u64::MAX`: none.
-    pub(super) next_due_ns: AtomicU64,
-    pub(super) has_signals: AtomicBool,
+    pub(crate) next_due_ns: AtomicU64,
+    pub(crate) has_signals: AtomicBool,
 }
 
 impl Queue {
@@ -103,7 +103,7 @@ impl Queue {
         self.is_active.load(Ordering::Acquire)
     }
 
-    pub(super) fn note_active(&self, inner: &Inner) {
+    pub(crate) fn note_active(&self, inner: &Inner) {
         let tells = |key: &Key| inner.others.get(key).is_some_and(|note| note.is_enabled);
         let is_active = inner.active.iter().any(tells);
         self.is_active.store(is_active, Ordering::Release);
@@ -121,7 +121,7 @@ impl Queue {
 
 impl Inner {
     /// The note has something to tell.
-    pub(super) fn activate(&mut self, key: Key) {
+    pub(crate) fn activate(&mut self, key: Key) {
         if let Some(note) = self.others.get_mut(&key)
             && !note.is_active
         {
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// Forgets a note without a descriptor; whether there was one.
-    pub(super) fn forget(&mut self, key: Key) -> Option<Note> {
+    pub(crate) fn forget(&mut self, key: Key) -> Option<Note> {
         let note = self.others.remove(&key)?;
         self.active.retain(|other| *other != key);
         if let Some(clock) = self.clocks.remove(&key.1).filter(|_| key.0 == EVFILT_TIMER) {

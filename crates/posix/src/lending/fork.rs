@@ -3,34 +3,34 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::names::Names;
-use super::words::{Control, Message, Word, control_pair};
-use crate::description::Description;
+use crate::socket::borrowed::Names;
+use crate::socket::borrowed::words::{Control, Message, Word, control_pair};
+use crate::socket::description::Description;
 
 /// The end for the child, of the control socket to somebody's steward.
 #[derive(Debug)]
-pub(super) struct Branch {
-    pub(super) of: Arc<Control>,
-    pub(super) childs: OwnedFd,
+pub(crate) struct Branch {
+    pub(crate) of: Arc<Control>,
+    pub(crate) childs: OwnedFd,
 }
 
 /// A child in preparation.
 #[derive(Debug, Default)]
-pub(super) struct Fork {
+pub(crate) struct Fork {
     /// Our steward's end and the child's; `None`: there is nothing of ours that it could use.
-    pub(super) control: Option<(OwnedFd, OwnedFd)>,
-    pub(super) shared: Vec<Arc<Description>>,
-    pub(super) names: Vec<Names>,
+    pub(crate) control: Option<(OwnedFd, OwnedFd)>,
+    pub(crate) shared: Vec<Arc<Description>>,
+    pub(crate) names: Vec<Names>,
     /// To the stewards of others, of what this process has borrowed.
-    pub(super) branches: Vec<Branch>,
+    pub(crate) branches: Vec<Branch>,
 }
 
 /// The inheritance of a forked child.
 #[derive(Debug, Default)]
 pub(crate) struct Inheritance {
-    pub(super) names: Vec<Names>,
-    pub(super) control: Option<Arc<Control>>,
-    pub(super) branches: Vec<(i32, Arc<Control>)>,
+    pub(crate) names: Vec<Names>,
+    pub(crate) control: Option<Arc<Control>>,
+    pub(crate) branches: Vec<(i32, Arc<Control>)>,
 }
 
 impl Inheritance {
@@ -52,7 +52,7 @@ impl Inheritance {
 
 impl Fork {
     /// A way for the child to the steward at the other end of `control`, if there is not one yet.
-    pub(super) fn branch_off(&mut self, control: &Arc<Control>) {
+    pub(crate) fn branch_off(&mut self, control: &Arc<Control>) {
         if self.branches.iter().any(|it| Arc::ptr_eq(&it.of, control)) {
             return;
         }

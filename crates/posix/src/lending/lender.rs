@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::description::Description;
-use crate::link::Link;
+use crate::attachment::Link;
 use crate::ready::Sleepers;
+use crate::socket::description::Description;
 
 /// A process that lends connections. The steward and its pumps know it by this alone.
-pub(super) trait Lender: Sync {
+pub(crate) trait Lender: Sync {
     fn next_id(&self) -> u64;
 
     fn now_ns(&self) -> u64;

@@ -12,36 +12,15 @@
 //! end of a pair when it starts, and what comes is its own if it is its standard input, or as soon
 //! as the owner has closed its own numbers.
 
-mod borrow;
-mod borrowed;
-mod datagrams;
-mod ended;
-mod fork;
-mod forking;
-mod helper;
-mod lender;
-mod lent;
-mod lingering;
-mod nameplate;
-mod names;
-mod owner;
-mod passing;
-mod post;
-mod pump;
+pub(crate) mod fork;
+mod giving;
+pub(crate) mod lender;
+pub(crate) mod nameplate;
+pub(crate) mod post;
+pub(crate) mod pump;
 mod rest;
-mod starting;
 mod state;
-mod steward;
-mod taking;
-mod turns;
-mod words;
+pub(crate) mod steward;
 
-pub(crate) use borrowed::Borrowed;
 pub(crate) use fork::Inheritance;
-pub use helper::Leaving;
-pub(crate) use lent::Lent;
-pub use passing::{Passing, is_passed};
-pub use starting::Gift;
-pub(crate) use starting::Ways;
 pub(crate) use state::Lending;
-pub(crate) use words::Wish;

@@ -25,7 +25,7 @@ pub(crate) struct Nameplates(AtomicU64);
 
 impl Nameplates {
     /// Names the end `ours`. Without a name the connection works all the same.
-    pub(super) fn put(&self, ours: &OwnedFd, (local, remote): Pair, inode: u64) {
+    pub(crate) fn put(&self, ours: &OwnedFd, (local, remote): Pair, inode: u64) {
         let mut name = Vec::with_capacity(LEN);
         name.extend_from_slice(PREFIX);
         name.extend_from_slice(&std::process::id().to_le_bytes());
@@ -49,7 +49,7 @@ impl Nameplates {
 
 /// The local and the remote address of the lent connection that `number` is an end of, and its
 /// inode.
-pub(super) fn read(number: Descriptor) -> Option<(Pair, u64)> {
+pub(crate) fn read(number: Descriptor) -> Option<(Pair, u64)> {
     let peer = rustix::net::getpeername(number.as_fd()).ok()??;
     let peer = SocketAddrUnix::try_from(peer).ok()?;
     parse(peer.abstract_name()?)

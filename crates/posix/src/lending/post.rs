@@ -8,10 +8,10 @@ use std::time::Duration;
 use slipstack_mem::Lock;
 use slipstack_mem::thread::Quiet;
 
-use super::lender::Lender;
-use super::pump::Pump;
-use crate::description::Description;
+use crate::lending::lender::Lender;
+use crate::lending::pump::Pump;
 use crate::ready::Waiter;
+use crate::socket::description::Description;
 
 /// How often, and how many times, it is looked whether a steward's thread has begun.
 const BEGIN_LOOK: Duration = Duration::from_micros(100);
@@ -19,7 +19,7 @@ const BEGIN_LOOKS: u32 = 20_000;
 
 /// A thing for the steward to look after. The socket that it names counts as lent already.
 #[derive(Debug)]
-pub(super) enum Charge {
+pub(crate) enum Charge {
     /// `shared` for the child at the other end of `control`.
     Child {
         control: OwnedFd,
@@ -30,7 +30,7 @@ pub(super) enum Charge {
 }
 
 /// A steward without a thread of its own.
-pub(super) trait Inline: Send {
+pub(crate) trait Inline: Send {
     /// One round, which does not wait. Returns true if there is more to do.
     fn run_once(&mut self) -> bool;
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for dyn Inline {
 }
 
 /// The end until which the bytes of a process that has ended are moved.
-pub(super) enum Until {
+pub(crate) enum Until {
     /// The steward's thread.
     Thread(Quiet),
     /// This one: no other may be started.
@@ -53,17 +53,17 @@ pub(super) enum Until {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Inner {
-    pub(super) charges: Vec<Charge>,
+pub(crate) struct Inner {
+    pub(crate) charges: Vec<Charge>,
     /// The steward's thread. `None`: there is nothing for it to do, or no thread may be started.
-    pub(super) thread: Option<Quiet>,
+    pub(crate) thread: Option<Quiet>,
     /// The steward's, once it has one.
-    pub(super) waiter: Option<Arc<Waiter>>,
+    pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Post {
-    pub(super) inner: Lock<Inner>,
+    pub(crate) inner: Lock<Inner>,
     /// Some pump waits for the program to close its numbers.
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
@@ -71,25 +71,25 @@ pub(crate) struct Post {
     /// Connections whose bytes the steward moves.
     pumps: AtomicUsize,
     /// The process ends when there are none.
-    pub(super) is_ending: AtomicBool,
+    pub(crate) is_ending: AtomicBool,
     /// The steward of a process that may start no thread.
     inline: Lock<Option<Box<dyn Inline>>>,
     has_inline: AtomicBool,
 }
 
 impl Post {
-    pub(super) fn hold(&self) {
+    pub(crate) fn hold(&self) {
         self.inline.hold();
         self.inner.hold();
     }
 
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.inner.release();
         self.inline.release();
     }
 
     /// In a forked child: the steward is the parent's, and so is what waits for it.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         std::mem::forget(std::mem::take(&mut *self.inner.lock()));
         self.awaits_leaving.store(false, Ordering::Relaxed);
         self.pumps.store(0, Ordering::Relaxed);
@@ -98,16 +98,16 @@ impl Post {
         self.is_ending.store(false, Ordering::Relaxed);
     }
 
-    pub(super) fn set_waiter(&self, waiter: &Arc<Waiter>) {
+    pub(crate) fn set_waiter(&self, waiter: &Arc<Waiter>) {
         self.inner.lock().waiter = Some(Arc::clone(waiter));
     }
 
-    pub(super) fn take_charges(&self) -> Vec<Charge> {
+    pub(crate) fn take_charges(&self) -> Vec<Charge> {
         std::mem::take(&mut self.inner.lock().charges)
     }
 
     /// The steward has nothing to do. `false`: something has come meanwhile.
-    pub(super) fn retire(&self) -> bool {
+    pub(crate) fn retire(&self) -> bool {
         let mut inner = self.inner.lock();
         let may_retire = inner.charges.is_empty();
         if may_retire {
@@ -118,30 +118,30 @@ impl Post {
     }
 
     /// The steward looks at the numbers after this: one that is closed later is told.
-    pub(super) fn await_leaving(&self, awaits: bool) {
+    pub(crate) fn await_leaving(&self, awaits: bool) {
         self.awaits_leaving.store(awaits, Ordering::SeqCst);
     }
 
-    pub(super) fn take_left(&self) -> bool {
+    pub(crate) fn take_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed) && self.has_left.swap(false, Ordering::SeqCst)
     }
 
-    pub(super) fn note_pump(&self) {
+    pub(crate) fn note_pump(&self) {
         self.pumps.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(super) fn note_pump_ended(&self) {
+    pub(crate) fn note_pump_ended(&self) {
         self.pumps.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether bytes of connections are to be moved.
-    pub(super) fn has_pumps(&self) -> bool {
+    pub(crate) fn has_pumps(&self) -> bool {
         self.pumps.load(Ordering::Acquire) > 0
     }
 
     /// The process ends. `None`: nobody uses a connection of its, or its state is in somebody's
     /// hands for good.
-    pub(super) fn begin_to_end(&self) -> Option<Until> {
+    pub(crate) fn begin_to_end(&self) -> Option<Until> {
         if !self.has_pumps() {
             return None;
         }
@@ -161,7 +161,7 @@ impl Post {
 
     /// Waits until a steward's thread that has just been started has its descriptors, from which
     /// those of the program can be told only then.
-    pub(super) fn await_steward(&self) {
+    pub(crate) fn await_steward(&self) {
         for _ in 0..BEGIN_LOOKS {
             let is_ready = self
                 .inner
@@ -175,13 +175,13 @@ impl Post {
     }
 
     /// Whether there is no steward, because it has nothing to do.
-    pub(super) fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.inner.lock().thread.is_none() && !self.has_inline.load(Ordering::Acquire)
     }
 
     /// No thread may be started: has `make` make a steward that runs when the program waits, if
     /// there is none.
-    pub(super) fn stand_in(&self, make: impl FnOnce() -> Option<Box<dyn Inline>>) -> bool {
+    pub(crate) fn stand_in(&self, make: impl FnOnce() -> Option<Box<dyn Inline>>) -> bool {
         let mut inline = self.inline.lock();
         if inline.is_none() {
             *inline = make();
@@ -195,7 +195,7 @@ impl Post {
     }
 
     /// Does the work of a steward without a thread. Returns whether there is more.
-    pub(super) fn run_inline(&self) -> bool {
+    pub(crate) fn run_inline(&self) -> bool {
         let steward = self.inline.try_lock();
         steward.is_some_and(|mut it| it.as_mut().is_some_and(|it| it.run_once()))
     }
@@ -214,7 +214,7 @@ impl Post {
 
 impl Charge {
     /// There is nobody to look after it. A child gets ENOTCONN, the other end of a pair its end.
-    pub(super) fn refuse(self, lender: &dyn Lender) {
+    pub(crate) fn refuse(self, lender: &dyn Lender) {
         match self {
             Charge::Child { control, shared } => {
                 lender.forget(control.as_raw_fd());
@@ -227,7 +227,7 @@ impl Charge {
     }
 
     /// Its descriptor, which a child has nothing to do with.
-    pub(super) fn number(&self) -> i32 {
+    pub(crate) fn number(&self) -> i32 {
         match self {
             Charge::Child { control, .. } => control.as_raw_fd(),
             Charge::Pump(pump) => pump.child().as_raw_fd(),

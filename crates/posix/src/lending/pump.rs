@@ -11,13 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use super::Wish;
-use super::lender::Lender;
-use crate::description::{Decided, Description};
+use crate::lending::lender::Lender;
+use crate::socket::borrowed::Wish;
+use crate::socket::description::{Decided, Description};
 use crate::socket::{How, Push, Stream, StreamError};
 
 /// Bytes that are moved at once, and that wait in one direction at most.
-pub(super) const ROOM: usize = 68 << 10;
+pub(crate) const ROOM: usize = 68 << 10;
 /// So often each way until it is another pump's turn.
 const ROUNDS: usize = 4;
 
@@ -91,7 +91,7 @@ struct Able {
 
 /// The origin of messages about a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// The child, or the one that it descends from; 0 = nobody will say anything.
     root: u64,
     /// The pair's name.
@@ -101,13 +101,13 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) const UNHEARD: Origin = Origin {
+    pub(crate) const UNHEARD: Origin = Origin {
         root: 0,
         token: 0,
         is_unheard: true,
     };
 
-    pub(super) fn new(root: u64, token: u64, is_unheard: bool) -> Origin {
+    pub(crate) fn new(root: u64, token: u64, is_unheard: bool) -> Origin {
         Origin {
             root,
             token,
@@ -117,7 +117,7 @@ impl Origin {
 }
 
 #[derive(Debug)]
-pub(super) struct Pump {
+pub(crate) struct Pump {
     socket: Arc<Description>,
     /// The steward's own.
     number: i32,
@@ -147,7 +147,7 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    pub(super) fn new(
+    pub(crate) fn new(
         socket: Arc<Description>,
         number: i32,
         child: OwnedFd,
@@ -177,69 +177,69 @@ impl Pump {
         }
     }
 
-    pub(super) fn is_of(&self, root: u64, token: u64) -> bool {
+    pub(crate) fn is_of(&self, root: u64, token: u64) -> bool {
         (self.origin.root, self.origin.token) == (root, token)
     }
 
-    pub(super) fn is_roots(&self, root: u64) -> bool {
+    pub(crate) fn is_roots(&self, root: u64) -> bool {
         self.origin.root == root
     }
 
     /// Whether it has nothing, and neither side has ended a direction.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         let is_at_rest = |way: &Way| way.is_empty() && !way.is_ended;
         let is_over = self.is_shut || self.is_ending || self.is_unread || self.is_paused;
         is_at_rest(&self.to_child) && is_at_rest(&self.to_peer) && !is_over
     }
 
-    pub(super) fn pause(&mut self, is_on: bool) {
+    pub(crate) fn pause(&mut self, is_on: bool) {
         self.is_paused = is_on;
     }
 
-    pub(super) fn socket(&self) -> &Arc<Description> {
+    pub(crate) fn socket(&self) -> &Arc<Description> {
         &self.socket
     }
 
-    pub(super) fn number(&self) -> i32 {
+    pub(crate) fn number(&self) -> i32 {
         self.number
     }
 
-    pub(super) fn child(&self) -> &OwnedFd {
+    pub(crate) fn child(&self) -> &OwnedFd {
         &self.child
     }
 
     /// The child wants to read.
-    pub(super) fn read(&mut self, wish: Wish) {
+    pub(crate) fn read(&mut self, wish: Wish) {
         if self.wish != Wish::All {
             self.wish = wish;
         }
     }
 
     /// The child shuts a direction down.
-    pub(super) fn shut(&mut self, writes: bool) {
+    pub(crate) fn shut(&mut self, writes: bool) {
         self.is_shut |= writes;
     }
 
     /// Whether the steward is to look whether the program has closed its own numbers.
-    pub(super) fn awaits_leaving(&self) -> bool {
+    pub(crate) fn awaits_leaving(&self) -> bool {
         self.origin.is_unheard && self.wish != Wish::All
     }
 
     /// Once the program has closed its own numbers, what comes is the child's.
-    pub(super) fn note_leaving(&mut self, lender: &dyn Lender) {
+    pub(crate) fn note_leaving(&mut self, lender: &dyn Lender) {
         if lender.is_left_to_steward(&self.socket) {
             self.wish = Wish::All;
         }
     }
 
-    pub(super) fn on_peer(&mut self) {
+    pub(crate) fn on_peer(&mut self) {
         self.peers = Able {
             gives: true,
             takes: true,
         };
     }
 
-    pub(super) fn on_child(&mut self, what: EventFlags) {
+    pub(crate) fn on_child(&mut self, what: EventFlags) {
         self.childs.gives |= what.contains(EventFlags::IN);
         self.childs.takes |= what.contains(EventFlags::OUT);
         if what.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
@@ -255,7 +255,7 @@ impl Pump {
 
     /// Moves what can be moved, and returns whether it stopped because that is much. `room` has
     /// [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
-    pub(super) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
+    pub(crate) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;
         }
@@ -422,18 +422,18 @@ impl Pump {
     }
 
     /// Whether news of the child's room are wanted, if that has changed.
-    pub(super) fn news_of_room(&mut self) -> Option<bool> {
+    pub(crate) fn news_of_room(&mut self) -> Option<bool> {
         let awaits = !self.childs.takes;
         let before = std::mem::replace(&mut self.awaits_room, awaits);
         (before != awaits).then_some(awaits)
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.to_peer.is_done && self.to_child.is_done
     }
 
     /// The child's share is given back; the last one closes the connection.
-    pub(super) fn end(self, lender: &dyn Lender) {
+    pub(crate) fn end(self, lender: &dyn Lender) {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
         if self.is_unread {
             self.socket.lent.leave_unread();

@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_channel::WaitOn;
 use slipstack_mem::{Descriptor, raised};
 
-use super::lender::Lender;
-use crate::link::Link;
+use crate::attachment::Link;
+use crate::lending::lender::Lender;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
 /// First key of events that are neither of the engine's two descriptors nor of the doorbell: from
 /// here on they are of what the steward watches.
-pub(super) const FIRST_KEY: u64 = 3;
+pub(crate) const FIRST_KEY: u64 = 3;
 const DOORBELL: u64 = 2;
 
 /// Events taken at once.
@@ -30,7 +30,7 @@ const COARSE_NS: u64 = 8_000_000;
 
 /// How to look at what the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     Glance,
     /// Until there is something, or somebody has told of news since [`Rest::note_news`].
     Sleep,
@@ -38,7 +38,7 @@ pub(super) enum Manner {
     Lead,
 }
 
-pub(super) struct Rest {
+pub(crate) struct Rest {
     epoll: OwnedFd,
     waiter: Arc<Waiter>,
     /// The engine whose descriptors are members, and these.
@@ -58,7 +58,7 @@ struct Led {
 impl Rest {
     /// # Errors
     /// There are no more descriptors.
-    pub(super) fn new(lender: &dyn Lender) -> rustix::io::Result<Rest> {
+    pub(crate) fn new(lender: &dyn Lender) -> rustix::io::Result<Rest> {
         let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let waiter = lender.sleepers().pool.take();
         lender.note(epoll.as_raw_fd());
@@ -74,11 +74,11 @@ impl Rest {
         Ok(rest)
     }
 
-    pub(super) fn waiter(&self) -> &Arc<Waiter> {
+    pub(crate) fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
     }
 
-    pub(super) fn end(mut self, lender: &dyn Lender) {
+    pub(crate) fn end(mut self, lender: &dyn Lender) {
         self.stop_leading(lender);
         self.unwatch_number(self.waiter.doorbell());
         lender.forget(self.epoll.as_raw_fd());
@@ -86,39 +86,39 @@ impl Rest {
         lender.sleepers().pool.give(self.waiter);
     }
 
-    pub(super) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
+    pub(crate) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
         epoll::add(&self.epoll, fd, EventData::new_u64(key), what)
     }
 
-    pub(super) fn change_watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
+    pub(crate) fn change_watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
     }
 
     /// Before it is closed: a child that was forked a moment ago may still have a copy, which would
     /// keep it a member.
-    pub(super) fn unwatch(&self, fd: &OwnedFd) {
+    pub(crate) fn unwatch(&self, fd: &OwnedFd) {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    pub(super) fn watch_number(&self, number: RawFd, key: u64, what: EventFlags) {
+    pub(crate) fn watch_number(&self, number: RawFd, key: u64, what: EventFlags) {
         if let Some(number) = Descriptor::new(number) {
             let key = EventData::new_u64(key);
             let _ = epoll::add(&self.epoll, number.as_fd(), key, what);
         }
     }
 
-    pub(super) fn unwatch_number(&self, number: RawFd) {
+    pub(crate) fn unwatch_number(&self, number: RawFd) {
         if let Some(number) = Descriptor::new(number) {
             let _ = epoll::delete(&self.epoll, number.as_fd());
         }
     }
 
     /// Everything that anybody has told so far is about to be looked at.
-    pub(super) fn note_news(&self) {
+    pub(crate) fn note_news(&self) {
         self.waiter.wake_up(false);
     }
 
-    pub(super) fn stop_leading(&mut self, lender: &dyn Lender) {
+    pub(crate) fn stop_leading(&mut self, lender: &dyn Lender) {
         self.leave_engine();
         self.is_leading = false;
         if std::mem::take(&mut self.has_claimed) {
@@ -127,7 +127,7 @@ impl Rest {
     }
 
     /// Calls `found` with the key of each descriptor that has something, and what.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         lender: &dyn Lender,
         manner: Manner,

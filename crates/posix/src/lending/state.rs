@@ -5,26 +5,26 @@ use std::sync::atomic::AtomicBool;
 
 use slipstack_mem::Lock;
 
-use super::fork::Fork;
-use super::nameplate;
-use super::post;
-use super::words::Control;
+use crate::lending::fork::Fork;
+use crate::lending::nameplate;
+use crate::lending::post;
+use crate::socket::borrowed::words::Control;
 
 /// The part of a process that lends and borrows.
 #[derive(Debug, Default)]
 pub(crate) struct Lending {
-    pub(super) fork: Lock<Option<Fork>>,
+    pub(crate) fork: Lock<Option<Fork>>,
     /// Descriptors of the stewards, and numbers of connections that only they use. Children close
     /// them.
-    pub(super) numbers: Lock<Vec<i32>>,
+    pub(crate) numbers: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
-    pub(super) controls: Lock<Vec<Arc<Control>>>,
+    pub(crate) controls: Lock<Vec<Arc<Control>>>,
     pub(crate) post: post::Post,
     /// Connections of others stay there: this process may not drive an engine.
-    pub(super) keeps_out: AtomicBool,
+    pub(crate) keeps_out: AtomicBool,
     /// This process has left its connections to a helper and made no others.
     pub(crate) is_confined: AtomicBool,
-    pub(super) nameplates: nameplate::Nameplates,
+    pub(crate) nameplates: nameplate::Nameplates,
 }
 
 impl Lending {
@@ -34,15 +34,15 @@ impl Lending {
         all
     }
 
-    pub(super) fn is_stewards(&self, number: i32) -> bool {
+    pub(crate) fn is_stewards(&self, number: i32) -> bool {
         self.numbers.lock().contains(&number)
     }
 
-    pub(super) fn note(&self, number: i32) {
+    pub(crate) fn note(&self, number: i32) {
         self.numbers.lock().push(number);
     }
 
-    pub(super) fn forget(&self, number: i32) {
+    pub(crate) fn forget(&self, number: i32) {
         self.numbers.lock().retain(|other| *other != number);
     }
 

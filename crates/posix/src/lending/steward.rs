@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::EventFlags;
 use slipstack_mem::raised;
 
-use super::Wish;
-use super::lender::Lender;
-use super::post::{Charge, Inline, Post};
-use super::pump::{Origin, Pump, ROOM};
-use super::rest::{FIRST_KEY, Manner, Rest};
-use super::words::{Heard, Message, Word, answer, hear};
-use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
+use crate::lending::lender::Lender;
+use crate::lending::post::{Charge, Inline, Post};
+use crate::lending::pump::{Origin, Pump, ROOM};
+use crate::lending::rest::{FIRST_KEY, Manner, Rest};
 use crate::ready::{Awaited, bits};
+use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::words::{Heard, Message, Word, answer, hear};
+use crate::socket::description::Description;
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -33,42 +33,42 @@ const NO_NUMBER: i32 = -1;
 const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
 
 /// The loans of one child.
-pub(super) struct Child {
-    pub(super) control: OwnedFd,
+pub(crate) struct Child {
+    pub(crate) control: OwnedFd,
     /// The key of the child that the program made itself: this one, or what it descends from.
-    pub(super) root: u64,
+    pub(crate) root: u64,
     /// Sockets that it may use and has not used.
     held: Vec<Arc<Description>>,
     /// Connections that it has not confirmed.
-    pub(super) given: Vec<Given>,
+    pub(crate) given: Vec<Given>,
 }
 
 /// A connection that has gone out to a child which has not said that it has it.
 #[derive(Debug)]
-pub(super) struct Given {
-    pub(super) id: u64,
+pub(crate) struct Given {
+    pub(crate) id: u64,
     /// The key of its pump.
-    pub(super) pump: u64,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) pump: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
-pub(super) struct Steward {
-    pub(super) lender: &'static dyn Lender,
+pub(crate) struct Steward {
+    pub(crate) lender: &'static dyn Lender,
     post: &'static Post,
     rest: Rest,
     /// The pumps' connections; what it tells of them is their keys.
     set: Arc<Set>,
-    pub(super) children: HashMap<u64, Child, BuildIdHasher>,
-    pub(super) pumps: HashMap<u64, Pump, BuildIdHasher>,
+    pub(crate) children: HashMap<u64, Child, BuildIdHasher>,
+    pub(crate) pumps: HashMap<u64, Pump, BuildIdHasher>,
     /// Keys of the kernel's parts of datagram sockets, and their pumps'.
     kernel_parts: HashMap<u64, u64, BuildIdHasher>,
     next_key: u64,
     /// Pumps that have something to do; a key may be there twice.
-    pub(super) ready: Vec<u64>,
+    pub(crate) ready: Vec<u64>,
     /// The kernel was asked in this round or the last one.
     has_looked: bool,
     /// The buffer through which bytes are moved.
-    pub(super) room: Box<[u8]>,
+    pub(crate) room: Box<[u8]>,
 }
 
 impl std::fmt::Debug for Steward {
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Steward {
 
 impl Steward {
     /// The thread's life.
-    pub(super) fn begin(lender: &'static dyn Lender, post: &'static Post) {
+    pub(crate) fn begin(lender: &'static dyn Lender, post: &'static Post) {
         match Steward::new(lender, post) {
             Ok(steward) => steward.begin_here(),
             Err(_) => {
@@ -98,7 +98,7 @@ impl Steward {
         self.run();
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         lender: &'static dyn Lender,
         post: &'static Post,
     ) -> rustix::io::Result<Steward> {
@@ -214,7 +214,7 @@ impl Steward {
         }
     }
 
-    pub(super) fn end_pump(&mut self, key: u64) {
+    pub(crate) fn end_pump(&mut self, key: u64) {
         let Some(pump) = self.pumps.remove(&key) else {
             return;
         };

@@ -1,4 +1,5 @@
-//! Which engine a thread drives, and when it gets one of its own: the rule is in [`crate::homes`].
+//! Which engine a thread drives, and when it gets one of its own: the rule is in
+//! [`crate::process::homes`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,12 +7,12 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::{Placement, Rule};
 use slipstack_mem::thread::with_room;
 
+use crate::attachment::Link;
 use crate::epoll::{FIRST, Set, Target, UNSETTLED};
 use crate::errno::Errno;
-use crate::link::Link;
 use crate::process::Process;
-use crate::station::Station;
-use crate::wait::Subject;
+use crate::process::wait::Subject;
+use crate::ready::Station;
 use slipstack_channel::LogLevel;
 
 impl Process {

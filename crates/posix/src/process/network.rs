@@ -10,9 +10,9 @@ use slipstack_channel::control::net::{LinkId, zone};
 use slipstack_mem::now_ns;
 
 use crate::addr::{AddrBytes, Family, Given, is_link_local, scope_of};
-use crate::description::Description;
-use crate::policy::{Current, Fresh};
 use crate::process::Process;
+use crate::process::policy::{Current, Fresh};
+use crate::socket::description::Description;
 
 /// How old what may change may be.
 const AGE_MAX_NS: u64 = 1_000_000_000;

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::report::{Place, Row, Why};
 
-use crate::description::{Description, Kind};
 use crate::process::Process;
-use crate::report::{Given, Reason, Report};
+use crate::process::report::{Given, Reason, Report};
+use crate::socket::description::{Description, Kind};
 use crate::socket::{Dgram, Listener, Side, Stream};
 
 impl Report {

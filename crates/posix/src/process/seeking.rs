@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::attachment::Link;
 use crate::epoll::Target;
-use crate::link::Link;
 use crate::process::Process;
-use crate::wait::Subject;
+use crate::process::wait::Subject;
 
 impl Process {
     /// Whether what is intended may be made real now.

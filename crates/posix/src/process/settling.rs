@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::description::{Decided, Description};
 use crate::epoll::{FIRST, Set};
 use crate::process::Process;
 use crate::ready::Watcher;
+use crate::socket::description::{Decided, Description};
 
 impl Process {
     /// A thread is about to wait for something that an engine brings.

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use rustix::process::{Pid, Signal};
 use slipstack_mem::thread::spawn_quiet;
 
-use crate::description::{Decided, Description};
 use crate::epoll::Target;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
-use crate::wait::{Plan, Subject};
+use crate::process::wait::{Plan, Subject};
+use crate::socket::description::{Decided, Description};
 
 impl Process {
     /// F_SETOWN: a process, minus a process group, or 0 for nobody.

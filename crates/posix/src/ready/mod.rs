@@ -4,13 +4,18 @@
 //! no poll and no kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on whatever
 //! is [`Awaited`].
 
+mod batch;
 mod lead;
 mod sleepers;
+mod spin;
+mod station;
 mod waiter;
 mod watch;
 
 pub(crate) use lead::Leave;
 pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};
+pub(crate) use spin::{Spinner, Spinners};
+pub(crate) use station::Station;
 pub(crate) use waiter::{BLIND_SLEEP_NS, Rings, Waiter};
 pub(crate) use watch::{Awaited, Recipient, Watch, Watcher, notify_all, notify_one_thread};
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
 
-use super::lead::Lead;
-use super::waiter::{Rings, Waiter, WaiterPool};
-use super::watch::{Awaited, Watch};
+use crate::ready::lead::Lead;
+use crate::ready::waiter::{Rings, Waiter, WaiterPool};
+use crate::ready::watch::{Awaited, Watch};
 
 /// The leader learns of new timers that other threads set within this time.
 const NUDGE_NS: u64 = 4_000_000;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::waiter::{Rings, Waiter};
+use crate::ready::waiter::{Rings, Waiter};
 
 /// An object that watches many subjects, each under a number of its own choice.
 pub(crate) trait Watcher: Any + Debug + Send + Sync {

@@ -10,13 +10,13 @@ use std::sync::atomic::{
 use slipstack_channel::{Envelope, MtuDiscovery, Returned, SockId};
 use slipstack_mem::Lock;
 
-use crate::ancillary::Wishes;
+use crate::attachment::{Datagram, Link};
 use crate::errno::Errno;
-use crate::link::{Datagram, Link};
-use crate::options::{Options, filter_in};
 use crate::ready::bits;
 use crate::socket::Gathering;
+use crate::socket::ancillary::Wishes;
 use crate::socket::filter::Filters;
+use crate::socket::options::{Options, filter_in};
 use crate::socket::turns::Turns;
 use crate::socket::ways::Ways;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use slipstack_mem::Lock;
 
 use crate::ready::bits;
-use crate::stamping;
+use crate::socket::stamping;
 
 /// Messages that wait at most; further ones are lost, as beyond SO_RCVBUF.
 const MESSAGES_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use slipstack_channel::{SockId, run_classic};
 use slipstack_mem::Lock;
 
-use crate::link::{Datagram, Link};
+use crate::attachment::{Datagram, Link};
 
 /// Bytes that the program finds in front of the payload, and that are always kept of a datagram
 /// (sk_filter_trim_cap()).

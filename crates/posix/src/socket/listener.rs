@@ -15,8 +15,8 @@ use std::sync::atomic::{
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
 
+use crate::attachment::Link;
 use crate::errno::Errno;
-use crate::link::Link;
 use crate::ready::bits;
 
 /// Without a hint from its readiness the kernel's queue is looked at this often.

@@ -1,13 +1,20 @@
 //! Sockets once their kind is decided.
 
+pub(crate) mod ancillary;
+pub(crate) mod borrowed;
+pub(crate) mod description;
 mod dgram;
 mod error_queue;
 mod filter;
 mod gathering;
+pub(crate) mod kernel_socket;
 mod listener;
 mod moved;
+pub(crate) mod options;
 mod polling;
 mod rings;
+pub(crate) mod sigio;
+pub(crate) mod stamping;
 mod stream;
 mod turns;
 mod unsent;
@@ -21,7 +28,7 @@ pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
 
 use crate::ready::bits;
-use crate::sigio::news;
+use crate::socket::sigio::news;
 
 /// New events of a socket.
 #[derive(Clone, Copy, Debug)]

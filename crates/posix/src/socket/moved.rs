@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{ProgramEnd, SockId, SocketOption, TcpInfo};
 
+use crate::attachment::Link;
 use crate::errno::Errno;
-use crate::link::Link;
 use crate::ready::bits;
 use crate::socket::Stream;
 use crate::socket::stream::{CONNECTING, OPEN, Place, pack, unpack};

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::moved::Here;
-use super::stream::{SHUT_READ, SHUT_WRITE, Stream};
+use crate::attachment::seen::Seen;
 use crate::ready::bits;
-use crate::seen::Seen;
-use crate::sigio::news;
 use crate::socket::Edges;
+use crate::socket::moved::Here;
+use crate::socket::sigio::news;
+use crate::socket::stream::{SHUT_READ, SHUT_WRITE, Stream};
 
 impl Stream {
     /// tcp_poll().

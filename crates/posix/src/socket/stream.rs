@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
 
+use crate::attachment::Link;
+use crate::attachment::seen::Seen;
 use crate::errno::Errno;
-use crate::link::Link;
-use crate::seen::Seen;
 use crate::socket::moved::Here;
 
 /// The program has shut its receiving side down.

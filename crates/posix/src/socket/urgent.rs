@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::Urgent;
 
-use super::moved::Here;
-use super::stream::{SHUT_READ, Stream, StreamError};
 use crate::errno::Errno;
+use crate::socket::moved::Here;
+use crate::socket::stream::{SHUT_READ, Stream, StreamError};
 
 impl Stream {
     /// MSG_OOB. `None`: no byte, and the end of the stream.

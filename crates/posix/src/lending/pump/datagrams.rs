@@ -8,10 +8,10 @@ use rustix::net::{RecvFlags, SendFlags};
 use slipstack_channel::{ENVELOPE_LEN, Envelope};
 use slipstack_mem::Descriptor;
 
-use super::{Pump, Way};
-use crate::description::Kind;
-use crate::lending::Wish;
 use crate::lending::lender::Lender;
+use crate::lending::pump::{Pump, Way};
+use crate::socket::borrowed::Wish;
+use crate::socket::description::Kind;
 use crate::socket::{Dgram, Side};
 
 /// So many each way until it is another pump's turn.
@@ -24,7 +24,7 @@ impl Pump {
     }
 
     /// As [`Pump::run`].
-    pub(super) fn run_datagrams(
+    pub(crate) fn run_datagrams(
         &mut self,
         lender: &dyn Lender,
         dgram: &Dgram,

@@ -1,0 +1,335 @@
+//! The attachment to an engine: the channel's ends by the names this crate thinks in, and the
+//! way from the channel's events to the sockets they speak of.
+
+mod carrying;
+mod pump;
+pub(crate) mod seen;
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use slipstack_channel::{
+    Attachment, CloseMode, Command, Driver, Envelope, Exit, Placement, ProgramEnd, Reply, SockId,
+    SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
+};
+use slipstack_mem::{Lock, now_ns};
+
+use crate::attachment::seen::Seen;
+use crate::errno::Errno;
+use crate::ready::Recipient;
+use crate::ready::Station;
+
+/// Sockets of a channel are numbered below this.
+const SOCKETS: usize = slipstack_channel::SOCKETS;
+const CHUNK: usize = 1024;
+
+/// How long an engine may take to answer a request before it counts as gone.
+const ANSWER_NS_MAX: u64 = 5_000_000_000;
+/// After this time without an answer the asking thread sleeps between looks.
+const ANSWER_SPIN_NS: u64 = 20_000;
+const ANSWER_SLEEP: Duration = Duration::from_micros(50);
+
+/// How long a process may take to end.
+const END: Duration = Duration::from_secs(1);
+
+/// Bytes of send rings that idle connections may keep together.
+const RINGS_KEPT: usize = 1 << 20;
+
+/// While a socket waits for memory it is looked for this often.
+const MEMORY_LOOK_NS: u64 = 10_000_000;
+
+pub(crate) use slipstack_channel::Datagram;
+
+type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
+
+/// One engine, attached.
+pub(crate) struct Link {
+    pub(crate) program: ProgramEnd,
+    pub(crate) driver: Arc<dyn Driver>,
+    /// The threads that wait for it.
+    pub(crate) station: Arc<Station>,
+    pub(crate) describe: String,
+    /// Taken by the thread that hands events out.
+    pumping: Lock<()>,
+    /// Somebody found `pumping` taken, or has not looked yet.
+    has_news: AtomicBool,
+    /// This process has let go of it.
+    is_left: AtomicBool,
+    /// And goes on without it.
+    is_lost: AtomicBool,
+    /// The listeners to the channel's sockets, in chunks.
+    sockets: Box<[OnceLock<Box<[Place]>>]>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("describe", &self.describe)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(crate) fn new(attachment: Attachment, station: Arc<Station>) -> Self {
+        let Attachment {
+            program,
+            driver,
+            describe,
+        } = attachment;
+        Link {
+            program,
+            driver,
+            station,
+            describe,
+            pumping: Lock::new(()),
+            has_news: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            sockets: (0..SOCKETS.div_ceil(CHUNK))
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    // Driving.
+
+    /// Lets the engine work once, and hands out what came.
+    pub(crate) fn turn(&self) {
+        self.driver.turn();
+        self.pump();
+    }
+
+    /// Lets what was pushed leave now, and hands out what that brought.
+    pub(crate) fn commands(&self) {
+        self.driver.commands();
+        self.pump();
+    }
+
+    /// Whether somebody drives the engine while the program is away.
+    pub(crate) fn has_ticker(&self) -> bool {
+        self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
+    }
+
+    /// Not while the process ends: its other threads run on for a moment, and learn nothing of
+    /// that.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.driver.is_dead() || self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// The process did not end after all.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn goodbye(&self, why: Exit) {
+        self.is_left.store(true, Ordering::Release);
+        self.driver.goodbye(why);
+    }
+
+    fn place(&self, index: u32) -> Option<&Place> {
+        let index = index as usize;
+        let chunk = self.sockets.get(index / CHUNK)?;
+        let places = chunk.get_or_init(|| (0..CHUNK).map(|_| Lock::new(None)).collect());
+        places.get(index % CHUNK)
+    }
+
+    fn find(&self, sock: SockId) -> Option<Arc<dyn Recipient>> {
+        match &*self.place(sock.index)?.lock() {
+            Some((generation, socket)) if *generation == sock.generation => {
+                Some(Arc::clone(socket))
+            }
+            _ => None,
+        }
+    }
+
+    /// From now on events of `sock` go to `recipient`.
+    pub(crate) fn name<R: Recipient + 'static>(&self, sock: SockId, recipient: &Arc<R>) {
+        if let Some(place) = self.place(sock.index) {
+            *place.lock() = Some((sock.generation, Arc::<R>::clone(recipient)));
+        }
+    }
+
+    pub(crate) fn forget(&self, sock: SockId) {
+        if let Some(place) = self.place(sock.index) {
+            let mut place = place.lock();
+            if place
+                .as_ref()
+                .is_some_and(|(generation, _)| *generation == sock.generation)
+            {
+                *place = None;
+            }
+        }
+    }
+
+    // Requests.
+
+    pub(crate) fn open(&self, kind: Transport) -> Result<SockId, Errno> {
+        self.program.open_socket(kind).map_err(|_| Errno::ENOBUFS)
+    }
+
+    /// Asks and waits for the answer; in-process it comes with the turn that this makes.
+    fn ask(&self, command: Command) -> Result<Reply, Errno> {
+        let ticket = self.program.request(command);
+        let begun = now_ns();
+        loop {
+            self.driver.commands();
+            if let Some(reply) = self.program.reply(ticket) {
+                return reply.map_err(|refusal| self.refused(refusal));
+            }
+            if self.is_dead() {
+                return Err(Errno::ENETDOWN);
+            }
+            let waited = now_ns().wrapping_sub(begun);
+            if waited > ANSWER_NS_MAX {
+                return Err(Errno::ENETDOWN);
+            }
+            if waited > ANSWER_SPIN_NS {
+                std::thread::sleep(ANSWER_SLEEP);
+                if !self.has_ticker() {
+                    // An instance that has ended is found out about by turns.
+                    self.driver.turn();
+                }
+            }
+        }
+    }
+
+    /// A thread that asks while another one ends the process gets no answer: it ends with it.
+    fn refused(&self, refusal: SocketError) -> Errno {
+        let is_ending = self.is_left() && !self.is_lost.load(Ordering::Relaxed);
+        if is_ending && refusal == SocketError::NetDown {
+            std::thread::sleep(END);
+        }
+        Errno::from(refusal)
+    }
+
+    pub(crate) fn bind(
+        &self,
+        sock: SockId,
+        addr: SocketAddr,
+        is_v6_only: bool,
+        is_shared: bool,
+    ) -> Result<SocketAddr, Errno> {
+        let reply = self.ask(Command::Bind {
+            sock,
+            addr,
+            reuse_addr: true,
+            reuse_port: is_shared,
+            v6_only: is_v6_only,
+        })?;
+        Ok(bound_of(reply).unwrap_or(addr))
+    }
+
+    pub(crate) fn listen(&self, sock: SockId, backlog: u32) -> Result<(), Errno> {
+        self.ask(Command::Listen { sock, backlog }).map(drop)
+    }
+
+    /// Starts a connection attempt.
+    pub(crate) fn connect(&self, sock: SockId, remote: SocketAddr) -> Result<(), Errno> {
+        self.ask(Command::Connect { sock, remote }).map(drop)
+    }
+
+    pub(crate) fn udp_connect(
+        &self,
+        sock: SockId,
+        remote: Option<SocketAddr>,
+    ) -> Result<(), Errno> {
+        self.ask(Command::UdpConnect { sock, remote }).map(drop)
+    }
+
+    pub(crate) fn info(&self, sock: SockId) -> Result<TcpInfo, Errno> {
+        match self.ask(Command::Info { sock })? {
+            Reply::Info(info) => Ok(info),
+            Reply::Done | Reply::Bound { .. } => Err(Errno::EINVAL),
+        }
+    }
+
+    // Commands without an answer.
+
+    pub(crate) fn set_option(&self, sock: SockId, option: SocketOption) {
+        self.program.push(Command::SetOption { sock, option });
+    }
+
+    pub(crate) fn shutdown(&self, sock: SockId, is_full: bool) {
+        self.program.push(Command::Shutdown { sock, is_full });
+    }
+
+    pub(crate) fn unlisten(&self, sock: SockId) {
+        self.program.push(Command::Unlisten { sock });
+    }
+
+    /// A listener whose connections went to others takes them again.
+    pub(crate) fn resume_listener(&self, sock: SockId) {
+        self.program.push(Command::Resume { sock });
+        self.driver.commands();
+    }
+
+    pub(crate) fn close(&self, sock: SockId, mode: CloseMode) {
+        self.forget(sock);
+        self.program.close(sock, mode);
+    }
+
+    // What the cells say.
+
+    pub(crate) fn seen(&self, sock: SockId) -> Seen {
+        let state = self.program.state(sock);
+        if self.is_dead() && !state.contains(State::CLOSED) {
+            return Seen(state | State::HUP | State::CLOSED);
+        }
+        Seen(state)
+    }
+
+    /// Before a sleep: idle connections give their send rings back, when all rings together are
+    /// worth it. A few stay: giving them back and taking them again would cost every request.
+    pub(crate) fn release_idle(&self) {
+        if self.program.tx_memory() > RINGS_KEPT {
+            self.program.release_idle();
+        }
+    }
+
+    /// Before a sleep, or a call that gives up: sockets that wait for memory hear of it. How long
+    /// to sleep until it is asked again: sk_stream_wait_memory() does not sleep without end either.
+    #[inline]
+    pub(crate) fn relieve(&self) -> Option<u64> {
+        self.program
+            .is_starving()
+            .then(|| self.relieve_starved())
+            .flatten()
+    }
+
+    #[cold]
+    fn relieve_starved(&self) -> Option<u64> {
+        let again = self.program.relieve();
+        self.pump();
+        again.then_some(MEMORY_LOOK_NS)
+    }
+
+    // Bytes.
+
+    /// `Ok(None)`: the send buffer is full.
+    pub(crate) fn udp_send(
+        &self,
+        sock: SockId,
+        envelope: &Envelope,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, Errno> {
+        match self.program.udp_send(sock, envelope, bufs) {
+            Ok(count) => Ok(Some(count)),
+            Err(Unsent::Full) => Ok(None),
+            Err(Unsent::NoMemory) => Err(Errno::ENOBUFS),
+        }
+    }
+}
+
+fn bound_of(reply: Reply) -> Option<SocketAddr> {
+    match reply {
+        Reply::Bound { local } => Some(local),
+        Reply::Done | Reply::Info(_) => None,
+    }
+}

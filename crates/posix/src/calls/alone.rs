@@ -1,0 +1,167 @@
+//! Sockets that are the stack's alone (SOCK_STACK): no socket of the kernel's holds their port or
+//! hears what comes by other interfaces, so that a program may have the same port on both.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::addr::any;
+use crate::addr::stack_addr;
+use crate::epoll::{remove_kernel_part, sets_of};
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::socket::description::{Bound, Decided, Description, Kind};
+use crate::socket::{Dgram, Listener, Side};
+
+/// Connections that wait at a listener at most (net.core.somaxconn of Linux).
+const BACKLOG_MAX: i32 = 4096;
+
+impl Process {
+    /// The engine, had now instead of with the first socket that needs it.
+    ///
+    /// # Errors
+    /// Why there is none, in one sentence.
+    pub fn attach_now(&self) -> Result<String, String> {
+        match self.attached() {
+            Ok(link) => Ok(link.describe.clone()),
+            Err(error) => Err(self.trouble().unwrap_or_else(|| error.to_string())),
+        }
+    }
+
+    /// Whether the number is a socket that has no part in the kernel.
+    #[must_use]
+    pub fn is_alone(&self, fd: i32) -> bool {
+        self.socket_of(fd).is_ok_and(|socket| socket.is_alone())
+    }
+
+    pub(crate) fn bind_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> Outcome<()> {
+        let ip = addr.ip();
+        let is_for_many = |ip| self.policy().is_some_and(|policy| policy.is_broadcast(ip));
+        let is_group = ip.is_multicast() || is_for_many(ip);
+        let may_be_group = is_group && socket.kind == Kind::Dgram;
+        if !ip.is_unspecified() && !may_be_group && !self.is_own(addr) {
+            return Err(Errno::EADDRNOTAVAIL.into());
+        }
+        let port = match addr.port() {
+            0 => free_port(socket)?,
+            port if self.is_bound_alone(socket, SocketAddr::new(ip, port)) => {
+                return Err(Errno::EADDRINUSE.into());
+            }
+            port => port,
+        };
+        socket.cold.lock().bound = Some(Bound {
+            addr: SocketAddr::new(ip, port),
+            is_wildcard: ip.is_unspecified() || may_be_group,
+            is_port_chosen: addr.port() == 0,
+            is_port_unseen: addr.port() == 0,
+            at_ns: 0,
+        });
+        if socket.kind == Kind::Dgram {
+            let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
+            self.apply_dgram_options(socket);
+            self.leave_kernels_set(socket);
+            self.on_intent(socket);
+            self.realize_bound(socket);
+            self.insist(socket)?;
+        }
+        Ok(())
+    }
+
+    /// Whether another socket of this kind has the address, and one of the two does not share it.
+    fn is_bound_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> bool {
+        let shares = |socket: &Description| {
+            let cold = socket.cold.lock();
+            cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+        };
+        let may_share = shares(socket);
+        let overlaps = |other: SocketAddr| {
+            other.port() == addr.port()
+                && (other.ip() == addr.ip()
+                    || (other.is_ipv4() == addr.is_ipv4()
+                        && (other.ip().is_unspecified() || addr.ip().is_unspecified())))
+        };
+        self.table.all().into_iter().any(|(_, entry)| match entry {
+            Entry::Socket(other) if other.kind == socket.kind && other.is_alone() => {
+                let bound = other.cold.lock().bound;
+                bound.is_some_and(|bound| overlaps(bound.addr))
+                    && !matches!(other.decided(), Some(Decided::Stream(_)))
+                    && !(may_share && shares(&other))
+            }
+            _ => false,
+        })
+    }
+
+    pub(crate) fn listen_alone(&self, socket: &Arc<Description>, backlog: i32) -> Outcome<()> {
+        if self.policy().is_none_or(|policy| policy.addrs.is_empty()) {
+            return Err(Errno::ENETDOWN.into());
+        }
+        let known = socket.cold.lock().bound;
+        let bound = match known {
+            Some(bound) => bound,
+            None => Bound {
+                addr: SocketAddr::new(any(socket.family).ip(), free_port(socket)?),
+                is_wildcard: true,
+                is_port_chosen: true,
+                is_port_unseen: false,
+                at_ns: 0,
+            },
+        };
+        socket.cold.lock().bound = Some(bound);
+        let listener = Listener::new(stack_addr(bound.addr), bounded(backlog));
+        if socket.decided.set(Decided::Listener(listener)).is_err() {
+            return Err(Errno::EINVAL.into());
+        }
+        self.leave_kernels_set(socket);
+        self.on_intent(socket);
+        self.tell_report();
+        self.insist_on_listening(socket)
+    }
+
+    /// `listen` again: only the backlog changes.
+    pub(crate) fn listen_longer(&self, listener: &Listener, backlog: i32) -> Outcome<()> {
+        let backlog = bounded(backlog);
+        listener.backlog.store(backlog, Ordering::Relaxed);
+        if let Some((link, sock)) = &*listener.stack() {
+            link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
+    /// A kernel socket that only judged options says nothing in epoll sets.
+    fn leave_kernels_set(&self, socket: &Description) {
+        if socket.has_kernel() {
+            for (set, item) in sets_of(socket) {
+                remove_kernel_part(&set, item);
+            }
+        }
+    }
+}
+
+fn bounded(backlog: i32) -> i32 {
+    match backlog {
+        0..=BACKLOG_MAX => backlog,
+        _ => BACKLOG_MAX,
+    }
+}
+
+/// A port that is free in the kernel just now, of those that it gives to clients.
+fn free_port(socket: &Description) -> Result<u16, Errno> {
+    let (family, kind) = match any(socket.family) {
+        SocketAddr::V4(_) => (AddressFamily::INET, socket.kind),
+        SocketAddr::V6(_) => (AddressFamily::INET6, socket.kind),
+    };
+    let kind = match kind {
+        Kind::Stream => SocketType::STREAM,
+        Kind::Dgram => SocketType::DGRAM,
+    };
+    let probe = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&probe, &any(socket.family))?;
+    let name = rustix::net::getsockname(&probe)?;
+    SocketAddr::try_from(name)
+        .map(|name| name.port())
+        .map_err(|_| Errno::EADDRINUSE)
+}

@@ -1,0 +1,78 @@
+//! Memory of the stack's that a program fills before it says to which connection the bytes go.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use slipstack_channel as channel;
+
+use crate::attachment::Link;
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::process::Process;
+
+/// The most bytes of one piece.
+pub const CARVED_MAX: usize = channel::CARVED_MAX;
+
+/// The flag of a send whose bytes lie in pieces and stay as they are: the kernel's
+/// MSG_SPLICE_PAGES, which no program may give it. Bytes that lie elsewhere are copied.
+pub(crate) const LENT: i32 = 0x0800_0000;
+
+/// A piece of memory that frames are gathered from. It is free again when this is dropped and what
+/// was sent of it is acknowledged.
+#[derive(Debug)]
+pub struct Carved {
+    link: Arc<Link>,
+    piece: Option<channel::Carved>,
+}
+
+impl Carved {
+    /// Where it lies.
+    pub fn space(&self) -> libc::iovec {
+        let space = self
+            .piece
+            .as_ref()
+            .map(|it| self.link.program.carved_space(it));
+        space.map_or(crate::calls::in_place::NO_BYTES, |space| space.as_iovec())
+    }
+
+    /// Copies bytes to offset `at`; `false`: there is no room for all of them.
+    pub fn fill(&self, at: usize, bytes: &[u8]) -> bool {
+        let piece = self.piece.as_ref();
+        piece.is_some_and(|it| self.link.program.fill_carved(it, at, bytes))
+    }
+
+    /// Copies the first bytes out.
+    pub fn read(&self, out: &mut [u8]) {
+        if let Some(piece) = &self.piece {
+            self.link.program.read_carved(piece, out);
+        }
+    }
+
+    /// In a forked child: the piece is its parent's, and lies where the child has nothing.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Carved {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.link.program.give_carved_back(piece);
+        }
+    }
+}
+
+impl Process {
+    /// Memory for `len` bytes, at most [`CARVED_MAX`].
+    pub fn carve(&self, len: usize) -> Result<Carved, Errno> {
+        let link = self.attached()?;
+        let piece = Some(link.program.carve(len).ok_or(Errno::ENOBUFS)?);
+        Ok(Carved { link, piece })
+    }
+
+    /// As `writev`, of bytes that lie in pieces: on a connection of the same engine they are not
+    /// copied.
+    pub fn send_carved(&self, fd: i32, bufs: &[IoSlice<'_>]) -> Outcome<usize> {
+        self.sendmsg(fd, bufs, None, &[], LENT)
+    }
+}

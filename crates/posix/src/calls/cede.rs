@@ -1,0 +1,122 @@
+//! A port that a program wants twice: for the stack, and for a kernel socket that it has asked for
+//! with [`Process::SOCK_KERNEL`].
+//!
+//! A socket that is bound has its port in the kernel too: what comes to a wildcard there is its
+//! own, and other programs find the port taken. Where the program has a kernel socket of its own
+//! for the port, the other one gives its kernel part up and is the stack's alone, whichever came
+//! first.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_mem::Descriptor;
+
+use crate::epoll::{remove_kernel_part, sets_of};
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::process::chosen::Chosen;
+use crate::process::table::Entry;
+use crate::socket::Side;
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::replace;
+
+impl Process {
+    /// A socket that was made with [`Process::SOCK_KERNEL`].
+    pub fn note_kernel_socket(&self, fd: i32, kind: i32) {
+        const KIND: i32 = 0xf;
+        let is_stream = match kind & KIND {
+            libc::SOCK_STREAM => true,
+            libc::SOCK_DGRAM => false,
+            _ => return,
+        };
+        if let Some(chosen) = Chosen::of(fd, is_stream) {
+            let mut all = self.chosen.lock();
+            all.retain(|one| one.number != fd && one.is_there());
+            all.push(chosen);
+        }
+    }
+
+    /// Such a socket has found a port taken (`addr`: the one that it asks for, else its own): a
+    /// socket on the stack that has it too gives its kernel part up. `true`: the call is worth
+    /// another try.
+    #[cold]
+    pub fn cede_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
+        let found = self
+            .chosen
+            .lock()
+            .iter()
+            .find(|it| it.number == fd)
+            .copied();
+        let Some(chosen) = found.filter(Chosen::is_there) else {
+            return false;
+        };
+        let port = match addr {
+            // sin_port and sin6_port are at the same place.
+            Some(addr) => addr
+                .get(2..4)
+                .map(|port| u16::from_be_bytes([port[0], port[1]])),
+            None => chosen.port(),
+        };
+        let mut has_ceded = false;
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && (socket.kind == Kind::Stream) == chosen.is_stream
+                && port.is_some_and(|port| port != 0 && has_kernel_port(&socket, port))
+            {
+                has_ceded |= self.cede(&socket).is_ok();
+            }
+        }
+        has_ceded
+    }
+
+    /// Whether a kernel socket of the program's choice has this port.
+    #[cold]
+    pub(crate) fn is_ports_kernel_chosen(&self, kind: Kind, addr: SocketAddr) -> bool {
+        let all = self.chosen.lock();
+        let of_kind = all
+            .iter()
+            .filter(|it| it.is_stream == (kind == Kind::Stream));
+        of_kind
+            .filter_map(Chosen::port)
+            .any(|port| port == addr.port())
+    }
+
+    /// From now on the socket is the stack's alone.
+    pub(crate) fn cede(&self, socket: &Arc<Description>) -> Result<(), Errno> {
+        for (set, item) in sets_of(socket) {
+            remove_kernel_part(&set, item);
+        }
+        let numbers = socket.cold.lock().numbers.clone();
+        let anchor = rustix::io::fcntl_dupfd_cloexec(self.anchor()?.as_fd(), 0)?;
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            replace(number, &anchor)?;
+        }
+        socket.is_ceded.store(true, Ordering::Release);
+        socket.has_kernel.store(false, Ordering::Release);
+        match socket.decided() {
+            Some(Decided::Dgram(dgram)) => {
+                if dgram.side() == Side::Both {
+                    dgram.set_side(Side::Stack);
+                }
+                // Nothing says for it that it means to hear.
+                self.realize(socket);
+            }
+            Some(Decided::Listener(_)) => self.realize(socket),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn has_kernel_port(socket: &Description, port: u16) -> bool {
+    let bound = socket.cold.lock().bound;
+    socket.has_kernel()
+        && bound.is_some_and(|bound| bound.addr.port() == port)
+        && match socket.decided() {
+            None | Some(Decided::Listener(_)) => true,
+            Some(Decided::Dgram(dgram)) => dgram.side() != Side::Kernel,
+            Some(Decided::Stream(_) | Decided::Foreign(_)) => false,
+        }
+}

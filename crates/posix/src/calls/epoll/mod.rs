@@ -1,0 +1,5 @@
+//! The epoll calls.
+
+mod ctl;
+mod inherited;
+mod wait;

@@ -1,0 +1,247 @@
+//! epoll_wait and its variants.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{PollFlags, Timespec, epoll};
+use slipstack_mem::Descriptor;
+
+use crate::epoll::{Set, Target};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::process::wait::{Look, Plan, Subject};
+use crate::socket::description::Decided;
+use crate::socket::kernel_socket::is_ready;
+
+/// While our side has events, the kernel's members are looked at this often.
+const KERNEL_LOOK_NS: u64 = 50_000;
+/// Events of our side that one call gives: what a program does for them should take less than a
+/// millisecond, because the next call is what takes frames in, and a listener gives one connection
+/// a call to programs that accept one at a time.
+const STACK_EVENTS_MAX: usize = 64;
+/// Kernel events that one look has a place for without asking for memory.
+const KERNEL_EVENTS_FEW: usize = 256;
+
+impl Process {
+    /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must
+    /// not be empty (the caller answers EINVAL).
+    pub fn epoll_wait(
+        &self,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<usize> {
+        let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
+        if set.queue.get().is_some() {
+            return Err(Errno::EINVAL.into());
+        }
+        if self.waits_in_kernel() {
+            return Err(Divert::Kernel);
+        }
+        self.settle_home(&set);
+        self.bring_strangers(&set);
+        self.realize_set(&set);
+        let is_attached = self.link.lock().is_some();
+        // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
+        let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
+        if is_look && !is_attached && set.is_kernel_only() {
+            return Err(Divert::Kernel);
+        }
+        let deadline_ns = self.deadline(timeout);
+        let epfd = libc::pollfd {
+            fd: epfd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let plan = Plan {
+            subject: Subject::Set(&set),
+            kernel: std::slice::from_ref(&epfd),
+            deadline_ns,
+            mask,
+            // signal(7): epoll_wait is never restarted.
+            may_restart: false,
+        };
+        let count = self.wait(&plan, |look| {
+            let count = self.collect(&set, epfd.fd, out, look);
+            Ok((count > 0).then_some(count))
+        })?;
+        // What came for it has acknowledged what was sent.
+        self.bring_strangers(&set);
+        Ok(count.unwrap_or(0))
+    }
+
+    /// Collects the members ready now on both sides, without one starving the other.
+    fn collect(
+        &self,
+        set: &Arc<Set>,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+        look: Look,
+    ) -> usize {
+        let (is_kernel_late, is_stacks_turn) = match set.has_kernel_members() {
+            true => self.is_kernel_late(set, look),
+            false => (false, false),
+        };
+        let mut count = 0;
+        if is_kernel_late && !(out.len() == 1 && is_stacks_turn) {
+            // Half of the room each, unless our side has nothing.
+            let room = if set.has_ready() {
+                out.len().div_ceil(2)
+            } else {
+                out.len()
+            };
+            count = self.collect_from_kernel(set, epfd, &mut out[..room]);
+        }
+        let (from_kernel, rest) = out.split_at_mut(count);
+        let found = self.collect_from_stack(set, from_kernel, rest);
+        count += found;
+        if count == 0 && look.is_due() && !is_kernel_late && set.has_kernel_members() {
+            count = self.collect_from_kernel(set, epfd, out);
+        }
+        count
+    }
+
+    /// Whether the kernel's members are to be looked at first, and if there is one place only,
+    /// whether it is our side's turn.
+    fn is_kernel_late(&self, set: &Set, look: Look) -> (bool, bool) {
+        let mut inner = set.inner.lock();
+        let now = self.now_ns();
+        if look == Look::Nothing {
+            inner.kernel_looked_ns = now;
+        }
+        let is_late = now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
+        if is_late {
+            inner.kernel_looked_ns = now;
+            inner.is_stacks_turn = !inner.is_stacks_turn;
+        }
+        (is_late, inner.is_stacks_turn)
+    }
+
+    fn collect_from_stack(
+        &self,
+        set: &Arc<Set>,
+        from_kernel: &mut [libc::epoll_event],
+        out: &mut [libc::epoll_event],
+    ) -> usize {
+        let lives_in_both = set.lives_in_both();
+        let mut count = 0;
+        let mut listener = None;
+        let mut rests = false;
+        let room = out.len().min(STACK_EVENTS_MAX);
+        set.collect(room, |found| {
+            rests |= found.rests;
+            if let Some(fd) = found.kernel_part {
+                // One event for a socket that is ready on both sides; other members may have the
+                // same data.
+                let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
+                let asked = PollFlags::from_bits_retain(found.events as u16);
+                if let Some(event) = same.filter(|_| is_ready(Descriptor::new(fd), asked)) {
+                    event.events |= found.events;
+                    return;
+                }
+            }
+            out[count] = libc::epoll_event {
+                events: found.events,
+                u64: found.data,
+            };
+            if found.is_listener {
+                listener = Some(count);
+            }
+            count += 1;
+        });
+        // Arrivals come last. Nothing is sent for them, so that every answer of this batch waits
+        // for the next call that waits, and the end of its connection goes with it.
+        if let Some(at) = listener {
+            out[at..count].rotate_left(1);
+        }
+        if lives_in_both && rests {
+            rest_kernel_parts(set);
+        }
+        if count > 0 {
+            let station = self.station_of(Subject::Set(set));
+            let thread = self.kernel.thread();
+            station.batch.begin(thread, count);
+        }
+        count
+    }
+
+    fn collect_from_kernel(
+        &self,
+        set: &Arc<Set>,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+    ) -> usize {
+        let Some(epfd) = Descriptor::new(epfd) else {
+            return 0;
+        };
+        let members = set.kernel_members.load(Ordering::Relaxed);
+        let room = out.len().min(members.max(KERNEL_EVENTS_FEW));
+        let mut few = [const { MaybeUninit::uninit() }; KERNEL_EVENTS_FEW];
+        let mut many = Vec::new();
+        let events = if room <= KERNEL_EVENTS_FEW {
+            &mut few[..room]
+        } else {
+            many.resize_with(room, MaybeUninit::uninit);
+            &mut many[..]
+        };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Ok((events, _)) = epoll::wait(epfd.as_fd(), events, Some(&now)) else {
+            return 0;
+        };
+        let lives_in_both = set.lives_in_both();
+        let mut count = 0;
+        for event in events {
+            let data = event.data.u64();
+            if lives_in_both {
+                self.on_kernel_event(set, data);
+            }
+            out[count] = libc::epoll_event {
+                events: { event.flags }.bits(),
+                u64: data,
+            };
+            count += 1;
+        }
+        count
+    }
+
+    fn on_kernel_event(&self, set: &Set, data: u64) {
+        if let Some(Target::Socket(socket)) = set.on_kernel_event(data)
+            && let Some(Decided::Listener(listener)) = socket.decided()
+        {
+            listener.on_kernel_ready();
+        }
+    }
+}
+
+/// ONESHOT members that fired on our side must not fire in the kernel.
+fn rest_kernel_parts(set: &Set) {
+    let Some(epfd) = set.number().and_then(Descriptor::new) else {
+        return;
+    };
+    for fd in set.rested_kernel_parts() {
+        if let Some(fd) = Descriptor::new(fd) {
+            let nothing = epoll::EventFlags::ONESHOT;
+            let _ = epoll::modify(
+                epfd.as_fd(),
+                fd.as_fd(),
+                epoll::EventData::new_u64(0),
+                nothing,
+            );
+        }
+    }
+}
+
+impl Process {
+    /// When a call with this timeout gives up.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<u64> {
+        let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+        Some(self.now_ns().saturating_add(timeout))
+    }
+}

@@ -1,0 +1,447 @@
+//! fork, exec and exit.
+
+use std::cmp::Reverse;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel as channel;
+use slipstack_mem::Descriptor;
+
+use crate::addr::Family;
+use crate::addr::stack_addr;
+use crate::epoll::{Set, Target};
+use crate::lending::Inheritance;
+use crate::process::lending::Ways;
+use crate::process::report::Reason;
+use crate::process::table::Entry;
+use crate::process::{Exit, Process};
+use crate::ready::{Awaited, Watcher};
+use crate::socket::borrowed::Borrowed;
+use crate::socket::description::{Bound, Decided, Description, Kind, New};
+use crate::socket::kernel_socket::kernel_name;
+use crate::socket::kernel_socket::set_nonblocking;
+use crate::socket::{Dgram, Listener, Side};
+
+impl Process {
+    /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
+    /// child needs is kept locked until one of the other two runs.
+    pub fn fork_prepare(&self) {
+        let links = self.links();
+        links.iter().for_each(|link| link.commands());
+        if !links.is_empty() {
+            self.copy_peeked();
+        }
+        if !self.is_attaching() {
+            self.prepare_lending();
+            self.attaching.hold();
+        }
+        self.hold_kqueues();
+        self.link.hold();
+        self.homes.hold();
+        self.owners.hold();
+        self.nesting.hold();
+        let held = self.things();
+        for entry in &held {
+            match entry {
+                Entry::Socket(socket) => socket.cold.hold(),
+                Entry::Set(set) => set.inner.hold(),
+                Entry::Routes(socket) => socket.asked.hold(),
+            }
+        }
+        *self.held.lock() = held;
+        self.policy.hold();
+        self.trouble.hold();
+        self.station.sleepers.hold();
+        self.report.hold();
+        self.table.hold();
+        self.anchoring.hold();
+        self.lending.hold();
+    }
+
+    fn copy_peeked(&self) {
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Dgram(dgram)) = socket.decided()
+            {
+                dgram.copy_peeked();
+            }
+        }
+    }
+
+    /// In the parent, or when the fork failed.
+    pub fn fork_parent(&self) {
+        drop(self.release_all());
+        self.leave_listeners();
+        self.describe_intents();
+    }
+
+    /// Lets go of listeners on the stack that this process has not waited on: its workers will.
+    fn leave_listeners(&self) {
+        let links = self.links();
+        if links.is_empty() {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            if let Some(Decided::Dgram(dgram)) = socket.decided() {
+                drop(dgram.take_handed());
+            }
+            if let Some(Decided::Listener(listener)) = socket.decided()
+                && let Some((link, sock)) = listener.demote()
+            {
+                link.unlisten(sock);
+                link.close(sock, channel::CloseMode::Orderly);
+                self.has_intents.store(true, Ordering::Release);
+                socket.note_intents();
+            }
+        }
+        links.iter().for_each(|link| link.commands());
+    }
+
+    /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
+    /// listeners are described here.
+    fn describe_intents(&self) {
+        if !self.has_intents.load(Ordering::Acquire) || self.absence.is_now() {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Listener(listener)) = socket.decided()
+                && listener.is_intent()
+            {
+                self.report.on_listener(&socket, listener, Reason::Intent);
+            }
+        }
+    }
+
+    /// Returns the objects behind our numbers, each once, in an order that all threads keep:
+    /// sockets before sets, and sets before those that they contain.
+    fn things(&self) -> Vec<Entry> {
+        let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
+        all.sort_by_key(Entry::order);
+        all.dedup_by_key(|entry| entry.order());
+        all.sort_by_cached_key(|entry| match entry {
+            Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
+            Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
+        });
+        all
+    }
+
+    /// Gives what was locked and is no more.
+    fn release_all(&self) -> Vec<Entry> {
+        self.lending.release();
+        self.anchoring.release();
+        self.table.release();
+        self.report.release();
+        self.station.sleepers.release();
+        self.trouble.release();
+        self.policy.release();
+        // Not what the table has now: another thread may have taken something out of it after that
+        // was locked.
+        let held = mem::take(&mut *self.held.lock());
+        for entry in &held {
+            match entry {
+                Entry::Socket(socket) => _ = socket.cold.release(),
+                Entry::Set(set) => _ = set.inner.release(),
+                Entry::Routes(socket) => _ = socket.asked.release(),
+            }
+        }
+        self.nesting.release();
+        self.owners.release();
+        self.homes.release();
+        self.link.release();
+        self.release_kqueues();
+        self.attaching.release();
+        held
+    }
+
+    /// In the child: connections stay with the parent, listeners and bound datagram sockets become
+    /// intents again, and the engine is not ours. Nothing is closed or sent.
+    pub fn fork_child(&self) {
+        // Threads of the parent hold on to them as well; not even their destructors run.
+        mem::forget(self.release_all());
+        self.station.sleepers.reset();
+        self.owners.reset();
+        // The channel and the engine behind it are the parent's; not even their destructors run.
+        mem::forget(self.link.lock().take());
+        self.homes.reset();
+        self.attach.after_fork_child();
+        self.report.after_fork_child();
+        let lent = self.begin_borrowing();
+        self.is_forked.store(true, Ordering::Relaxed);
+        let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
+        let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
+        for (number, entry) in self.table.all() {
+            match entry {
+                Entry::Socket(old) => {
+                    let known = renewed.iter().find(|(id, _)| *id == old.id);
+                    let new = match known {
+                        Some((_, new)) => Arc::clone(new),
+                        None => {
+                            let new = Arc::new(self.in_child(&old, &lent));
+                            new.set_inode(old.inode(parent));
+                            renewed.push((old.id, Arc::clone(&new)));
+                            new
+                        }
+                    };
+                    new.cold.lock().numbers.push(number);
+                    mem::forget(self.table.put(number, Entry::Socket(new)));
+                    mem::forget(old);
+                }
+                Entry::Set(set) => renew_set(&set),
+                Entry::Routes(_) => {}
+            }
+        }
+        self.has_intents.store(true, Ordering::Relaxed);
+        for (number, entry) in self.table.all() {
+            if let Entry::Set(set) = entry {
+                replace_members(number, &set, &renewed);
+            }
+        }
+    }
+
+    /// Returns the child's description for one of the parent's.
+    fn in_child(&self, old: &Arc<Description>, lent: &Inheritance) -> Description {
+        let new = Description::like(old, self.next_id());
+        let foreign = || {
+            let (names, control) = lent.of_parent(old.id);
+            Decided::Foreign(Borrowed::new(old.id, names, control, None))
+        };
+        let readable = old
+            .cold
+            .try_lock()
+            .map(|cold| (cold.options.clone(), cold.bound));
+        let Some((options, bound)) = readable else {
+            // Another thread of the parent was inside: its state cannot be read any more.
+            let _ = new.decided.set(foreign());
+            return new;
+        };
+        new.error_queue.set(options.error_queue_wishes());
+        {
+            let mut cold = new.cold.lock();
+            cold.options = options;
+            cold.bound = bound;
+        }
+        let decided = match old.decided() {
+            None => return new,
+            Some(Decided::Listener(listener)) => Decided::Listener(Listener::new(
+                listener.addr,
+                listener.backlog.load(Ordering::Relaxed),
+            )),
+            Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
+                let fresh = Dgram::new(dgram.side());
+                fresh.apply(&new.cold.lock().options);
+                fresh.give_left(dgram.take_handed());
+                new.set_inherited();
+                if let Some(remote) = dgram.remote.try_lock() {
+                    *fresh.remote.lock() = *remote;
+                }
+                match lent.of_parent(old.id) {
+                    (Some(names), Some(control)) => {
+                        let it = Borrowed::new(old.id, Some(names), Some(control), None);
+                        Decided::Foreign(it.or_own(fresh))
+                    }
+                    _ => Decided::Dgram(fresh),
+                }
+            }
+            Some(Decided::Foreign(it)) => {
+                Decided::Foreign(it.for_child(lent.instead_of(it.control())))
+            }
+            Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
+        };
+        let _ = new.decided.set(decided);
+        new
+    }
+
+    /// Before `exec` in this process. Hands the connections over and gives a text for
+    /// [`Process::inherit`] in the new program, about descriptors that survive; `None` if there are
+    /// none. `hears`: the new program has the library.
+    pub fn before_exec(&self, hears: bool) -> Option<String> {
+        let mut told = Vec::new();
+        for (number, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            let Some(fd) = Descriptor::new(number) else {
+                continue;
+            };
+            let flags = rustix::io::fcntl_getfd(fd.as_fd());
+            if flags.is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)) {
+                continue;
+            }
+            let is_stream = socket.kind == Kind::Stream;
+            let letter = match socket.decided() {
+                Some(Decided::Listener(_)) => 'l',
+                Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
+                Some(Decided::Foreign(it)) => {
+                    told.extend(self.tell_of_borrowed(&socket, it, number, hears));
+                    continue;
+                }
+                None if is_stream && socket.cold.lock().bound.is_some() => 'b',
+                // A real socket of the kernel's is what the new program can use best.
+                None if socket.materialize_for_exec(self) => continue,
+                _ => continue,
+            };
+            let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
+            let inode = self.inode_of(&socket);
+            told.push(format!("{letter}{number}{nonblocking}/{inode}"));
+        }
+        // Whoever is only given a connection has no part in the ports.
+        if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
+            told.push(format!("k{:x}", self.attach.family()));
+        }
+        for link in self.links() {
+            link.goodbye(channel::Exit::Exec);
+        }
+        (!told.is_empty()).then(|| told.join(","))
+    }
+
+    /// `exec` failed and the program goes on; its connections are gone.
+    pub fn exec_failed(&self) {
+        self.keep_controls();
+        // Other threads sleep for what is only intended from now on.
+        self.absence.note();
+        for link in self.homes.links() {
+            link.lose();
+            self.on_engine_death(&link);
+        }
+        match self.link().filter(|link| link.is_left()) {
+            Some(link) => {
+                link.lose();
+                self.on_engine_death(&link);
+            }
+            // One of them has found out first.
+            None => self.wake_all(),
+        }
+    }
+
+    /// Takes over what [`Process::before_exec`] of the former program described.
+    pub fn inherit(&self, text: &str) {
+        let mut ways = Ways::new();
+        for item in text.split(',') {
+            self.inherit_one(item, &mut ways);
+        }
+    }
+
+    fn inherit_one(&self, item: &str, ways: &mut Ways) -> Option<()> {
+        match item.chars().next()? {
+            'c' => return self.inherit_taken(&item[1..], ways),
+            'h' => return self.inherit_held(&item[1..], Kind::Stream, ways),
+            'd' => return self.inherit_held(&item[1..], Kind::Dgram, ways),
+            _ => {}
+        }
+        let (item, inode) = item.split_once('/').map_or((item, ""), |it| it);
+        let is_nonblocking = item.ends_with('n');
+        let kind = match item.chars().next()? {
+            'l' | 'b' => Kind::Stream,
+            'u' => Kind::Dgram,
+            'k' => {
+                self.attach.join(u64::from_str_radix(&item[1..], 16).ok()?);
+                return Some(());
+            }
+            _ => return None,
+        };
+        let number = Descriptor::new(item[1..].trim_end_matches('n').parse().ok()?)?;
+        let addr = self.zoned(kernel_name(number)?);
+        let family = match addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        };
+        set_nonblocking(number, true).ok()?;
+        let socket = Arc::new(Description::new(New {
+            id: self.next_id(),
+            family,
+            kind,
+            protocol: 0,
+            is_nonblocking,
+        }));
+        socket.has_kernel.store(true, Ordering::Release);
+        socket.set_inode(inode.parse().unwrap_or(0));
+        socket.note_v6_only(number);
+        let is_wildcard = addr.ip().is_unspecified();
+        socket.cold.lock().bound = Some(Bound {
+            addr,
+            is_wildcard,
+            is_port_chosen: false,
+            is_port_unseen: false,
+            at_ns: 0,
+        });
+        let decided = match kind {
+            Kind::Stream if item.starts_with('b') => None,
+            Kind::Stream => {
+                let backlog = self.kernel_backlog(number);
+                Some(Decided::Listener(Listener::new(stack_addr(addr), backlog)))
+            }
+            Kind::Dgram if is_wildcard => Some(Decided::Dgram(Dgram::new(Side::Both))),
+            Kind::Dgram => Some(Decided::Dgram(Dgram::new(Side::Stack))),
+        };
+        if let Some(decided) = decided {
+            let _ = socket.decided.set(decided);
+        }
+        self.install(number, &socket);
+        Some(())
+    }
+
+    /// Whether there is an engine to be left in order. One that another thread is about to have
+    /// counts.
+    #[must_use]
+    pub fn has_engine(&self) -> bool {
+        self.homes.is_any() || self.link.try_lock().is_none_or(|place| place.is_some())
+    }
+
+    /// Hands the connections over. Calls after this see a stack that is gone.
+    pub fn exit(&self, how: Exit) {
+        let _ = how;
+        for link in self.homes.try_links() {
+            link.commands();
+            link.goodbye(channel::Exit::Orderly);
+        }
+        // A thread that was interrupted inside a call may hold the place.
+        let Some(link) = self.link.try_lock().and_then(|place| place.clone()) else {
+            return;
+        };
+        link.commands();
+        link.goodbye(channel::Exit::Orderly);
+    }
+}
+
+/// The set's kernel part is shared with the parent; its threads are not.
+fn renew_set(set: &Set) {
+    set.forget_waiters();
+    set.home.forget();
+    set.is_inherited.store(true, Ordering::Release);
+    // Its own members', or those of a set in it.
+    set.has_intents.store(true, Ordering::Release);
+}
+
+/// Points the items of an inherited set at the child's descriptions.
+fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description>)]) {
+    let _ = number;
+    for (item, old) in set.members() {
+        let Target::Socket(old) = old else { continue };
+        match renewed.iter().find(|(id, _)| *id == old.id) {
+            Some((_, new)) => {
+                set.retarget(item, Target::Socket(Arc::clone(new)));
+                new.watch(Set::watch_of(set, item));
+            }
+            None => {
+                set.forget(item);
+            }
+        }
+        mem::forget(old);
+    }
+}
+
+impl Description {
+    /// Puts a kernel socket under an undecided number so that the next program finds one.
+    pub(crate) fn materialize_for_exec(self: &Arc<Self>, process: &Process) -> bool {
+        process
+            .materialize(self)
+            .and_then(|number| set_nonblocking(number, self.is_nonblocking()))
+            .is_ok()
+    }
+}

@@ -1,0 +1,45 @@
+//! For programs that give their loop to a library: the engine's work between its turns, and its
+//! sleep.
+
+use std::time::Duration;
+
+use crate::process::Process;
+use crate::process::wait::{Plan, Subject};
+
+impl Process {
+    /// Lets the engine work once, if there is one.
+    pub fn work(&self) {
+        if let Some(link) = self.living_link() {
+            self.station.batch.end(self.kernel.thread());
+            self.turn(&link);
+        }
+    }
+
+    /// Sleeps until one of the epoll sets has something or, with none named, until something comes
+    /// by the wire; for `most` at most.
+    pub fn idle(&self, sets: &[i32], most: Duration) {
+        if !sets.is_empty() {
+            let readable = |fd: &i32| libc::pollfd {
+                fd: *fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut fds: Vec<libc::pollfd> = sets.iter().map(readable).collect();
+            let _ = self.poll(&mut fds, Some(most), None);
+            return;
+        }
+        let plan = Plan {
+            subject: Subject::Many(&[]),
+            kernel: &[],
+            deadline_ns: self.deadline(Some(most)),
+            mask: None,
+            may_restart: false,
+        };
+        // Twice before the sleep; what is there after it ended it.
+        let mut looks = 0;
+        let _ = self.wait(&plan, |_| {
+            looks += 1;
+            Ok((looks > 2).then_some(()))
+        });
+    }
+}

@@ -1,0 +1,203 @@
+//! Bytes of a connection where they lie in its rings, for programs that fill and read them there.
+
+use std::sync::Arc;
+
+use slipstack_channel::{KeepError, SockId};
+
+use crate::attachment::Link;
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::socket::StreamError;
+use crate::socket::description::{Decided, Description};
+
+/// Two pieces, the second one empty unless a ring's end is between them.
+type Pieces = [libc::iovec; 2];
+
+pub(crate) const NO_BYTES: libc::iovec = libc::iovec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+};
+
+/// Received bytes that are kept where they lie until [`Kept::give_back`], or until their connection
+/// is closed.
+#[derive(Debug)]
+pub struct Kept {
+    link: Arc<Link>,
+    sock: SockId,
+    at: u64,
+    /// Addresses and lengths.
+    pieces: [(usize, usize); 2],
+}
+
+impl Kept {
+    /// Where they lie: two pieces if the ring's end is between them.
+    pub fn pieces(&self) -> [libc::iovec; 2] {
+        self.pieces.map(|(at, len)| libc::iovec {
+            iov_base: core::ptr::with_exposed_provenance_mut(at),
+            iov_len: len,
+        })
+    }
+
+    /// Lets the connection use their room again.
+    pub fn give_back(&self) {
+        self.link.program.give_segment_back(self.sock, self.at);
+    }
+
+    /// In a forked child: they are its parent's.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Process {
+    /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is
+    /// put there leaves with [`Process::commit`].
+    pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
+        self.let_overdue_leave();
+        let socket = self.connection(fd)?;
+        self.let_overdue_leave_at(&socket);
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        // Nothing to send: whether something could be.
+        match stream.may_send() {
+            Ok(()) => {}
+            Err(StreamError::Wait) => return Err(Errno::EAGAIN.into()),
+            Err(StreamError::Errno(error)) => return Err(error.into()),
+            Err(StreamError::Pipe) => return Err(Errno::EPIPE.into()),
+        }
+        Ok(stream.reserve(len))
+    }
+
+    /// Sends the first `len` bytes of what the last [`Process::reserve`] gave.
+    pub fn commit(&self, fd: i32, len: usize) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        stream.commit(len);
+        self.after_push_of(stream.link(), socket.id, len);
+        Ok(())
+    }
+
+    /// Returns the unread bytes where they lie. They may move when the engine works:
+    /// [`Process::consume_in_place`] tells.
+    pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let found = stream.look_in_place();
+        if found[0].iov_len > 0 {
+            return Ok(found);
+        }
+        // The end, or an error, as a read of one byte would tell.
+        match stream.recv_nothing() {
+            Ok(()) if !stream.may_bring_more() => Ok(found),
+            Ok(()) | Err(StreamError::Wait) => {
+                self.turn_if_idle(stream.link());
+                let found = stream.look_in_place();
+                match found[0].iov_len {
+                    0 => Err(Errno::EAGAIN.into()),
+                    _ => Ok(found),
+                }
+            }
+            Err(StreamError::Errno(error)) => Err(error.into()),
+            Err(StreamError::Pipe) => Err(Errno::EPIPE.into()),
+        }
+    }
+
+    /// Takes `len` bytes that were found at `at`.
+    ///
+    /// # Errors
+    /// EAGAIN: they have moved since; what was read there may be others'. EINVAL: there are not so
+    /// many.
+    pub fn consume_in_place(&self, fd: i32, at: usize, len: usize) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let found = stream.look_in_place();
+        if found[0].iov_len + found[1].iov_len < len {
+            return Err(Errno::EINVAL.into());
+        }
+        if len > 0 && found[0].iov_base.addr() != at {
+            return Err(Errno::EAGAIN.into());
+        }
+        stream.consume_in_place(len);
+        Ok(())
+    }
+
+    /// Gives up to `most` bytes that wait out, to be kept where they lie until they are given back
+    /// by their position. None at the end of the stream.
+    ///
+    /// # Errors
+    /// EAGAIN: nothing waits. ENOBUFS: too many segments of the connection are kept.
+    pub fn keep_in_place(&self, fd: i32, most: usize) -> Outcome<(u64, Pieces)> {
+        let found = self.look_in_place(fd)?;
+        if found[0].iov_len == 0 || most == 0 {
+            return Ok((0, [NO_BYTES; 2]));
+        }
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        match stream.keep_in_place(most) {
+            Ok(kept) => Ok(kept),
+            Err(KeepError::Nothing) => Err(Errno::EAGAIN.into()),
+            Err(KeepError::Full) => Err(Errno::ENOBUFS.into()),
+        }
+    }
+
+    /// As [`Process::keep_in_place`], to be given back without naming the connection. `None` at the
+    /// end of the stream. A blocking connection waits for bytes.
+    pub fn keep(&self, fd: i32, most: usize) -> Outcome<Option<Kept>> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let mut found = self.keep_in_place(fd, most);
+        while matches!(found, Err(Divert::Errno(Errno::EAGAIN))) && !socket.is_nonblocking() {
+            let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, &[]);
+            let has_come = self.wait(&plan, |_| match stream.recv_nothing() {
+                Ok(()) => Ok(Some(())),
+                Err(StreamError::Wait) => Ok(None),
+                Err(StreamError::Errno(error)) => Err(error.into()),
+                Err(StreamError::Pipe) => Err(Errno::EPIPE.into()),
+            })?;
+            has_come.ok_or(Errno::EAGAIN)?;
+            found = self.keep_in_place(fd, most);
+        }
+        let (at, pieces) = found?;
+        let (link, sock) = stream.link_and_sock();
+        let kept = Kept {
+            link: Arc::clone(link),
+            sock,
+            at,
+            pieces: pieces.map(|piece| (piece.iov_base.expose_provenance(), piece.iov_len)),
+        };
+        Ok((pieces[0].iov_len > 0).then_some(kept))
+    }
+
+    /// Takes back what was given out at a position.
+    ///
+    /// # Errors
+    /// EINVAL: nothing of this connection is out there.
+    pub fn give_back_in_place(&self, fd: i32, at: u64) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.give_back_in_place(at) => Ok(()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn connection(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.socket_of(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(_)) => Ok(socket),
+            Some(_) => Err(Errno::EOPNOTSUPP.into()),
+            None => Err(Errno::ENOTCONN.into()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The stack's addresses, for lists of interfaces.
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
+use slipstack_channel::control::net::zone;
+
+use crate::interfaces::OwnAddress;
+use crate::process::Process;
+
+impl Process {
+    /// The number of an interface of the stack by its name.
+    #[must_use]
+    pub fn interface_named(&self, name: &[u8]) -> Option<u32> {
+        let policy = self.policy()?;
+        let mut links = policy.links.iter();
+        let found = links.find(|it| it.index != 0 && it.name.as_bytes() == name);
+        found.map(|it| it.index)
+    }
+
+    /// The name of an interface of the stack by its number.
+    #[must_use]
+    pub fn interface_numbered(&self, index: u32) -> Option<String> {
+        let policy = self.policy()?;
+        let mut links = policy.links.iter();
+        let found = links.find(|it| index != 0 && it.index == index);
+        found.map(|it| it.name.clone())
+    }
+
+    /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its
+    /// interface.
+    #[must_use]
+    pub fn own_addresses(&self) -> Vec<OwnAddress> {
+        let Some(policy) = self.policy() else {
+            return Vec::new();
+        };
+        let Some(name) = name_of(policy.interface) else {
+            return Vec::new();
+        };
+        let addresses = policy.addrs.iter().map(|&(ip, prefix)| {
+            let mut vlans = policy.links.iter().filter(|link| link.vlan != 0);
+            let vlan = vlans.find(|link| link.addrs.contains(&ip));
+            OwnAddress {
+                ip: zone::plain_ip(ip),
+                prefix,
+                interface: vlan.map_or(policy.interface, |link| link.index),
+                name: vlan.map_or(&name, |link| &link.name).clone(),
+            }
+        });
+        let mut own: Vec<OwnAddress> = addresses.collect();
+        own.sort_by_key(|own| own.ip.is_ipv6());
+        own
+    }
+}
+
+fn name_of(interface: u32) -> Option<String> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let any = socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()?;
+    netdevice::index_to_name(&any, interface).ok()
+}

@@ -1,0 +1,4 @@
+//! Questions of programs about interfaces and addresses.
+
+mod listing;
+mod routes;

@@ -1,0 +1,296 @@
+//! kqueue and the changes that kevent makes: kqueue_register().
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_mem::Descriptor;
+
+use crate::calls::kqueue::members::bits_of;
+use crate::epoll::Set;
+use crate::errno::Errno;
+use crate::kqueue::note::Note;
+use crate::kqueue::queue::{Inner, Member, Queue, place_of};
+use crate::kqueue::{
+    EV_ADD, EV_DELETE, EV_ERROR, EV_RECEIPT, EVFILT_EMPTY, EVFILT_PROC, EVFILT_READ, EVFILT_SIGNAL,
+    EVFILT_TIMER, EVFILT_USER, EVFILT_VNODE, EVFILT_WRITE, Kevent,
+};
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::ready::bits;
+use crate::socket::description::{Decided, Kind};
+
+const EDGE: u32 = libc::EPOLLET as u32;
+
+/// A kqueue that a change or a wait is about.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) number: i32,
+    pub(super) set: &'a Arc<Set>,
+    pub(super) queue: &'a Queue,
+}
+
+impl Process {
+    /// `kqueue`.
+    pub fn kqueue(&self) -> Outcome<i32> {
+        let number = self.epoll_create1(0)?;
+        // Numbers that are too high for the table have no place for notes.
+        let Some(set) = self.table.set(number) else {
+            if let Some(number) = Descriptor::new(number) {
+                number.close();
+            }
+            return Err(Errno::EMFILE.into());
+        };
+        let _ = set.queue.set(Queue::new());
+        {
+            let mut all = self.kqueues.lock();
+            all.retain(|other| other.strong_count() > 0);
+            all.push(Arc::downgrade(&set));
+        }
+        self.has_kqueues.store(true, Ordering::Release);
+        Ok(number)
+    }
+
+    /// Whether the number is a kqueue.
+    #[must_use]
+    pub fn is_kqueue(&self, number: i32) -> bool {
+        let set = self.table.set(number);
+        set.is_some_and(|set| set.queue.get().is_some())
+    }
+
+    /// Makes one change. An error and a receipt are events, which `put` takes while there is room.
+    ///
+    /// # Errors
+    /// The event, if `put` takes none.
+    pub(super) fn apply(
+        &self,
+        at: At<'_>,
+        change: &Kevent,
+        put: &mut dyn FnMut(Kevent) -> bool,
+    ) -> Result<(), Errno> {
+        let outcome = self.register(at, change);
+        let is_receipt = change.flags & EV_RECEIPT != 0;
+        if outcome.is_ok() && !is_receipt {
+            return Ok(());
+        }
+        let told = Kevent {
+            flags: EV_ERROR,
+            data: outcome.err().map_or(0, |error| error.freebsd().into()),
+            ..*change
+        };
+        match put(told) {
+            true => Ok(()),
+            false => outcome,
+        }
+    }
+
+    fn register(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+        match change.filter {
+            EVFILT_READ | EVFILT_WRITE | EVFILT_EMPTY => self.register_member(at, change),
+            EVFILT_TIMER | EVFILT_USER | EVFILT_SIGNAL | EVFILT_PROC | EVFILT_VNODE => {
+                self.register_other(at, change)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn register_member(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+        let fd = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
+        let place = place_of(change.filter).ok_or(Errno::EINVAL)?;
+        if fd == at.number {
+            return Err(Errno::EINVAL);
+        }
+        let mut inner = at.queue.inner.lock();
+        let known = inner.members.get_mut(&fd);
+        let note = known.and_then(|member| member.notes[place].as_mut());
+        match note {
+            None if change.flags & EV_ADD == 0 => return Err(self.missing(fd)),
+            None if change.flags & EV_DELETE != 0 => return Ok(()),
+            None => {
+                let is_kernels_listener = self.check_member(fd, change.filter)?;
+                let member = inner.members.entry(fd).or_default();
+                member.notes[place] = Some(Note::new(change));
+                member.is_kernels_listener = is_kernels_listener;
+            }
+            Some(_) if change.flags & EV_DELETE != 0 => {
+                if let Some(member) = inner.members.get_mut(&fd) {
+                    member.notes[place] = None;
+                }
+            }
+            Some(note) => {
+                note.change(change);
+                note.fflags = change.fflags;
+                note.data = change.data;
+            }
+        }
+        let known = self.target_of(fd).map(|id| (id, at.set.edges_of(fd, id)));
+        let outcome = self.watch_member(at, &mut inner, fd);
+        // The change is a reason to look at its own note, and no news for the others.
+        if let Some((id, before)) = known {
+            at.set.keep_edges(fd, id, before | bits_of(change.filter));
+        }
+        if outcome.is_err()
+            && let Some(member) = inner.members.get_mut(&fd)
+        {
+            member.notes[place] = None;
+            if member.is_empty() {
+                inner.members.remove(&fd);
+            }
+        }
+        outcome
+    }
+
+    /// Why there is no such note.
+    fn missing(&self, fd: i32) -> Errno {
+        match Descriptor::new(fd).map(|fd| rustix::io::fcntl_getfd(fd.as_fd()).is_ok()) {
+            Some(true) => Errno::ENOENT,
+            _ => Errno::EBADF,
+        }
+    }
+
+    /// Whether the descriptor can have a note of the filter, and whether it is a listener of the
+    /// kernel's.
+    fn check_member(&self, fd: i32, filter: i16) -> Result<bool, Errno> {
+        match self.table.find(fd) {
+            Some(Entry::Socket(socket)) if filter == EVFILT_EMPTY => match socket.kind {
+                Kind::Stream => Ok(false),
+                Kind::Dgram => Err(Errno::EINVAL),
+            },
+            Some(Entry::Socket(_)) => Ok(false),
+            Some(Entry::Set(_)) if filter == EVFILT_READ => Ok(false),
+            Some(Entry::Set(_)) => Err(Errno::EINVAL),
+            None | Some(Entry::Routes(_)) => {
+                if filter == EVFILT_EMPTY {
+                    return Err(Errno::EINVAL);
+                }
+                let fd = Descriptor::new(fd).ok_or(Errno::EBADF)?;
+                rustix::io::fcntl_getfd(fd.as_fd())?;
+                Ok(rustix::net::sockopt::socket_acceptconn(fd.as_fd()).unwrap_or(false))
+            }
+        }
+    }
+
+    /// Brings the epoll item of a descriptor to what its notes want, and looks at it.
+    pub(super) fn watch_member(&self, at: At<'_>, inner: &mut Inner, fd: i32) -> Result<(), Errno> {
+        let Some(member) = inner.members.get_mut(&fd) else {
+            return Ok(());
+        };
+        if member.is_empty() {
+            inner.members.remove(&fd);
+            return match self.set_ctl(at.number, libc::EPOLL_CTL_DEL, fd, None) {
+                Err(Divert::Errno(error)) if !is_gone(error) => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let events = wanted(member, self.table.is_ours(fd));
+        let event = libc::epoll_event {
+            events,
+            u64: u64::from(fd.cast_unsigned()),
+        };
+        let first = match member.events {
+            0 => libc::EPOLL_CTL_ADD,
+            _ => libc::EPOLL_CTL_MOD,
+        };
+        member.events = events;
+        let second = libc::EPOLL_CTL_ADD ^ libc::EPOLL_CTL_MOD ^ first;
+        let outcome = match self.set_ctl(at.number, first, fd, Some(event)) {
+            // The number was closed, or has become another's, since then.
+            Err(Divert::Errno(Errno::ENOENT | Errno::EEXIST)) => {
+                self.set_ctl(at.number, second, fd, Some(event))
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(Divert::Errno(error)) => return Err(error),
+            Err(_) => return Err(Errno::EBADF),
+        }
+        if member.notes.iter().flatten().any(|note| note.is_forced) {
+            self.queue_member(at, fd);
+        }
+        Ok(())
+    }
+
+    /// Has the next look look at a member, whatever has happened to it.
+    fn queue_member(&self, at: At<'_>, fd: i32) {
+        if let Some(id) = self.target_of(fd) {
+            at.set.queue_item_of(fd, id);
+        }
+    }
+
+    /// Returns the identity of the object behind a number of ours.
+    fn target_of(&self, fd: i32) -> Option<u64> {
+        match self.table.find(fd)? {
+            Entry::Socket(socket) => Some(socket.id),
+            Entry::Set(set) => Some(set.id),
+            Entry::Routes(_) => None,
+        }
+    }
+
+    /// Over a fork. Before the sockets and the sets, which are locked inside.
+    pub(crate) fn hold_kqueues(&self) {
+        for set in self.living_kqueues() {
+            set.queue.get().inspect(|queue| queue.hold());
+        }
+        self.kqueues.hold();
+    }
+
+    pub(crate) fn release_kqueues(&self) {
+        self.kqueues.release();
+        for set in self.living_kqueues() {
+            set.queue.get().inspect(|queue| queue.release());
+        }
+    }
+
+    fn living_kqueues(&self) -> Vec<Arc<Set>> {
+        let all = self.kqueues.lock();
+        all.iter().filter_map(std::sync::Weak::upgrade).collect()
+    }
+
+    /// A number is closed, or becomes another thing's: its notes go.
+    pub(crate) fn forget_in_kqueues(&self, fd: i32) {
+        if !self.has_kqueues.load(Ordering::Acquire) {
+            return;
+        }
+        for set in self.living_kqueues() {
+            if let Some(queue) = set.queue.get() {
+                let mut inner = queue.inner.lock();
+                inner.members.remove(&fd);
+                inner.forget_file(fd);
+            }
+        }
+    }
+}
+
+/// The item was never there, or is no more.
+fn is_gone(error: Errno) -> bool {
+    matches!(error, Errno::ENOENT | Errno::EBADF)
+}
+
+/// The events of a member's epoll item. An item of ours is edge-triggered, and put back by hand;
+/// one of the kernel's is only where no note asks for the level.
+fn wanted(member: &Member, is_ours: bool) -> u32 {
+    let mut events = 0;
+    let mut is_edge = true;
+    for note in member.enabled() {
+        events |= match note.filter {
+            EVFILT_READ => bits::IN | bits::RDHUP,
+            _ => bits::OUT,
+        };
+        is_edge &= note.is_clear() || note.fflags & crate::kqueue::NOTE_LOWAT != 0;
+    }
+    match is_ours || is_edge {
+        true => events | EDGE,
+        false => events,
+    }
+}
+
+/// Whether a socket has nothing to tell yet.
+pub(super) fn is_fresh(socket: &crate::socket::description::Description) -> bool {
+    socket.kind == Kind::Stream
+        && match socket.decided() {
+            None => !socket.kernel_speaks(),
+            Some(Decided::Stream(_) | Decided::Listener(_) | Decided::Dgram(_)) => false,
+            Some(Decided::Foreign(_)) => false,
+        }
+}

@@ -1,0 +1,263 @@
+//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and what
+//! they share.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use slipstack_mem::{Descriptor, raised};
+
+use crate::calls::kqueue::change::At;
+use crate::errno::Errno;
+use crate::kqueue::note::{After, Note};
+use crate::kqueue::queue::{Inner, Key, OTHERS_MAX, Queue};
+use crate::kqueue::{
+    EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ONESHOT, EVFILT_PROC, EVFILT_SIGNAL, EVFILT_TIMER,
+    EVFILT_USER, EVFILT_VNODE, Kevent, NOTE_EXIT, NOTE_FFAND, NOTE_FFCOPY, NOTE_FFCTRLMASK,
+    NOTE_FFLAGSMASK, NOTE_FFOR, NOTE_PDATAMASK, NOTE_TRIGGER,
+};
+use crate::process::Process;
+
+/// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32
+/// bits.
+const INSIDE: u64 = 1 << 32;
+pub(super) const ALARM: u64 = INSIDE;
+pub(super) const BELL: u64 = INSIDE + 1;
+pub(super) const FILES: u64 = INSIDE + 2;
+/// With the number of a process.
+pub(super) const PROCESS: u64 = INSIDE << 1;
+
+const SIGNAL_MAX: usize = 64;
+
+impl Process {
+    pub(super) fn register_other(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+        let key = (change.filter, change.ident);
+        let mut inner = at.queue.inner.lock();
+        let is_known = inner.others.contains_key(&key);
+        if change.flags & EV_DELETE != 0 {
+            if !is_known && change.flags & EV_ADD == 0 {
+                return Err(Errno::ENOENT);
+            }
+            self.forget_other(at, &mut inner, key);
+            return Ok(());
+        }
+        if !is_known {
+            if change.flags & EV_ADD == 0 {
+                return Err(Errno::ENOENT);
+            }
+            if inner.others.len() >= OTHERS_MAX {
+                return Err(Errno::ENOMEM);
+            }
+            self.add_other(at, &mut inner, change)?;
+        } else if change.filter == EVFILT_TIMER && change.flags & EV_ADD != 0 {
+            self.set_timer(at, &mut inner, change)?;
+        } else if let Some(note) = inner.others.get_mut(&key) {
+            note.change(change);
+            match change.filter {
+                EVFILT_USER => touch(note, change),
+                EVFILT_VNODE => note.fflags = change.fflags,
+                _ => {}
+            }
+        }
+        let is_told = inner.others.get(&key).is_some_and(|note| note.is_forced)
+            || (change.filter == EVFILT_USER && change.fflags & NOTE_TRIGGER != 0);
+        if is_told {
+            inner.activate(key);
+        }
+        at.queue.note_active(&inner);
+        drop(inner);
+        if at.queue.is_active() {
+            at.set.wake();
+        }
+        Ok(())
+    }
+
+    fn add_other(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
+        let key = (change.filter, change.ident);
+        let mut note = Note::new(change);
+        match change.filter {
+            EVFILT_TIMER => return self.set_timer(at, inner, change),
+            EVFILT_USER => {
+                note.fflags = 0;
+                touch(&mut note, change);
+            }
+            EVFILT_SIGNAL => {
+                self.watch_signal(at, inner, change.ident)?;
+                note.flags |= EV_CLEAR;
+            }
+            EVFILT_PROC => {
+                self.watch_process(at, inner, change)?;
+                note.flags |= EV_CLEAR | EV_ONESHOT;
+            }
+            _ => self.watch_file(at, inner, change)?,
+        }
+        inner.others.insert(key, note);
+        Ok(())
+    }
+
+    fn forget_other(&self, at: At<'_>, inner: &mut Inner, key: Key) {
+        inner.forget(key);
+        match key.0 {
+            EVFILT_TIMER => self.rearm(at.queue, inner),
+            // Closing it takes it out of the set.
+            EVFILT_PROC => drop(inner.processes.remove(&key.1)),
+            EVFILT_SIGNAL => _ = inner.signals.remove(&key.1),
+            EVFILT_VNODE => inner.forget_file(i32::try_from(key.1).unwrap_or(-1)),
+            _ => {}
+        }
+        at.queue.note_active(inner);
+    }
+
+    /// Adds a descriptor of the queue's own to its set. It ends sleeps once for each thing that
+    /// happens.
+    pub(super) fn watch_inside(
+        &self,
+        at: At<'_>,
+        fd: BorrowedFd<'_>,
+        data: u64,
+    ) -> Result<(), Errno> {
+        let set = Descriptor::new(at.number).ok_or(Errno::EBADF)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(set.as_fd(), fd, epoll::EventData::new_u64(data), flags)?;
+        at.set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn watch_signal(&self, at: At<'_>, inner: &mut Inner, signal: usize) -> Result<(), Errno> {
+        if signal == 0 || signal > SIGNAL_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let number = i32::try_from(signal).map_err(|_| Errno::EINVAL)?;
+        let bell = self.signal_bell()?;
+        self.kernel.watch_signal(number, bell.as_raw_fd())?;
+        if !inner.is_bell_in_set {
+            self.watch_inside(at, bell.as_fd(), BELL)?;
+            inner.is_bell_in_set = true;
+        }
+        inner
+            .signals
+            .insert(signal, self.kernel.signals_seen(number));
+        at.queue.has_signals.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn signal_bell(&self) -> Result<&OwnedFd, Errno> {
+        if let Some(bell) = self.signal_bell.get() {
+            return Ok(bell);
+        }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fresh = raised(eventfd(0, flags)?);
+        Ok(self.signal_bell.get_or_init(|| fresh))
+    }
+
+    /// Signals that have come since the program was told.
+    pub(super) fn count_signals(&self, inner: &mut Inner) {
+        let mut come = Vec::new();
+        for (signal, told) in &mut inner.signals {
+            let number = i32::try_from(*signal).unwrap_or(0);
+            let now = self.kernel.signals_seen(number);
+            let more = now.wrapping_sub(*told);
+            if more != 0 {
+                *told = now;
+                come.push((*signal, more));
+            }
+        }
+        for (signal, more) in come {
+            if let Some(note) = inner.others.get_mut(&(EVFILT_SIGNAL, signal)) {
+                note.count = note.count.saturating_add(more.cast_signed());
+            }
+            inner.activate((EVFILT_SIGNAL, signal));
+        }
+    }
+
+    /// Linux tells of a process's end alone: of the rest (NOTE_FORK, NOTE_EXEC, NOTE_TRACK) nobody
+    /// would hear.
+    fn watch_process(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
+        if change.fflags & !NOTE_PDATAMASK != NOTE_EXIT {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let number = i32::try_from(change.ident).map_err(|_| Errno::ESRCH)?;
+        let pid = Pid::from_raw(number).ok_or(Errno::ESRCH)?;
+        let process = raised(pidfd_open(pid, PidfdFlags::empty())?);
+        let data = PROCESS | u64::from(number.cast_unsigned());
+        self.watch_inside(at, process.as_fd(), data)?;
+        inner.processes.insert(change.ident, process);
+        Ok(())
+    }
+
+    /// A process has ended. Its status is known of children alone.
+    pub(super) fn on_process(&self, inner: &mut Inner, ident: usize) {
+        let Some(process) = inner.processes.remove(&ident) else {
+            return;
+        };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::PidFd(process.as_fd()), options)
+            .ok()
+            .flatten();
+        let status = status.map_or(0, |status| {
+            let exit = status.exit_status().map(|code| (code & 0xff) << 8);
+            exit.or(status.terminating_signal()).unwrap_or(0)
+        });
+        if let Some(note) = inner.others.get_mut(&(EVFILT_PROC, ident)) {
+            note.count = i64::from(status);
+            note.fired = NOTE_EXIT;
+        }
+        inner.activate((EVFILT_PROC, ident));
+    }
+}
+
+/// filt_usertouch()
+fn touch(note: &mut Note, change: &Kevent) {
+    let flags = change.fflags & NOTE_FFLAGSMASK;
+    match change.fflags & NOTE_FFCTRLMASK {
+        NOTE_FFAND => note.fflags &= flags,
+        NOTE_FFOR => note.fflags |= flags,
+        NOTE_FFCOPY => note.fflags = flags,
+        _ => {}
+    }
+    note.data = change.data;
+}
+
+/// Tells what has no descriptor; how many events that were.
+pub(super) fn tell_others(
+    queue: &Queue,
+    inner: &mut Inner,
+    put: &mut dyn FnMut(Kevent) -> bool,
+) -> usize {
+    let mut count = 0;
+    for _ in 0..inner.active.len() {
+        let Some(key) = inner.active.pop_front() else {
+            break;
+        };
+        let Some(note) = inner.others.get_mut(&key) else {
+            continue;
+        };
+        if !note.is_enabled && !note.is_forced {
+            inner.active.push_back(key);
+            continue;
+        }
+        let (flags, fflags, data) = match note.filter {
+            EVFILT_USER => (0, note.fflags & NOTE_FFLAGSMASK, note.data),
+            EVFILT_PROC => (EV_EOF, note.fired, note.count),
+            _ => (0, note.fired, note.count),
+        };
+        if !put(note.event(flags, fflags, data)) {
+            inner.active.push_front(key);
+            break;
+        }
+        count += 1;
+        let after = note.on_told();
+        if after != After::Level || note.filter != EVFILT_USER {
+            note.is_active = false;
+            (note.count, note.fired) = (0, 0);
+        }
+        match after {
+            After::Gone => _ = inner.forget(key),
+            After::Level if key.0 == EVFILT_USER => inner.active.push_back(key),
+            After::Level | After::Edge | After::Disabled => {}
+        }
+    }
+    queue.note_active(inner);
+    count
+}

@@ -1,0 +1,184 @@
+//! EVFILT_VNODE, by inotify: what happens to an open file.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use rustix::fs::{fstat, inotify};
+use slipstack_mem::{Descriptor, raised};
+
+use crate::calls::kqueue::change::At;
+use crate::calls::kqueue::others::FILES;
+use crate::errno::Errno;
+use crate::kqueue::files::File;
+use crate::kqueue::queue::Inner;
+use crate::kqueue::{
+    EV_CLEAR, EVFILT_VNODE, Kevent, NOTE_ATTRIB, NOTE_CLOSE, NOTE_CLOSE_WRITE, NOTE_DELETE,
+    NOTE_EXTEND, NOTE_LINK, NOTE_OPEN, NOTE_READ, NOTE_RENAME, NOTE_REVOKE, NOTE_WRITE,
+};
+use crate::process::Process;
+
+const ALL: u32 = NOTE_DELETE
+    | NOTE_WRITE
+    | NOTE_EXTEND
+    | NOTE_ATTRIB
+    | NOTE_LINK
+    | NOTE_RENAME
+    | NOTE_REVOKE
+    | NOTE_OPEN
+    | NOTE_CLOSE
+    | NOTE_CLOSE_WRITE
+    | NOTE_READ;
+
+impl Process {
+    pub(super) fn watch_file(
+        &self,
+        at: At<'_>,
+        inner: &mut Inner,
+        change: &Kevent,
+    ) -> Result<(), Errno> {
+        let number = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
+        let fd = Descriptor::new(number).ok_or(Errno::EBADF)?;
+        if change.fflags & !ALL != 0 || self.table.is_ours(number) {
+            return Err(Errno::EINVAL);
+        }
+        let stat = fstat(fd.as_fd())?;
+        if inner.files.inotify.is_none() {
+            let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+            let fresh = raised(inotify::init(flags)?);
+            self.watch_inside(at, fresh.as_fd(), FILES)?;
+            inner.files.inotify = Some(fresh);
+        }
+        let Some(instance) = &inner.files.inotify else {
+            return Err(Errno::EINVAL);
+        };
+        let path = format!("/proc/self/fd/{number}");
+        let watch = inotify::add_watch(instance, path, wanted(change.fflags))?;
+        let file = File {
+            watch,
+            size: stat.st_size,
+            links: stat.st_nlink,
+        };
+        inner.files.open.insert(number, file);
+        Ok(())
+    }
+}
+
+fn wanted(notes: u32) -> inotify::WatchFlags {
+    type Flags = inotify::WatchFlags;
+    let mut flags = Flags::MASK_ADD;
+    let pairs = [
+        (
+            NOTE_WRITE | NOTE_EXTEND,
+            Flags::MODIFY | Flags::CREATE | Flags::DELETE | Flags::MOVE,
+        ),
+        (
+            NOTE_ATTRIB | NOTE_LINK | NOTE_DELETE,
+            Flags::ATTRIB | Flags::DELETE_SELF,
+        ),
+        (NOTE_RENAME, Flags::MOVE_SELF),
+        (NOTE_OPEN, Flags::OPEN),
+        (NOTE_CLOSE, Flags::CLOSE_NOWRITE),
+        (NOTE_CLOSE_WRITE, Flags::CLOSE_WRITE),
+        (NOTE_READ, Flags::ACCESS),
+    ];
+    for (note, events) in pairs {
+        if notes & note != 0 {
+            flags |= events;
+        }
+    }
+    flags
+}
+
+impl Inner {
+    /// The number is another thing's from now on.
+    pub(super) fn forget_file(&mut self, fd: i32) {
+        let Some(file) = self.files.open.remove(&fd) else {
+            return;
+        };
+        self.forget((EVFILT_VNODE, usize::try_from(fd).unwrap_or(usize::MAX)));
+        let is_shared = self
+            .files
+            .open
+            .values()
+            .any(|other| other.watch == file.watch);
+        if let Some(instance) = self.files.inotify.as_ref().filter(|_| !is_shared) {
+            let _ = inotify::remove_watch(instance, file.watch);
+        }
+    }
+
+    /// Something has happened to files.
+    pub(super) fn read_files(&mut self) {
+        let mut happened: Vec<(i32, inotify::ReadFlags)> = Vec::new();
+        if let Some(instance) = &self.files.inotify {
+            let mut room = [const { MaybeUninit::uninit() }; 4096];
+            let mut reader = inotify::Reader::new(instance, &mut room);
+            while let Ok(event) = reader.next() {
+                happened.push((event.wd(), event.events()));
+            }
+        }
+        for (watch, events) in happened {
+            let of_watch = |(_, file): &(&i32, &mut File)| file.watch == watch;
+            let files = self.files.open.iter_mut().filter(of_watch);
+            let told: Vec<(i32, u32)> = files
+                .map(|(fd, file)| (*fd, news(*fd, file, events)))
+                .collect();
+            for (fd, notes) in told {
+                self.note_file(fd, notes);
+            }
+        }
+    }
+
+    fn note_file(&mut self, fd: i32, notes: u32) {
+        let key = (EVFILT_VNODE, usize::try_from(fd).unwrap_or(usize::MAX));
+        let Some(note) = self.others.get_mut(&key) else {
+            return;
+        };
+        let asked = notes & note.fflags;
+        if asked != 0 {
+            note.fired |= asked;
+            // What has happened has happened once.
+            note.flags |= EV_CLEAR;
+            self.activate(key);
+        }
+    }
+}
+
+/// FreeBSD's words for what inotify tells.
+fn news(fd: i32, file: &mut File, events: inotify::ReadFlags) -> u32 {
+    type Flags = inotify::ReadFlags;
+    let mut notes = 0;
+    let stat = Descriptor::new(fd).and_then(|fd| fstat(fd.as_fd()).ok());
+    let (size, links) = stat.map_or((file.size, file.links), |stat| {
+        (stat.st_size, stat.st_nlink)
+    });
+    if events.intersects(
+        Flags::MODIFY | Flags::CREATE | Flags::DELETE | Flags::MOVED_FROM | Flags::MOVED_TO,
+    ) {
+        notes |= NOTE_WRITE;
+        if size > file.size {
+            notes |= NOTE_EXTEND;
+        }
+    }
+    if events.intersects(Flags::ATTRIB | Flags::DELETE_SELF) {
+        notes |= match links {
+            0 => NOTE_DELETE,
+            links if links != file.links => NOTE_LINK,
+            _ => NOTE_ATTRIB,
+        };
+    }
+    let pairs = [
+        (Flags::MOVE_SELF, NOTE_RENAME),
+        (Flags::UNMOUNT, NOTE_REVOKE),
+        (Flags::OPEN, NOTE_OPEN),
+        (Flags::CLOSE_NOWRITE, NOTE_CLOSE),
+        (Flags::CLOSE_WRITE, NOTE_CLOSE_WRITE),
+        (Flags::ACCESS, NOTE_READ),
+    ];
+    for (event, note) in pairs {
+        if events.contains(event) {
+            notes |= note;
+        }
+    }
+    (file.size, file.links) = (size, links);
+    notes
+}

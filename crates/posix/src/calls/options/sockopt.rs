@@ -1,0 +1,584 @@
+//! getsockopt and setsockopt.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::net::SocketFlags;
+use slipstack_channel::Congestion;
+
+use crate::addr::Family;
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::socket::ancillary::TIMESTAMPING_NEW;
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::options::attaching::{
+    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_value, looks_beyond, read_filter,
+};
+use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
+use crate::socket::options::push_chooser;
+use crate::socket::options::record::int_of;
+use crate::socket::options::refusals::refusal;
+use crate::socket::options::timeouts::{RCVTIMEO_NEW, SNDTIMEO_NEW, set_timeout};
+use crate::socket::options::{Options, tcp_info};
+use crate::socket::{Dgram, Side, Stream};
+
+impl Process {
+    /// `setsockopt`.
+    pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        self.refuse_option(&socket, level, name, value)?;
+        if self.set_membership(&socket, level, name, value)? {
+            self.realize_bound(&socket);
+            return Ok(());
+        }
+        if self.choose_way(&socket, (level, name), value)? {
+            return Ok(());
+        }
+        let code = match (level, name) {
+            ATTACH => self.filter_for(&socket, value)?,
+            CHOOSE => self.chooser_for(&socket, value)?,
+            UNCHOOSE => chooser_value(&[], self.now_ns()),
+            _ => Vec::new(),
+        };
+        self.put_to_kernel(&socket, level, name, value)?;
+        let options = {
+            let mut cold = socket.cold.lock();
+            match (level, name) {
+                ATTACH | DETACH => cold.options.set(ATTACH.0, ATTACH.1, &code),
+                CHOOSE | UNCHOOSE => cold.options.set(CHOOSE.0, CHOOSE.1, &code),
+                _ => cold.options.set(level, name, value),
+            }
+            cold.options.clone()
+        };
+        self.note_leaving(&socket, level, name, value);
+        note_beside(&socket, (level, name), value, &options)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => {
+                self.set_on_stream((&socket, stream), level, name, &options);
+            }
+            Some(Decided::Dgram(dgram)) => {
+                self.set_on_dgram((&socket, dgram), level, name, &options)
+            }
+            Some(Decided::Listener(listener)) => {
+                if let (Some((link, sock)), Some(option)) =
+                    (&*listener.stack(), options.for_stack(level, name))
+                {
+                    link.set_option(*sock, option);
+                }
+            }
+            Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses options that the stack does not have, and those that cannot be set any more.
+    fn refuse_option(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        if let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
+            && self.policy().is_some()
+        {
+            return Err(error);
+        }
+        // do_tcp_setsockopt(): only who is in CLOSE may have no limit.
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
+            && int_of(value) == Some(0)
+            && matches!(socket.decided(), Some(Decided::Stream(stream)) if !stream.is_failed())
+        {
+            return Err(Errno::EINVAL);
+        }
+        if is_opening(level, name)
+            && let Some(Decided::Stream(stream)) = socket.decided()
+            && !(stream.is_failed() || stream.is_over())
+        {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
+    /// The instructions of a filter, which finds a packet's bytes here and nothing beside them.
+    #[cold]
+    fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
+        let code = read_filter(&*self.kernel, value)?;
+        self.keep_spare();
+        let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
+        if is_ours && looks_beyond(&code, &[]) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(code)
+    }
+
+    /// The kernel's part has the option too, and judges it.
+    fn put_to_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        if self.is_stacks_interface(level, name, value) {
+            // The kernel may have no such interface.
+            return Ok(());
+        }
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && socket.kind == Kind::Stream
+        {
+            return self.set_congestion(socket, value);
+        }
+        if !is_plain(socket.kind, level, name, value) {
+            return self.try_on_kernel(socket, level, name, value);
+        }
+        if let Some(number) = socket.kernel_number() {
+            let set = self.kernel.setsockopt(number.number(), level, name, value);
+            // A borrowed connection's kernel socket has no TCP.
+            if !matches!(socket.decided(), Some(Decided::Foreign(_))) {
+                set?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_on_stream(
+        &self,
+        (socket, stream): (&Arc<Description>, &Stream),
+        level: i32,
+        name: i32,
+        options: &Options,
+    ) {
+        if let Some(option) = options.for_stack(level, name) {
+            stream.set_option(option);
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
+                self.after_push(stream.link(), socket.id);
+            }
+        }
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, options),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, options),
+            (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, options),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
+                apply_unsent_low(stream, options);
+                socket.on_change();
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+                apply_low_water(stream, options);
+                socket.on_change();
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn set_on_dgram(
+        &self,
+        (socket, dgram): (&Arc<Description>, &Dgram),
+        level: i32,
+        name: i32,
+        options: &Options,
+    ) {
+        if is_return(level, name) {
+            self.bring_errors(dgram);
+        }
+        if let (ATTACH | DETACH, Some((link, _))) = ((level, name), dgram.part()) {
+            // What has come is not the filter's.
+            self.turn(&link);
+        }
+        if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
+            link.set_option(sock, option);
+        }
+        if let (CHOOSE | UNCHOOSE, Some((link, sock))) = ((level, name), dgram.part()) {
+            push_chooser(&link, sock, options);
+            self.turn(&link);
+        }
+        dgram.apply(options);
+        if is_return(level, name) && !options.is_on(level, name) {
+            dgram.forget_returned();
+        }
+        if (level, name) == (libc::SOL_UDP, libc::UDP_CORK) && !dgram.gathering.is_corked() {
+            self.uncork(socket, dgram);
+        }
+    }
+
+    /// Is there such an algorithm, on the side that the socket is on or may come to?
+    fn set_congestion(&self, socket: &Description, value: &[u8]) -> Result<(), Errno> {
+        if value.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+        let is_ours = congestion(value).is_some();
+        let on_kernel = self.try_on_kernel(socket, level, name, value);
+        match socket.decided() {
+            Some(Decided::Stream(_)) if is_ours => Ok(()),
+            Some(Decided::Stream(_)) => Err(Errno::ENOENT),
+            // The kernel's part of a listener may lack an algorithm that the stack has.
+            _ if is_ours => Ok(()),
+            _ => on_kernel,
+        }
+    }
+
+    /// Lets the kernel judge an option: on the socket's own kernel part, or on one made for the
+    /// moment.
+    fn try_on_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        match judge_of(socket, level) {
+            Some(number) => self.kernel.setsockopt(number.number(), level, name, value),
+            None => {
+                let twin = self.kernel_twin(socket, SocketFlags::empty())?;
+                let set = self.kernel.setsockopt(twin.as_raw_fd(), level, name, value);
+                drop(twin);
+                self.keep_spare();
+                set
+            }
+        }
+    }
+
+    /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
+    pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
+        let socket = self.socket_of(fd)?;
+        let own = self.own_int(&socket, level, name)?;
+        if let Some(own) = own {
+            return Ok(put(value, &own.to_ne_bytes()));
+        }
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION)
+            && let Some(kind) = self.congestion_of(&socket)?
+        {
+            let mut padded = [0; CONGESTION_NAME_MAX];
+            padded[..kind.name().len()].copy_from_slice(kind.name().as_bytes());
+            return Ok(put(value, &padded));
+        }
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            match (level, name) {
+                (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                    let info = stream.info()?;
+                    return Ok(tcp_info::write(&info, value));
+                }
+                (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                    let info = stream.info()?;
+                    let mss = i32::try_from(info.snd_mss).unwrap_or(i32::MAX);
+                    return Ok(put(value, &mss.to_ne_bytes()));
+                }
+                _ => {}
+            }
+            if let Some(len) = self.figures_of(fd, (&socket, stream), (level, name), value)? {
+                return Ok(len);
+            }
+        }
+        let is_v6 = socket.family == Family::V6;
+        if ((level, name) == (libc::IPPROTO_IP, libc::IP_MTU)
+            || is_v6 && (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_MTU))
+            && let Some(mtu) = path_mtu_of(&socket)?
+        {
+            return Ok(put(value, &mtu.to_ne_bytes()));
+        }
+        if let Some(word) = self.leaving_by(&socket, level, name) {
+            return Ok(put(value, &word));
+        }
+        if let Some(len) = self.own_to_socket(fd, &socket, (level, name), value)? {
+            return Ok(len);
+        }
+        self.ask_kernel(&socket, level, name, value)
+    }
+
+    /// A value of an int that the kernel's part does not know, or has for another purpose.
+    fn own_int(&self, socket: &Description, level: i32, name: i32) -> Outcome<Option<i32>> {
+        Ok(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                Some(self.take_error(socket)?.map_or(0, |error| error.0))
+            }
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(matches!(
+                socket.decided(),
+                Some(Decided::Listener(_))
+            ))),
+            (libc::SOL_SOCKET, libc::SO_TYPE) => Some(match socket.kind {
+                Kind::Stream => libc::SOCK_STREAM,
+                Kind::Dgram => libc::SOCK_DGRAM,
+            }),
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(socket.family.number()),
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(match socket.kind {
+                Kind::Stream => libc::IPPROTO_TCP,
+                Kind::Dgram => libc::IPPROTO_UDP,
+            }),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK)
+                if socket.kind == Kind::Stream =>
+            {
+                Some(i32::from(socket.cold.lock().options.is_on(level, name)))
+            }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
+            // The kernel's part has it for our own purpose.
+            (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.policy().is_some() => {
+                Some(i32::from(socket.cold.lock().options.has_freebind()))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
+                if self.policy().is_some() && socket.family == Family::V6 =>
+            {
+                Some(i32::from(socket.cold.lock().options.has_freebind()))
+            }
+            _ => None,
+        })
+    }
+
+    /// The algorithm of a connection, or what was set for the one to come.
+    fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            let info = stream.info()?;
+            return Ok(Some(info.congestion));
+        }
+        let cold = socket.cold.lock();
+        let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+        Ok(set.and_then(congestion))
+    }
+
+    /// Returns options that the kernel's part does not know: identity, peer and filter.
+    fn own_to_socket(
+        &self,
+        fd: i32,
+        socket: &Description,
+        (level, name): (i32, i32),
+        value: &mut [u8],
+    ) -> Outcome<Option<usize>> {
+        let is_foreign = matches!(socket.decided(), Some(Decided::Foreign(_)));
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_COOKIE) => {
+                // Beside those of the kernel's own sockets.
+                let cookie = (1u64 << 63 | self.inode_of(socket)).to_ne_bytes();
+                if value.len() < cookie.len() {
+                    return Err(Errno::EINVAL.into());
+                }
+                Ok(Some(put(value, &cookie)))
+            }
+            (libc::SOL_SOCKET, libc::SO_PEERNAME) if !is_foreign => {
+                let peer = self.getpeername(fd)?;
+                // Cut to the room that there is, which may not be larger.
+                if value.len() > peer.as_bytes().len() {
+                    return Err(Errno::EINVAL.into());
+                }
+                Ok(Some(put(value, peer.as_bytes())))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                let Some(Decided::Listener(listener)) = socket.decided() else {
+                    return Ok(None);
+                };
+                let len = self.ask_kernel(socket, level, name, value)?;
+                if let Some(link) = self.link() {
+                    self.turn_if_idle(&link);
+                }
+                tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
+                Ok(Some(len))
+            }
+            _ => Ok(self.filter_of(socket, level, name, value)?),
+        }
+    }
+
+    fn ask_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Outcome<usize> {
+        match judge_of(socket, level) {
+            Some(number) => Ok(self
+                .kernel
+                .getsockopt(number.number(), level, name, value)?),
+            None => {
+                let twin = self.kernel_twin(socket, SocketFlags::empty())?;
+                let got = self.kernel.getsockopt(twin.as_raw_fd(), level, name, value);
+                drop(twin);
+                self.keep_spare();
+                Ok(got?)
+            }
+        }
+    }
+
+    fn take_error(&self, socket: &Description) -> Outcome<Option<Errno>> {
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => Ok(stream.take_error()),
+            Some(Decided::Dgram(dgram)) => {
+                self.bring_errors(dgram);
+                if let Some(error) = dgram.take_error() {
+                    return Ok(Some(error));
+                }
+                if dgram.side() == Side::Stack {
+                    return Ok(None);
+                }
+                Err(Divert::Kernel)
+            }
+            Some(Decided::Foreign(it)) => Ok(self.take_borrowed_error(socket, it)),
+            Some(Decided::Listener(_)) => Ok(None),
+            None if socket.has_kernel() => Err(Divert::Kernel),
+            None => Ok(None),
+        }
+    }
+
+    /// Applies the options recorded before the socket was a stream.
+    pub(crate) fn apply_stream_options(&self, socket: &Arc<Description>, stream: &Stream) {
+        let (options, owner) = {
+            let cold = socket.cold.lock();
+            (cold.options.clone(), cold.owner)
+        };
+        if owner != 0 {
+            stream.set_owned(true);
+        }
+        if !options.is_empty() {
+            socket.error_queue.set(options.error_queue_wishes());
+            apply_linger(stream, &options);
+            apply_inline(stream, &options);
+            apply_inq(stream, &options);
+            apply_unsent_low(stream, &options);
+            apply_low_water(stream, &options);
+        }
+    }
+
+    pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
+        let options = socket.cold.lock().options.clone();
+        if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            socket.error_queue.set(options.error_queue_wishes());
+            dgram.apply(&options);
+            dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// The kernel socket that knows a socket's options. `None`: one is made for the moment; what stands
+/// under a borrowed datagram socket's numbers is of another family.
+fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descriptor> {
+    let is_pair = level != libc::SOL_SOCKET
+        && socket.kind == Kind::Dgram
+        && matches!(socket.decided(), Some(Decided::Foreign(_)));
+    socket.kernel_number().filter(|_| !is_pair)
+}
+
+/// Keeps the options that calls look for beside the record.
+fn note_beside(
+    socket: &Description,
+    (level, name): (i32, i32),
+    value: &[u8],
+    options: &Options,
+) -> Result<(), Errno> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | RCVTIMEO_NEW) => {
+            set_timeout(&socket.recv_timeout_ns, value)?;
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SNDTIMEO_NEW) => {
+            set_timeout(&socket.send_timeout_ns, value)?;
+        }
+        (
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY
+            | libc::SO_SELECT_ERR_QUEUE
+            | libc::SO_TIMESTAMPING
+            | TIMESTAMPING_NEW,
+        ) => socket.error_queue.set(options.error_queue_wishes()),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+            let offset = int_of(value).unwrap_or(-1);
+            socket.peek_offset.store(offset, Ordering::Relaxed);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// SO_PEEK_OFF, of a socket whose reads are ours.
+fn peek_offset(socket: &Description) -> Option<i32> {
+    match socket.decided() {
+        Some(Decided::Stream(_)) => {}
+        Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {}
+        _ => return None,
+    }
+    Some(socket.peek_offset.load(Ordering::Relaxed))
+}
+
+/// Returns the path MTU of a socket that has a peer on the stack.
+fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
+    let info = match socket.decided() {
+        Some(Decided::Stream(stream)) => stream.info()?,
+        Some(Decided::Dgram(dgram)) if dgram.side() == Side::Stack => match dgram.part() {
+            Some((link, sock)) => link.info(sock)?,
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(i32::try_from(info.pmtu).ok())
+}
+
+fn apply_linger(stream: &Stream, options: &Options) {
+    let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
+        return;
+    };
+    let on = int_of(bytes).unwrap_or(0);
+    let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
+    // sk_setsockopt(): a negative time is a very long one.
+    *stream.linger.lock() = (on != 0).then_some(seconds.cast_unsigned());
+}
+
+fn apply_inline(stream: &Stream, options: &Options) {
+    stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
+}
+
+fn apply_inq(stream: &Stream, options: &Options) {
+    stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
+}
+
+/// DEVIATION(Linux): without TCP_NOTSENT_LOWAT the system's `tcp_notsent_lowat` is not asked.
+fn apply_unsent_low(stream: &Stream, options: &Options) {
+    let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+    stream.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());
+}
+
+/// sock_set_rcvlowat().
+fn apply_low_water(stream: &Stream, options: &Options) {
+    if let Some(bytes) = options.int(libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        stream.set_low_water(bytes.max(1));
+    }
+}
+
+/// Switched off, it empties the error queue.
+fn is_return(level: i32, name: i32) -> bool {
+    matches!(
+        (level, name),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    )
+}
+
+/// Whether the option is for a socket that has no connection yet.
+fn is_opening(level: i32, name: i32) -> bool {
+    level == libc::IPPROTO_TCP && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
+}
+
+/// Options that need no judge: an int of full length, any value of which the kernel takes.
+fn is_plain(kind: Kind, level: i32, name: i32, value: &[u8]) -> bool {
+    value.len() >= 4
+        && match level {
+            libc::SOL_SOCKET => matches!(
+                name,
+                libc::SO_REUSEADDR
+                    | libc::SO_REUSEPORT
+                    | libc::SO_KEEPALIVE
+                    | libc::SO_RCVBUF
+                    | libc::SO_SNDBUF
+                    | libc::SO_BROADCAST
+                    | libc::SO_OOBINLINE
+            ),
+            libc::IPPROTO_TCP if kind == Kind::Stream => matches!(
+                name,
+                libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK
+            ),
+            _ => false,
+        }
+}
+
+pub(super) fn put(out: &mut [u8], value: &[u8]) -> usize {
+    let count = out.len().min(value.len());
+    out[..count].copy_from_slice(&value[..count]);
+    count
+}

@@ -1,0 +1,128 @@
+//! The steward gives a connection away that one process alone uses, again and again.
+//!
+//! The child that asks for it gets it if nobody else has it and all that was sent has arrived, and
+//! asks again later otherwise. The child says when it has it; until then, and if it ends, the
+//! steward has it still.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::{CloseMode, SockId};
+
+use crate::attachment::Link;
+use crate::lending::pump::Pump;
+use crate::lending::steward::{Given, Steward};
+use crate::socket::borrowed::words::{Message, give, refuse};
+use crate::socket::description::{Decided, Description, Kind};
+
+impl Steward {
+    pub(super) fn on_want(&mut self, key: u64, message: Message) {
+        let Some(root) = self.children.get(&key).map(|child| child.root) else {
+            return;
+        };
+        let carried = self.carry_out_for(root, message.id);
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let Some((pump, bytes)) = carried else {
+            return refuse(&child.control, message.token);
+        };
+        let is_sent = give(&child.control, message.token, &bytes);
+        let given = Given {
+            id: message.id,
+            pump,
+            bytes,
+        };
+        match is_sent {
+            true => child.given.push(given),
+            false => {
+                refuse(&child.control, message.token);
+                self.come_back(&given);
+            }
+        }
+    }
+
+    /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under
+    /// way.
+    fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
+        let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == id;
+        let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
+        // Bytes that the child has written leave first.
+        pump.run(self.lender, &mut self.room);
+        let socket = Arc::clone(pump.socket());
+        let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
+        if !is_its_own || socket.kind != Kind::Stream || !socket.may_end() || !pump.is_at_rest() {
+            return None;
+        }
+        let (link, sock) = place_of(&socket)?;
+        let bytes = link.carry_out(sock)?;
+        pump.pause(true);
+        Some((*key, bytes))
+    }
+
+    fn come_back(&mut self, given: &Given) {
+        let Some(pump) = self.pumps.get_mut(&given.pump) else {
+            return;
+        };
+        if let Some((link, sock)) = place_of(pump.socket()) {
+            link.carry_in(sock, &given.bytes);
+        }
+        pump.pause(false);
+        pump.on_peer();
+        self.ready.push(given.pump);
+    }
+
+    /// The child has it: nothing of it is left here.
+    pub(super) fn on_have(&mut self, key: u64, message: Message) {
+        let Some(given) = self.take_given(key, message.id) else {
+            return;
+        };
+        let Some(socket) = self
+            .pumps
+            .get(&given.pump)
+            .map(|it| Arc::clone(it.socket()))
+        else {
+            return;
+        };
+        if let Some((link, sock)) = place_of(&socket) {
+            if let Ok(slot) = u16::try_from(message.amount) {
+                link.carried(&given.bytes, slot);
+            }
+            socket.has_ended.store(true, Ordering::Release);
+            link.close(sock, CloseMode::Abort);
+            link.commands();
+        }
+        self.end_pump(given.pump);
+    }
+
+    /// The child has no use for it now.
+    pub(super) fn on_leave(&mut self, key: u64, message: Message) {
+        if let Some(given) = self.take_given(key, message.id) {
+            self.come_back(&given);
+        }
+    }
+
+    /// The child has ended before it has said that it has them.
+    pub(super) fn take_all_back(&mut self, given: &[Given]) {
+        for given in given {
+            self.come_back(given);
+        }
+    }
+
+    fn take_given(&mut self, key: u64, id: u64) -> Option<Given> {
+        let child = self.children.get_mut(&key)?;
+        let at = child.given.iter().position(|given| given.id == id)?;
+        Some(child.given.swap_remove(at))
+    }
+}
+
+fn place_of(socket: &Description) -> Option<(Arc<Link>, SockId)> {
+    let Some(Decided::Stream(stream)) = socket.decided() else {
+        return None;
+    };
+    if !stream.is_whole() {
+        return None;
+    }
+    let (link, sock) = stream.link_and_sock();
+    Some((Arc::clone(link), sock))
+}

@@ -1,0 +1,293 @@
+//! Engines of one process beside its first: one for each thread that waits on sockets of its own.
+//!
+//! The rule: the first engine is that of the first thread that waits on sockets. Another thread
+//! that waits on an epoll set of its own, with sockets in it that can be served elsewhere, gets an
+//! engine with a slot of its own, and so does one that waits for one connection again and again
+//! ([`super::sole_waits`]). As many engines are made as the settings and the keeper's slots
+//! allow; further threads share them, each the one with the fewest sets, until there is one for
+//! them. A set keeps its engine, whichever thread waits on it; what a thread listens on and
+//! connects is on the engine of that thread. A set may have members on other engines: whoever
+//! drives those tells it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use slipstack_mem::Lock;
+
+use crate::attachment::Link;
+use crate::epoll::{FIRST, Set};
+
+/// A connection from which bytes are taken as often was worth a move.
+const LONG_READS: u32 = 16;
+/// Short connections that a long one makes up for, and how many are remembered; with half of those
+/// moves do not pay.
+const LONG_IS_WORTH: u32 = 8;
+const SHORT_MAX: u32 = 64;
+
+/// Threads whose engine is remembered; beyond it all are asked again.
+const THREADS_MAX: usize = 4096;
+/// After an engine was refused none is asked for during this time.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+struct Engine {
+    number: u32,
+    link: Arc<Link>,
+    /// Sets whose home it is, and connections of threads that wait for them alone.
+    users: u32,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    engines: Vec<Engine>,
+    threads: HashMap<usize, u32>,
+    last_number: u32,
+    refused_ns: u64,
+}
+
+impl All {
+    fn of_thread(&self, thread: usize) -> Option<&Engine> {
+        let number = *self.threads.get(&thread)?;
+        self.engines.iter().find(|engine| engine.number == number)
+    }
+
+    fn remember(&mut self, thread: usize, number: u32) {
+        let engine = self.engines.iter().find(|it| it.number == number);
+        if engine.is_some_and(|it| it.users == 0) {
+            // That of a thread which has left it.
+            self.threads.retain(|_, theirs| *theirs != number);
+        }
+        if self.threads.len() >= THREADS_MAX {
+            self.threads.clear();
+        }
+        self.threads.insert(thread, number);
+    }
+
+    fn emptiest(&self) -> Option<(u32, u32)> {
+        let least = self.engines.iter().min_by_key(|engine| engine.users)?;
+        Some((least.number, least.users))
+    }
+}
+
+/// The engines beside the first.
+#[derive(Debug, Default)]
+pub(crate) struct Homes {
+    pub(crate) is_any: Arc<AtomicBool>,
+    all: Lock<All>,
+    /// The thread that the first engine is for; 0 = none has waited yet.
+    first_thread: AtomicUsize,
+    /// Connections that have ended after few reads, less what long ones make up for.
+    short: AtomicU32,
+}
+
+impl Homes {
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        if !self.is_any() {
+            return Vec::new();
+        }
+        let all = self.all.lock();
+        let links = all.engines.iter().map(|engine| Arc::clone(&engine.link));
+        links.collect()
+    }
+
+    /// As [`Homes::links`]; none if a thread that was interrupted holds them.
+    pub(crate) fn try_links(&self) -> Vec<Arc<Link>> {
+        let all = self.all.try_lock();
+        let all = all.as_ref().map_or(&[][..], |all| &all.engines);
+        all.iter().map(|engine| Arc::clone(&engine.link)).collect()
+    }
+
+    /// Forgets an engine that is gone. Whether it was one of these.
+    pub(crate) fn forget(&self, gone: &Arc<Link>) -> bool {
+        let mut all = self.all.lock();
+        let before = all.engines.len();
+        all.engines.retain(|it| !Arc::ptr_eq(&it.link, gone));
+        before != all.engines.len()
+    }
+
+    pub(crate) fn of_thread(&self, thread: usize) -> Option<Arc<Link>> {
+        let all = self.all.lock();
+        let found = all.of_thread(thread);
+        found
+            .map(|engine| Arc::clone(&engine.link))
+            .filter(|link| !link.is_dead())
+    }
+
+    /// A connection ends after so many reads.
+    pub(crate) fn note_life(&self, reads: u32) {
+        let short = self.short.load(Ordering::Relaxed);
+        let short = match reads >= LONG_READS {
+            true => short.saturating_sub(LONG_IS_WORTH),
+            false => (short + 1).min(SHORT_MAX),
+        };
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether connections last long enough to be moved.
+    pub(crate) fn moves_pay(&self) -> bool {
+        self.short.load(Ordering::Relaxed) < SHORT_MAX / 2
+    }
+
+    /// A set whose connections are not worth an engine.
+    pub(crate) fn give_up(&self, set: &Set, thread: usize) {
+        self.leave(set);
+        set.home.forget();
+        self.all.lock().threads.remove(&thread);
+    }
+
+    /// A thread waits: whether the first engine is for it.
+    pub(crate) fn is_first(&self, thread: usize) -> bool {
+        let known = self.first_thread.load(Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        known == thread
+            || known == 0
+                && self
+                    .first_thread
+                    .compare_exchange(0, thread, order, order)
+                    .is_ok()
+    }
+
+    /// As [`Homes::is_first`], of a thread that does not wait.
+    pub(crate) fn is_of_first(&self, thread: usize) -> bool {
+        self.first_thread.load(Ordering::Relaxed) == thread
+    }
+
+    /// The number of the engine of a thread that has one.
+    pub(crate) fn number_of(&self, thread: usize) -> Option<u32> {
+        let all = self.all.lock();
+        all.of_thread(thread).map(|engine| engine.number)
+    }
+
+    /// The engine with the fewest users, and how many it has.
+    pub(crate) fn emptiest(&self) -> Option<(u32, u32)> {
+        self.all.lock().emptiest()
+    }
+
+    pub(crate) fn remember(&self, thread: usize, number: u32) {
+        self.all.lock().remember(thread, number);
+    }
+
+    /// Whether one more of `engines_max` engines, the first among them, may be asked for.
+    pub(crate) fn may_ask(&self, engines_max: usize, now_ns: u64) -> bool {
+        let all = self.all.lock();
+        let is_refused = all.refused_ns != 0 && now_ns < all.refused_ns + ASK_AGAIN_NS;
+        !is_refused && all.engines.len() + 1 < engines_max
+    }
+
+    /// How many engines there have been, the first among them.
+    pub(crate) fn engines_so_far(&self) -> usize {
+        self.all.lock().last_number.max(FIRST) as usize
+    }
+
+    pub(crate) fn note_refusal(&self, now_ns: u64) {
+        self.all.lock().refused_ns = now_ns;
+    }
+
+    /// Takes an engine in and numbers it.
+    pub(crate) fn add(&self, link: Arc<Link>) -> u32 {
+        let mut all = self.all.lock();
+        all.last_number = all.last_number.max(FIRST) + 1;
+        let number = all.last_number;
+        all.engines.push(Engine {
+            number,
+            link,
+            users: 0,
+        });
+        self.is_any.store(true, Ordering::Release);
+        number
+    }
+
+    /// A connection has gone there that one thread alone waits for.
+    pub(crate) fn enter(&self, link: &Arc<Link>) {
+        self.count(link, |users| users + 1);
+    }
+
+    /// Such a connection has ended.
+    pub(crate) fn exit(&self, link: &Arc<Link>) {
+        self.count(link, |users| users.saturating_sub(1));
+    }
+
+    fn count(&self, link: &Arc<Link>, change: impl FnOnce(u32) -> u32) {
+        let mut all = self.all.lock();
+        let mut engines = all.engines.iter_mut();
+        if let Some(engine) = engines.find(|it| Arc::ptr_eq(&it.link, link)) {
+            engine.users = change(engine.users);
+        }
+    }
+
+    /// How many users an engine beside the first has.
+    pub(crate) fn users_of(&self, number: u32) -> Option<u32> {
+        let all = self.all.lock();
+        let engine = all.engines.iter().find(|it| it.number == number)?;
+        Some(engine.users)
+    }
+
+    /// A set is closed.
+    pub(crate) fn leave(&self, set: &Set) {
+        leave(&mut self.all.lock(), set);
+    }
+
+    /// Settles where a set is at home, unless another thread has done that meanwhile.
+    pub(crate) fn settle(&self, set: &Set, number: u32) {
+        let mut all = self.all.lock();
+        if set.home.is_unsettled() {
+            enter(&mut all, set, number);
+            set.home.settle(number);
+        }
+    }
+
+    /// As [`Homes::settle`], for now.
+    pub(crate) fn lodge(&self, set: &Set, number: u32) {
+        let mut all = self.all.lock();
+        if set.home.is_unsettled() {
+            enter(&mut all, set, number);
+            set.home.lodge(number);
+        }
+    }
+
+    /// Settles a set elsewhere than where it is at home.
+    pub(crate) fn settle_again(&self, set: &Set, number: u32) {
+        let mut all = self.all.lock();
+        leave(&mut all, set);
+        enter(&mut all, set, number);
+        set.home.settle(number);
+    }
+
+    pub(crate) fn hold(&self) {
+        self.all.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.all.release();
+    }
+
+    /// In a forked child: they are the parent's, and not even their destructors run.
+    pub(crate) fn reset(&self) {
+        std::mem::forget(std::mem::take(&mut *self.all.lock()));
+        self.is_any.store(false, Ordering::Release);
+        self.first_thread.store(0, Ordering::Relaxed);
+    }
+}
+
+fn enter(all: &mut All, set: &Set, number: u32) {
+    if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
+        engine.users += 1;
+        set.set_engine(Some(Arc::clone(&engine.link)));
+    }
+}
+
+fn leave(all: &mut All, set: &Set) {
+    let number = set.home.number();
+    if number > FIRST {
+        set.set_engine(None);
+        if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
+            engine.users = engine.users.saturating_sub(1);
+        }
+    }
+}

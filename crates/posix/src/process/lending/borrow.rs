@@ -1,0 +1,211 @@
+//! The borrower's side: a connection of another process becomes one end of a pair when it is used.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use slipstack_mem::Descriptor;
+
+use crate::errno::Errno;
+use crate::outcome::Divert;
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::words::{Message, Wish, Word};
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::replace;
+use crate::socket::kernel_socket::set_nonblocking;
+
+/// Whether whoever uses a connection can say that it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Heard,
+    /// A program without the library.
+    Unheard,
+}
+
+/// SO_RCVTIMEO and SO_SNDTIMEO as they are; from then on they are set where the connection is used.
+pub(super) fn limit_times(end: &OwnedFd, socket: &Description) -> Result<(), Errno> {
+    let limits = [
+        (Timeout::Recv, &socket.recv_timeout_ns),
+        (Timeout::Send, &socket.send_timeout_ns),
+    ];
+    for (which, limit) in limits {
+        match limit.load(Ordering::Relaxed) {
+            0 => {}
+            ns => set_socket_timeout(end, which, Some(Duration::from_nanos(ns)))?,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that wait at this end of a pair.
+pub(super) fn waiting(socket: &Description) -> u64 {
+    let number = socket.kernel_number();
+    let waiting = number.and_then(|number| rustix::io::ioctl_fionread(number.as_fd()).ok());
+    waiting.unwrap_or(0)
+}
+
+impl Process {
+    /// Puts an end of a pair under the numbers, if that has not been done, and says what the
+    /// program wants to read.
+    pub(crate) fn take_borrowed(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
+        if self.hold_borrowed(socket, it, Reach::Heard) && wish != Wish::None && !it.is_streaming()
+        {
+            it.wish(waiting(socket), wish, socket.is_nonblocking());
+        }
+    }
+
+    /// Puts an end of a pair under the numbers. Returns true if one is there.
+    pub(super) fn hold_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        reach: Reach,
+    ) -> bool {
+        let mut token = it.token.lock();
+        if token.is_none() {
+            match self.make_pair(socket, it, reach) {
+                Ok(made) => *token = Some(made),
+                Err(_) => {
+                    self.warn_of_foreign(socket);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn make_pair(&self, socket: &Description, it: &Borrowed, reach: Reach) -> Result<u64, Errno> {
+        let control = it.control().ok_or(Errno::ENOTCONN)?;
+        let kind = match socket.kind {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::SEQPACKET,
+        };
+        let family = AddressFamily::UNIX;
+        let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        limit_times(&ours, socket)?;
+        if let (Some(local), Some(remote)) = (it.local, it.remote) {
+            let inode = self.inode_of(socket);
+            self.lending.nameplates.put(&theirs, (local, remote), inode);
+        }
+        let message = Message {
+            word: Word::Take,
+            id: it.id,
+            token: self.next_token(),
+            amount: u64::from(reach == Reach::Unheard),
+        };
+        control.say(message, Some(theirs.as_fd()))?;
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            replace(number, &ours)?;
+            set_nonblocking(number, socket.is_nonblocking())?;
+        }
+        socket.has_kernel.store(true, Ordering::Release);
+        self.report.on_borrowed(socket, it.local, it.remote);
+        Ok(message.token)
+    }
+
+    /// A call on a connection that lives in the parent: made on the pair's end, which the kernel
+    /// serves.
+    pub(crate) fn borrow(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) -> Divert {
+        self.take_borrowed(socket, it, wish);
+        if it.is_taken() {
+            Divert::Kernel
+        } else {
+            Errno::ENOTCONN.into()
+        }
+    }
+
+    /// A sending call on a connection that lives elsewhere. `None`: it has come here.
+    pub(crate) fn borrow_to_write(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<Divert> {
+        let divert = self.borrow(socket, it, Wish::None);
+        if divert == Divert::Kernel && it.turns.on_write() {
+            self.take_over(socket, it);
+        }
+        (!socket.is_brought()).then_some(divert)
+    }
+
+    /// A receiving call on a connection that lives elsewhere.
+    pub(crate) fn borrow_to_read(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        (asked, flags): (usize, i32),
+    ) -> Divert {
+        if !self.hold_borrowed(socket, it, Reach::Heard) {
+            return Errno::ENOTCONN.into();
+        }
+        it.turns.on_read();
+        if asked > 0 && !it.is_streaming() {
+            let asked = asked as u64;
+            let wish = match flags & libc::MSG_WAITALL {
+                0 => Wish::Some(asked),
+                _ => Wish::Whole(asked),
+            };
+            let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
+            it.wish(waiting(socket), wish, is_prompt);
+        }
+        Divert::KernelRead
+    }
+
+    /// Tells the owner of a socket of an option that was set here, and waits until it has its
+    /// effect there: on what is sent next too.
+    pub(crate) fn set_where_it_lives(&self, it: &Borrowed, option: (i32, i32), value: &[u8]) {
+        // Who has confined itself may not send messages.
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
+            return;
+        }
+        if let (Some(control), Some(message)) =
+            (it.control(), Message::option(it.id, option, value))
+        {
+            let _ = control.ask(message);
+        }
+    }
+
+    /// Called before the program confines itself to some system calls (seccomp(2)): connections
+    /// that other processes lend are passed on from now on without being asked for, because the
+    /// calls that ask may be forbidden.
+    pub fn before_confinement(&self) {
+        self.lending.keeps_out.store(true, Ordering::Relaxed);
+        self.each_borrowed(|socket, it| self.take_borrowed(socket, it, Wish::All));
+    }
+
+    /// Called before the program may have no further descriptor.
+    pub fn before_few_descriptors(&self) {
+        self.lending.keeps_out.store(true, Ordering::Relaxed);
+        self.each_borrowed(|socket, it| {
+            self.hold_borrowed(socket, it, Reach::Heard);
+        });
+    }
+
+    fn each_borrowed(&self, f: impl Fn(&Arc<Description>, &Borrowed)) {
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Foreign(it)) = socket.decided()
+            {
+                f(&socket, it);
+            }
+        }
+    }
+
+    /// No two pairs have the same.
+    pub(super) fn next_token(&self) -> u64 {
+        u64::from(std::process::id()) << 32 | (self.next_id() & u64::from(u32::MAX))
+    }
+
+    fn warn_of_foreign(&self, socket: &Description) {
+        let fd = socket.cold.lock().numbers.first().copied().unwrap_or(-1);
+        self.warn_once(&format!(
+            "descriptor {fd} is a connection of the process this one was forked from, which has ended or cannot \
+             lend it; it cannot be used here"
+        ));
+    }
+}

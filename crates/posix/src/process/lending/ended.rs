@@ -1,0 +1,51 @@
+//! How a borrowed connection has ended.
+//!
+//! The peer's FIN shuts one direction of the pair down. A reset shuts both down, as the end of the
+//! process that lends does, with which the connection is gone. Both are also shut after a FIN for a
+//! program that has shut down its own direction.
+
+use std::sync::atomic::Ordering;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::socket::borrowed::Borrowed;
+use crate::socket::description::{Decided, Description, Kind};
+
+impl Process {
+    /// The error of a read of number `fd` in which libc has found the end of the stream. `None`: it
+    /// is the end, or the program has heard the error.
+    #[cold]
+    pub fn end_of_borrowed(&self, fd: i32) -> Option<Errno> {
+        let socket = self.table.socket(fd)?;
+        match socket.decided() {
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
+                let was_reset = self.was_reset(&socket);
+                (it.hears_end() && was_reset).then_some(Errno::ECONNRESET)
+            }
+            _ => None,
+        }
+    }
+
+    /// SO_ERROR of a borrowed connection.
+    pub(crate) fn take_borrowed_error(&self, socket: &Description, it: &Borrowed) -> Option<Errno> {
+        let is_due = socket.kind == Kind::Stream && it.awaits_end() && self.was_reset(socket);
+        (is_due && it.hears_end()).then_some(Errno::ECONNRESET)
+    }
+
+    fn was_reset(&self, socket: &Description) -> bool {
+        // A confined process (seccomp) may not make the system call that would tell.
+        !self.lending.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)
+    }
+}
+
+/// Returns whether both directions of the pair are shut down.
+fn is_hung_up(socket: &Description) -> bool {
+    let Some(number) = socket.kernel_number() else {
+        return false;
+    };
+    let mut fds = [PollFd::from_borrowed_fd(number.as_fd(), PollFlags::empty())];
+    let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+}

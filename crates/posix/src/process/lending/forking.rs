@@ -1,0 +1,143 @@
+//! The sockets that a child may use: prepared before it is made, looked after once it is there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_mem::Descriptor;
+
+use crate::lending::fork::{Fork, Inheritance};
+use crate::lending::lender::Lender;
+use crate::lending::post::Charge;
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::socket::borrowed::words::{Control, control_pair};
+use crate::socket::description::Decided;
+
+impl Process {
+    /// Before a fork: control sockets, if there is anything that the child could use.
+    pub(crate) fn prepare_lending(&self) {
+        let fork = self.prepare_child(|_| true);
+        *self.lending.fork.lock() = fork;
+    }
+
+    /// Counts connections as lent to a child that is about to be made; `is_wanted` tells which
+    /// numbers it can use.
+    pub(super) fn prepare_child(&self, is_wanted: impl Fn(i32) -> bool) -> Option<Fork> {
+        let mut fork = Fork::default();
+        for (number, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            if !is_wanted(number) {
+                continue;
+            }
+            match socket.decided() {
+                Some(Decided::Stream(stream))
+                    if !stream.is_failed() && !self.lending.is_stewards(number) =>
+                {
+                    fork.shared.push(socket);
+                }
+                Some(Decided::Dgram(dgram))
+                    if dgram.is_served() && !self.lending.is_stewards(number) =>
+                {
+                    fork.shared.push(socket);
+                }
+                Some(Decided::Foreign(borrowed)) => {
+                    if let Some(control) = borrowed.control() {
+                        fork.branch_off(control);
+                    }
+                }
+                _ => {}
+            }
+        }
+        fork.shared.sort_by_key(|socket| socket.id);
+        fork.shared.dedup_by_key(|socket| socket.id);
+        if !fork.shared.is_empty() {
+            fork.control = control_pair().ok();
+        }
+        if fork.control.is_none() {
+            fork.shared.clear();
+        }
+        if fork.control.is_none() && fork.branches.is_empty() {
+            return None;
+        }
+        fork.names = fork
+            .shared
+            .iter()
+            .map(|socket| self.names_of(socket))
+            .collect();
+        // Before anybody can close them in the parent.
+        for socket in &fork.shared {
+            socket.lent.add();
+        }
+        Some(fork)
+    }
+
+    /// In the parent, after the fork: keeps what the child may use. Without this call nothing is
+    /// lent.
+    pub fn lend(&'static self) {
+        if let Some(fork) = self.lending.fork.lock().take() {
+            self.lend_to(fork);
+        }
+    }
+
+    pub(super) fn lend_to(&'static self, fork: Fork) {
+        if let Some((control, childs)) = fork.control {
+            drop(childs);
+            let shared = fork.shared;
+            self.charge(Charge::Child { control, shared });
+        }
+    }
+
+    /// There is no child.
+    pub(super) fn lend_to_nobody(&self, fork: Fork) {
+        for socket in fork.shared {
+            self.take_back(&socket);
+        }
+    }
+
+    /// In the child: what it needs to borrow. The stewards are the parent's.
+    pub(crate) fn begin_borrowing(&self) -> Inheritance {
+        self.lending.keeps_out.store(false, Ordering::Relaxed);
+        self.lending.is_confined.store(false, Ordering::Relaxed);
+        self.lending.post.forget();
+        let numbers = std::mem::take(&mut *self.lending.numbers.lock());
+        for number in numbers {
+            std::mem::forget(self.table.take(number));
+            close_number(number);
+        }
+        let fork = self.lending.fork.lock().take().unwrap_or_default();
+        // The descriptions are the parent's: not even their destructors run.
+        std::mem::forget(fork.shared);
+        let mut inheritance = Inheritance {
+            names: fork.names,
+            ..Inheritance::default()
+        };
+        if let Some((parents, childs)) = fork.control {
+            drop(parents);
+            inheritance.control = Some(Arc::new(Control::new(childs)));
+        }
+        for branch in fork.branches {
+            let control = Arc::new(Control::new(branch.childs));
+            inheritance.branches.push((branch.of.number(), control));
+            std::mem::forget(branch.of);
+        }
+        let mut controls = self.lending.controls.lock();
+        // The parent's own; other threads of it hold on to them as well.
+        for control in std::mem::take(&mut *controls) {
+            close_number(control.number());
+            std::mem::forget(control);
+        }
+        controls.extend(inheritance.control.clone());
+        let branches = inheritance.branches.iter();
+        controls.extend(branches.map(|(_, control)| Arc::clone(control)));
+        drop(controls);
+        inheritance
+    }
+}
+
+fn close_number(number: i32) {
+    if let Some(number) = Descriptor::new(number) {
+        number.close();
+    }
+}

@@ -1,0 +1,353 @@
+//! A program that is about to confine itself (seccomp(2)) gives its engine up, and one that
+//! replaces itself (`exec`) has none for a moment.
+//!
+//! Under a filter a program may do little more than read, write and poll, and nobody in its memory
+//! is to do more. So it makes a *helper* before: a child with an engine of its own, to which its
+//! connections go as they would to any child that uses them (see [`super::taking`]). From then on
+//! the program has ends of pairs of `AF_UNIX` sockets under its numbers, each call on which is the
+//! kernel's, and the helper moves the bytes. It lives until the program has closed them all; what
+//! the program has written before its end still leaves. The same goes for connections that a new
+//! program is to find under its numbers.
+//!
+//! A connection that cannot move (half of it is shut, or the peer acknowledges nothing) stays with
+//! the program's own steward, and so does its engine then.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::retry_on_intr;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
+use slipstack_channel::Exit;
+use slipstack_mem::thread::own as own_threads;
+use slipstack_mem::{Descriptor, raised};
+
+use crate::epoll::{Set, Target, add_kernel_part, sets_of};
+use crate::errno::Errno;
+use crate::lending::lender::Lender;
+use crate::lending::post::Charge;
+use crate::lending::pump::{Origin, Pump};
+use crate::process::Process;
+use crate::process::lending::borrow::{Reach, limit_times};
+use crate::process::lending::taking::has_other_threads;
+use crate::process::table::Entry;
+use crate::ready::Awaited;
+use crate::socket::borrowed::words::control_pair;
+use crate::socket::borrowed::{Borrowed, Wish};
+use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::replace;
+
+/// How long the helper waits until connections may move: their peers acknowledge what was sent.
+const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
+const MOVE_PAUSE: Duration = Duration::from_millis(4);
+/// How long the program waits for its steward, and for threads of ours to end.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+/// How often it is looked whether a thread is the program's.
+const THREAD_LOOKS: u32 = 50;
+const END_PAUSE: Duration = Duration::from_micros(200);
+
+/// A connection that is to go to a helper.
+#[derive(Debug)]
+struct Ward {
+    socket: Arc<Description>,
+    /// The end whose bytes are moved.
+    ours: OwnedFd,
+    /// The end for the program's numbers.
+    theirs: OwnedFd,
+}
+
+/// The connections that are to go to a helper.
+#[derive(Debug)]
+pub struct Leaving {
+    wards: Vec<Ward>,
+    /// The helper names at its end what it has taken, and the program reads that at the other.
+    programs: OwnedFd,
+    helpers: OwnedFd,
+    /// The program gives its engine up.
+    confines: bool,
+}
+
+impl Process {
+    /// Called before the program confines itself. `None`: it has no connections on an engine, or
+    /// needs that for something else too. Otherwise a fork, [`Process::keep_for_program`] in the
+    /// child and [`Process::leave_to_helper`] here must follow.
+    pub fn prepare_confinement(&self) -> Option<Leaving> {
+        self.living_link()?;
+        if self.homes.is_any() || has_other_threads(THREAD_LOOKS) {
+            return None;
+        }
+        let connections = self.movable_connections()?;
+        if connections.is_empty() {
+            // What it has is all lent to it.
+            self.leave_engine();
+            return None;
+        }
+        self.prepare_leaving(connections, true)
+    }
+
+    /// As [`Process::prepare_confinement`], before the program is replaced. `None`: it has no
+    /// connections on an engine that the new one is to have.
+    pub fn prepare_exec(&self) -> Option<Leaving> {
+        self.living_link()?;
+        let mut connections = Vec::new();
+        for number in self.inherited_connections() {
+            if let Some(socket) = self.table.socket(number)
+                && let Some(Decided::Stream(stream)) = socket.decided()
+                && stream.remote().is_ok()
+            {
+                connections.push(socket);
+            }
+        }
+        self.prepare_leaving(unique(connections), false)
+    }
+
+    fn prepare_leaving(
+        &self,
+        connections: Vec<Arc<Description>>,
+        confines: bool,
+    ) -> Option<Leaving> {
+        if connections.is_empty() {
+            return None;
+        }
+        let (programs, helpers) = control_pair().ok()?;
+        let wards = connections.into_iter();
+        let wards: Result<Vec<Ward>, Errno> = wards.map(|it| self.make_ward(it)).collect();
+        Some(Leaving {
+            wards: wards.ok()?,
+            programs,
+            helpers,
+            confines,
+        })
+    }
+
+    /// `None`: something else is on the engine.
+    fn movable_connections(&self) -> Option<Vec<Arc<Description>>> {
+        let mut all = Vec::new();
+        for (number, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            match socket.decided() {
+                Some(Decided::Stream(_)) if self.lending.is_stewards(number) => {}
+                Some(Decided::Stream(stream)) if stream.remote().is_ok() => all.push(socket),
+                Some(Decided::Foreign(_)) | None => {}
+                Some(_) if socket.link().is_some() => return None,
+                Some(_) => {}
+            }
+        }
+        Some(unique(all))
+    }
+
+    fn make_ward(&self, socket: Arc<Description>) -> Result<Ward, Errno> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = (raised(pair.0), raised(pair.1));
+        limit_times(&theirs, &socket)?;
+        rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
+        let names = self.names_of(&socket);
+        if let (Some(local), Some(remote)) = (names.local, names.remote) {
+            let inode = names.inode;
+            self.lending.nameplates.put(&ours, (local, remote), inode);
+        }
+        Ok(Ward {
+            socket,
+            ours,
+            theirs,
+        })
+    }
+
+    /// In the helper: takes the connections over, says which, and moves their bytes from then on.
+    pub fn keep_for_program(&'static self, leaving: Leaving) {
+        let Leaving {
+            wards,
+            programs,
+            helpers,
+            ..
+        } = leaving;
+        drop(programs);
+        let mut left: Vec<(Arc<Description>, OwnedFd)> = Vec::new();
+        for ward in wards {
+            // The program's, of which this is a copy: not even its destructor runs.
+            let id = ward.socket.id;
+            std::mem::forget(ward.socket);
+            left.extend(self.find_lent(id).map(|socket| (socket, ward.ours)));
+        }
+        let begun = Instant::now();
+        while !left.is_empty() && begun.elapsed() < MOVE_TIME_MAX {
+            let mut waiting = Vec::new();
+            for (socket, ours) in left {
+                match self.take_from_program(&socket) {
+                    Some(id) => self.move_for_program(socket, ours, (&helpers, id)),
+                    None => waiting.push((socket, ours)),
+                }
+            }
+            left = waiting;
+            if !left.is_empty() {
+                std::thread::sleep(MOVE_PAUSE);
+            }
+        }
+        // The program's steward has nothing more to do for this process.
+        for control in self.lending.controls.lock().iter() {
+            let _ = rustix::net::shutdown(control.end(), Shutdown::Both);
+        }
+    }
+
+    /// Whether this process has left its connections to a helper and confined itself: what it waits
+    /// for comes by descriptors of the kernel's, and a wait of ours would do more than wait.
+    pub(crate) fn waits_in_kernel(&self) -> bool {
+        self.lending.is_confined.load(Ordering::Relaxed)
+    }
+
+    /// Finds the connection that the program knows by this number.
+    fn find_lent(&self, id: u64) -> Option<Arc<Description>> {
+        self.table.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it = matches!(socket.decided(), Some(Decided::Foreign(it)) if it.id == id);
+            is_it.then_some(socket)
+        })
+    }
+
+    /// Returns the program's number for the connection if it has come.
+    fn take_from_program(&self, socket: &Arc<Description>) -> Option<u64> {
+        let Some(Decided::Foreign(it)) = socket.decided() else {
+            return None;
+        };
+        if !self.hold_borrowed(socket, it, Reach::Heard) {
+            return None;
+        }
+        self.take_over(socket, it);
+        socket.is_brought().then_some(it.id)
+    }
+
+    fn move_for_program(
+        &'static self,
+        socket: Arc<Description>,
+        ours: OwnedFd,
+        (helpers, id): (&OwnedFd, u64),
+    ) {
+        self.charge_for_program(socket, ours);
+        let told = id.to_le_bytes();
+        let _ = rustix::net::send(helpers, &told, SendFlags::NOSIGNAL);
+    }
+
+    /// The steward moves the connection's bytes, whoever reads them.
+    fn charge_for_program(&'static self, socket: Arc<Description>, ours: OwnedFd) {
+        let Some(number) = self.steward_number(&socket) else {
+            return;
+        };
+        socket.lent.add();
+        self.lending.post.note_pump();
+        let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);
+        pump.read(Wish::All);
+        self.charge(Charge::Pump(pump));
+    }
+
+    /// In the program: puts the ends of the pairs under its numbers, waits until the helper has
+    /// what it can have, and gives the engine up if it is to.
+    pub fn leave_to_helper(&'static self, leaving: Leaving, has_helper: bool) {
+        let Leaving {
+            wards,
+            programs,
+            helpers,
+            confines,
+        } = leaving;
+        drop(helpers);
+        let mut left = Vec::new();
+        for ward in wards {
+            self.put_end(&ward.socket, &ward.theirs);
+            left.push((ward.socket, ward.ours));
+        }
+        let mut gone = Vec::new();
+        while has_helper && let Some(id) = hear(&programs) {
+            let taken = left.extract_if(.., |(socket, _)| socket.id == id);
+            gone.extend(taken.map(|(socket, _)| socket));
+        }
+        // The steward has to hear first that the helper has them.
+        let have_gone = || {
+            gone.iter()
+                .all(|socket| socket.has_ended.load(Ordering::Acquire))
+        };
+        wait_until(have_gone);
+        let stays = !left.is_empty();
+        for (socket, ours) in left {
+            self.charge_for_program(socket, ours);
+        }
+        match confines && !stays && wait_until(|| self.lending.post.is_retired()) {
+            true => self.leave_engine(),
+            false => self.lending.is_confined.store(confines, Ordering::Relaxed),
+        }
+    }
+
+    /// Puts an end of a pair under all numbers of the connection.
+    fn put_end(&self, old: &Arc<Description>, end: &OwnedFd) {
+        let names = self.names_of(old);
+        let (Some(local), Some(remote)) = (names.local, names.remote) else {
+            return;
+        };
+        let new = Description::like(old, self.next_id());
+        new.has_kernel.store(true, Ordering::Release);
+        new.set_inode(names.inode);
+        let _ = new
+            .decided
+            .set(Decided::Foreign(Borrowed::received(local, remote)));
+        let numbers = {
+            let cold = old.cold.lock();
+            let mut fresh = new.cold.lock();
+            fresh.options = cold.options.clone();
+            (fresh.bound, fresh.owner) = (cold.bound, cold.owner);
+            cold.numbers.clone()
+        };
+        let new = Arc::new(new);
+        let sets = sets_of(old);
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            let _ = replace(number, end);
+            self.install(number, &new);
+        }
+        for (set, item) in sets {
+            let _ = self.part_from_parent(&set);
+            drop(set.retarget(item, Target::Socket(Arc::clone(&new))));
+            old.unwatch(&|watch| watch.is_item(&set, item));
+            new.watch(Set::watch_of(&set, item));
+            add_kernel_part(&set, item);
+        }
+    }
+
+    /// Gives the engine up, on which nothing is any more, and waits until no thread of ours is
+    /// left.
+    fn leave_engine(&self) {
+        self.lending.is_confined.store(true, Ordering::Relaxed);
+        if let Some(link) = self.link() {
+            link.lose();
+            link.goodbye(Exit::Orderly);
+            self.on_engine_death(&link);
+        }
+        wait_until(|| own_threads().next().is_none());
+    }
+}
+
+/// The next connection that the helper has; `None`: it has no more, or has ended.
+fn hear(programs: &OwnedFd) -> Option<u64> {
+    let mut told = [0; 8];
+    let len = retry_on_intr(|| rustix::net::recv(programs, &mut told[..], RecvFlags::empty()));
+    matches!(len, Ok((_, 8))).then(|| u64::from_le_bytes(told))
+}
+
+fn wait_until(is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > END_TIME_MAX {
+            return false;
+        }
+        std::thread::sleep(END_PAUSE);
+    }
+    true
+}
+
+fn unique(mut all: Vec<Arc<Description>>) -> Vec<Arc<Description>> {
+    all.sort_by_key(|socket| socket.id);
+    all.dedup_by_key(|socket| socket.id);
+    all
+}

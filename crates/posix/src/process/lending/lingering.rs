@@ -1,0 +1,60 @@
+//! The end of a process whose connections others use.
+//!
+//! On the kernel a connection lives as long as anybody has it. Here its bytes go through the
+//! process that made it, so that one stays until they have gone: with nothing open but those
+//! connections, so that whoever waits for its files or its listeners to be closed sees that.
+
+use std::sync::atomic::Ordering;
+
+use crate::lending::post::Until;
+use crate::outcome::Divert;
+use crate::process::Process;
+use crate::process::wait::{Look, Plan};
+
+/// How long a wait of a program without a steward's thread may take until the bytes that it moves
+/// are looked at.
+const LOOK_NS: u64 = 2_000_000;
+
+impl Process {
+    /// Whether others use connections of this process, which has no steward's thread or has one.
+    pub fn has_borrowers(&self) -> bool {
+        self.lending.post.has_pumps()
+    }
+
+    /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not
+    /// for a process with other threads, which would go on too.
+    pub fn outlast_borrowers(&'static self) {
+        self.lending.post.await_steward();
+        let Some(until) = self.lending.post.begin_to_end() else {
+            return;
+        };
+        let _ = self.close_range(0, u32::MAX, 0);
+        match until {
+            Until::Thread(steward) => steward.join(),
+            Until::Here(steward) => steward.run_here(),
+        }
+        self.lending.post.is_ending.store(false, Ordering::Relaxed);
+    }
+    /// As [`Process::wait`], doing a steward's work between short sleeps.
+    #[cold]
+    pub(crate) fn wait_and_lend<T>(
+        &self,
+        plan: &Plan<'_>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        loop {
+            let has_more = self.lending.post.run_inline();
+            let now = self.now_ns();
+            let until = now + if has_more { 0 } else { LOOK_NS };
+            let deadline = plan.deadline_ns.unwrap_or(u64::MAX);
+            let part = Plan {
+                deadline_ns: Some(until.min(deadline)),
+                ..*plan
+            };
+            let found = self.wait_here(&part, &mut *check)?;
+            if found.is_some() || deadline <= now {
+                return Ok(found);
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The process that lends connections to others, and the one that borrows them.
+
+mod borrow;
+mod datagrams;
+mod ended;
+mod forking;
+mod helper;
+mod lingering;
+mod owner;
+mod passing;
+mod starting;
+mod taking;
+
+pub use helper::Leaving;
+pub use passing::{Passing, is_passed};
+pub use starting::Gift;
+pub(crate) use starting::Ways;

@@ -1,0 +1,184 @@
+//! The process that lends: what it gives its steward to do, and what it does for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_mem::thread::spawn_quiet;
+use slipstack_mem::{Descriptor, raised};
+
+use crate::attachment::Link;
+use crate::lending::lender::Lender;
+use crate::lending::post::Charge;
+use crate::lending::steward::Steward;
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::ready::Sleepers;
+use crate::socket::borrowed::Names;
+use crate::socket::description::{Decided, Description, Kind};
+
+impl Process {
+    /// Hands something over to the steward.
+    pub(super) fn charge(&'static self, charge: Charge) {
+        self.lending.note(charge.number());
+        let mut inner = self.lending.post.inner.lock();
+        inner.charges.push(charge);
+        if inner.thread.is_some() || self.lending.post.is_ending.load(Ordering::Relaxed) {
+            if let Some(waiter) = &inner.waiter {
+                waiter.notify();
+            }
+            return;
+        }
+        inner.thread = spawn_quiet("slipstack-lend", move || {
+            Steward::begin(self, &self.lending.post)
+        })
+        .ok();
+        if inner.thread.is_some() {
+            return;
+        }
+        // The program's waits do a steward's work then.
+        drop(inner);
+        let post = &self.lending.post;
+        if !post.stand_in(|| Some(Box::new(Steward::new(self, post).ok()?))) {
+            post.take_charges()
+                .into_iter()
+                .for_each(|it| it.refuse(self));
+        }
+    }
+
+    pub(super) fn names_of(&self, socket: &Description) -> Names {
+        let (local, remote) = match socket.decided() {
+            Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
+            Some(Decided::Dgram(dgram)) => {
+                let bound = socket.cold.lock().bound.map(|bound| bound.addr);
+                (dgram.local().or(bound), *dgram.remote.lock())
+            }
+            _ => (None, None),
+        };
+        Names {
+            id: socket.id,
+            inode: self.inode_of(socket),
+            local,
+            remote,
+        }
+    }
+
+    /// Whether this process has a connection of another one: it is the session of a server, which
+    /// starts no workers.
+    #[must_use]
+    pub fn is_session(&self) -> bool {
+        self.table.all().iter().any(|(_, entry)| match entry {
+            Entry::Socket(socket) => socket.is_from_elsewhere(),
+            _ => false,
+        })
+    }
+
+    /// Another process has set an option of a socket that lives here.
+    fn set_for_borrower(&self, socket: &Arc<Description>, (level, name): (i32, i32), value: &[u8]) {
+        let decided = socket.decided();
+        if !matches!(decided, Some(Decided::Stream(_) | Decided::Dgram(_))) {
+            return;
+        }
+        let options = {
+            let mut cold = socket.cold.lock();
+            cold.options.set(level, name, value);
+            cold.options.clone()
+        };
+        match decided {
+            Some(Decided::Stream(stream)) => {
+                self.set_on_stream((socket, stream), level, name, &options);
+                stream.link().commands();
+            }
+            Some(Decided::Dgram(dgram)) => {
+                self.set_on_dgram((socket, dgram), level, name, &options);
+                if let Some((link, _)) = dgram.part() {
+                    link.commands();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Lender for Process {
+    fn next_id(&self) -> u64 {
+        Process::next_id(self)
+    }
+
+    fn now_ns(&self) -> u64 {
+        Process::now_ns(self)
+    }
+
+    fn thread(&self) -> usize {
+        self.kernel.thread()
+    }
+
+    fn sleepers(&self) -> &Sleepers {
+        &self.station.sleepers
+    }
+
+    fn living_link(&self) -> Option<Arc<Link>> {
+        Process::living_link(self)
+    }
+
+    fn turn(&self, link: &Link) {
+        Process::turn(self, link);
+    }
+
+    fn note(&self, number: i32) {
+        self.lending.note(number);
+    }
+
+    fn forget(&self, number: i32) {
+        self.lending.forget(number);
+    }
+
+    fn note_pump_ended(&self) {
+        self.lending.post.note_pump_ended();
+    }
+
+    fn sends_by_kernel(&self, socket: &Description, to: SocketAddr) -> bool {
+        self.reason_to_connect_in_kernel(socket, to).is_some()
+    }
+
+    fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
+        // A datagram socket's kernel part is read by this number too.
+        let fd = match socket
+            .kernel_number()
+            .filter(|_| socket.kind == Kind::Dgram)
+        {
+            Some(number) => rustix::io::fcntl_dupfd_cloexec(number.as_fd(), 0).ok()?,
+            None => rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?,
+        };
+        let number = Descriptor::give(raised(fd));
+        self.lending.note(number.number());
+        self.install(number, socket);
+        Some(number.number())
+    }
+
+    fn take_back(&self, socket: &Arc<Description>) {
+        if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
+            // SO_LINGER: nobody waits for this end.
+            if let Some(Decided::Stream(stream)) = socket.decided() {
+                stream.linger.lock().take_if(|seconds| *seconds > 0);
+            }
+            self.end(socket);
+        }
+    }
+
+    fn is_left_to_steward(&self, socket: &Description) -> bool {
+        let numbers = socket.cold.lock().numbers.clone();
+        numbers
+            .into_iter()
+            .all(|number| self.lending.is_stewards(number))
+    }
+
+    fn set_option(&self, socket: &Arc<Description>, option: (i32, i32), value: &[u8]) {
+        self.set_for_borrower(socket, option, value);
+    }
+
+    fn close_steward_number(&self, number: i32) {
+        self.lending.forget(number);
+        let _ = self.close(number);
+    }
+}

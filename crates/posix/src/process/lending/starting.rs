@@ -1,0 +1,292 @@
+//! Connections that a new program has from its predecessor under the same numbers (`exec`), or from
+//! the process that started it (`posix_spawn`).
+//!
+//! A text tells it what its numbers are (see [`Process::inherit`]):
+//! `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` a connection that nobody has used yet, `d5n/…` the same of a
+//! datagram socket, `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without
+//! a way to its steward.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{SocketType, sockopt};
+use slipstack_mem::{Descriptor, raised};
+
+use crate::addr::Family;
+use crate::lending::fork::Fork;
+use crate::process::Process;
+use crate::process::lending::borrow::Reach;
+use crate::process::table::Entry;
+use crate::socket::borrowed::Names;
+use crate::socket::borrowed::words::Control;
+use crate::socket::borrowed::{Borrowed, Wish};
+use crate::socket::description::{Decided, Description, Kind, New};
+
+/// Connections for a program that is about to be spawned.
+#[derive(Debug)]
+pub struct Gift {
+    fork: Fork,
+    told: Vec<String>,
+}
+
+impl Gift {
+    /// Returns the words for the new program.
+    #[must_use]
+    pub fn told(&self) -> &[String] {
+        &self.told
+    }
+
+    /// The numbers that it must find open beside those that it was given.
+    #[must_use]
+    pub fn controls(&self) -> Vec<i32> {
+        let own = self
+            .fork
+            .control
+            .iter()
+            .map(|(_, childs)| childs.as_raw_fd());
+        let branches = self.fork.branches.iter().map(|it| it.childs.as_raw_fd());
+        own.chain(branches).collect()
+    }
+}
+
+/// The ways to stewards that a text has named so far, by the numbers that it gives them.
+pub(crate) type Ways = Vec<(i32, Arc<Control>)>;
+
+impl Process {
+    /// Whether number `fd` is a connection that a program with the library may be given as it is.
+    #[must_use]
+    pub fn is_connection(&self, fd: i32) -> bool {
+        self.table
+            .socket(fd)
+            .is_some_and(|socket| is_lendable(&socket))
+    }
+
+    /// Before a program is spawned that finds our connections `from` under the numbers `to`.
+    /// [`Process::end_gift`] must follow.
+    #[must_use]
+    pub fn prepare_gift(&self, copies: &[(i32, i32)]) -> Option<Gift> {
+        let fork = self.prepare_child(|number| copies.iter().any(|(from, _)| *from == number))?;
+        let mut told = Vec::new();
+        for (from, to) in copies {
+            let Some(socket) = self.table.socket(*from) else {
+                continue;
+            };
+            let item = match socket.decided() {
+                Some(Decided::Stream(_) | Decided::Dgram(_)) => {
+                    let names = fork.names.iter().find(|names| names.id == socket.id);
+                    let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
+                    names
+                        .zip(control)
+                        .map(|(names, control)| held(&socket, *to, names, control))
+                }
+                Some(Decided::Foreign(it)) => {
+                    let branch = fork.branches.iter().find(|branch| {
+                        let of = it.control();
+                        of.is_some_and(|of| Arc::ptr_eq(of, &branch.of))
+                    });
+                    Some(borrowed(
+                        (&socket, self.inode_of(&socket)),
+                        it,
+                        *to,
+                        branch.map(|it| it.childs.as_raw_fd()),
+                    ))
+                }
+                _ => None,
+            };
+            told.extend(item);
+        }
+        Some(Gift { fork, told })
+    }
+
+    /// The program has been started, or not.
+    pub fn end_gift(&'static self, gift: Gift, is_started: bool) {
+        match is_started {
+            true => self.lend_to(gift.fork),
+            false => self.lend_to_nobody(gift.fork),
+        }
+    }
+
+    /// Before `exec`: what to tell of a connection under `number` that another process owns.
+    /// `hears`: the new program has the library.
+    pub(crate) fn tell_of_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        number: i32,
+        hears: bool,
+    ) -> Option<String> {
+        if !hears {
+            // What is under its number is a datagram socket of the kernel's.
+            if socket.kind == Kind::Dgram {
+                return None;
+            }
+            if self.hold_borrowed(socket, it, Reach::Unheard) && number <= libc::STDERR_FILENO {
+                self.take_borrowed(socket, it, Wish::All);
+            }
+            return None;
+        }
+        let control = it.control().map(|control| {
+            let _ = fcntl_setfd(control.end(), FdFlags::empty());
+            control.number()
+        });
+        let named = (&**socket, self.inode_of(socket));
+        Some(borrowed(named, it, number, control))
+    }
+
+    /// `exec` failed: what it was to leave open is private again.
+    pub(crate) fn keep_controls(&self) {
+        for control in self.lending.controls.lock().iter() {
+            let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);
+        }
+    }
+
+    /// A connection that is another process's and has not been used by this one.
+    pub(crate) fn inherit_held(&self, item: &str, kind: Kind, ways: &mut Ways) -> Option<()> {
+        let mut parts = item.splitn(4, '/');
+        let mut part = || parts.next();
+        let number = part()?;
+        let is_nonblocking = number.ends_with('n');
+        let number = Descriptor::new(number.trim_end_matches('n').parse().ok()?)?;
+        rustix::io::fcntl_getfd(number.as_fd()).ok()?;
+        let id = part()?.parse().ok()?;
+        let control = self.way(part()?.parse().ok()?, ways)?;
+        let names = Names::parse(id, part()?)?;
+        if let Some(socket) = self.find_held(id, &control) {
+            self.install(number, &socket);
+            return Some(());
+        }
+        let it = Borrowed::new(id, Some(&names), Some(control), None);
+        let socket = self.foreign(it, kind, is_nonblocking);
+        socket.set_inode(names.inode);
+        // A datagram socket has the kernel's part under its number.
+        let has_kernel = kind == Kind::Dgram;
+        socket.has_kernel.store(has_kernel, Ordering::Release);
+        self.install(number, &socket);
+        Some(())
+    }
+
+    /// The end of a pair, with the way to its steward if there is one.
+    pub(crate) fn inherit_taken(&self, item: &str, ways: &mut Ways) -> Option<()> {
+        let mut parts = item.splitn(6, '/');
+        let fd: i32 = parts.next()?.parse().ok()?;
+        let Some(id) = parts.next() else {
+            self.receive(fd);
+            return Some(());
+        };
+        let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
+        let control = self.way(parts.next()?.parse().ok()?, ways)?;
+        let is_streaming = parts.next()? != "0";
+        let names = Names::parse(id, parts.next()?)?;
+        let number = Descriptor::new(fd)?;
+        let kind = match sockopt::socket_type(number.as_fd()).ok()? {
+            SocketType::SEQPACKET => Kind::Dgram,
+            _ => Kind::Stream,
+        };
+        let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
+        let it = Borrowed::new(id, Some(&names), Some(control), Some(token));
+        if is_streaming {
+            it.note_streaming();
+        }
+        let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
+        let socket = self.foreign(it, kind, is_nonblocking);
+        socket.set_inode(names.inode);
+        socket.has_kernel.store(true, Ordering::Release);
+        self.install(number, &socket);
+        Some(())
+    }
+
+    fn foreign(&self, it: Borrowed, kind: Kind, is_nonblocking: bool) -> Arc<Description> {
+        let family = match it.local {
+            Some(SocketAddr::V6(_)) => Family::V6,
+            Some(SocketAddr::V4(_)) | None => Family::V4,
+        };
+        let new = New {
+            id: self.next_id(),
+            family,
+            kind,
+            protocol: 0,
+            is_nonblocking,
+        };
+        Arc::new(Description::decided_as(new, Decided::Foreign(it)))
+    }
+
+    fn find_held(&self, id: u64, control: &Arc<Control>) -> Option<Arc<Description>> {
+        self.table.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it = match socket.decided() {
+                Some(Decided::Foreign(it)) => {
+                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(of, control))
+                }
+                _ => false,
+            };
+            is_it.then_some(socket)
+        })
+    }
+
+    /// The control socket that has come under `number`; it moves out of the program's way.
+    fn way(&self, number: i32, ways: &mut Ways) -> Option<Arc<Control>> {
+        if let Some((_, control)) = ways.iter().find(|(known, _)| *known == number) {
+            return Some(Arc::clone(control));
+        }
+        let came = Descriptor::new(number)?;
+        let kind = sockopt::socket_type(came.as_fd()).ok()?;
+        if kind != SocketType::SEQPACKET {
+            return None;
+        }
+        let end = came.as_fd().try_clone_to_owned().ok()?;
+        came.close();
+        let control = Arc::new(Control::new(raised(end)));
+        self.lending.controls.lock().push(Arc::clone(&control));
+        ways.push((number, Arc::clone(&control)));
+        Some(control)
+    }
+}
+
+fn held(socket: &Description, number: i32, names: &Names, control: i32) -> String {
+    let letter = match socket.kind {
+        Kind::Stream => 'h',
+        Kind::Dgram => 'd',
+    };
+    let mode = if socket.is_nonblocking() { "n" } else { "" };
+    let (id, rest) = (names.id, names.text());
+    format!("{letter}{number}{mode}/{id}/{control}/{rest}")
+}
+
+fn borrowed(
+    (socket, inode): (&Description, u64),
+    it: &Borrowed,
+    number: i32,
+    control: Option<i32>,
+) -> String {
+    let Some(control) = control else {
+        return format!("c{number}");
+    };
+    let names = Names {
+        id: it.id,
+        inode,
+        local: it.local,
+        remote: it.remote,
+    };
+    match it.token() {
+        Some(token) => {
+            let (id, streams) = (it.id, u8::from(it.is_streaming()));
+            let rest = names.text();
+            format!("c{number}/{id}/{token}/{control}/{streams}/{rest}")
+        }
+        None => held(socket, number, &names, control),
+    }
+}
+
+/// Whether a program with the library may be given it as it is.
+pub(super) fn is_lendable(socket: &Description) -> bool {
+    match socket.decided() {
+        Some(Decided::Stream(_) | Decided::Foreign(_)) => true,
+        Some(Decided::Dgram(dgram)) => dgram.is_served(),
+        Some(Decided::Listener(_)) | None => false,
+    }
+}

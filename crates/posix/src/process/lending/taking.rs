@@ -1,0 +1,145 @@
+//! A connection that one process alone uses, again and again, goes to it.
+//!
+//! A child begins with a pair, which costs it nothing when its connection ends soon. Once it has
+//! answered several times it asks its parent's steward for the connection (`lending/giving.rs`):
+//! from then on its own engine has it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use slipstack_channel::{CloseMode, Placement, SockId, Transport};
+use slipstack_mem::Descriptor;
+use slipstack_mem::thread::own as own_threads;
+
+use crate::attachment::Link;
+use crate::epoll::{remove_kernel_part, sets_of};
+use crate::process::Process;
+use crate::socket::Stream;
+use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::words::{Message, Word};
+use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::replace;
+
+/// How long a thread of ours may take until it is known as such.
+const THREAD_START: Duration = Duration::from_millis(1);
+
+impl Process {
+    /// Takes a connection over that has proved long, if it is to be had.
+    #[cold]
+    pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed) {
+        if self.is_kept_out() {
+            return it.turns.never_ask();
+        }
+        let Some(link) = self.attached_quietly() else {
+            return;
+        };
+        // Nobody would drive the engine while the program is away.
+        if link.driver.placement() == Placement::InProcess && !link.has_ticker() {
+            return it.turns.never_ask();
+        }
+        let Ok(sock) = link.open(Transport::Tcp) else {
+            return;
+        };
+        link.name(sock, socket);
+        if self.take_over_as(socket, it, (&link, sock)).is_none() {
+            link.close(sock, CloseMode::Abort);
+            link.commands();
+        }
+    }
+
+    fn take_over_as(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        (link, sock): (&Arc<Link>, SockId),
+    ) -> Option<()> {
+        let control = it.control()?;
+        if has_unread(socket) {
+            return None;
+        }
+        let message = Message {
+            word: Word::Want,
+            id: it.id,
+            token: self.next_token(),
+            amount: link.slot().map_or(0, u64::from),
+        };
+        let connection = control.ask_for(message)?;
+        if has_unread(socket) || !link.carry_in(sock, &connection) {
+            it.say(Word::Leave, 0);
+            return None;
+        }
+        let stream = Stream::accepted(Arc::clone(link), sock);
+        self.apply_stream_options(socket, &stream);
+        socket.bring(stream);
+        it.say(Word::Have, message.amount);
+        self.settle_brought(socket);
+        Some(())
+    }
+
+    /// The pair is no more: the socket is one of the stack's.
+    fn settle_brought(&self, socket: &Arc<Description>) {
+        for (set, item) in sets_of(socket) {
+            remove_kernel_part(&set, item);
+        }
+        let numbers = socket.cold.lock().numbers.clone();
+        if let Ok(anchor) = self.anchor() {
+            for number in numbers.into_iter().filter_map(Descriptor::new) {
+                let _ = replace(number, anchor);
+            }
+        }
+        socket.has_kernel.store(false, Ordering::Release);
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            self.set_all_on_stream(socket, stream);
+            self.report.on_stream(socket, stream, stream.remote().ok());
+            socket.notify(stream.readiness());
+        }
+    }
+
+    /// A connection has come from another process: what was set here before is to have its effect.
+    fn set_all_on_stream(&self, socket: &Arc<Description>, stream: &Stream) {
+        let options = socket.cold.lock().options.clone();
+        for set in options.all() {
+            if let Some(option) = options.for_stack(set.level, set.name) {
+                stream.set_option(option);
+            }
+        }
+        stream.link().commands();
+    }
+
+    /// Whether this process may not drive an engine, or another thread of its may be in a call on
+    /// the pair.
+    fn is_kept_out(&self) -> bool {
+        self.lending.keeps_out.load(Ordering::Relaxed)
+            || self.has_kqueues.load(Ordering::Relaxed)
+            || has_other_threads(1)
+    }
+}
+
+/// Whether the program has threads beside the calling one. A thread of ours that has been started
+/// a moment ago may not be known as such yet: it is looked `looks` times.
+pub(super) fn has_other_threads(looks: u32) -> bool {
+    let are_there = || {
+        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+            return true;
+        };
+        let ids = tasks
+            .flatten()
+            .filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
+        ids.filter(|id| own_threads().all(|own| own != *id)).count() > 1
+    };
+    (0..looks).all(|look| {
+        if look > 0 {
+            std::thread::sleep(THREAD_START);
+        }
+        are_there()
+    })
+}
+
+/// Whether the steward has passed on what the program has not read.
+fn has_unread(socket: &Description) -> bool {
+    let count = socket
+        .kernel_number()
+        .and_then(|number| rustix::io::ioctl_fionread(number.as_fd()).ok());
+    count != Some(0)
+}

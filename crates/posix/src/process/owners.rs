@@ -1,0 +1,62 @@
+//! Owners of sockets (F_SETOWN): they get SIGURG when a peer announces urgent data, and SIGIO
+//! (O_ASYNC).
+//!
+//! On the kernel the signal comes whatever the program does. Here somebody has to look: with the
+//! first owner a thread begins that waits on them as any thread of the program would, and ends with
+//! the last. Programs without owners have none.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use slipstack_mem::Lock;
+
+use crate::socket::description::Description;
+
+/// The sockets that have an owner.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    owned: Lock<Vec<Weak<Description>>>,
+    /// Changes with the list.
+    pub(crate) version: AtomicU64,
+    pub(crate) is_served: AtomicBool,
+}
+
+impl Owners {
+    pub(crate) fn add(&self, socket: &Arc<Description>) {
+        let mut owned = self.owned.lock();
+        owned.retain(|it| it.strong_count() > 0 && !std::ptr::eq(it.as_ptr(), &**socket));
+        owned.push(Arc::downgrade(socket));
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn living(&self) -> Vec<Arc<Description>> {
+        let mut owned = self.owned.lock();
+        let is_owned = |it: &Weak<Description>| {
+            it.upgrade()
+                .is_some_and(|socket| !socket.is_over() && socket.cold.lock().owner != 0)
+        };
+        owned.retain(is_owned);
+        owned.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Over a fork. Before any socket: who looks at the list looks at its sockets.
+    pub(crate) fn hold(&self) {
+        self.owned.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.owned.release();
+    }
+
+    /// In a forked child, which has no such thread.
+    pub(crate) fn reset(&self) {
+        self.owned.lock().clear();
+        self.is_served.store(false, Ordering::Release);
+    }
+}
+
+impl Description {
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,466 @@
+//! Where a socket goes: a kernel socket under its numbers, the stack, or both.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use slipstack_channel::{Placement, SocketOption, Transport};
+use slipstack_mem::Descriptor;
+
+use crate::addr::{ANY, Family, any, stack_addr};
+use crate::attachment::Link;
+use crate::epoll::{Set, add_kernel_part, sets_of};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::process::report::{Given, Reason};
+use crate::process::table::Entry;
+use crate::ready::{Watch, Watcher};
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::{replace, set_nonblocking};
+use crate::socket::options::push_chooser;
+use crate::socket::options::replay;
+use crate::socket::options::{all_changes, attach_filter, filter_in, push_options};
+use crate::socket::{Dgram, Listener, Side};
+use slipstack_channel::LogLevel;
+
+impl Process {
+    /// A kernel socket like `socket`, with its options.
+    pub(crate) fn kernel_twin(
+        &self,
+        socket: &Description,
+        flags: SocketFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let family = match socket.family {
+            Family::V4 => AddressFamily::INET,
+            Family::V6 => AddressFamily::INET6,
+        };
+        let kind = match socket.kind {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::DGRAM,
+        };
+        let make = || rustix::net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, None);
+        let twin = self.with_spare(make)?;
+        let options = socket.cold.lock().options.clone();
+        replay(&*self.kernel, &twin, &options);
+        Ok(twin)
+    }
+
+    /// Puts a kernel socket under all numbers of a socket that has none yet. What the stack
+    /// becomes of it is still open; the kernel socket never blocks.
+    pub(crate) fn materialize(&self, socket: &Arc<Description>) -> Result<Descriptor, Errno> {
+        if let Some(number) = socket.kernel_number() {
+            return Ok(number);
+        }
+        let twin = self.kernel_twin(socket, SocketFlags::NONBLOCK)?;
+        let numbers = socket.cold.lock().numbers.clone();
+        let mut first = None;
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            replace(number, &twin)?;
+            first.get_or_insert(number);
+        }
+        drop(twin);
+        self.keep_spare();
+        socket.has_kernel.store(true, Ordering::Release);
+        for (set, item) in sets_of(socket) {
+            add_kernel_part(&set, item);
+        }
+        first.ok_or(Errno::EBADF)
+    }
+
+    /// The socket is the kernel's from now on; the program's call is made there.
+    pub(crate) fn become_kernel<T>(
+        &self,
+        socket: &Arc<Description>,
+        why: Reason,
+        given: Given,
+    ) -> Outcome<T> {
+        self.leave_to_kernel(socket, why, given)?;
+        Err(Divert::Kernel)
+    }
+
+    /// The socket is the kernel's from now on.
+    pub(crate) fn leave_to_kernel(
+        &self,
+        socket: &Arc<Description>,
+        why: Reason,
+        given: Given,
+    ) -> Result<(), Errno> {
+        let number = self.materialize(socket)?;
+        if !socket.is_nonblocking() {
+            set_nonblocking(number, false)?;
+        }
+        let watches = socket.take_watches();
+        let numbers = std::mem::take(&mut socket.cold.lock().numbers);
+        for number in numbers {
+            self.table.take(number);
+            self.report.on_kernel(number, socket, why, given);
+        }
+        watches.iter().for_each(Watch::end);
+        self.tell_report();
+        Ok(())
+    }
+
+    /// Before a call that only a kernel socket can answer (ioctls about interfaces, options the
+    /// stack does not know).
+    pub fn prepare_kernel(&self, fd: i32) -> Outcome<()> {
+        if let Ok(socket) = self.socket_of(fd)
+            && socket.decided().is_none()
+        {
+            self.materialize(&socket)?;
+        }
+        Err(Divert::Kernel)
+    }
+
+    /// Listens and binds on the stack what was only intended so far: the process waits now.
+    pub(crate) fn realize(&self, socket: &Arc<Description>) {
+        if !socket.is_intent() || !self.may_realize() {
+            return;
+        }
+        match socket.decided() {
+            Some(Decided::Listener(listener)) => self.realize_listener(socket, listener),
+            Some(Decided::Dgram(dgram)) => {
+                let attached = self.attached_for_dgram(socket, dgram);
+                let asked = attached.as_ref().ok().cloned();
+                if let Err(error) = self.bind_on_stack(attached, socket, dgram) {
+                    if self.is_put_off(asked.as_ref()) {
+                        return self.report.on_absence(socket, dgram);
+                    }
+                    dgram.refuse();
+                    if self.settings.strict {
+                        dgram.tell_refusal(error);
+                    }
+                    self.fell_back(socket, error, "receive datagrams");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn realize_set(&self, set: &Arc<Set>) {
+        if !set.has_intents.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut is_put_off = false;
+        for socket in set.sockets() {
+            self.realize_for_wait(&socket);
+            is_put_off |= socket.is_intent();
+        }
+        for inner in set.sets() {
+            self.realize_set(&inner);
+            is_put_off |= inner.has_intents.load(Ordering::Acquire);
+        }
+        if is_put_off {
+            // Its engine is away.
+            set.note_intents();
+        }
+        self.borrow_members(set);
+    }
+
+    /// A member has come into a set: for threads that sleep on it already, what it stands for is
+    /// made real now. Those that are about to sleep look once they count as sleepers.
+    pub(crate) fn realize_for_sleepers(&self, set: &Arc<Set>) {
+        fence(Ordering::SeqCst);
+        if set.has_intents.load(Ordering::SeqCst) && set.has_sleepers() {
+            self.realize_set(set);
+        }
+    }
+
+    /// As [`Process::realize`], for a program that waits on the socket.
+    pub(crate) fn realize_for_wait(&self, socket: &Arc<Description>) {
+        if let Some(Decided::Listener(listener)) = socket.decided() {
+            listener.on_wait();
+            listener.come_back();
+        }
+        self.realize(socket);
+    }
+
+    /// Before a connection to an address of our own: its listener may be one of this process.
+    pub(crate) fn realize_all(&self) {
+        // One that has died unnoticed leaves intents behind.
+        self.living_link();
+        if !self.has_intents.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry {
+                // Datagrams to a socket that parent and child hold are for the one that receives,
+                // and a share of a port belongs to its thread or its child: until one of them
+                // waits the keeper queues them.
+                let is_elsewhere =
+                    socket.kind == Kind::Dgram && (socket.is_parents() || has_share(&socket));
+                if !is_elsewhere {
+                    self.realize(&socket);
+                }
+                if socket.is_intent() {
+                    self.has_intents.store(true, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    fn realize_listener(&self, socket: &Arc<Description>, listener: &Listener) {
+        let attached = self.attached_for(socket, Given::Nothing);
+        let asked = attached.as_ref().ok().cloned();
+        let mut stack = listener.stack();
+        if !listener.is_intent() {
+            return;
+        }
+        match attached.and_then(|link| listen_on_stack(link, socket, listener)) {
+            Ok(realized) => {
+                *stack = Some(realized);
+                listener.set_realized();
+                drop(stack);
+                self.report.on_listener(socket, listener, Reason::Stack);
+            }
+            Err(_) if self.is_put_off(asked.as_ref()) => {
+                drop(stack);
+                let why = match self.why_no_stack() {
+                    Reason::NoSlot => Reason::NoSlot,
+                    _ => Reason::Away,
+                };
+                self.report.on_listener(socket, listener, why);
+                self.tell_report();
+            }
+            Err(error) => {
+                listener.refuse();
+                drop(stack);
+                if self.settings.strict {
+                    listener.tell_refusal(error);
+                }
+                self.fell_back(socket, error, "listen");
+            }
+        }
+    }
+
+    /// Has a listener whose address others may share listen on `home` in place of the engine where
+    /// it is. Connections that wait there come along, those half open too.
+    pub(crate) fn move_listener(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+        home: &Arc<Link>,
+    ) {
+        let mut stack = listener.stack();
+        let is_there = |(link, _): &(Arc<Link>, _)| Arc::ptr_eq(link, home);
+        if stack.as_ref().is_none_or(is_there) {
+            return;
+        }
+        let Ok(realized) = listen_on_stack(Arc::clone(home), socket, listener) else {
+            return;
+        };
+        let old = stack.replace(realized);
+        listener.on_move();
+        drop(stack);
+        if let Some((link, sock)) = old {
+            link.close(sock, slipstack_channel::CloseMode::Orderly);
+            link.commands();
+        }
+    }
+
+    /// Binds a UDP socket on the stack if it is not yet.
+    pub(crate) fn realize_dgram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+    ) -> Result<(), Errno> {
+        let attached = self.attached_for_dgram(socket, dgram);
+        self.bind_on_stack(attached, socket, dgram)
+    }
+
+    fn attached_for_dgram(&self, socket: &Description, dgram: &Dgram) -> Result<Arc<Link>, Errno> {
+        let remote = *dgram.remote.lock();
+        self.attached_for(socket, remote.map_or(Given::Nothing, Given::Remote))
+    }
+
+    fn bind_on_stack(
+        &self,
+        attached: Result<Arc<Link>, Errno>,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+    ) -> Result<(), Errno> {
+        let mut stack = dgram.stack();
+        if !dgram.is_intent() {
+            return Ok(());
+        }
+        let link = attached?;
+        let remote = *dgram.remote.lock();
+        let sock = link.open(Transport::Udp)?;
+        link.name(sock, socket);
+        let (bound, options, memberships) = {
+            let cold = socket.cold.lock();
+            (cold.bound, cold.options.clone(), cold.memberships.clone())
+        };
+        if dgram.side() == Side::Both {
+            self.spare_kernel_groups(socket);
+        }
+        let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
+        // The kernel's part has settled whether the port is free; this says who of several hears.
+        let reuse_port =
+            options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
+        if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
+            link.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
+        }
+        if let Some(range) = options.port_range() {
+            link.set_option(sock, range);
+        }
+        let outcome = link
+            .bind(sock, local, socket.is_v6_only(), reuse_port)
+            .map_err(|error| match error {
+                // inet_autobind(): no port is left.
+                Errno::EADDRNOTAVAIL if bound.is_none() => Errno::EAGAIN,
+                error => error,
+            })
+            .inspect(|_| {
+                push_options(&link, sock, &options);
+                push_chooser(&link, sock, &options);
+                for option in all_changes(&memberships) {
+                    link.set_option(sock, option);
+                }
+            })
+            .and_then(|_| match remote {
+                Some(remote) => link.udp_connect(sock, Some(remote)),
+                None => Ok(()),
+            });
+        if let Err(error) = outcome {
+            link.close(sock, slipstack_channel::CloseMode::Abort);
+            return Err(error);
+        }
+        if !memberships.is_empty() {
+            // What comes from now on is heard.
+            link.commands();
+        }
+        *stack = Some((Arc::clone(&link), sock));
+        dgram.set_realized();
+        drop(stack);
+        if bound.is_some() {
+            self.bring_early(&link, sock);
+        }
+        self.report.on_dgram(socket, dgram);
+        Ok(())
+    }
+
+    /// Where a datagram socket stands in its SO_REUSEPORT group. One whose bind this process has
+    /// not seen is the last.
+    fn rank_of(&self, socket: &Description) -> u64 {
+        let mut cold = socket.cold.lock();
+        match &mut cold.bound {
+            Some(bound) if bound.at_ns != 0 => bound.at_ns,
+            Some(bound) => {
+                bound.at_ns = self.now_ns();
+                bound.at_ns
+            }
+            None => 0,
+        }
+    }
+
+    /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper,
+    /// which has handed them to the engine by the time that the bind is answered: the first look at
+    /// the socket finds it.
+    fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
+        self.turn(link);
+        if link.driver.placement() == Placement::Instance {
+            // One pass of its loop later.
+            let _ = link.info(sock);
+        }
+    }
+
+    /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or
+    /// not.
+    pub(crate) fn realize_bound(&self, socket: &Arc<Description>) {
+        if !socket.cold.lock().memberships.is_empty() {
+            self.realize(socket);
+        }
+    }
+
+    /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part,
+    /// which would get the same again, leaves it.
+    fn spare_kernel_groups(&self, socket: &Description) {
+        let index = self.stack_interface();
+        let has_own = filter_in(&socket.cold.lock().options).is_some();
+        if let Some(number) = socket.kernel_number()
+            && index != 0
+            && !has_own
+        {
+            let code = group_filter(index).concat();
+            let _ = attach_filter(&*self.kernel, number.number(), &code);
+        }
+    }
+
+    /// Something that belongs on the stack is not there.
+    fn fell_back(&self, socket: &Arc<Description>, error: Errno, what: &str) {
+        let bound = socket.cold.lock().bound;
+        let addr = bound.map_or(ANY.into(), |bound| bound.addr);
+        if self.settings.strict {
+            return self.refuse_late(socket, error);
+        }
+        let sentence = format!(
+            "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
+        );
+        self.say(LogLevel::Error, &sentence);
+        let why = match self.link() {
+            Some(_) => Reason::Refused,
+            None => self.why_no_stack(),
+        };
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers {
+            self.report.on_kernel(number, socket, why, Given::Nothing);
+        }
+    }
+}
+
+/// SO_REUSEPORT.
+fn has_share(socket: &Description) -> bool {
+    let cold = socket.cold.lock();
+    cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+}
+
+fn listen_on_stack(
+    link: Arc<Link>,
+    socket: &Arc<Description>,
+    listener: &Listener,
+) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
+    let sock = link.open(Transport::Tcp)?;
+    link.name(sock, socket);
+    // What the SYN-ACK says depends on them: MSS, window, TTL.
+    let options = socket.cold.lock().options.clone();
+    push_options(&link, sock, &options);
+    let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
+    // The kernel's listener has settled conflicts, where there is one; workers of one server share
+    // the port.
+    let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
+    let outcome = link
+        .bind(sock, listener.addr, socket.is_v6_only(), may_share)
+        .and_then(|_| link.listen(sock, backlog));
+    match outcome {
+        Ok(()) => Ok((link, sock)),
+        Err(error) => {
+            link.close(sock, slipstack_channel::CloseMode::Abort);
+            Err(error)
+        }
+    }
+}
+
+/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to
+/// this host.
+fn group_filter(interface: u32) -> [[u8; 8]; 6] {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const PACKET_KIND: u32 = (-0x1000i32 + 4).cast_unsigned();
+    const INTERFACE: u32 = (-0x1000i32 + 8).cast_unsigned();
+    let code = |op: u16, is: u8, is_not: u8, k: u32| {
+        let ([a, b], [c, d, e, f]) = (op.to_ne_bytes(), k.to_ne_bytes());
+        [a, b, is, is_not, c, d, e, f]
+    };
+    [
+        code(LOAD, 0, 0, INTERFACE),
+        code(JUMP_IF, 0, 3, interface),
+        code(LOAD, 0, 0, PACKET_KIND),
+        // PACKET_HOST
+        code(JUMP_IF, 1, 0, 0),
+        code(RETURN, 0, 0, 0),
+        code(RETURN, 0, 0, u32::MAX),
+    ]
+}

@@ -1,0 +1,93 @@
+//! A socket that can be used as if it were fresh: after an attempt that failed, a disconnect, or a
+//! listener's end.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::CloseMode;
+
+use crate::epoll::{Set, Target, add_kernel_part};
+use crate::outcome::Outcome;
+use crate::process::Process;
+use crate::process::table::Entry;
+use crate::ready::{Awaited, Watch};
+use crate::socket::Stream;
+use crate::socket::description::{Decided, Description};
+
+impl Process {
+    /// The socket behind a number, for a call that finds out what becomes of it: one whose attempt
+    /// has failed may become anything.
+    pub(crate) fn usable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.socket_of(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Ok(socket);
+        };
+        if !stream.is_failed() || socket.lent.is_lent() {
+            return Ok(socket);
+        }
+        let (link, sock) = stream.link_and_sock();
+        link.close(sock, CloseMode::Abort);
+        Ok(self.replace_by_fresh(&socket))
+    }
+
+    /// connect(AF_UNSPEC) of a connection or an attempt.
+    pub(crate) fn disconnect_stream(&self, socket: &Description, stream: &Stream) {
+        stream.disconnect();
+        socket.notify(stream.readiness());
+    }
+
+    /// A listener's end, without that of its socket. The kernel's part is the caller's.
+    pub(crate) fn stop_listening(&self, socket: &Arc<Description>) {
+        let Some(Decided::Listener(listener)) = socket.decided() else {
+            return;
+        };
+        listener.shut();
+        socket.notify(listener.readiness());
+        if let Some((link, sock)) = listener.stack().take() {
+            link.close(sock, CloseMode::Orderly);
+            link.commands();
+        }
+        self.replace_by_fresh(socket);
+    }
+
+    /// Puts an undecided socket, with all that was set, in the place of one whose use has ended.
+    /// Calls that are under way stay with the old one.
+    pub(crate) fn replace_by_fresh(&self, old: &Arc<Description>) -> Arc<Description> {
+        let new = Arc::new(Description::like(old, self.next_id()));
+        new.set_inode(self.inode_of(old));
+        old.has_ended.store(true, Ordering::Release);
+        let numbers = {
+            let (mut from, mut to) = (old.cold.lock(), new.cold.lock());
+            to.numbers = mem::take(&mut from.numbers);
+            to.options = from.options.clone();
+            to.bound = from.bound;
+            to.owner = from.owner;
+            new.sigio.take_over(&old.sigio);
+            to.numbers.clone()
+        };
+        for number in numbers {
+            let is_it = |socket: Arc<Description>| Arc::ptr_eq(&socket, old);
+            if self.table.socket(number).is_some_and(is_it) {
+                self.table.put(number, Entry::Socket(Arc::clone(&new)));
+            }
+        }
+        for watch in old.take_watches() {
+            self.move_watch(&new, watch);
+        }
+        new
+    }
+
+    fn move_watch(&self, to: &Arc<Description>, watch: Watch) {
+        let Some((set, item)) = Set::of(&watch) else {
+            return watch.end();
+        };
+        set.retarget(item, Target::Socket(Arc::clone(to)));
+        to.watch(watch);
+        if to.has_kernel() {
+            // That of a connection had left.
+            add_kernel_part(&set, item);
+        }
+        set.look_at(item);
+    }
+}

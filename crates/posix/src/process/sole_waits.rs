@@ -1,0 +1,74 @@
+//! Connections that one thread alone waits for, in calls of their own (`recv`, `poll`), as in a
+//! server with a thread for each connection.
+//!
+//! Such a thread gets an engine of its own, or a channel of its own to the instance, as long as
+//! there are any, and the connection goes there: what comes for it wakes that thread and no other
+//! one. The thread of the listener keeps the first engine.
+
+use std::sync::Arc;
+
+use crate::attachment::Link;
+use crate::epoll::Target;
+use crate::process::Process;
+use crate::process::wait::Subject;
+use crate::socket::Stream;
+use crate::socket::description::{Decided, Description};
+
+impl Process {
+    /// A wait of the calling thread has found something.
+    #[inline]
+    pub(crate) fn on_waited(&self, subject: Subject<'_>) {
+        let (Subject::Socket(socket) | Subject::Many([Target::Socket(socket)])) = subject else {
+            return;
+        };
+        match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.may_move() => {
+                self.on_waited_alone(socket, stream);
+            }
+            Some(Decided::Listener(_)) => _ = self.homes.is_first(self.kernel.thread()),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn on_waited_alone(&self, socket: &Arc<Description>, stream: &Stream) {
+        let thread = self.kernel.thread();
+        if !stream.is_waited_for_by(thread) || self.homes.is_first(thread) || stream.queued() > 0 {
+            return;
+        }
+        let Some(home) = self.engine_for(thread) else {
+            return stream.wait_longer();
+        };
+        self.bring(socket, &home);
+        match Arc::ptr_eq(stream.link(), &home) {
+            true => stream.count_user(),
+            false => self.homes.exit(&home),
+        }
+    }
+
+    /// An engine that this thread has, or that nobody uses, or one more. The connection counts as
+    /// its user already, so that no other thread finds it without any.
+    fn engine_for(&self, thread: usize) -> Option<Arc<Link>> {
+        let _turn = self.attaching.lock();
+        if let Some(link) = self.homes.of_thread(thread) {
+            self.homes.enter(&link);
+            return Some(link);
+        }
+        let number = match self.homes.emptiest() {
+            Some((number, 0)) => number,
+            _ => self.one_more()?,
+        };
+        self.homes.remember(thread, number);
+        let link = self.homes.of_thread(thread)?;
+        self.homes.enter(&link);
+        Some(link)
+    }
+
+    /// A connection has ended.
+    pub(crate) fn note_end(&self, stream: &Stream) {
+        self.homes.note_life(stream.reads());
+        if stream.is_counted() {
+            self.homes.exit(stream.link());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Connections in a set that are on another engine than those who wait on it drive: accepted by one
+//! thread and served by another. They move once, as soon as all that was sent is acknowledged, and
+//! stay.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
+
+use slipstack_channel::{CloseMode, SockId, Transport};
+
+use crate::attachment::Link;
+use crate::epoll::Set;
+use crate::process::Process;
+use crate::socket::Stream;
+use crate::socket::description::{Decided, Description};
+
+/// Those of one set that may be elsewhere at most; further ones stay where they are.
+const STRANGERS_MAX: usize = 1024;
+
+impl Set {
+    fn add_stranger(&self, socket: Weak<Description>) {
+        let mut inner = self.inner.lock();
+        if inner.strangers.len() < STRANGERS_MAX {
+            inner.strangers.push(socket);
+            self.has_strangers.store(true, Ordering::Release);
+        }
+    }
+
+    fn take_strangers(&self) -> Vec<Weak<Description>> {
+        let mut inner = self.inner.lock();
+        self.has_strangers.store(false, Ordering::Relaxed);
+        std::mem::take(&mut inner.strangers)
+    }
+}
+
+impl Process {
+    /// A socket has become a member of a set.
+    #[inline]
+    pub(crate) fn note_member(&self, set: &Set, socket: &Arc<Description>) {
+        let is_unsettled = set.home.is_unsettled();
+        if !is_unsettled && !self.homes.is_any() {
+            return;
+        }
+        match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.may_move() => {
+                let home = self.home_of(set);
+                if home.is_none_or(|home| !Arc::ptr_eq(stream.link(), &home)) {
+                    set.add_stranger(Arc::downgrade(socket));
+                    // Now: whoever waits on the set may sleep, and serve it before it waits again.
+                    self.bring_strangers(set);
+                }
+            }
+            _ => {}
+        }
+        if is_unsettled {
+            set.look_soon();
+        }
+    }
+
+    /// Before a wait on the set.
+    #[inline]
+    pub(crate) fn bring_strangers(&self, set: &Set) {
+        if set.has_strangers.load(Ordering::Acquire) {
+            self.bring_all(set);
+        }
+    }
+
+    #[cold]
+    fn bring_all(&self, set: &Set) {
+        if set.home.is_unsettled() {
+            return;
+        }
+        let strangers = set.take_strangers();
+        if !self.moves_pay() {
+            return self.let_stay(set);
+        }
+        let Some(home) = self.home_of(set).filter(|_| self.homes.is_any()) else {
+            return;
+        };
+        for stranger in strangers {
+            if let Some(socket) = stranger.upgrade()
+                && self.bring(&socket, &home)
+            {
+                set.add_stranger(stranger);
+            }
+        }
+    }
+
+    /// Connections end soon: those of a set without anything of its own are served where they are.
+    fn let_stay(&self, set: &Set) {
+        let Some(home) = self.home_of(set) else {
+            return;
+        };
+        let is_at_home =
+            |socket: &Arc<Description>| socket.link().is_some_and(|link| Arc::ptr_eq(&link, &home));
+        if !Arc::ptr_eq(&home.station, &self.station) && !set.sockets().iter().any(is_at_home) {
+            self.homes.give_up(set, self.kernel.thread());
+        }
+    }
+
+    /// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
+    /// another attempt may have it go.
+    pub(crate) fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) -> bool {
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return false;
+        };
+        let (from, old) = stream.link_and_sock();
+        if Arc::ptr_eq(from, home) {
+            return false;
+        }
+        let has_ended = socket.has_ended.load(Ordering::Acquire);
+        if has_ended || socket.lent.is_lent() || !stream.may_move() {
+            return false;
+        }
+        if !socket.may_end() || stream.queued() > 0 {
+            return true;
+        }
+        if !stream.tries_to_move() {
+            return false;
+        }
+        let Ok(new) = home.open(Transport::Tcp) else {
+            return false;
+        };
+        home.name(new, socket);
+        let from = Arc::clone(from);
+        if !self.move_stream(stream, (&from, old), (home, new)) {
+            home.close(new, CloseMode::Abort);
+            return true;
+        }
+        from.close(old, CloseMode::Abort);
+        fence(Ordering::SeqCst);
+        if socket.has_ended.load(Ordering::SeqCst) {
+            // Another thread has ended it where it was.
+            home.close(new, CloseMode::Orderly);
+        } else if stream.is_failed() {
+            home.close(new, CloseMode::Abort);
+        } else {
+            stream.repeat_end();
+        }
+        home.commands();
+        socket.notify(stream.readiness_after_move());
+        false
+    }
+
+    fn move_stream(
+        &self,
+        stream: &Stream,
+        (from, old): (&Arc<Link>, SockId),
+        (home, new): (&Arc<Link>, SockId),
+    ) -> bool {
+        let Some(frozen) = from.program.freeze(old) else {
+            return false;
+        };
+        if !from.carry_to(old, home, new) {
+            return false;
+        }
+        stream.set_moved(Arc::clone(home), new);
+        frozen.leave();
+        true
+    }
+}

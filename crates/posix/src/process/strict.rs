@@ -1,0 +1,143 @@
+//! `--strict`: a socket that would fall back to the kernel fails instead, loudly.
+//!
+//! The loopback networks and unix sockets are no fallback: they are the kernel's by design. What is
+//! otherwise put off until the program waits (an engine for a listener or a bound datagram socket)
+//! is had at once, so that the call can fail. What cannot be had later, in a forked worker, is told
+//! by its next accept or receive, once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::addr::any;
+use crate::attachment::Link;
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::process::report::{Given, Reason};
+use crate::socket::description::{Decided, Description, Kind};
+
+impl Process {
+    /// Whether a socket may go to the kernel because of `why`.
+    ///
+    /// # Errors
+    /// `refusal`, under `--strict` and for any address but a loopback one.
+    pub(crate) fn permit_kernel(
+        &self,
+        socket: &Description,
+        given: Given,
+        why: Reason,
+        refusal: Errno,
+    ) -> Result<(), Errno> {
+        let addr = addr_of(given, socket);
+        let ip = addr.ip().to_canonical();
+        if socket.is_alone() {
+            return Err(refusal);
+        }
+        if !self.settings.strict || ip.is_loopback() || why == Reason::Loopback {
+            return Ok(());
+        }
+        let trouble = self.trouble();
+        let because = match trouble {
+            Some(trouble)
+                if matches!(why, Reason::NoStack | Reason::NoAddresses | Reason::NoSlot) =>
+            {
+                trouble
+            }
+            _ => why.sentence().to_owned(),
+        };
+        self.refuse(socket, given, &because);
+        Err(refusal)
+    }
+
+    /// Whether a socket may be of a type or have a number that only the kernel serves.
+    ///
+    /// # Errors
+    /// `refusal`, under `--strict`.
+    pub(crate) fn permit_odd(&self, what: &str, refusal: Errno) -> Result<(), Errno> {
+        if !self.settings.strict {
+            return Ok(());
+        }
+        self.warn_once(&format!(
+            "--strict: a socket {what} is refused instead of left to the kernel"
+        ));
+        Err(refusal)
+    }
+
+    /// The attachment for a socket of the stack's. Under `--strict` whoever does without hears why.
+    pub(crate) fn attached_for(
+        &self,
+        socket: &Description,
+        given: Given,
+    ) -> Result<Arc<Link>, Errno> {
+        let attached = self.attached();
+        // What is put off until an instance is back is not refused.
+        if attached.is_err() && self.settings.strict && !self.absence.is_now() {
+            let because = self.trouble().unwrap_or_default();
+            self.refuse(socket, given, &because);
+        }
+        attached
+    }
+
+    /// Before a socket is given to the kernel's side: under `--strict` there is an engine for the
+    /// other.
+    pub(crate) fn insist_on_engine(&self, socket: &Description, given: Given) -> Result<(), Errno> {
+        if !self.settings.strict {
+            return Ok(());
+        }
+        let attached = self.attached_for(socket, given);
+        if attached.is_err() && self.absence.is_now() {
+            let because = self.trouble().unwrap_or_default();
+            self.refuse(socket, given, &because);
+        }
+        attached.map(drop)
+    }
+
+    /// After an intent: under `--strict` it is real, or the call fails.
+    pub(crate) fn insist(&self, socket: &Description) -> Result<(), Errno> {
+        if !self.settings.strict {
+            return Ok(());
+        }
+        let refused = match socket.decided() {
+            Some(Decided::Listener(listener)) => listener.take_refusal(),
+            Some(Decided::Dgram(dgram)) => dgram.take_refusal(),
+            _ => None,
+        };
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// The stack has refused what was intended; that there is no engine has been said.
+    pub(crate) fn refuse_late(&self, socket: &Description, error: Errno) {
+        if self.link().is_some() {
+            self.refuse(
+                socket,
+                Given::Nothing,
+                &format!("the stack answers: {error}"),
+            );
+        }
+    }
+
+    fn refuse(&self, socket: &Description, given: Given, because: &str) {
+        let addr = addr_of(given, socket);
+        let kind = match socket.kind {
+            Kind::Stream => "TCP",
+            Kind::Dgram => "UDP",
+        };
+        self.warn_once(&format!(
+            "--strict: a {kind} socket for {addr} is refused instead of left to the kernel: {because}"
+        ));
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers {
+            self.report.on_refusal(number, socket, given);
+        }
+        self.tell_report();
+    }
+}
+
+fn addr_of(given: Given, socket: &Description) -> SocketAddr {
+    match given {
+        Given::Local(addr) | Given::Remote(addr) => addr,
+        Given::Nothing => {
+            let bound = socket.cold.lock().bound;
+            bound.map_or(any(socket.family), |bound| bound.addr)
+        }
+    }
+}

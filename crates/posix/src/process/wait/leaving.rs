@@ -1,0 +1,89 @@
+//! The ends of waits: a thread that sleeps no more, one that was interrupted, and what a listener
+//! owes to a thread that begins.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use crate::attachment::Link;
+use crate::epoll::Target;
+use crate::process::Process;
+use crate::process::wait::Subject;
+use crate::ready::Station;
+use crate::ready::{Awaited, Sleeper};
+use crate::socket::description::{Decided, Description};
+
+impl Process {
+    /// A thread does not sleep any more.
+    pub(crate) fn leave(&self, sleeper: Sleeper) {
+        if let Some(last) = sleeper.unsubscribe() {
+            self.end_if_closed(last);
+        }
+    }
+
+    /// The last thread has left a socket, whose last number may have been closed meanwhile. A
+    /// socket that is lent a child still has.
+    fn end_if_closed(&self, left: Arc<dyn Awaited>) {
+        let left: Arc<dyn Any + Send + Sync> = left;
+        if let Ok(socket) = left.downcast::<Description>()
+            && !socket.lent.is_lent()
+            && socket.cold.lock().numbers.is_empty()
+            && socket.decided().is_some()
+        {
+            self.end(&socket);
+        }
+    }
+
+    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them
+    /// again, and what other threads have intended meanwhile is made real.
+    pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
+        let come_back = |socket: &Arc<Description>| {
+            fence(Ordering::SeqCst);
+            if let Some(Decided::Listener(listener)) = socket.decided() {
+                listener.come_back();
+            }
+            if socket.is_intent() {
+                self.realize_for_wait(socket);
+            }
+        };
+        match subject {
+            Subject::Socket(socket) => come_back(socket),
+            Subject::Set(set) => {
+                fence(Ordering::SeqCst);
+                if set.has_intents.load(Ordering::SeqCst) {
+                    self.realize_set(set);
+                }
+            }
+            Subject::Many(targets) => {
+                for target in targets {
+                    match target {
+                        Target::Socket(socket) => come_back(socket),
+                        Target::Set(set) => self.realize_for_sleepers(set),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
+    /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
+    /// subscribes again.)
+    pub(crate) fn undo_abandoned(&self, station: &Station, link: Option<&Link>, thread: usize) {
+        let sleepers = &station.sleepers;
+        if sleepers.is_empty() {
+            return;
+        }
+        if sleepers.stop_leading_of(thread)
+            && let Some(link) = link
+        {
+            // Nobody knows what ended that sleep.
+            link.driver.finish_wait([true; 2]);
+        }
+        while let Some(waiter) = sleepers.waiter_of(thread) {
+            waiter.notify();
+            if let Some(sleeper) = sleepers.remove(&waiter) {
+                self.leave(sleeper);
+            }
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! Waiting: drive the engine, look, spin for a bounded time, sleep in `ppoll`.
+//!
+//! With several waiting threads one is the leader: it sleeps on the driver's descriptors too and
+//! hands out what comes. The others sleep on their own doorbell (and their kernel descriptors)
+//! until a socket of theirs becomes ready or the leader leaves.
+
+mod leaving;
+mod sleeping;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slipstack_mem::Descriptor;
+
+use crate::attachment::Link;
+use crate::epoll::{Set, Target};
+use crate::errno::Errno;
+use crate::kernel::Interruptions;
+use crate::outcome::Divert;
+use crate::process::Process;
+use crate::ready::Station;
+use crate::ready::{Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
+use crate::socket::description::Description;
+use sleeping::Slept;
+
+/// While a wait spins, kernel descriptors are looked at this often.
+const KERNEL_LOOK_NS: u64 = 50_000;
+/// A call that finds nothing and does not wait drives the engine if nobody has for this long.
+const POLLING_TURN_NS: u64 = 20_000;
+/// While another thread hands events out, whoever would lead sleeps no longer than this: that one
+/// may not wait next.
+const PUMPED_SLEEP_NS: u64 = 50_000;
+
+/// The subject of a wait.
+#[derive(Clone, Copy)]
+pub(crate) enum Subject<'a> {
+    Socket(&'a Arc<Description>),
+    Set(&'a Arc<Set>),
+    Many(&'a [Target]),
+}
+
+impl Subject<'_> {
+    fn kept(self) -> Kept {
+        match self {
+            Subject::Socket(socket) => Kept::One(Arc::<Description>::clone(socket)),
+            Subject::Set(set) => Kept::One(Arc::<Set>::clone(set)),
+            Subject::Many(targets) => Kept::Many(targets.iter().map(Target::awaited).collect()),
+        }
+    }
+}
+
+/// How a wait is made.
+pub(crate) struct Plan<'a> {
+    pub(crate) subject: Subject<'a>,
+    /// Kernel descriptors that end the sleep.
+    pub(crate) kernel: &'a [libc::pollfd],
+    /// `None`: for ever.
+    pub(crate) deadline_ns: Option<u64>,
+    pub(crate) mask: Option<&'a libc::sigset_t>,
+    /// Handlers with SA_RESTART do not end it.
+    pub(crate) may_restart: bool,
+}
+
+/// A wait, and where it is made.
+struct At<'a> {
+    plan: &'a Plan<'a>,
+    station: &'a Station,
+    /// The engine, if it is not the first.
+    elsewhere: Option<&'a Arc<Link>>,
+}
+
+/// The way in which a look treats the kernel's descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Ask the kernel: a system call.
+    Due,
+    /// It was asked not long ago, or the sleep to come asks.
+    Later,
+    /// The sleep that just ended says that they have nothing.
+    Nothing,
+}
+
+impl Look {
+    pub(crate) fn is_due(self) -> bool {
+        self == Look::Due
+    }
+}
+
+/// A kernel socket under a number, as something that ends a sleep.
+pub(crate) fn polled(number: Option<Descriptor>, events: i16) -> Option<libc::pollfd> {
+    number.map(|number| libc::pollfd {
+        fd: number.number(),
+        events,
+        revents: 0,
+    })
+}
+
+impl Process {
+    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it
+    /// is never restarted after a signal (signal(7)).
+    pub(crate) fn plan_of_call<'a>(
+        &self,
+        socket: &'a Arc<Description>,
+        timeout_ns: &AtomicU64,
+        kernel: &'a [libc::pollfd],
+    ) -> Plan<'a> {
+        let timeout = timeout_ns.load(Ordering::Relaxed);
+        Plan {
+            subject: Subject::Socket(socket),
+            kernel,
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        }
+    }
+
+    /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
+    pub(crate) fn living_link(&self) -> Option<Arc<Link>> {
+        let link = self.link()?;
+        if !link.is_dead() {
+            return Some(link);
+        }
+        self.on_engine_death(&link);
+        None
+    }
+
+    /// A call finds nothing and will not wait: a program that only asks must be served too.
+    pub(crate) fn turn_if_idle(&self, link: &Link) {
+        let now = self.now_ns();
+        let last = link.station.sleepers.turned_ns.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) >= POLLING_TURN_NS {
+            self.turn(link);
+            if link.is_dead() {
+                self.living_link();
+            }
+        }
+    }
+
+    /// Lets the engine work once and hands out what came.
+    #[inline]
+    pub(crate) fn turn(&self, link: &Link) {
+        let sleepers = &link.station.sleepers;
+        sleepers.turned_ns.store(self.now_ns(), Ordering::Relaxed);
+        link.turn();
+        sleepers.nudge(|| self.now_ns());
+    }
+
+    /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
+    /// what to do about kernel descriptors.
+    pub(crate) fn wait<T>(
+        &self,
+        plan: &Plan<'_>,
+        mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        if self.lending.post.has_inline() {
+            return self.wait_and_lend(plan, &mut check);
+        }
+        loop {
+            let found = self.wait_here(plan, &mut check)?;
+            let is_over = |deadline: u64| deadline <= self.now_ns();
+            // Otherwise the engine at which it was made has died.
+            if found.is_some() {
+                self.on_waited(plan.subject);
+            }
+            if found.is_some() || plan.deadline_ns.is_some_and(is_over) {
+                return Ok(found);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wait_here<T>(
+        &self,
+        plan: &Plan<'_>,
+        mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        let link = self.link_for(plan.subject);
+        let station = link.as_ref().map_or(&self.station, |link| &link.station);
+        let at = At {
+            plan,
+            station,
+            elsewhere: link
+                .as_ref()
+                .filter(|_| !Arc::ptr_eq(station, &self.station)),
+        };
+        let thread = self.kernel.thread();
+        station.batch.end(thread);
+        self.undo_abandoned(station, link.as_deref(), thread);
+        let begun = self.now_ns();
+        if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
+            return self.only_look(link.as_deref(), &mut check);
+        }
+        let leads = link.is_some() && station.sleepers.lead.enter(thread, begun);
+        let outcome = self.wait_from(&at, link.as_ref(), (thread, begun, leads), &mut check);
+        self.leave_lead(station, thread, matches!(outcome, Ok(Some(_))));
+        outcome
+    }
+
+    /// The engine of a wait that may have begun before there was one. `None`: the one at which the
+    /// wait is made has died, and there is another place for it.
+    fn link_at(&self, at: &At<'_>) -> Option<Option<Arc<Link>>> {
+        match at.elsewhere {
+            Some(link) if link.is_dead() => None,
+            Some(link) => Some(Some(Arc::clone(link))),
+            None => Some(self.living_link()),
+        }
+    }
+
+    /// A call whose time is over before it begins.
+    fn only_look<T>(
+        &self,
+        link: Option<&Link>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        if let Some(link) = link {
+            self.turn(link);
+        }
+        let found = check(Look::Due)?;
+        if let (None, Some(link)) = (&found, link) {
+            link.relieve();
+        }
+        Ok(found)
+    }
+
+    fn wait_from<T>(
+        &self,
+        at: &At<'_>,
+        link: Option<&Arc<Link>>,
+        (thread, begun, leads): (usize, u64, bool),
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        let lead = &at.station.sleepers.lead;
+        let drives = leads || !lead.is_trusted();
+        let would_nap =
+            |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.driver.would_nap();
+        let naps = drives && link.is_some_and(would_nap);
+        if let Some(link) = link {
+            // While the leader is away what has come would wait for it.
+            let has_turn = !naps && (drives || lead.is_away());
+            self.begin_wait(at, link, thread, has_turn);
+        }
+        let budget_ns = self.spin_budget_ns(at, begun);
+        // Who goes to sleep at once is told by the sleep.
+        let look = if !drives || budget_ns == 0 {
+            Look::Later
+        } else {
+            Look::Due
+        };
+        if let Some(value) = check(look)? {
+            return Ok(Some(value));
+        }
+        let before = self.kernel.interruptions();
+        if !drives {
+            return self.sleep(at, before, false, check);
+        }
+        // The next turn would bring what the preparations for the sleep see as well.
+        let is_turned = naps || link.is_some();
+        let spun = match budget_ns {
+            0 => Spun::InVain,
+            _ => self.spin(
+                at,
+                link.map(|link| &**link),
+                (begun, budget_ns),
+                before,
+                check,
+            )?,
+        };
+        match spun {
+            Spun::Found(value) => {
+                at.station.spin.on_hit();
+                Ok(Some(value))
+            }
+            Spun::TimedOut => Ok(None),
+            Spun::InVain => {
+                let asleep_since = if budget_ns == 0 { begun } else { self.now_ns() };
+                let outcome = self.sleep(at, before, is_turned, check);
+                let slept_ns = self.now_ns().wrapping_sub(asleep_since);
+                at.station.spin.on_sleep(slept_ns);
+                outcome
+            }
+        }
+    }
+
+    /// Lets the engine work before a wait, or only take what this thread has to send.
+    fn begin_wait(&self, at: &At<'_>, link: &Link, thread: usize, has_turn: bool) {
+        let sleepers = &at.station.sleepers;
+        // Whom the turn wakes is looked at before the sleep.
+        sleepers.pool.take_woken();
+        match has_turn {
+            true => self.turn(link),
+            false => sleepers.lead.while_sending(thread, || link.commands()),
+        }
+    }
+
+    /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now
+    /// on.
+    #[inline]
+    fn leave_lead(&self, station: &Station, thread: usize, has_found: bool) {
+        // Whoever begins to sleep after this finds the leader away.
+        let sleepers = &station.sleepers;
+        if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
+            self.leave_sleepers(sleepers, thread, has_found);
+        }
+    }
+
+    #[cold]
+    fn leave_sleepers(&self, sleepers: &Sleepers, thread: usize, has_found: bool) {
+        let now_ns = self.now_ns();
+        let lead = &sleepers.lead;
+        if has_found && lead.is_trusted() {
+            lead.leave(thread, Leave::Shortly { now_ns });
+        } else if lead.leave(thread, Leave::ForLong { now_ns }) {
+            sleepers.pass_on(|| now_ns);
+        }
+    }
+
+    /// How long a wait may spin. Not at all where other engines of the program have work for the
+    /// processors, unless somebody has said how long.
+    #[inline]
+    fn spin_budget_ns(&self, at: &At<'_>, begun: u64) -> u64 {
+        let Station { spin, number, .. } = at.station;
+        let is_crowded = || self.homes.is_any() && self.spinners.is_crowded(*number, begun);
+        match spin.budget_ns() {
+            0 => 0,
+            _ if !spin.is_fixed() && is_crowded() => 0,
+            budget_ns => budget_ns,
+        }
+    }
+
+    fn spin<T>(
+        &self,
+        at: &At<'_>,
+        link: Option<&Link>,
+        (begun, budget_ns): (u64, u64),
+        before: Interruptions,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Spun<T>, Divert> {
+        // Without an engine nothing changes while we spin.
+        let Some(link) = link else {
+            return Ok(Spun::InVain);
+        };
+        let until = match at.station.spin.is_fixed() || link.driver.may_spin() {
+            true => begun + budget_ns,
+            false => return Ok(Spun::InVain),
+        };
+        let place = self.spinners.enter(begun, until);
+        if place.is_none() && !at.station.spin.is_fixed() {
+            return Ok(Spun::InVain);
+        }
+        let mut looked = begun;
+        loop {
+            let now = self.now_ns();
+            if at.plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
+                return Ok(Spun::TimedOut);
+            }
+            if now >= until {
+                return Ok(Spun::InVain);
+            }
+            if self.is_interrupted(at.plan, before) {
+                self.turn(link);
+                let found = check(Look::Due)?.map(Spun::Found);
+                return found.ok_or(Errno::EINTR.into());
+            }
+            self.turn(link);
+            let look = if now - looked >= KERNEL_LOOK_NS {
+                looked = now;
+                Look::Due
+            } else {
+                Look::Later
+            };
+            if let Some(value) = check(look)? {
+                return Ok(Spun::Found(value));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether a handler is due that ends this call. What is there already comes first, as on the
+    /// kernel: the handler runs when the call has told it.
+    fn is_interrupted(&self, plan: &Plan<'_>, before: Interruptions) -> bool {
+        let now = self.kernel.signal_point(plan.mask);
+        match plan.may_restart {
+            true => now.without_restart != before.without_restart,
+            false => now.handlers != before.handlers,
+        }
+    }
+
+    /// Looks for the last time in a call whose time is over, or that is interrupted. `None`: it
+    /// goes on.
+    fn last_look<T>(
+        &self,
+        plan: &Plan<'_>,
+        before: Interruptions,
+        now_ns: u64,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<Option<T>>, Divert> {
+        let is_interrupted = self.is_interrupted(plan, before);
+        if !is_interrupted && plan.deadline_ns.is_none_or(|deadline| deadline > now_ns) {
+            return Ok(None);
+        }
+        match check(Look::Due)? {
+            None if is_interrupted => Err(Errno::EINTR.into()),
+            found => Ok(Some(found)),
+        }
+    }
+
+    fn sleep<T>(
+        &self,
+        at: &At<'_>,
+        before: Interruptions,
+        is_turned: bool,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        let waiter = at.station.sleepers.pool.take();
+        let outcome = self.sleep_as(&waiter, at, (before, is_turned), check);
+        if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
+            self.leave(sleeper);
+        }
+        if !at.station.sleepers.lead.is_trusted() {
+            at.station.sleepers.pass_on(|| self.now_ns());
+        }
+        at.station.sleepers.pool.give(waiter);
+        outcome
+    }
+
+    fn sleep_as<T>(
+        &self,
+        waiter: &Arc<Waiter>,
+        at: &At<'_>,
+        (before, mut is_turned): (Interruptions, bool),
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        let thread = self.kernel.thread();
+        let mut look = Look::Later;
+        loop {
+            // A handler that waited itself has undone the wait it interrupted.
+            if at
+                .station
+                .sleepers
+                .enter(thread, waiter, || at.plan.subject.kept())
+            {
+                self.come_back_to(at.plan.subject);
+            }
+            // Another thread may have attached, or the engine died, since the last look.
+            self.seek(at.plan.subject);
+            let Some(link) = self.link_at(at) else {
+                return Ok(None);
+            };
+            let lead = &at.station.sleepers.lead;
+            let leads = link.is_some() && lead.enter(thread, self.now_ns());
+            let mut drives = leads || !lead.is_trusted();
+            if !std::mem::take(&mut is_turned) {
+                // Whom the turn wakes is looked at below.
+                at.station.sleepers.pool.take_woken();
+                match &link {
+                    Some(link) if drives => self.turn(link),
+                    _ => {}
+                }
+            }
+            if let Some(value) = check(look)? {
+                return Ok(Some(value));
+            }
+            let now = self.now_ns();
+            if let Some(last) = self.last_look(at.plan, before, now, check)? {
+                return Ok(last);
+            }
+            drives &=
+                !(leads && Self::hands_on(&at.station.sleepers, link.as_deref(), thread, now));
+            let starved = link.as_deref().and_then(Link::relieve);
+            if !waiter.fall_asleep() {
+                waiter.wake_up(false);
+                look = Look::Due;
+                continue;
+            }
+            let left = at.plan.deadline_ns.map(|deadline| deadline - now);
+            let left = least(left, starved);
+            let left = least(left, self.absence.sleep_ns());
+            let slept = match link.filter(|_| drives) {
+                Some(link) if at.station.sleepers.try_lead(thread, waiter) => {
+                    self.sleep_leading(waiter, &link, at, now, left)
+                }
+                Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
+                _ => self.sleep_in_ppoll(waiter, at.plan, None, left),
+            };
+            waiter.wake_up(slept.rang);
+            look = slept.kernel;
+        }
+    }
+
+    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has
+    /// just woken, or to one that keeps the engine.
+    fn hands_on(sleepers: &Sleepers, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
+        let lead = &sleepers.lead;
+        if !lead.is_trusted() {
+            return false;
+        }
+        let other = match sleepers.pool.take_woken() {
+            0 if link.is_some_and(|link| link.driver.is_busy()) => lead.sender(),
+            woken => woken,
+        };
+        other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
+    }
+
+    fn sleep_leading(
+        &self,
+        waiter: &Waiter,
+        link: &Link,
+        at: &At<'_>,
+        now: u64,
+        left: Option<u64>,
+    ) -> Slept {
+        link.release_idle();
+        let Some(wait_on) = link.driver.prepare_wait(at.station.spin.gather_ns()) else {
+            at.station.sleepers.stop_leading(waiter);
+            return match link.is_pumped() {
+                // Another thread hands out what came, and rings if some of it is for this one.
+                true => {
+                    self.sleep_in_ppoll(waiter, at.plan, None, least(left, Some(PUMPED_SLEEP_NS)))
+                }
+                false => Slept::NOT_AT_ALL,
+            };
+        };
+        let mut left = least(left, wait_on.timeout_ns);
+        if at.station.sleepers.was_nudged(now) {
+            left = least(left, Some(NUDGED_SLEEP_NS));
+        }
+        let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
+        at.station.sleepers.set_leader_until(until);
+        let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
+        if at.station.sleepers.stop_leading(waiter) {
+            link.driver.finish_wait(slept.driver);
+        }
+        slept
+    }
+}
+
+enum Spun<T> {
+    Found(T),
+    TimedOut,
+    InVain,
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,78 @@
+//! One sleep in `ppoll`.
+
+use std::time::Duration;
+
+use slipstack_channel::WaitOn;
+
+use crate::process::Process;
+use crate::process::wait::{Look, Plan, least};
+use crate::ready::{BLIND_SLEEP_NS, Waiter};
+
+/// The outcome of one sleep.
+pub(super) struct Slept {
+    /// The waiter's own doorbell ended it.
+    pub(super) rang: bool,
+    /// Which of the driver's descriptors had something.
+    pub(super) driver: [bool; 2],
+    pub(super) kernel: Look,
+}
+
+impl Slept {
+    pub(super) const NOT_AT_ALL: Slept = Slept {
+        rang: false,
+        driver: [false; 2],
+        // Who never gets to sleep has to ask for himself.
+        kernel: Look::Due,
+    };
+}
+
+impl Process {
+    pub(super) fn sleep_in_ppoll(
+        &self,
+        waiter: &Waiter,
+        plan: &Plan<'_>,
+        wait_on: Option<&WaitOn>,
+        left_ns: Option<u64>,
+    ) -> Slept {
+        const ON_STACK: usize = 16;
+        let readable = |fd: i32| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let driver = wait_on.map_or(&[][..], |wait_on| &wait_on.fds);
+        let mine = std::iter::once(waiter.doorbell()).chain(driver.iter().copied());
+        let all = mine.map(readable).chain(plan.kernel.iter().copied());
+        let count = 1 + driver.len() + plan.kernel.len();
+        let mut few = [readable(-1); ON_STACK];
+        let mut many = Vec::new();
+        let fds = if count <= ON_STACK {
+            for (place, fd) in few.iter_mut().zip(all) {
+                *place = fd;
+            }
+            &mut few[..count]
+        } else {
+            many.extend(all);
+            &mut many[..]
+        };
+        let left_ns = match waiter.has_doorbell() {
+            true => left_ns,
+            false => least(left_ns, Some(BLIND_SLEEP_NS)),
+        };
+        let timeout = left_ns.map(Duration::from_nanos);
+        let is_nap = plan.mask.is_none() && wait_on.is_some_and(|wait_on| wait_on.is_nap);
+        let outcome = match is_nap {
+            true => self.kernel.nap(fds, timeout),
+            false => self.kernel.ppoll(fds, timeout, plan.mask),
+        };
+        let kernel = &fds[1 + driver.len()..];
+        Slept {
+            rang: fds[0].revents != 0,
+            driver: [1, 2].map(|at| at <= driver.len() && fds[at].revents != 0),
+            kernel: match outcome {
+                Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,
+                _ => Look::Due,
+            },
+        }
+    }
+}

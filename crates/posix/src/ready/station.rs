@@ -1,0 +1,35 @@
+//! The common state of threads that wait for one engine.
+
+use std::sync::Arc;
+
+use slipstack_channel::{Heuristics, Spin};
+
+use crate::ready::Sleepers;
+use crate::ready::Spinner;
+use crate::ready::batch::Batch;
+
+/// Sleepers, spinning and batching of one engine.
+#[derive(Debug)]
+pub(crate) struct Station {
+    /// Tells it from others of the process.
+    pub(crate) number: usize,
+    pub(crate) sleepers: Arc<Sleepers>,
+    pub(crate) spin: Spinner,
+    pub(crate) batch: Batch,
+}
+
+impl Station {
+    /// The station of the first engine; `number` tells others from it.
+    pub(crate) fn new(spin: Spin, gather_us: u32, rules: Heuristics) -> Station {
+        Station {
+            number: 0,
+            sleepers: Arc::default(),
+            spin: Spinner::new(spin, gather_us, rules),
+            batch: Batch::new(rules),
+        }
+    }
+
+    pub(crate) fn numbered(self, number: usize) -> Station {
+        Station { number, ..self }
+    }
+}

@@ -1,0 +1,176 @@
+//! A connection of another process, as this one knows it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use slipstack_mem::Lock;
+
+use crate::socket::Dgram;
+use crate::socket::borrowed::Names;
+use crate::socket::borrowed::turns::Turns;
+use crate::socket::borrowed::words::{Control, Message, Wish, Word};
+
+/// A connection that lives in another process.
+#[derive(Debug)]
+pub(crate) struct Borrowed {
+    /// The owner's number for it.
+    pub(crate) id: u64,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+    /// To the owner's steward. `None`: the owner cannot be spoken to.
+    control: Option<Arc<Control>>,
+    /// Names the pair that is under the numbers; `None`: the connection has not been used.
+    pub(crate) token: Lock<Option<u64>>,
+    /// The steward passes on whatever comes.
+    is_streaming: AtomicBool,
+    /// The program has shut its direction down, or has heard how the connection has ended.
+    has_ended: AtomicBool,
+    /// A datagram socket of this process's own, which takes its place when it is connected.
+    own: Lock<Option<Box<Dgram>>>,
+    pub(crate) turns: Turns,
+}
+
+impl Borrowed {
+    pub(crate) fn new(
+        id: u64,
+        names: Option<&Names>,
+        control: Option<Arc<Control>>,
+        token: Option<u64>,
+    ) -> Borrowed {
+        Borrowed {
+            id,
+            local: names.and_then(|names| names.local),
+            remote: names.and_then(|names| names.remote),
+            control,
+            token: Lock::new(token),
+            is_streaming: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            own: Lock::default(),
+            turns: Turns::default(),
+        }
+    }
+
+    /// One that another program has sent: the number is an end of a pair.
+    pub(crate) fn received(local: SocketAddr, remote: SocketAddr) -> Borrowed {
+        Borrowed {
+            id: 0,
+            local: Some(local),
+            remote: Some(remote),
+            control: None,
+            token: Lock::new(Some(0)),
+            is_streaming: AtomicBool::new(true),
+            has_ended: AtomicBool::new(false),
+            own: Lock::default(),
+            turns: Turns::default(),
+        }
+    }
+
+    /// Returns the counterpart in a child of this process, which speaks to the steward by
+    /// `control`.
+    pub(crate) fn for_child(&self, control: Option<Arc<Control>>) -> Borrowed {
+        let is_streaming = self.is_streaming.load(Ordering::Relaxed);
+        Borrowed {
+            id: self.id,
+            local: self.local,
+            remote: self.remote,
+            control,
+            token: Lock::new(self.token()),
+            is_streaming: AtomicBool::new(is_streaming),
+            has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
+            own: Lock::default(),
+            turns: Turns::default(),
+        }
+    }
+
+    pub(crate) fn or_own(self, dgram: Dgram) -> Borrowed {
+        *self.own.lock() = Some(Box::new(dgram));
+        self
+    }
+
+    /// This process's own socket, if it has not used the other's.
+    pub(crate) fn take_own(&self) -> Option<Dgram> {
+        if self.is_taken() {
+            return None;
+        }
+        self.own.lock().take().map(|own| *own)
+    }
+
+    pub(crate) fn control(&self) -> Option<&Arc<Control>> {
+        self.control.as_ref()
+    }
+
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.token.try_lock().and_then(|token| *token)
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.is_streaming.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_streaming(&self) {
+        self.is_streaming.store(true, Ordering::Relaxed);
+    }
+
+    /// Says what the program wants to read. `waiting`: bytes that it finds already. A call that
+    /// does not block finds what the steward has then.
+    pub(crate) fn wish(&self, waiting: u64, wish: Wish, is_prompt: bool) {
+        let (Some(control), Some(token)) = (&self.control, self.token()) else {
+            return;
+        };
+        let (wish, is_prompt) = match wish {
+            // The call ends with what is there.
+            Wish::Some(_) if waiting > 0 => return,
+            Wish::Whole(count) if waiting >= count => return,
+            Wish::Whole(count) => (Wish::Whole(count - waiting), is_prompt),
+            Wish::All if self.is_streaming.swap(true, Ordering::AcqRel) => return,
+            // A program that polls looks once and then sleeps.
+            Wish::All => (wish, true),
+            Wish::Some(_) | Wish::None => (wish, is_prompt),
+        };
+        let name = (self.id, token);
+        let _ = match is_prompt {
+            true => control.ask(Message::read(Word::ReadNow, name, wish)),
+            false => control.say(Message::read(Word::Read, name, wish), None),
+        };
+    }
+
+    /// Whether the program hears now how the connection has ended; once.
+    pub(crate) fn hears_end(&self) -> bool {
+        !self.has_ended.swap(true, Ordering::Relaxed)
+    }
+
+    /// The program has yet to hear how the connection ends.
+    pub(crate) fn awaits_end(&self) -> bool {
+        !self.has_ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.token().is_some()
+    }
+
+    /// The last number was closed.
+    pub(crate) fn give_back(&self) {
+        if !self.is_taken() {
+            self.say(Word::GiveBack, 0);
+        }
+    }
+
+    /// The program shuts a direction down: what its end of the pair tells could be its end as well.
+    pub(crate) fn shut(&self, (read, write): (bool, bool)) {
+        self.has_ended.fetch_or(write, Ordering::Relaxed);
+        self.say(Word::Shut, u64::from(read) | u64::from(write) << 1);
+    }
+
+    pub(crate) fn say(&self, word: Word, amount: u64) {
+        if let Some(control) = &self.control {
+            let message = Message {
+                word,
+                id: self.id,
+                token: self.token().unwrap_or(0),
+                amount,
+            };
+            let _ = control.say(message, None);
+        }
+    }
+}

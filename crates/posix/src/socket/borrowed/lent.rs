@@ -1,0 +1,41 @@
+//! How many children may use a connection.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A connection's children.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    /// How many may use it.
+    shares: AtomicUsize,
+    is_left_unread: AtomicBool,
+}
+
+impl Lent {
+    pub(crate) fn is_lent(&self) -> bool {
+        self.shares.load(Ordering::SeqCst) > 0
+    }
+
+    /// A child has ended with bytes that it had been given: nobody can read them any more, so the
+    /// last close resets the connection whoever it comes from.
+    pub(crate) fn is_left_unread(&self) -> bool {
+        self.is_left_unread.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn leave_unread(&self) {
+        self.is_left_unread.store(true, Ordering::Release);
+    }
+
+    /// Whether exactly one process may use it beside this one.
+    pub(crate) fn is_lent_once(&self) -> bool {
+        self.shares.load(Ordering::SeqCst) == 1
+    }
+
+    pub(crate) fn add(&self) {
+        self.shares.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// True: nobody borrows it any more.
+    pub(crate) fn remove(&self) -> bool {
+        self.shares.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+}

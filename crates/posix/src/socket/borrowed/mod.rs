@@ -1,0 +1,12 @@
+//! A connection that lives in another process, and what is said about it.
+
+mod connection;
+mod lent;
+mod names;
+mod turns;
+pub(crate) mod words;
+
+pub(crate) use connection::Borrowed;
+pub(crate) use lent::Lent;
+pub(crate) use names::Names;
+pub(crate) use words::Wish;

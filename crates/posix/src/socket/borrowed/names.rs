@@ -1,0 +1,32 @@
+//! A connection's names, which whoever borrows it is told.
+
+use std::net::SocketAddr;
+
+/// A connection's names at the time of the fork.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) id: u64,
+    pub(crate) inode: u64,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+impl Names {
+    /// Without the number.
+    pub(crate) fn text(&self) -> String {
+        let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
+        let (local, remote) = (shown(self.local), shown(self.remote));
+        format!("{}/{local}/{remote}", self.inode)
+    }
+
+    pub(crate) fn parse(id: u64, text: &str) -> Option<Names> {
+        let mut parts = text.split('/');
+        let mut part = || parts.next();
+        Some(Names {
+            id,
+            inode: part()?.parse().ok()?,
+            local: part()?.parse().ok(),
+            remote: part()?.parse().ok(),
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! The kernel's socket under a number.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slipstack_mem::Descriptor;
+
+use crate::errno::Errno;
+
+/// Whether the kernel has something to read under this number now.
+pub(crate) fn is_readable(number: Option<Descriptor>) -> bool {
+    is_ready(number, PollFlags::IN)
+}
+
+pub(crate) fn is_ready(number: Option<Descriptor>, what: PollFlags) -> bool {
+    !ready_in_kernel(number, what).is_empty()
+}
+
+/// Returns the kernel's readiness of this number now.
+pub(crate) fn ready_in_kernel(number: Option<Descriptor>, what: PollFlags) -> PollFlags {
+    let Some(number) = number else {
+        return PollFlags::empty();
+    };
+    let fd = number.as_fd();
+    let mut fds = [PollFd::from_borrowed_fd(fd, what)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    match rustix::event::poll(&mut fds, Some(&now)) {
+        Ok(1) => fds[0].revents(),
+        _ => PollFlags::empty(),
+    }
+}
+
+/// The kernel's idea of a socket's local address.
+pub(crate) fn kernel_name(number: Descriptor) -> Option<SocketAddr> {
+    let any = rustix::net::getsockname(number.as_fd()).ok()?;
+    SocketAddr::try_from(any).ok()
+}
+
+/// Puts `with` under `number`, whose close-on-exec flag stays.
+pub(crate) fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
+    let flags = rustix::io::fcntl_getfd(number.as_fd())?;
+    let is_cloexec = flags.contains(rustix::io::FdFlags::CLOEXEC);
+    Ok(number.replace_with(with.as_fd(), is_cloexec)?)
+}
+
+pub(crate) fn set_nonblocking(number: Descriptor, is_on: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::fcntl_getfl(number.as_fd())?;
+    flags.set(rustix::fs::OFlags::NONBLOCK, is_on);
+    Ok(rustix::fs::fcntl_setfl(number.as_fd(), flags)?)
+}

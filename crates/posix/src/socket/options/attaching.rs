@@ -1,0 +1,130 @@
+//! Programs of classic BPF (linux/filter.h): SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are
+//! recorded with their instructions, since the program's array may be gone when they are wanted.
+
+use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use slipstack_channel::ChooserPart;
+
+use crate::errno::Errno;
+use crate::kernel::Kernel;
+use crate::socket::options::Options;
+
+/// SO_GET_FILTER has the number of SO_ATTACH_FILTER (asm-generic/socket.h).
+pub(crate) const ATTACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+pub(crate) const DETACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_FILTER);
+pub(crate) const CHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+pub(crate) const UNCHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF);
+/// Offsets of what a program may ask for beside a packet where it chooses a socket (SKF_AD_CPU,
+/// SKF_AD_RANDOM).
+pub(crate) const BESIDE: [i32; 2] = [-0x1000 + 36, -0x1000 + 56];
+/// BPF_MAXINSNS (linux/bpf_common.h).
+const INSTRUCTIONS_MAX: usize = 4096;
+/// Bytes of one: `struct sock_filter`.
+pub(crate) const INSTRUCTION: usize = 8;
+
+/// Gives a kernel socket the filter of these instructions.
+pub(crate) fn attach_filter(kernel: &dyn Kernel, fd: i32, code: &[u8]) -> Result<(), Errno> {
+    attach_program(kernel, fd, ATTACH, code)
+}
+
+/// Repeats a recorded SO_ATTACH_REUSEPORT_CBPF on a kernel socket.
+pub(crate) fn attach_chooser(kernel: &dyn Kernel, fd: i32, value: &[u8]) -> Result<(), Errno> {
+    match value.get(STAMP..) {
+        Some(code) if !code.is_empty() => attach_program(kernel, fd, CHOOSE, code),
+        _ => Ok(()),
+    }
+}
+
+fn attach_program(
+    kernel: &dyn Kernel,
+    fd: i32,
+    (level, name): (i32, i32),
+    code: &[u8],
+) -> Result<(), Errno> {
+    let count = u16::try_from(code.len() / INSTRUCTION).unwrap_or(u16::MAX);
+    // struct sock_fprog: how many, and where.
+    let mut program = [0; 16];
+    program[..2].copy_from_slice(&count.to_ne_bytes());
+    let at = code.as_ptr().expose_provenance() as u64;
+    program[8..].copy_from_slice(&at.to_ne_bytes());
+    kernel.setsockopt(fd, level, name, &program)
+}
+
+/// The instructions of a `struct sock_fprog` of the program's, as a kernel socket that takes it
+/// tells them.
+pub(crate) fn read_filter(kernel: &dyn Kernel, value: &[u8]) -> Result<Vec<u8>, Errno> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let judge = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    kernel.setsockopt(judge.as_raw_fd(), ATTACH.0, ATTACH.1, value)?;
+    let mut code = vec![0; INSTRUCTIONS_MAX * INSTRUCTION];
+    let count = kernel.getsockopt(judge.as_raw_fd(), ATTACH.0, ATTACH.1, &mut code)?;
+    code.truncate(count * INSTRUCTION);
+    Ok(code)
+}
+
+/// Bytes before the instructions of a recorded program that chooses: when it was set.
+const STAMP: usize = 4;
+
+/// Returns the value under which SO_ATTACH_REUSEPORT_CBPF is recorded; `code` is empty where the
+/// program is taken away.
+pub(crate) fn chooser_value(code: &[u8], now_ns: u64) -> Vec<u8> {
+    [&set_ms(now_ns).to_ne_bytes(), code].concat()
+}
+
+/// Milliseconds since the machine began: 49 days until they begin again.
+fn set_ms(now_ns: u64) -> u32 {
+    (now_ns / 1_000_000) as u32
+}
+
+/// The parts of the recorded program that chooses among the sockets of a group.
+pub(crate) fn chooser_in(options: &Options) -> Option<impl Iterator<Item = ChooserPart> + '_> {
+    let recorded = options.bytes(CHOOSE.0, CHOOSE.1)?;
+    let (stamp, code) = recorded.split_first_chunk::<STAMP>()?;
+    Some(ChooserPart::all(code, u32::from_ne_bytes(*stamp)))
+}
+
+/// The recorded one.
+pub(crate) fn filter_in(options: &Options) -> Option<&[u8]> {
+    let code = options.bytes(ATTACH.0, ATTACH.1)?;
+    (!code.is_empty()).then_some(code)
+}
+
+/// Whether a filter asks for more than a datagram and its header: where it came from, its
+/// link-layer header. `known`: offsets that are answered.
+pub(crate) fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
+    const CLASS: u16 = 0x07;
+    const LOADS: [u16; 2] = [0x00, 0x01];
+    const MODE: u16 = 0xe0;
+    const PLACES: [u16; 3] = [0x20, 0x40, 0xa0];
+    code.chunks_exact(INSTRUCTION).any(|one| {
+        let op = u16::from_ne_bytes([one[0], one[1]]);
+        let k = i32::from_ne_bytes([one[4], one[5], one[6], one[7]]);
+        LOADS.contains(&(op & CLASS))
+            && PLACES.contains(&(op & MODE))
+            && k < 0
+            && !known.contains(&k)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_asks_for_the_interface_looks_beyond_the_datagram() {
+        let one = |op: u16, k: i32| {
+            let ([a, b], [c, d, e, f]) = (op.to_ne_bytes(), k.to_ne_bytes());
+            [a, b, 0, 0, c, d, e, f]
+        };
+        // ldh [8], ret #-1, ld #-1
+        let plain = [one(0x28, 8), one(0x06, -1), one(0x00, -1)].concat();
+        assert!(!looks_beyond(&plain, &[]));
+        // ld ifindex; ldxb 4 * ([net + 0] & 0xf)
+        assert!(looks_beyond(&one(0x20, -0x1000 + 8), &BESIDE));
+        let processor = one(0x20, -0x1000 + 36);
+        assert!(looks_beyond(&processor, &[]) && !looks_beyond(&processor, &BESIDE));
+        assert!(looks_beyond(&one(0xb1, -0x10_0000), &BESIDE));
+    }
+}

@@ -1,0 +1,38 @@
+//! How large a program may make a socket's buffers: the system's rmem_max and wmem_max.
+
+use rustix::fs::{Mode, OFlags};
+
+/// Twice of it, as the kernel counts, is an int (sock_setsockopt()).
+pub(crate) const NONE: u32 = i32::MAX as u32 / 2;
+
+/// As it is now.
+pub(crate) fn of_receiving() -> u32 {
+    read("/proc/sys/net/core/rmem_max")
+}
+
+pub(crate) fn of_sending() -> u32 {
+    read("/proc/sys/net/core/wmem_max")
+}
+
+/// Where it cannot be read (another root, an old kernel's namespace) there is no limit.
+fn read(path: &str) -> u32 {
+    let parse = || {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = [0; 16];
+        let len = rustix::io::read(&file, &mut text).ok()?;
+        let text = std::str::from_utf8(&text[..len]).ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    parse().unwrap_or(NONE).min(NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_limits_are_read_and_none_is_none() {
+        assert!((2304..=NONE).contains(&of_receiving()) && (2304..=NONE).contains(&of_sending()));
+        assert_eq!(read("/nowhere/rmem_max"), NONE);
+    }
+}

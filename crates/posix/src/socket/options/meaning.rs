@@ -1,0 +1,282 @@
+//! The meaning of recorded options for the stack.
+
+use std::time::Duration;
+
+use slipstack_channel::{Congestion, KeepAlive, MtuDiscovery, PortRange, SocketOption};
+
+use crate::socket::options::record::{Options, Set, int_of};
+use crate::socket::options::{limit, multicast, way};
+
+/// Not in libc (linux/in.h).
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+
+impl Options {
+    /// Returns the stack's counterpart of an option; `None` for those it has no use for.
+    pub(crate) fn for_stack(&self, level: i32, name: i32) -> Option<SocketOption> {
+        let int = || self.int(level, name);
+        Some(match (level, name) {
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => SocketOption::Cork(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => SocketOption::QuickAck(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+                let ms = u64::try_from(int()?).ok()?;
+                SocketOption::UserTimeout((ms != 0).then(|| Duration::from_millis(ms)))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                let bytes = u16::try_from(int()?).ok()?;
+                SocketOption::MaxSeg((bytes > 0).then_some(bytes))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+                let seconds = u64::try_from(int()?).ok();
+                SocketOption::Linger2(seconds.map(Duration::from_secs))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
+                let tries = u8::try_from(int()?).ok()?;
+                SocketOption::SynCount((tries > 0).then_some(tries))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
+                let bytes = u32::try_from(int()?).ok()?;
+                SocketOption::WindowClamp((bytes > 0).then_some(bytes))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
+                SocketOption::FastOpen(u32::try_from(int()?).ok()?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => {
+                SocketOption::DeferAccept(timeouts(int()?))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
+                SocketOption::FastOpenConnect(int()? != 0)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+                SocketOption::Congestion(congestion(self.bytes(level, name)?)?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)
+            | (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keep_alive(),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                SocketOption::RcvBuf(buffer(int()?, limit::of_receiving()))
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                SocketOption::SndBuf(buffer(int()?, limit::of_sending()))
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE) => {
+                SocketOption::RcvBuf(buffer(int()?.max(0), limit::NONE))
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE) => {
+                SocketOption::SndBuf(buffer(int()?.max(0), limit::NONE))
+            }
+            _ => return self.for_datagrams(level, name),
+        })
+    }
+
+    /// Which ports may be picked, if the program has said so.
+    pub(crate) fn port_range(&self) -> Option<SocketOption> {
+        self.bytes(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)?;
+        self.for_stack(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)
+    }
+
+    /// As [`Options::for_stack`], of headers and of datagrams.
+    fn for_datagrams(&self, level: i32, name: i32) -> Option<SocketOption> {
+        let int = || self.int(level, name);
+        Some(match (level, name) {
+            (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
+            (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
+            (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE) => {
+                let bounds = int()?.cast_unsigned();
+                SocketOption::PortRange(PortRange {
+                    first: bounds as u16,
+                    last: (bounds >> 16) as u16,
+                })
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => SocketOption::Tos(self.byte(level, name)?),
+            // -1: the default again.
+            (libc::IPPROTO_IP, libc::IP_TTL) => {
+                SocketOption::Ttl(self.byte(level, name).unwrap_or(0))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                SocketOption::TosV6(self.byte(level, name).unwrap_or(0))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+                SocketOption::TtlV6(self.byte(level, name).unwrap_or(0))
+            }
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
+                SocketOption::MtuDiscovery(self.mtu_discovery(false))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
+                SocketOption::MtuDiscoveryV6(self.mtu_discovery(true))
+            }
+            (libc::SOL_SOCKET, _) => return way::for_stack(name, int()),
+            _ => return multicast::for_stack(self, level, name),
+        })
+    }
+
+    /// Returns SO_SNDBUF as the kernel counts (sk_sndbuf); `None` if it has not been set.
+    pub(crate) fn sndbuf(&self) -> Option<u32> {
+        let names = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
+        let set = |set: &&Set| set.level == libc::SOL_SOCKET && names.contains(&set.name);
+        let last = self.all().iter().rfind(set)?;
+        match self.for_stack(last.level, last.name)? {
+            SocketOption::SndBuf(bytes) => Some(2 * bytes),
+            _ => None,
+        }
+    }
+
+    /// Returns what becomes of large datagrams.
+    pub(crate) fn mtu_discovery(&self, is_v6: bool) -> MtuDiscovery {
+        let set = if is_v6 {
+            if self.is_on(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) {
+                return MtuDiscovery::Do;
+            }
+            self.int(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+        } else {
+            self.int(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+        };
+        let set = set.and_then(|set| u8::try_from(set).ok());
+        set.and_then(MtuDiscovery::from_code).unwrap_or_default()
+    }
+
+    /// Options that a byte may carry as well as an int.
+    fn byte(&self, level: i32, name: i32) -> Option<u8> {
+        match self.bytes(level, name)? {
+            [byte] => Some(*byte),
+            bytes => u8::try_from(int_of(bytes)?).ok(),
+        }
+    }
+
+    fn keep_alive(&self) -> SocketOption {
+        let seconds = |name, default| {
+            let set = self.int(libc::IPPROTO_TCP, name);
+            set.and_then(|s| u64::try_from(s).ok()).unwrap_or(default)
+        };
+        SocketOption::KeepAlive(KeepAlive {
+            enabled: self.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            idle: Duration::from_secs(seconds(libc::TCP_KEEPIDLE, 7200)),
+            interval: Duration::from_secs(seconds(libc::TCP_KEEPINTVL, 75)),
+            probes: seconds(libc::TCP_KEEPCNT, 9).min(127) as u8,
+        })
+    }
+}
+
+/// secs_to_retrans(): how often a SYN-ACK's timer runs out within so many seconds.
+fn timeouts(seconds: i32) -> u8 {
+    const LONGEST: i64 = 120;
+    let (mut count, mut timeout, mut over) = (0, 1, 0);
+    while over < i64::from(seconds) && count < u8::MAX {
+        over += timeout;
+        count += 1;
+        timeout = (timeout * 2).min(LONGEST);
+    }
+    count
+}
+
+/// sock_setsockopt() doubles what is asked, for its own bookkeeping; the ring needs none.
+fn buffer(asked: i32, limit: u32) -> u32 {
+    const LEAST: u32 = 2304;
+    // A negative one is a very large one.
+    asked.cast_unsigned().min(limit).max(LEAST)
+}
+
+/// TCP_CA_NAME_MAX (linux/tcp.h), the terminating zero included.
+pub(crate) const CONGESTION_NAME_MAX: usize = 16;
+
+/// The stack's algorithm of this name, which may lack its terminating zero.
+pub(crate) fn congestion(name: &[u8]) -> Option<Congestion> {
+    let name = &name[..name.len().min(CONGESTION_NAME_MAX - 1)];
+    let end = name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(name.len());
+    Congestion::ALL
+        .into_iter()
+        .find(|kind| kind.name().as_bytes() == &name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_no_larger_than_the_system_allows_and_not_smaller_than_the_least() {
+        let table = [
+            (1000, 2304),
+            (300_000, 300_000),
+            (1 << 30, 4 << 20),
+            (-1, 4 << 20),
+            (0, 2304),
+        ];
+        for (asked, given) in table {
+            assert_eq!(buffer(asked, 4 << 20), given, "{asked}");
+        }
+        assert_eq!(buffer(i32::MAX, limit::NONE), limit::NONE);
+    }
+
+    #[test]
+    fn seconds_of_deferral_are_counted_in_timeouts() {
+        for (seconds, expected) in [
+            (-3, 0),
+            (0, 0),
+            (1, 1),
+            (2, 2),
+            (3, 2),
+            (4, 3),
+            (7, 3),
+            (8, 4),
+        ] {
+            assert_eq!(timeouts(seconds), expected, "{seconds}");
+        }
+        assert_eq!(timeouts(i32::MAX), u8::MAX);
+    }
+
+    #[test]
+    fn the_last_value_of_an_option_counts() {
+        let mut options = Options::default();
+        for value in [1i32, 0, 1] {
+            options.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &value.to_ne_bytes());
+        }
+        assert_eq!(options.all().len(), 1);
+        assert_eq!(
+            options.for_stack(libc::IPPROTO_TCP, libc::TCP_NODELAY),
+            Some(SocketOption::NoDelay(true))
+        );
+    }
+
+    #[test]
+    fn keep_alive_collects_its_four_options() {
+        let mut options = Options::default();
+        options.set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &10i32.to_ne_bytes());
+        options.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
+        assert_eq!(
+            options.for_stack(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            Some(SocketOption::KeepAlive(KeepAlive {
+                enabled: true,
+                idle: Duration::from_secs(10),
+                ..KeepAlive::default()
+            }))
+        );
+    }
+
+    #[test]
+    fn algorithms_go_by_linux_s_names() {
+        for (name, kind) in [
+            (&b"cubic"[..], Some(Congestion::Cubic)),
+            (b"reno\0", Some(Congestion::NewReno)),
+            (b"bbr\0rest", Some(Congestion::Bbr)),
+            (b"dctcp", Some(Congestion::Dctcp)),
+            (b"vegas", None),
+            (b"cubi", None),
+            (b"", None),
+        ] {
+            assert_eq!(congestion(name), kind);
+        }
+    }
+
+    #[test]
+    fn an_inherited_record_is_changed_alone() {
+        let mut listener = Options::default();
+        listener.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
+        let mut accepted = listener.clone();
+        accepted.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &0i32.to_ne_bytes());
+        assert!(listener.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
+        assert!(!accepted.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
+    }
+}

@@ -1,0 +1,23 @@
+//! Socket options: what was set, and what of it the stack is told.
+//!
+//! Values that Linux changes or checks (doubled buffers, ranges) are not modelled: a kernel socket
+//! made for the moment takes the recorded options and answers. What the stack knows better
+//! (SO_ERROR, TCP_INFO, …) is answered here.
+
+pub(crate) mod attaching;
+pub(crate) mod limit;
+pub(crate) mod meaning;
+pub(crate) mod multicast;
+pub(crate) mod record;
+pub(crate) mod refusals;
+mod repeating;
+pub(crate) mod structures;
+pub(crate) mod tcp_info;
+pub(crate) mod timeouts;
+pub(crate) mod way;
+
+pub(crate) use attaching::{attach_filter, filter_in};
+pub(crate) use multicast::{Membership, all_changes};
+pub(crate) use record::Options;
+pub(crate) use repeating::{push_chooser, push_options, replay};
+pub use way::SO_SETFIB;

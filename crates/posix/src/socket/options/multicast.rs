@@ -1,0 +1,498 @@
+//! Groups: which memberships are the stack's, and what becomes of them (linux/net/ipv4/igmp.c,
+//! linux/net/ipv6/mcast.c).
+//!
+//! A membership belongs to one interface. Those of the kernel's interfaces are the kernel's to
+//! judge and to keep; those of the stack's are kept here, in the description, and told to the
+//! engine as changes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use slipstack_channel::{GroupChange, MulticastOption, SocketOption};
+
+use crate::errno::Errno;
+use crate::socket::options::Options;
+use crate::socket::options::record::int_of;
+use crate::socket::options::structures::{
+    IP_MSFILTER, MCAST_BLOCK_SOURCE, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_GROUP,
+    MCAST_LEAVE_SOURCE_GROUP, MCAST_MSFILTER, MCAST_UNBLOCK_SOURCE, STORAGE, STORAGE_AT, read_wide,
+    storage, v4_at, word_at,
+};
+
+/// Linux's igmp_max_memberships, igmp_max_msf and mld_max_msf.
+const MEMBERSHIPS_MAX_V4: usize = 20;
+const SOURCES_MAX_V4: usize = 10;
+const SOURCES_MAX_V6: usize = 64;
+/// Memberships of IPv6, of which Linux has as many as memory for options.
+const MEMBERSHIPS_MAX_V6: usize = 256;
+
+/// One group of one socket on one of the stack's links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub(crate) group: IpAddr,
+    pub(crate) link: u16,
+    pub(crate) is_exclude: bool,
+    pub(crate) sources: Vec<IpAddr>,
+}
+
+/// The request of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Join,
+    Leave,
+    /// Listed with mode INCLUDE, after joining if that is asked for.
+    Include {
+        source: IpAddr,
+        joins: bool,
+    },
+    Forgo(IpAddr),
+    Block(IpAddr),
+    Unblock(IpAddr),
+    Filter {
+        is_exclude: bool,
+        sources: Vec<IpAddr>,
+    },
+}
+
+/// Which interface a call names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interface {
+    Any,
+    Address(Ipv4Addr),
+    Index(u32),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) group: IpAddr,
+    pub(crate) interface: Interface,
+    wish: Wish,
+}
+
+/// Returns the stack's counterpart of a recorded option about groups.
+pub(crate) fn for_stack(options: &Options, level: i32, name: i32) -> Option<SocketOption> {
+    let is_v6 = level == libc::IPPROTO_IPV6;
+    let value = options.bytes(level, name)?;
+    let number = match value {
+        [byte] => i32::from(*byte),
+        bytes => int_of(bytes)?,
+    };
+    let on = number != 0;
+    let option = match (level, name) {
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL)
+        | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS) => {
+            // -1 is the default.
+            let ttl = u8::try_from(number).unwrap_or(1);
+            MulticastOption::Ttl { is_v6, ttl }
+        }
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP)
+        | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP) => MulticastOption::Loop { is_v6, on },
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL)
+        | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL) => MulticastOption::All { is_v6, on },
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => match interface_of(level, name, value)? {
+            Interface::Address(own) => MulticastOption::Source(own.into()),
+            Interface::Any | Interface::Index(_) => {
+                MulticastOption::Source(Ipv4Addr::UNSPECIFIED.into())
+            }
+        },
+        _ => return None,
+    };
+    Some(SocketOption::Multicast(option))
+}
+
+/// Returns the changes that tell an engine of memberships that were made before it had the socket.
+pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
+    let nothing = Membership {
+        group: Ipv4Addr::UNSPECIFIED.into(),
+        link: 0,
+        is_exclude: false,
+        sources: Vec::new(),
+    };
+    let of = |membership: &Membership| {
+        let (group, link) = (membership.group, membership.link);
+        let changes = steps(&nothing, membership).into_iter();
+        changes.map(move |change| {
+            SocketOption::Multicast(MulticastOption::Group {
+                group,
+                link,
+                change,
+            })
+        })
+    };
+    memberships.iter().flat_map(of).collect()
+}
+
+/// Carries a request about a link out on the list; what the engine has to be told.
+pub(crate) fn change(
+    all: &mut Vec<Membership>,
+    request: &Request,
+    link: u16,
+) -> Result<Vec<GroupChange>, Errno> {
+    let Request { group, wish, .. } = request;
+    if !group.is_multicast() {
+        return Err(Errno::EINVAL);
+    }
+    let is_it = |one: &Membership| one.group == *group && one.link == link;
+    let found = all.iter().position(is_it);
+    let before = found.map(|at| all[at].clone());
+    let empty = |is_exclude| Membership {
+        group: *group,
+        link,
+        is_exclude,
+        sources: Vec::new(),
+    };
+    let after = match (wish, &before) {
+        (Wish::Join, Some(_)) => return Err(Errno::EADDRINUSE),
+        (Wish::Join, None) => empty(true),
+        (Wish::Leave, None) => return Err(Errno::EADDRNOTAVAIL),
+        (Wish::Leave, Some(_)) => empty(false),
+        (
+            Wish::Include {
+                source,
+                joins: true,
+            },
+            None,
+        ) => with_source(empty(false), *source, false)?,
+        (_, None) => return Err(Errno::EINVAL),
+        (Wish::Include { source, .. }, Some(now)) => with_source(now.clone(), *source, false)?,
+        (Wish::Block(source), Some(now)) => with_source(now.clone(), *source, true)?,
+        (Wish::Forgo(source), Some(now)) => without_source(now.clone(), *source, false)?,
+        (Wish::Unblock(source), Some(now)) => without_source(now.clone(), *source, true)?,
+        (
+            Wish::Filter {
+                is_exclude,
+                sources,
+            },
+            Some(_),
+        ) => Membership {
+            sources: sources.clone(),
+            ..empty(*is_exclude)
+        },
+    };
+    let is_over = !after.is_exclude && after.sources.is_empty();
+    let of_family = all
+        .iter()
+        .filter(|one| one.group.is_ipv4() == group.is_ipv4());
+    let most = if group.is_ipv4() {
+        MEMBERSHIPS_MAX_V4
+    } else {
+        MEMBERSHIPS_MAX_V6
+    };
+    if found.is_none() && of_family.count() >= most {
+        return Err(Errno::ENOBUFS);
+    }
+    let told = steps(before.as_ref().unwrap_or(&empty(false)), &after);
+    match found {
+        Some(at) if is_over => {
+            all.remove(at);
+        }
+        Some(at) => all[at] = after,
+        None => all.push(after),
+    }
+    Ok(told)
+}
+
+/// ip_mc_source(): a filter without sources may change its mode, another one may not.
+fn with_mode(mut of: Membership, is_exclude: bool) -> Result<Membership, Errno> {
+    if of.is_exclude != is_exclude && !of.sources.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    of.is_exclude = is_exclude;
+    Ok(of)
+}
+
+fn with_source(of: Membership, source: IpAddr, is_exclude: bool) -> Result<Membership, Errno> {
+    let mut of = with_mode(of, is_exclude)?;
+    if of.sources.contains(&source) {
+        return Err(Errno::EADDRNOTAVAIL);
+    }
+    let most = if of.group.is_ipv4() {
+        SOURCES_MAX_V4
+    } else {
+        SOURCES_MAX_V6
+    };
+    if of.sources.len() >= most {
+        return Err(Errno::ENOBUFS);
+    }
+    of.sources.push(source);
+    Ok(of)
+}
+
+fn without_source(of: Membership, source: IpAddr, is_exclude: bool) -> Result<Membership, Errno> {
+    if of.is_exclude != is_exclude && !of.sources.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let mut of = of;
+    if of.is_exclude != is_exclude || !of.sources.contains(&source) {
+        return Err(Errno::EADDRNOTAVAIL);
+    }
+    of.sources.retain(|one| *one != source);
+    Ok(of)
+}
+
+/// The link of a request that names no interface: leaving ends the newest membership, wherever it
+/// is (ip_mc_leave_group(), ipv6_sock_mc_drop()).
+pub(crate) fn link_of_any(all: &[Membership], request: &Request) -> u16 {
+    let is_left = matches!(request.wish, Wish::Leave);
+    let mut newest = all.iter().rev().filter(|_| is_left);
+    let found = newest.find(|one| one.group == request.group);
+    found.map_or(0, |one| one.link)
+}
+
+/// From one filter to the other in the engine's words.
+fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
+    let was_member = before.is_exclude || !before.sources.is_empty();
+    let is_member = after.is_exclude || !after.sources.is_empty();
+    if !is_member {
+        return was_member
+            .then_some(GroupChange::Leave)
+            .into_iter()
+            .collect();
+    }
+    let mut told = Vec::new();
+    let is_new = !was_member || before.is_exclude != after.is_exclude;
+    if is_new && was_member {
+        told.push(GroupChange::Leave);
+    }
+    if is_new && after.is_exclude {
+        told.push(GroupChange::Join);
+    }
+    let before: &[IpAddr] = if is_new { &[] } else { &before.sources };
+    let added = after.sources.iter().filter(|one| !before.contains(one));
+    told.extend(added.map(|source| match after.is_exclude {
+        true => GroupChange::Block(*source),
+        false => GroupChange::Include(*source),
+    }));
+    let removed = before.iter().filter(|one| !after.sources.contains(one));
+    told.extend(removed.map(|source| match after.is_exclude {
+        true => GroupChange::Unblock(*source),
+        false => GroupChange::Forgo(*source),
+    }));
+    told
+}
+
+/// By number if there is one, else by address.
+pub(crate) fn interface(index: u32, address: Ipv4Addr) -> Interface {
+    match (index, address) {
+        (0, Ipv4Addr::UNSPECIFIED) => Interface::Any,
+        (0, address) => Interface::Address(address),
+        (index, _) => Interface::Index(index),
+    }
+}
+
+pub(crate) fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interface> {
+    match (level, name) {
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => Some(match value.len() {
+            ..4 => return None,
+            // An address, `struct ip_mreq`, `struct ip_mreqn`.
+            4..8 => interface(0, v4_at(value, 0)?),
+            8..12 => interface(0, v4_at(value, 4)?),
+            _ => interface(word_at(value, 8)?, v4_at(value, 4)?),
+        }),
+        (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => {
+            Some(interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED))
+        }
+        // In network order.
+        (libc::IPPROTO_IP, libc::IP_UNICAST_IF) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_IF) => {
+            let index = u32::from_be(word_at(value, 0)?);
+            Some(interface(index, Ipv4Addr::UNSPECIFIED))
+        }
+        _ => None,
+    }
+}
+
+/// `None`: no request about groups, or one whose form the kernel is to judge.
+pub(crate) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
+    match (level, name) {
+        (
+            libc::IPPROTO_IP | libc::IPPROTO_IPV6,
+            MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP | MCAST_MSFILTER,
+        ) => parse_any(name, value),
+        (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP) => {
+            let index = if value.len() >= 12 {
+                word_at(value, 8)?
+            } else {
+                0
+            };
+            Some(Request {
+                group: v4_at(value, 0)?.into(),
+                interface: interface(index, v4_at(value, 4)?),
+                wish: if name == libc::IP_ADD_MEMBERSHIP {
+                    Wish::Join
+                } else {
+                    Wish::Leave
+                },
+            })
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP) => {
+            let octets: [u8; 16] = value.get(..16)?.try_into().ok()?;
+            Some(Request {
+                group: Ipv6Addr::from(octets).into(),
+                interface: interface(word_at(value, 16)?, Ipv4Addr::UNSPECIFIED),
+                wish: if name == libc::IPV6_ADD_MEMBERSHIP {
+                    Wish::Join
+                } else {
+                    Wish::Leave
+                },
+            })
+        }
+        (libc::IPPROTO_IP, name) => parse_source(name, value),
+        _ => None,
+    }
+}
+
+/// `struct ip_mreq_source` and `struct ip_msfilter`.
+fn parse_source(name: i32, value: &[u8]) -> Option<Request> {
+    let source = || v4_at(value, 8).map(IpAddr::V4);
+    let wish = match name {
+        libc::IP_ADD_SOURCE_MEMBERSHIP => Wish::Include {
+            source: source()?,
+            joins: true,
+        },
+        libc::IP_DROP_SOURCE_MEMBERSHIP => Wish::Forgo(source()?),
+        libc::IP_BLOCK_SOURCE => Wish::Block(source()?),
+        libc::IP_UNBLOCK_SOURCE => Wish::Unblock(source()?),
+        IP_MSFILTER => {
+            let count = word_at(value, 12)? as usize;
+            let sources = (0..count.min(SOURCES_MAX_V4)).map(|n| v4_at(value, 16 + 4 * n));
+            let sources: Option<Vec<IpAddr>> = sources.map(|ip| ip.map(IpAddr::V4)).collect();
+            let mode = word_at(value, 8)?;
+            if count > SOURCES_MAX_V4 || mode > 1 {
+                return None;
+            }
+            Wish::Filter {
+                is_exclude: mode == 0,
+                sources: sources?,
+            }
+        }
+        _ => return None,
+    };
+    Some(Request {
+        group: v4_at(value, 0)?.into(),
+        interface: interface(0, v4_at(value, 4)?),
+        wish,
+    })
+}
+
+/// `struct group_req` and `struct group_source_req`.
+fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
+    let group = storage(value.get(STORAGE_AT..STORAGE_AT + STORAGE)?)?;
+    let source = || {
+        let second = STORAGE_AT + STORAGE;
+        storage(value.get(second..second + STORAGE)?)
+    };
+    let wish = match name {
+        MCAST_JOIN_GROUP => Wish::Join,
+        MCAST_LEAVE_GROUP => Wish::Leave,
+        MCAST_JOIN_SOURCE_GROUP => Wish::Include {
+            source: source()?,
+            joins: true,
+        },
+        MCAST_LEAVE_SOURCE_GROUP => Wish::Forgo(source()?),
+        MCAST_BLOCK_SOURCE => Wish::Block(source()?),
+        MCAST_UNBLOCK_SOURCE => Wish::Unblock(source()?),
+        MCAST_MSFILTER => {
+            let sources_max = if group.is_ipv4() {
+                SOURCES_MAX_V4
+            } else {
+                SOURCES_MAX_V6
+            };
+            let (is_exclude, sources) = read_wide(value, sources_max)?;
+            Wish::Filter {
+                is_exclude,
+                sources,
+            }
+        }
+        _ => return None,
+    };
+    Some(Request {
+        group,
+        interface: interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED),
+        wish,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(wish: Wish) -> Request {
+        Request {
+            group: [239, 1, 2, 3].into(),
+            interface: Interface::Any,
+            wish,
+        }
+    }
+
+    fn ask(all: &mut Vec<Membership>, wish: Wish) -> Result<Vec<GroupChange>, Errno> {
+        change(all, &request(wish), 0)
+    }
+
+    #[test]
+    fn each_link_has_its_membership_and_the_newest_is_left_first() {
+        let mut all = Vec::new();
+        for link in [0, 7] {
+            let joined = change(&mut all, &request(Wish::Join), link);
+            assert_eq!(joined, Ok(vec![GroupChange::Join]));
+            let again = change(&mut all, &request(Wish::Join), link);
+            assert_eq!(again, Err(Errno::EADDRINUSE));
+        }
+        for link in [7, 0] {
+            assert_eq!(link_of_any(&all, &request(Wish::Leave)), link);
+            change(&mut all, &request(Wish::Leave), link).unwrap();
+        }
+        assert!(all.is_empty());
+    }
+
+    #[test]
+    fn memberships_change_as_on_linux() {
+        let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let include = |source, joins| Wish::Include { source, joins };
+        let table = [
+            (Wish::Leave, Err(Errno::EADDRNOTAVAIL)),
+            (Wish::Block(a), Err(Errno::EINVAL)),
+            (Wish::Forgo(a), Err(Errno::EINVAL)),
+            (Wish::Join, Ok(vec![GroupChange::Join])),
+            (Wish::Join, Err(Errno::EADDRINUSE)),
+            (Wish::Block(a), Ok(vec![GroupChange::Block(a)])),
+            (Wish::Block(a), Err(Errno::EADDRNOTAVAIL)),
+            (include(b, true), Err(Errno::EINVAL)),
+            (Wish::Unblock(b), Err(Errno::EADDRNOTAVAIL)),
+            (Wish::Unblock(a), Ok(vec![GroupChange::Unblock(a)])),
+            // Without sources the mode may change.
+            (
+                include(b, true),
+                Ok(vec![GroupChange::Leave, GroupChange::Include(b)]),
+            ),
+            (include(a, true), Ok(vec![GroupChange::Include(a)])),
+            (Wish::Forgo(b), Ok(vec![GroupChange::Forgo(b)])),
+            (Wish::Forgo(a), Ok(vec![GroupChange::Leave])),
+            (Wish::Leave, Err(Errno::EADDRNOTAVAIL)),
+        ];
+        let mut all = Vec::new();
+        for (wish, want) in table {
+            assert_eq!(ask(&mut all, wish.clone()), want, "{wish:?}");
+        }
+        assert!(all.is_empty());
+    }
+
+    #[test]
+    fn requests_are_read_from_every_structure() {
+        let mreqn = [239, 1, 2, 3, 10, 0, 0, 5, 7, 0, 0, 0];
+        let request = |interface, wish| {
+            Some(Request {
+                group: [239, 1, 2, 3].into(),
+                interface,
+                wish,
+            })
+        };
+        let own = Interface::Address([10, 0, 0, 5].into());
+        let add = |value| parse(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, value);
+        assert_eq!(add(&mreqn[..8]), request(own, Wish::Join));
+        assert_eq!(add(&mreqn), request(Interface::Index(7), Wish::Join));
+        assert_eq!(add(&mreqn[..7]), None);
+        let mut any = [0; STORAGE_AT + STORAGE];
+        any[8..16].copy_from_slice(&[2, 0, 0, 0, 239, 1, 2, 3]);
+        let join = parse(libc::IPPROTO_IP, MCAST_JOIN_GROUP, &any);
+        assert_eq!(join, request(Interface::Any, Wish::Join));
+    }
+}

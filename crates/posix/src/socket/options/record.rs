@@ -1,0 +1,143 @@
+//! The options a program has set, in order, with their last values.
+
+use std::sync::Arc;
+
+use crate::socket::ErrorQueueWishes;
+use crate::socket::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
+use crate::socket::options::way;
+
+/// One option as it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) level: i32,
+    pub(crate) name: i32,
+    pub(crate) value: Box<[u8]>,
+}
+
+/// Options that are recorded; programs set a handful.
+const OPTIONS_MAX: usize = 128;
+
+/// All of one socket. Cheap to clone: accepted sockets inherit their listener's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    all: Option<Arc<Vec<Set>>>,
+}
+
+impl Options {
+    pub(crate) fn all(&self) -> &[Set] {
+        self.all.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_none()
+    }
+
+    pub(crate) fn set(&mut self, level: i32, name: i32, value: &[u8]) {
+        let all = Arc::make_mut(self.all.get_or_insert_default());
+        if is_timestamp(level, name) {
+            // The last of them counts, whether it switches on or off.
+            all.retain(|set| set.name == name || !is_timestamp(set.level, set.name));
+        }
+        if is_stamping(level, name) {
+            all.retain(|set| set.name == name || !is_stamping(set.level, set.name));
+        }
+        let same = |set: &&mut Set| set.level == level && set.name == name;
+        // Memberships add up; all others replace.
+        if !is_membership(level, name)
+            && let Some(set) = all.iter_mut().find(same)
+        {
+            set.value = value.into();
+        } else if all.len() < OPTIONS_MAX {
+            all.push(Set {
+                level,
+                name,
+                value: value.into(),
+            });
+        }
+    }
+
+    pub(crate) fn bytes(&self, level: i32, name: i32) -> Option<&[u8]> {
+        let found = |set: &&Set| set.level == level && set.name == name;
+        self.all().iter().find(found).map(|set| &*set.value)
+    }
+
+    pub(crate) fn int(&self, level: i32, name: i32) -> Option<i32> {
+        int_of(self.bytes(level, name)?)
+    }
+
+    pub(crate) fn is_on(&self, level: i32, name: i32) -> bool {
+        self.int(level, name).is_some_and(|value| value != 0)
+    }
+
+    /// Whether the socket is bound to an interface of the stack's.
+    pub(crate) fn has_link(&self) -> bool {
+        self.is_on(libc::SOL_SOCKET, way::STACKS_LINK)
+    }
+
+    /// SO_BINDTODEVICE or SO_BINDTOIFINDEX with an interface that is not the stack's.
+    pub(crate) fn has_device(&self) -> bool {
+        if self.has_link() {
+            return false;
+        }
+        [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX]
+            .into_iter()
+            .filter_map(|name| self.bytes(libc::SOL_SOCKET, name))
+            .any(|value| value.iter().any(|byte| *byte != 0))
+    }
+
+    /// Returns the messages wanted in the error queue beside those that the network sends back.
+    pub(crate) fn error_queue_wishes(&self) -> ErrorQueueWishes {
+        ErrorQueueWishes {
+            is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            is_selected: self.is_on(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
+            stamps: self.timestamping(),
+        }
+    }
+
+    pub(crate) fn has_freebind(&self) -> bool {
+        let last = self.all().iter().rfind(|set| {
+            let of = (set.level, set.name);
+            of == (libc::IPPROTO_IP, libc::IP_FREEBIND)
+                || of == (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
+        });
+        last.is_some_and(|set| set.value.iter().any(|byte| *byte != 0))
+    }
+
+    /// SO_TIMESTAMPING, by either of its numbers.
+    pub(crate) fn timestamping(&self) -> u32 {
+        let set = |name| self.int(libc::SOL_SOCKET, name);
+        let value = set(TIMESTAMPING_NEW).or_else(|| set(libc::SO_TIMESTAMPING));
+        value.unwrap_or(0).cast_unsigned()
+    }
+}
+
+fn is_timestamp(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET
+        && matches!(
+            name,
+            libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | TIMESTAMP_NEW | TIMESTAMPNS_NEW
+        )
+}
+
+fn is_stamping(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET && matches!(name, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW)
+}
+
+fn is_membership(level: i32, name: i32) -> bool {
+    match level {
+        libc::IPPROTO_IP => matches!(
+            name,
+            libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP | libc::IP_ADD_SOURCE_MEMBERSHIP
+        ),
+        libc::IPPROTO_IPV6 => {
+            matches!(name, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP)
+        }
+        _ => false,
+    }
+}
+
+/// The int at the front of an option's value.
+pub(crate) fn int_of(bytes: &[u8]) -> Option<i32> {
+    let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+    Some(i32::from_ne_bytes(four))
+}

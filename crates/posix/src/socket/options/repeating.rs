@@ -1,0 +1,40 @@
+//! Options that a program has set, repeated on another socket: the kernel's or the engine's.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use slipstack_channel::{SockId, SocketOption};
+
+use crate::attachment::Link;
+use crate::kernel::Kernel;
+use crate::socket::options::Options;
+use crate::socket::options::attaching::{
+    ATTACH, CHOOSE, attach_chooser, attach_filter, chooser_in,
+};
+
+/// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
+pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
+    for set in options.all() {
+        let _ = match (set.level, set.name) {
+            ATTACH if set.value.is_empty() => Ok(()),
+            ATTACH => attach_filter(kernel, to.as_raw_fd(), &set.value),
+            CHOOSE => attach_chooser(kernel, to.as_raw_fd(), &set.value),
+            (level, name) => kernel.setsockopt(to.as_raw_fd(), level, name, &set.value),
+        };
+    }
+}
+
+/// Tells the stack the options that mean something to it.
+pub(crate) fn push_options(link: &Link, sock: SockId, options: &Options) {
+    for set in options.all() {
+        if let Some(option) = options.for_stack(set.level, set.name) {
+            link.set_option(sock, option);
+        }
+    }
+}
+
+/// Hands the program that chooses among the sockets of a group to the engine, if there is one.
+pub(crate) fn push_chooser(link: &Link, sock: SockId, options: &Options) {
+    for part in chooser_in(options).into_iter().flatten() {
+        link.set_option(sock, SocketOption::Chooser(part));
+    }
+}

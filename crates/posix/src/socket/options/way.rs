@@ -1,0 +1,55 @@
+//! Options that choose the way of packets, as they are recorded: a mark (SO_MARK), a routing table
+//! (FreeBSD's SO_SETFIB), an interface of the stack.
+
+use slipstack_channel::{MulticastOption, SocketOption};
+
+/// FreeBSD's sys/socket.h; Linux has no option of this number.
+pub const SO_SETFIB: i32 = 0x1014;
+/// How the interface of the stack is recorded, beside the number that the kernel's part is bound
+/// to.
+pub(crate) const STACKS_LINK: i32 = i32::MIN;
+/// How the stack's interface by which datagrams leave is recorded: by family, and to whom.
+const LEAVING: [(i32, i32, i32); 4] = [
+    (libc::IPPROTO_IP, libc::IP_UNICAST_IF, i32::MIN + 1),
+    (libc::IPPROTO_IP, libc::IP_MULTICAST_IF, i32::MIN + 2),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_IF, i32::MIN + 3),
+    (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, i32::MIN + 4),
+];
+
+/// F-Stack's FIB 0 is the main table; the others are the tables of their numbers, up to those that
+/// every stack has.
+const MAIN_TABLE: u16 = 254;
+pub(crate) const FIBS: i32 = 253;
+
+/// The name under which the interface is recorded that an option names; `None`: it names none.
+pub(crate) fn leaving(level: i32, name: i32) -> Option<i32> {
+    let mut all = LEAVING.iter();
+    let found = all.find(|(of, option, _)| (*of, *option) == (level, name));
+    found.map(|(.., recorded)| *recorded)
+}
+
+/// Returns the stack's counterpart of what is recorded under such a name.
+fn leaving_option(recorded: i32, value: i32) -> Option<SocketOption> {
+    let mut all = LEAVING.iter();
+    let (level, name, _) = all.find(|(.., it)| *it == recorded)?;
+    let option = MulticastOption::Leaves {
+        is_v6: *level == libc::IPPROTO_IPV6,
+        is_to_group: matches!(*name, libc::IP_MULTICAST_IF | libc::IPV6_MULTICAST_IF),
+        link: u16::try_from(value - 1).ok(),
+    };
+    Some(SocketOption::Multicast(option))
+}
+
+/// Returns the stack's counterpart of one of these options with its value; `None` if it is none of
+/// them.
+pub(crate) fn for_stack(name: i32, value: Option<i32>) -> Option<SocketOption> {
+    Some(match name {
+        libc::SO_MARK => SocketOption::Mark(value?.cast_unsigned()),
+        SO_SETFIB => SocketOption::Table(match value? {
+            0 => MAIN_TABLE,
+            fib => u16::try_from(fib).ok()?,
+        }),
+        STACKS_LINK => SocketOption::Link(u16::try_from(value?).ok()?),
+        other => return leaving_option(other, value?),
+    })
+}
