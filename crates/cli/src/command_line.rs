@@ -36,13 +36,11 @@ pub fn command() -> Command {
         .subcommand(with_device(sockets::ss::command()))
         .subcommand(with_device(sockets::drop::command()))
         .subcommand(with_device(sockets::netstat::command()))
-        .subcommand(with_device(sockets::neighbours::command("arp", "IPv4")))
-        .subcommand(with_device(sockets::neighbours::command("ndp", "IPv6")))
         .subcommands(counters::commands().map(with_device))
         .subcommand(crate::reload::command())
         .subcommand(arguments::config_command())
         .subcommand(with_options(arguments::wait_command(), &[Scope::All]));
-    network_commands(command)
+    neighbour_commands(network_commands(command))
 }
 
 /// Commands with the grammars of iproute2 and FreeBSD.
@@ -104,6 +102,30 @@ fn network_commands(command: Command) -> Command {
              --tcp PORTS  The TCP ports listed, such as 80,8000-8999, or none\n  \
              --udp PORTS  The UDP ports listed\n\n\
              Connections stay where they are.",
+        ))
+}
+
+/// Commands of neighbours with FreeBSD's grammar.
+fn neighbour_commands(command: Command) -> Command {
+    command
+        .subcommand(words_command(
+            "arp",
+            "Show and change IPv4 neighbours, as F-Stack's ff_arp",
+            "Examples:\n  \
+             slipstack arp -an\n  \
+             slipstack arp -i eth1 -a\n  \
+             slipstack arp -s 10.0.0.9 02:00:00:00:00:09\n  \
+             slipstack arp -d 10.0.0.9\n  \
+             slipstack arp -f FILE",
+        ))
+        .subcommand(words_command(
+            "ndp",
+            "Show and change IPv6 neighbours, as F-Stack's ff_ndp",
+            "Examples:\n  \
+             slipstack ndp -an\n  \
+             slipstack ndp -s fd00::9 02:00:00:00:00:09\n  \
+             slipstack ndp -d fd00::9\n  \
+             slipstack ndp -p (prefixes), -r (routers), -c (clear), -f FILE",
         ))
 }
 
@@ -317,7 +339,14 @@ fn words_command(name: &'static str, about: &'static str, examples: &'static str
             .allow_hyphen_values(true)
             .help("What is to be shown or changed"),
     );
-    with_device(command)
+    // Single letters are the grammar's own.
+    with_device(command).mut_args(|it| {
+        if it.is_positional() {
+            it
+        } else {
+            it.short(None)
+        }
+    })
 }
 
 /// A command that asks the stacks of a device, or of all.

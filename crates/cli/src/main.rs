@@ -56,12 +56,6 @@ fn main() -> ExitCode {
         "ss" => asked(matches, |settings| sockets::ss::run(settings, matches)),
         "drop" => asked(matches, |settings| sockets::drop::run(settings, matches)),
         "netstat" => asked(matches, |settings| sockets::netstat::run(settings, matches)),
-        "arp" => asked(matches, |settings| {
-            sockets::neighbours::run(settings, matches, true)
-        }),
-        "ndp" => asked(matches, |settings| {
-            sockets::neighbours::run(settings, matches, false)
-        }),
         "locality" => asked(matches, |settings| {
             counters::locality::run(settings, matches)
         }),
@@ -76,6 +70,8 @@ fn main() -> ExitCode {
         "ip" => net::run(matches, net::ip::run),
         "ifconfig" => net::run(matches, net::bsd::ifconfig::run),
         "route" => net::run(matches, net::bsd::route::run),
+        "arp" => net::run(matches, net::bsd::arp::run),
+        "ndp" => net::run(matches, net::bsd::ndp::run),
         "ipfw" => net::run(matches, net::bsd::ipfw::run),
         "knictl" => net::run(matches, net::bsd::knictl::run),
         _ => return ExitCode::from(2),

@@ -28,10 +28,11 @@ pub fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Programs name themselves, and a terminal obeys what they may have put into their names.
+/// Programs name themselves, and a terminal obeys what they may have put into their names. Tabs are
+/// part of FreeBSD's and Linux's formats.
 fn harmless(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(harmless_line).collect();
-    lines.join("\n")
+    let is_obeyed = |c: char| c.is_control() && !['\n', '\t'].contains(&c);
+    text.replace(is_obeyed, "\u{fffd}")
 }
 
 fn harmless_line(text: &str) -> String {
@@ -69,8 +70,8 @@ mod tests {
 
     #[test]
     fn what_programs_say_does_not_steer_the_terminal() {
-        let text = "a\u{1b}[2J\u{9b}1mb\nc";
-        assert_eq!(harmless(text), "a\u{fffd}[2J\u{fffd}1mb\nc");
+        let text = "a\u{1b}[2J\u{9b}1mb\nc\td\r";
+        assert_eq!(harmless(text), "a\u{fffd}[2J\u{fffd}1mb\nc\td\u{fffd}");
     }
 
     #[test]

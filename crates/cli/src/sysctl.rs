@@ -38,6 +38,18 @@ pub fn command() -> Command {
         .arg(flag("values", 'n', "Values without names"))
         .arg(flag("names", 'N', "Names without values"))
         .arg(flag("descriptions", 'd', "What each name means instead of its value"))
+        .arg(flag("types", 't', "The type of each value instead of it"))
+        .arg(flag("hex", 'x', "Numbers in hexadecimal"))
+        .arg(flag("writable", 'W', "With -a: only what can be set"))
+        .arg(flag("tunable", 'T', "As -W: what can be set can be set at the start too").hide(true))
+        .arg(flag("opaque", 'o', "Taken for scripts: no value is opaque").hide(true))
+        .arg(flag("opaque-hex", 'X', "As -o").hide(true))
+        .arg(
+            Arg::new("file")
+                .short('f')
+                .value_name("FILE")
+                .help("Set what the lines NAME=VALUE of the file say"),
+        )
         .arg(flag("quiet", 'q', "Print nothing of what is set"))
         .arg(flag("ignore", 'i', "Pass over unknown names"))
         .arg(flag("equal", 'e', "Linux: pass over unknown names; ff_sysctl: NAME=VALUE"))
@@ -63,6 +75,10 @@ struct Style {
     has_names: bool,
     has_values: bool,
     has_descriptions: bool,
+    has_types: bool,
+    is_hex: bool,
+    /// Only what can be set.
+    is_settable: bool,
     is_quiet: bool,
     between: &'static str,
 }
@@ -80,16 +96,22 @@ impl Style {
             has_names: !matches.get_flag("values"),
             has_values: !matches.get_flag("names"),
             has_descriptions: matches.get_flag("descriptions"),
+            has_types: matches.get_flag("types"),
+            is_hex: matches.get_flag("hex"),
+            is_settable: matches.get_flag("writable") || matches.get_flag("tunable"),
             is_quiet: matches.get_flag("quiet"),
             between,
         }
     }
 
     fn line(&self, row: &Sysctl, value: &str) -> String {
-        let value = if self.has_descriptions {
-            &row.explanation()
-        } else {
-            value
+        let number: Option<u32> = value.parse().ok();
+        let value = match number {
+            _ if self.has_descriptions => &row.explanation(),
+            Some(_) if self.has_types => "integer",
+            None if self.has_types => "string",
+            Some(number) if self.is_hex => &format!("{number:#x}"),
+            _ => value,
         };
         match (self.has_names, self.has_values) {
             (true, true) => format!("{}{}{value}\n", row.name, self.between),
@@ -119,13 +141,21 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         values.is_forwarding = state.is_forwarding;
     }
     if matches.get_flag("all") || matches.get_flag("every") {
-        return print_all(&style, &values);
+        return print_below(&style, &values, "").map(|_| ExitCode::SUCCESS);
     }
-    let words = matches.get_many::<String>("words").unwrap_or_default();
+    let words: Vec<String> = matches
+        .get_many("words")
+        .unwrap_or_default()
+        .cloned()
+        .collect();
+    let words = match matches.get_one::<String>("file") {
+        Some(path) => [lines_of(path)?, words].concat(),
+        None => words,
+    };
     let ignores = matches.get_flag("ignore") || (matches.get_flag("equal") && !style.is_bsd);
     let mut code = ExitCode::SUCCESS;
     for word in words {
-        match one(word, &style, &mut values, &clients) {
+        match one(&word, &style, &mut values, &clients) {
             Ok(()) => {}
             Err(Some(SysctlError::Unknown { .. })) if ignores => {}
             Err(Some(error)) => {
@@ -138,15 +168,29 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-fn print_all(style: &Style, values: &Values) -> Result<ExitCode, Failure> {
+/// The settings in a file; what is behind `#` is a comment.
+fn lines_of(path: &str) -> Result<Vec<String>, Failure> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::new(format!("{path}: {error}")))?;
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// Prints all names that begin so and have a value; returns whether there is one.
+fn print_below(style: &Style, values: &Values, prefix: &str) -> Result<bool, Failure> {
     let mut text = String::new();
-    for row in SYSCTLS {
+    let is_fixed = |row: &Sysctl| matches!(row.meaning, sysctl::Meaning::Fixed(..));
+    let wanted = SYSCTLS.iter().filter(|row| row.name.starts_with(prefix));
+    for row in wanted.filter(|row| !style.is_settable || !is_fixed(row)) {
         if let Ok(value) = values.read(row) {
             text.push_str(&style.line(row, &value));
         }
     }
     print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(!text.is_empty())
 }
 
 /// Shows or sets one name; the error is `None` if the keeper refuses.
@@ -160,7 +204,18 @@ fn one(
         Some((name, value)) => (name.trim(), Some(value.trim())),
         None => (word, None),
     };
-    let row = sysctl::find(name)?;
+    let row = match sysctl::find(name) {
+        // Of a name's first parts: everything below them.
+        Err(error) if value.is_none() => {
+            let below = print_below(style, values, &format!("{name}."));
+            return if below.map_err(|_| None)? {
+                Ok(())
+            } else {
+                Err(Some(error))
+            };
+        }
+        found => found?,
+    };
     let Some(value) = value else {
         let value = values.read(row)?;
         return print(&style.line(row, &value)).map_err(|_| None);

@@ -21,6 +21,9 @@ const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
 /// How often a reader tries again when it meets the writer.
 const TRIES: usize = 8;
 
+/// Stands in a place that was given up.
+const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+
 /// The words of one entry.
 struct Entry<'a> {
     sequence: &'a AtomicU64,
@@ -95,16 +98,25 @@ impl Neighbours {
         let found = |place| self.read(place).map(|(found, _)| found);
         let place = places(address)
             .find(|place| found(*place) == Some(address))
-            .or_else(|| places(address).find(|place| found(*place).is_none()))
+            .or_else(|| places(address).find(|place| found(*place).is_none_or(|ip| ip == NOBODY)))
             .or_else(|| places(address).next());
         if let Some(place) = place {
             self.write(place, address, mac);
         }
     }
 
+    /// Gives the place of an address up: it is asked for again.
+    pub fn forget(&self, address: IpAddr) {
+        let is_there = |place: &usize| self.read(*place).is_some_and(|(ip, _)| ip == address);
+        if let Some(place) = places(address).find(is_there) {
+            self.write(place, NOBODY, [0; 6]);
+        }
+    }
+
     /// All of them, for a list.
     pub fn entries(&self) -> Vec<(IpAddr, [u8; 6])> {
-        (0..ENTRIES).filter_map(|place| self.read(place)).collect()
+        let all = (0..ENTRIES).filter_map(|place| self.read(place));
+        all.filter(|(ip, _)| *ip != NOBODY).collect()
     }
 
     fn entry(&self, place: usize) -> Option<Entry<'_>> {
@@ -190,6 +202,18 @@ mod tests {
         assert_eq!(theirs.find(address), Some([2, 0, 0, 0, 0, 1]));
         ours.publish(address, [2, 0, 0, 0, 0, 9]);
         assert_eq!(theirs.find(address), Some([2, 0, 0, 0, 0, 9]));
+    }
+
+    #[test]
+    fn a_neighbour_that_is_forgotten_is_found_no_longer() {
+        let table = Neighbours::create().expect("table");
+        let ip = IpAddr::from([10, 0, 0, 9]);
+        table.publish(ip, [2; 6]);
+        table.forget(ip);
+        assert_eq!(table.find(ip), None);
+        assert!(table.entries().is_empty());
+        table.publish(ip, [3; 6]);
+        assert_eq!(table.find(ip), Some([3; 6]));
     }
 
     #[test]

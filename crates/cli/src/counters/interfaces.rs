@@ -14,6 +14,7 @@ use super::engines::{Sample, Which, json_line, samples};
 use super::meter::{Pace, repeat, seconds};
 use super::traffic::Traffic;
 use crate::failure::Failure;
+use crate::net::names::{find_interface, shown_name};
 use crate::output::{is_printed, print};
 use crate::sockets::{flag, print_json};
 
@@ -146,20 +147,25 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         let of_device: Vec<&Sample> = samples.iter().filter(|it| it.interface == *own).collect();
         let others = state.interfaces.iter().map(|it| it.vlan);
         let others: Vec<u16> = others.filter(|link| *link != 0).collect();
-        for interface in &state.interfaces {
+        let wanted = matches.get_one::<String>("interface");
+        let wanted =
+            wanted.map(|name| find_interface(&state, name).map_or(u32::MAX, |it| it.index));
+        let shown = state.interfaces.iter();
+        for interface in shown.filter(|it| wanted.is_none_or(|index| it.index == index)) {
             let counted = match interface.vlan {
                 0 => Counted::sum(&of_device).without(&of_device, &others),
                 link => Counted::of_link(&of_device, link),
             };
             let counted = (!of_device.is_empty()).then_some(counted);
-            rows.extend(interface_rows(interface, counted));
+            rows.extend(interface_rows(
+                &shown_name(&state, interface),
+                interface,
+                counted,
+            ));
         }
     }
-    if let Some(name) = matches.get_one::<String>("interface") {
-        rows.retain(|row| &row.name == name);
-        if rows.is_empty() {
-            return Err(no_interface(name));
-        }
+    if let (Some(name), true) = (matches.get_one::<String>("interface"), rows.is_empty()) {
+        return Err(no_interface(name));
     }
     if matches.get_flag("json") {
         return print_json(&rows);
@@ -175,17 +181,17 @@ fn no_interface(name: &str) -> Failure {
 }
 
 /// The link's row, then one for each address.
-fn interface_rows(interface: &Interface, counted: Option<Counted>) -> Vec<Row> {
+fn interface_rows(name: &str, interface: &Interface, counted: Option<Counted>) -> Vec<Row> {
     let mac = interface.mac.map(|byte| format!("{byte:02x}")).join(":");
     let link = Row {
-        name: interface.name.clone(),
+        name: name.to_owned(),
         mtu: Some(interface.mtu),
         network: format!("<Link#{}>", interface.index),
         address: mac,
         counted,
     };
     let of_address = |&(ip, len): &(IpAddr, u8)| Row {
-        name: interface.name.clone(),
+        name: name.to_owned(),
         mtu: None,
         network: format!("{}/{len}", network_of(ip, len)),
         address: ip.to_string(),
@@ -352,7 +358,11 @@ mod tests {
     #[test]
     fn columns_are_those_of_netstat() {
         let engine = sample(1, None, &[("rx_frames", 7), ("rx_bytes", 420)]);
-        let rows = interface_rows(&interface(), Some(Counted::sum(&[&engine, &engine])));
+        let rows = interface_rows(
+            "eth1",
+            &interface(),
+            Some(Counted::sum(&[&engine, &engine])),
+        );
         let words = |has_bytes, row: &Row| -> Vec<String> {
             let style = Style {
                 has_bytes,

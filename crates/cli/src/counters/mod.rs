@@ -1,6 +1,7 @@
 //! Counters of engines: `slipstack nstat`, `top`, `traffic` and the interfaces of `netstat`.
 
-mod engines;
+pub mod bsd;
+pub mod engines;
 mod history;
 pub mod interfaces;
 mod linux;

@@ -3,7 +3,7 @@
 
 pub mod bsd;
 pub mod ip;
-mod names;
+pub mod names;
 mod target;
 mod words;
 

@@ -6,6 +6,7 @@ use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry};
 use slipstack_device::LinkId;
 
 use crate::failure::Failure;
+use crate::names::is_fstack_tool;
 
 /// FreeBSD's name of an interface of F-Stack's, before the number of its port.
 const FSTACK_PORT: &str = "f-stack-";
@@ -34,6 +35,20 @@ pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface
     }
     let (port, vlan) = name.rsplit_once('.')?;
     Some((find_port(port)?, Some(vlan.parse().ok()?)))
+}
+
+/// The name of an interface as it is shown: to who has called one of F-Stack's tools, F-Stack's.
+pub fn shown_name(state: &NetworkState, interface: &Interface) -> String {
+    let port = state.port_of(interface);
+    let is_derived = |vlan| interface.name == format!("{}.{vlan}", port.name);
+    let number = state.ports().position(|it| it.vlan == port.vlan);
+    match (number, interface.link().vlan()) {
+        (Some(number), 0) if is_fstack_tool() => format!("{FSTACK_PORT}{number}"),
+        (Some(number), vlan) if is_fstack_tool() && is_derived(vlan) => {
+            format!("{FSTACK_PORT}{number}.{vlan}")
+        }
+        _ => interface.name.clone(),
+    }
 }
 
 /// A network such as 10.0.0.0/8, or one host.

@@ -1,10 +1,10 @@
-//! Sockets and neighbours of running stacks, in the words of Linux and FreeBSD: `slipstack ss`,
-//! `drop`, `netstat`, `arp` and `ndp`.
+//! Sockets of running stacks, in the words of Linux and FreeBSD: `slipstack ss`, `drop` and
+//! `netstat`.
 
 mod details;
 pub mod drop;
-pub mod neighbours;
 pub mod netstat;
+mod routes;
 pub mod ss;
 
 use std::collections::{HashMap, HashSet};

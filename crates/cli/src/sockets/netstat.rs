@@ -5,16 +5,15 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
-use slipstack_attach::admin;
-use slipstack_channel::control::StatusReport;
 use slipstack_channel::control::net::Filter;
 use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
-use super::{Socket, flag, fstack_process, json, print_json, sockets};
-use crate::counters::interfaces;
+use super::{Socket, flag, fstack_process, json, print_json, routes, sockets};
+use crate::counters::engines::{Values, Which, samples};
+use crate::counters::{bsd, interfaces};
 use crate::failure::Failure;
-use crate::output::{print, table};
+use crate::output::print;
 
 pub fn command() -> Command {
     let command = Command::new("netstat")
@@ -30,19 +29,27 @@ pub fn command() -> Command {
             "Taken for scripts: addresses and ports are always numbers",
         ))
         .arg(flag("listening", 'L', "Listening sockets only"))
-        .arg(flag("routes", 'r', "Routes"))
-        .arg(flag("statistics", 's', "Counters"))
+        .arg(flag("statistics", 's', "Counters, of one protocol with -p"))
         .arg(flag("v4", '4', "IPv4 only"))
         .arg(flag("v6", '6', "IPv6 only"))
+        .arg(
+            Arg::new("family")
+                .short('f')
+                .value_name("FAMILY")
+                .value_parser(["inet", "inet6"])
+                .help("inet or inet6 only"),
+        )
+        .arg(flag("ports", 'S', "Taken for scripts: ports are always numbers"))
+        .arg(flag("long", 'l', "Taken for scripts: addresses are never cut"))
         .arg(
             Arg::new("protocol")
                 .short('p')
                 .value_name("PROTOCOL")
-                .help("tcp or udp"),
+                .help("tcp or udp; with -s also ip, ip6, icmp and icmp6"),
         )
         .arg(fstack_process().short('t'))
         .arg(json());
-    interfaces::with_options(command)
+    interfaces::with_options(routes::with_options(command))
 }
 
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -50,7 +57,7 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         return interfaces::run(settings, matches);
     }
     if matches.get_flag("routes") {
-        return routes(settings, matches);
+        return routes::run(settings, matches, families(matches));
     }
     if matches.get_flag("statistics") {
         return counters(settings, matches);
@@ -72,8 +79,17 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether sockets and routes of IPv4 are shown, and those of IPv6.
+fn families(matches: &ArgMatches) -> [bool; 2] {
+    let family = matches.get_one::<String>("family").map(String::as_str);
+    let is_v4 = matches.get_flag("v4") || family == Some("inet");
+    let is_v6 = matches.get_flag("v6") || family == Some("inet6");
+    [is_v4 || !is_v6, is_v6 || !is_v4]
+}
+
 fn found(settings: &Settings, matches: &ArgMatches) -> Result<Vec<Socket>, Failure> {
     let is_set = |name: &str| matches.get_flag(name);
+    let [has_v4, has_v6] = families(matches);
     let listening = SocketState::Listen.bit();
     let servers = listening | SocketState::Closed.bit();
     let protocol = matches.get_one::<String>("protocol").map(String::as_str);
@@ -85,8 +101,8 @@ fn found(settings: &Settings, matches: &ArgMatches) -> Result<Vec<Socket>, Failu
         },
         has_tcp: protocol.is_none_or(|it| it == "tcp"),
         has_udp: protocol.is_none_or(|it| it == "udp"),
-        has_v4: is_set("v4") || !is_set("v6"),
-        has_v6: is_set("v6") || !is_set("v4"),
+        has_v4,
+        has_v6,
         ..Filter::of_states(Filter::STATES_ALL)
     };
     sockets(settings, &filter, false, None)
@@ -115,10 +131,6 @@ fn line(socket: &Socket) -> String {
     format!("{}\n", line.trim_end())
 }
 
-fn reports(settings: &Settings) -> Result<Vec<StatusReport>, Failure> {
-    admin::status(settings).map_err(super::failed)
-}
-
 /// FreeBSD's way of writing an address: the port behind a dot, `*` for all addresses.
 fn dotted(address: SocketAddr) -> String {
     match address.ip() {
@@ -127,42 +139,25 @@ fn dotted(address: SocketAddr) -> String {
     }
 }
 
-fn routes(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let reports = reports(settings)?;
-    let mut lines = Vec::new();
-    for report in &reports {
-        for route in &report.device.routes {
-            lines.push(format!("{route} dev {}", report.device.interface));
-        }
-    }
-    if matches.get_flag("json") {
-        return print_json(&lines);
-    }
-    print(&format!("Routing tables\n{}\n", lines.join("\n")))?;
-    Ok(ExitCode::SUCCESS)
-}
-
 fn counters(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let reports = reports(settings)?;
-    let mut all: Vec<(String, String, u64)> = Vec::new();
-    for report in &reports {
-        let keeper = format!("keeper of {}", report.device.interface);
-        for (name, value) in &report.counters {
-            all.push((keeper.clone(), name.clone(), *value));
-        }
-        for instance in &report.instances {
-            for (name, value) in &instance.counters {
-                all.push((format!("instance {}", instance.name), name.clone(), *value));
-            }
+    let protocol = matches.get_one::<String>("protocol").map(String::as_str);
+    if let Some(name) = protocol.filter(|name| bsd::protocols().all(|it| it != *name)) {
+        let why = format!("netstat: {name}: unknown or uninstrumented protocol");
+        return Err(Failure::new(why));
+    }
+    let which = match matches.get_one::<u32>("engine") {
+        Some(&number) if number > 0 => Which::Processes(number, number),
+        _ => Which::All,
+    };
+    let mut sum = Values::new();
+    for sample in samples(settings, which)? {
+        for (name, value) in sample.values {
+            *sum.entry(name).or_default() += value;
         }
     }
     if matches.get_flag("json") {
-        return print_json(&all);
+        return print_json(&sum);
     }
-    let rows: Vec<Vec<String>> = all
-        .into_iter()
-        .map(|(of, name, value)| vec![of, value.to_string(), name])
-        .collect();
-    print(&table(&["of", "value", "counter"], &rows))?;
+    print(&bsd::text(&sum, protocol))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -115,7 +115,14 @@ impl Server {
         }
         let revision = next.revision;
         match self.publish(next, now) {
-            Ok(()) => NetAnswer::Changed { revision },
+            Ok(()) => {
+                for change in changes {
+                    if let Change::DelNeighbour { ip, .. } = change {
+                        self.resources.neighbours.forget(*ip);
+                    }
+                }
+                NetAnswer::Changed { revision }
+            }
             Err(error) => denied(&error.to_string(), None),
         }
     }

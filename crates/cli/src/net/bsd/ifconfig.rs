@@ -10,7 +10,7 @@ use slipstack_device::LinkId;
 
 use super::take_engine;
 use crate::failure::Failure;
-use crate::net::names::{broadcast_of, find_interface, link_in, mac_text, parse_net};
+use crate::net::names::{broadcast_of, find_interface, link_in, mac_text, parse_net, shown_name};
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
@@ -21,6 +21,7 @@ const VLAN_MAX: u16 = 4094;
 pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let mut words = Words::new("ifconfig", words);
     let (mut engine, mut is_list, mut is_json) = (0, false, false);
+    let (mut style, mut only_down) = (Style::default(), None);
     while words.peek().is_some_and(|word| word.starts_with('-')) {
         if let Some(number) = take_engine(&mut words, "-p")? {
             engine = number;
@@ -29,8 +30,11 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         match words.next() {
             Some("-l") => is_list = true,
             Some("--json") => is_json = true,
-            // All of them are up and shown.
-            Some("-a" | "-u" | "-v" | "-m") => {}
+            Some("-d") => only_down = Some(true),
+            Some("-u") => only_down = Some(false),
+            Some("-f") => style.read(&mut words)?,
+            // All of them are shown, with all that there is.
+            Some("-a" | "-v" | "-m") => {}
             Some(other) => return Err(words.unknown(other)),
             None => {}
         }
@@ -38,21 +42,19 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let target = Target::find(settings, engine)?;
     let state = target.network()?;
     let Some(name) = words.next() else {
-        let names: Vec<&str> = state.interfaces.iter().map(|it| it.name.as_str()).collect();
-        return match (is_list, is_json) {
-            (true, _) => print(&format!("{}\n", names.join(" "))),
-            (_, true) => print(&format!("{}\n", json!(state.interfaces))),
-            _ => print(
-                &state
-                    .interfaces
-                    .iter()
-                    .map(|it| text(&state, it))
-                    .collect::<String>(),
-            ),
+        let all = state.interfaces.iter();
+        let all = all.filter(|it| only_down.is_none_or(|down| state.is_down(it) == down));
+        if is_list {
+            let names: Vec<String> = all.map(|it| shown_name(&state, it)).collect();
+            return print(&format!("{}\n", names.join(" ")));
+        }
+        return match is_json {
+            true => print(&format!("{}\n", json!(all.collect::<Vec<_>>()))),
+            false => print(&all.map(|it| style.text(&state, it)).collect::<String>()),
         };
     };
     if words.peek().is_none() {
-        return print(&text(&state, find_interface(&state, name)?));
+        return print(&style.text(&state, find_interface(&state, name)?));
     }
     let changes = changes(&state, name, &mut words)?;
     match changes.is_empty() {
@@ -61,39 +63,78 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     }
 }
 
-fn text(state: &NetworkState, it: &Interface) -> String {
-    let flags = match it.is_down {
-        true => "8802<BROADCAST,SIMPLEX,MULTICAST>",
-        false => "8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST>",
-    };
-    let mut text = format!(
-        "{}: flags={flags} metric 0 mtu {}\n\tether {}\n",
-        it.name,
-        it.mtu,
-        mac_text(it.mac)
-    );
-    for &(ip, len) in &it.addresses {
+/// How addresses are written (`-f inet:cidr,ether:dash`).
+#[derive(Default)]
+struct Style {
+    is_v4_cidr: bool,
+    is_v4_dotted: bool,
+    is_v6_cidr: bool,
+    has_dashes: bool,
+}
+
+impl Style {
+    fn read(&mut self, words: &mut Words<'_>) -> Result<(), Failure> {
+        let text = words.value("-f")?;
+        for part in text.split(',') {
+            match part {
+                "inet:cidr" => self.is_v4_cidr = true,
+                "inet:dotted" => self.is_v4_dotted = true,
+                "inet6:cidr" => self.is_v6_cidr = true,
+                "ether:dash" => self.has_dashes = true,
+                "inet:default" | "inet:hex" | "inet6:default" | "inet6:numeric" | "inet6:addr"
+                | "ether:default" | "ether:colon" | "addr:default" | "addr:numeric" => {}
+                _ => return Err(words.wrong("-f", part)),
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self, state: &NetworkState, it: &Interface) -> String {
+        let flags = match it.is_down {
+            true => "8802<BROADCAST,SIMPLEX,MULTICAST>",
+            false => "8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST>",
+        };
+        let mac = mac_text(it.mac);
+        let mut text = format!(
+            "{}: flags={flags} metric 0 mtu {}\n\tether {}\n",
+            shown_name(state, it),
+            it.mtu,
+            if self.has_dashes {
+                mac.replace(':', "-")
+            } else {
+                mac
+            }
+        );
+        for &net in &it.addresses {
+            text.push_str(&self.address(net));
+        }
+        if !it.is_port() {
+            let port = shown_name(state, state.port_of(it));
+            let vlan = it.link().vlan();
+            let _ = writeln!(
+                text,
+                "\tvlan: {vlan} vlanproto: 802.1q vlanpcp: 0 parent interface: {port}"
+            );
+        }
+        text
+    }
+
+    fn address(&self, (ip, len): (IpAddr, u8)) -> String {
         match ip {
             IpAddr::V4(ip) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-                let _ = write!(text, "\tinet {ip} netmask {mask:#010x}");
                 let broadcast = broadcast_of((ip.into(), len)).unwrap_or(ip.into());
-                let _ = writeln!(text, " broadcast {broadcast}");
+                let net = match (self.is_v4_cidr, self.is_v4_dotted) {
+                    (true, _) => format!("{ip}/{len}"),
+                    (_, true) => format!("{ip} netmask {}", Ipv4Addr::from(mask)),
+                    _ => format!("{ip} netmask {mask:#010x}"),
+                };
+                format!("\tinet {net} broadcast {broadcast}\n")
             }
-            IpAddr::V6(ip) => {
-                let _ = writeln!(text, "\tinet6 {ip} prefixlen {len}");
-            }
+            IpAddr::V6(ip) if self.is_v6_cidr => format!("\tinet6 {ip}/{len}\n"),
+            IpAddr::V6(ip) => format!("\tinet6 {ip} prefixlen {len}\n"),
         }
     }
-    if !it.is_port() {
-        let _ = writeln!(
-            text,
-            "\tvlan: {} vlanproto: 802.1q vlanpcp: 0 parent interface: {}",
-            it.link().vlan(),
-            state.port_of(it).name
-        );
-    }
-    text
 }
 
 /// The port and the VLAN in the name of an interface: `eth1.10`, `f-stack-0.10`, `vlan10`.

@@ -1,9 +1,12 @@
-//! `ff_ifconfig`, `ff_route`, `ff_ipfw` and `ff_knictl`: FreeBSD's grammar, as F-Stack's tools have
-//! it.
+//! `ff_ifconfig`, `ff_route`, `ff_arp`, `ff_ndp`, `ff_ipfw` and `ff_knictl`: FreeBSD's grammar, as
+//! F-Stack's tools have it.
 
+pub mod arp;
 pub mod ifconfig;
 pub mod ipfw;
 pub mod knictl;
+pub mod ndp;
+mod neighbours;
 pub mod route;
 
 use slipstack_channel::control::net::MAIN_TABLE;
@@ -12,7 +15,7 @@ use crate::failure::Failure;
 use crate::net::words::Words;
 
 /// The table of a FIB: 0 is the main one, others have their number.
-fn table_of(fib: u32) -> Result<u32, Failure> {
+pub fn table_of(fib: u32) -> Result<u32, Failure> {
     match fib {
         0 => Ok(MAIN_TABLE),
         1..=252 => Ok(fib),

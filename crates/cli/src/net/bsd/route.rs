@@ -11,7 +11,7 @@ use slipstack_config::Settings;
 use super::ifconfig::mask_len;
 use super::{fib_of, table_of, take_engine};
 use crate::failure::Failure;
-use crate::net::names::{device_of, find_interface, network_of, parse_net};
+use crate::net::names::{find_interface, network_of, parse_net, shown_name};
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
@@ -35,7 +35,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let state = target.network()?;
     let verb = words
         .next()
-        .ok_or_else(|| words.missing("add, delete, change, get or flush"))?;
+        .ok_or_else(|| words.missing("add, delete, change, get, flush or monitor"))?;
     let said = match verb {
         "add" | "change" => {
             let asked = Asked::read(&state, &mut words, is_v6)?;
@@ -64,6 +64,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             let asked = Asked::read(&state, &mut words, is_v6)?;
             return print(&found(&state, asked.route.to.0, asked.route.table)?);
         }
+        "monitor" => return crate::net::ip::monitor(&target),
         "flush" => flush(&target, &state, &mut words)?,
         other => return Err(words.unknown(other)),
     };
@@ -122,6 +123,10 @@ impl Asked {
                 text if via.is_none() => {
                     via = Some(text.parse().map_err(|_| words.wrong("a gateway", text))?);
                 }
+                // The mask may stand behind the gateway.
+                mask if is_net && len.is_none() => {
+                    len = Some(mask_len(mask).ok_or_else(|| words.unknown(mask))?);
+                }
                 other => return Err(words.unknown(other)),
             }
         }
@@ -171,6 +176,11 @@ impl Asked {
     }
 }
 
+fn shown_device(state: &NetworkState, route: &RouteEntry) -> String {
+    let found = state.vlan_of(route).and_then(|link| state.find_vlan(link));
+    shown_name(state, found.unwrap_or(state.own()))
+}
+
 /// The route of a table that an address takes.
 fn found(state: &NetworkState, ip: IpAddr, table: u32) -> Result<String, Failure> {
     let contains = |(net, len): (IpAddr, u8)| {
@@ -183,12 +193,12 @@ fn found(state: &NetworkState, ip: IpAddr, table: u32) -> Result<String, Failure
     let connected = connected.and_then(|it| {
         let nets = it.addresses.iter().copied().filter(|net| contains(*net));
         let net = nets.max_by_key(|(_, len)| *len)?;
-        Some((network_of(net), it.name.clone()))
+        Some((network_of(net), shown_name(state, it)))
     });
     let is_nearer = |net: &(IpAddr, u8)| best.is_none_or(|best| best.to.1 < net.1);
     let (to, via, device) = match (connected, best) {
         (Some((net, name)), _) if is_nearer(&net) => (net, None, name),
-        (_, Some(route)) => (route.to, route.via, device_of(state, route).to_owned()),
+        (_, Some(route)) => (route.to, route.via, shown_device(state, route)),
         _ => return Err(Failure::new("route: route has not been found")),
     };
     let mut text = format!("   route to: {ip}\ndestination: {}/{}\n", to.0, to.1);

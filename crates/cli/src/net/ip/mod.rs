@@ -80,7 +80,7 @@ fn one(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Fa
 }
 
 /// Tells of each change until it is ended.
-fn monitor(target: &Target) -> Result<(), Failure> {
+pub fn monitor(target: &Target) -> Result<(), Failure> {
     let mut answer = target.ask(Query::Watch)?;
     let mut before: Option<NetworkState> = None;
     loop {

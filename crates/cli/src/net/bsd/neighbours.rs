@@ -1,0 +1,170 @@
+//! The table of neighbours that `arp` and `ndp` show and change.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use slipstack_channel::control::net::{Answer, Change, Mode, NeighbourEntry, NetworkState, Query};
+use slipstack_config::Settings;
+
+use crate::failure::Failure;
+use crate::net::names::{find_interface, mac_text, parse_mac, shown_name};
+use crate::net::target::Target;
+use crate::net::words::Words;
+use crate::output::print;
+
+/// A neighbour with its interface and link-layer address.
+#[derive(Debug, Serialize)]
+pub(super) struct Neighbour {
+    pub ip: IpAddr,
+    pub mac: String,
+    pub interface: String,
+    /// It was set, and stays until it is deleted.
+    pub is_permanent: bool,
+    #[serde(skip)]
+    entry: NeighbourEntry,
+}
+
+/// The neighbours of one family in one stack.
+pub(super) struct Table {
+    target: Target,
+    is_v4: bool,
+}
+
+impl Table {
+    pub fn find(settings: &Settings, engine: u32, is_v4: bool) -> Result<Table, Failure> {
+        let target = Target::find(settings, engine)?;
+        Ok(Table { target, is_v4 })
+    }
+
+    pub fn network(&self) -> Result<NetworkState, Failure> {
+        self.target.network()
+    }
+
+    /// Those of all interfaces, or of one.
+    pub fn list(&self, interface: Option<&str>) -> Result<Vec<Neighbour>, Failure> {
+        let state = self.network()?;
+        let only = match interface {
+            Some(name) => Some(find_interface(&state, name)?.vlan),
+            None => None,
+        };
+        let Answer::Neighbours(known) = self.target.ask(Query::Neighbours)? else {
+            return Err(Failure::new("the keeper gave an answer that does not fit"));
+        };
+        let learnt = known.into_iter().map(|(vlan, ip, mac)| {
+            let entry = NeighbourEntry { vlan, ip, mac };
+            ((ip, vlan), (entry, false))
+        });
+        let set = state.neighbours.iter();
+        let set = set.map(|entry| ((entry.ip, entry.vlan), (*entry, true)));
+        let mut all: BTreeMap<_, _> = learnt.chain(set).collect();
+        all.retain(|(ip, vlan), _| {
+            ip.is_ipv4() == self.is_v4 && only.is_none_or(|only| only == *vlan)
+        });
+        let neighbour = |(entry, is_permanent): (NeighbourEntry, bool)| Neighbour {
+            ip: entry.ip,
+            mac: mac_text(entry.mac),
+            interface: state
+                .find_vlan(entry.vlan)
+                .map_or_else(String::new, |it| shown_name(&state, it)),
+            is_permanent,
+            entry,
+        };
+        Ok(all.into_values().map(neighbour).collect())
+    }
+
+    /// Forgets a neighbour. One that was learnt is set before, because what was set can be deleted.
+    fn forget(&self, it: &Neighbour) -> Result<(), Failure> {
+        let NeighbourEntry { vlan, ip, .. } = it.entry;
+        if !it.is_permanent {
+            let (entry, mode) = (it.entry, Mode::Replace);
+            self.target
+                .change(vec![Change::AddNeighbour { entry, mode }])?;
+        }
+        self.target.change(vec![Change::DelNeighbour { vlan, ip }])
+    }
+}
+
+pub(super) fn print_json(found: &[Neighbour]) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(found).map_err(|e| Failure::new(e.to_string()))?;
+    print(&format!("{text}\n"))
+}
+
+/// An address of the family, without `%INTERFACE`.
+pub(super) fn address(words: &Words<'_>, text: &str, is_v4: bool) -> Result<IpAddr, Failure> {
+    let (ip, _) = text.split_once('%').unwrap_or((text, ""));
+    let ip: Option<IpAddr> = ip.parse().ok();
+    ip.filter(|ip| ip.is_ipv4() == is_v4)
+        .ok_or_else(|| words.wrong("a neighbour", text))
+}
+
+/// `HOST ETHER`, on the interface that is named or in whose network the host is.
+pub(super) fn set(
+    table: &Table,
+    words: &mut Words<'_>,
+    interface: Option<&str>,
+) -> Result<(), Failure> {
+    let text = words.value("-s")?;
+    let (host, zone) = text.split_once('%').unwrap_or((text, ""));
+    let ip = address(words, host, table.is_v4)?;
+    let mac = words.value(host)?;
+    let mac = parse_mac(mac).ok_or_else(|| words.wrong("a link-layer address", mac))?;
+    if let Some(word) = words.next() {
+        return Err(match word {
+            "temp" | "pub" | "proxy" | "reject" | "blackhole" => Failure::new(format!(
+                "{word}: a neighbour that is set stays until it is deleted, and is nobody else's \
+                 address"
+            )),
+            other => words.unknown(other),
+        });
+    }
+    let state = table.network()?;
+    let named = interface.or((!zone.is_empty()).then_some(zone));
+    let found = match named {
+        Some(name) => Some(find_interface(&state, name)?),
+        None => state.interface_towards(ip),
+    };
+    let on = found.ok_or_else(|| Failure::new(format!("cannot locate {ip}: no network has it")))?;
+    let entry = NeighbourEntry {
+        ip,
+        mac,
+        vlan: on.vlan,
+    };
+    let mode = Mode::Replace;
+    table
+        .target
+        .change(vec![Change::AddNeighbour { entry, mode }])
+}
+
+/// A file with the words of `-s` in each line.
+pub(super) fn from_file(table: &Table, words: &mut Words<'_>) -> Result<(), Failure> {
+    let path = words.value("-f")?;
+    words.end()?;
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::new(format!("{path}: {error}")))?;
+    for (at, line) in text.lines().enumerate() {
+        let line: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        if line.first().is_none_or(|word| word.starts_with('#')) {
+            continue;
+        }
+        let mut words = Words::new("the line", &line);
+        set(table, &mut words, None)
+            .map_err(|why| Failure::new(format!("{path}: line {}: {why}", at + 1)))?;
+    }
+    Ok(())
+}
+
+pub(super) fn delete(table: &Table, ip: IpAddr) -> Result<(), Failure> {
+    let found = table.list(None)?;
+    let found = found.iter().find(|it| it.ip == ip);
+    let found = found.ok_or_else(|| Failure::new(format!("cannot locate {ip}")))?;
+    table.forget(found)
+}
+
+pub(super) fn delete_all(table: &Table) -> Result<(), Failure> {
+    for it in table.list(None)? {
+        table.forget(&it)?;
+        print(&format!("{} ({}) deleted\n", it.ip, it.ip))?;
+    }
+    Ok(())
+}
