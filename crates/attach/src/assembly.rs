@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
-use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
+use slipstack_channel::{EngineEnd, EngineHandle, Placement, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::hooked::Hooked;
 use slipstack_device::tee::{Plan, Tee};
@@ -55,7 +55,7 @@ pub fn in_process(
     link: Arc<KeeperClient>,
     region_len: usize,
     hook: Option<&HookMaker>,
-) -> Result<(Attachment, Vec<RawFd>), Error> {
+) -> Result<(EngineHandle, Vec<RawFd>), Error> {
     let end = EngineEnd::create_of(region_len).map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
@@ -76,7 +76,7 @@ pub fn in_process(
     let driver =
         InProcess::new(engine, bell, supervisor).map_err(Error::io("start the engine's ticker"))?;
     Ok((
-        Attachment {
+        EngineHandle {
             program,
             driver: Arc::new(driver),
             describe,

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::zone::zoned_ip;
 use slipstack_channel::control::net::{Interface, Learnt, LinkId, NetworkState};
 use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
 use slipstack_channel::{
-    Attach, AttachError, Attachment, Policy, PolicyInterface, ProgramEnd, REGION_LEN_MAX,
+    Attach, AttachError, EngineHandle, Policy, PolicyInterface, ProgramEnd, REGION_LEN_MAX,
 };
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -183,13 +183,13 @@ impl Client {
         KeeperClient::open(&self.settings, identity, capability)
     }
 
-    fn assemble(&self, link: &Arc<KeeperClient>) -> Result<(Attachment, Vec<RawFd>), Error> {
+    fn assemble(&self, link: &Arc<KeeperClient>) -> Result<(EngineHandle, Vec<RawFd>), Error> {
         let link = Arc::clone(link);
         assembly::in_process(&self.settings, link, region_bytes()?, self.hook.as_deref())
     }
 
     /// An engine of our own.
-    fn attach_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
+    fn attach_in_process(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let link = match state.scout.take() {
             Some(Scout::Keeper(link)) => *link,
             _ => self.open_link(state, &self.identity())?,
@@ -215,7 +215,7 @@ impl Client {
     }
 
     /// An engine of our own beside the first, for the calling thread, after which it is named.
-    fn attach_another_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
+    fn attach_another_in_process(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let link = Arc::new(self.open_link(state, &self.identity_of_thread())?);
         let (attachment, held) = self.assemble(&link)?;
         state.links.push(link);
@@ -224,7 +224,7 @@ impl Client {
     }
 
     /// A channel to an instance's engine.
-    fn attach_remote(&self, state: &mut State) -> Result<Attachment, Error> {
+    fn attach_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let place = self.spread.choose();
         if place != state.place {
             (state.scout, state.ticket) = (None, None);
@@ -245,12 +245,12 @@ impl Client {
     }
 
     /// A channel beside the first, to the same instance, for a thread of its own.
-    fn attach_another_remote(&self, state: &mut State) -> Result<Attachment, Error> {
+    fn attach_another_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let (socket, _) = self.reach_instance(state, &self.identity_of_thread())?;
         self.open_channel(socket)
     }
 
-    fn open_channel(&self, socket: ControlSocket) -> Result<Attachment, Error> {
+    fn open_channel(&self, socket: ControlSocket) -> Result<EngineHandle, Error> {
         let ask = Request::Attach {
             program: self.program.clone(),
             region_len: region_bytes()?,
@@ -337,7 +337,7 @@ fn remote(
     attached: Attached,
     fds: Vec<OwnedFd>,
     socket: ControlSocket,
-) -> Result<Attachment, Error> {
+) -> Result<EngineHandle, Error> {
     let (mut channel, mut engine_bell, mut own_bell) = (None, None, None);
     for (role, fd) in attached.descriptors.iter().zip(fds) {
         match role {
@@ -357,7 +357,7 @@ fn remote(
         .dont_fork()
         .map_err(Error::io("keep the channel from children"))?;
     let end = ProgramEnd::clone(&program);
-    Ok(Attachment {
+    Ok(EngineHandle {
         driver: Arc::new(Remote::new(end, engine_bell, own_bell, socket)),
         program,
         describe: format!(
@@ -368,7 +368,7 @@ fn remote(
 }
 
 impl Attach for Client {
-    fn attach(&self) -> Result<Attachment, AttachError> {
+    fn attach(&self) -> Result<EngineHandle, AttachError> {
         let mut state = self.state().lock();
         match self.has_instances() {
             true => self.attach_remote(&mut state).map_err(of_instance),
@@ -376,7 +376,7 @@ impl Attach for Client {
         }
     }
 
-    fn attach_another(&self) -> Result<Attachment, AttachError> {
+    fn attach_another(&self) -> Result<EngineHandle, AttachError> {
         let mut state = self.state().lock();
         match self.has_instances() {
             true => self.attach_another_remote(&mut state).map_err(of_instance),

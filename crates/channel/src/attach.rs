@@ -12,16 +12,16 @@ use crate::program::ProgramEnd;
 use crate::report::Why;
 
 /// An engine and the channel to it.
-pub struct Attachment {
+pub struct EngineHandle {
     pub program: ProgramEnd,
     pub driver: Arc<dyn Driver>,
     /// One line for people: what was taken.
     pub describe: String,
 }
 
-impl fmt::Debug for Attachment {
+impl fmt::Debug for EngineHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment")
+        f.debug_struct("EngineHandle")
             .field("describe", &self.describe)
             .finish_non_exhaustive()
     }
@@ -163,13 +163,13 @@ fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
 /// The way to an engine. Does nothing until it is asked to attach.
 pub trait Attach: Send + Sync {
     /// One more engine for this process.
-    fn attach(&self) -> Result<Attachment, AttachError>;
+    fn attach(&self) -> Result<EngineHandle, AttachError>;
 
     /// One more engine for this process, beside those that it has: for a thread of its own.
     ///
     /// # Errors
     /// There may be no more.
-    fn attach_another(&self) -> Result<Attachment, AttachError> {
+    fn attach_another(&self) -> Result<EngineHandle, AttachError> {
         Err(AttachError {
             sentence: "there is one engine for all threads".to_owned(),
             why: Why::NoStack,

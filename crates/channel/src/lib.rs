@@ -38,7 +38,7 @@ mod state;
 mod urgent;
 
 pub use addr::Ends;
-pub use attach::{Attach, AttachError, Attachment, Policy, PolicyInterface};
+pub use attach::{Attach, AttachError, EngineHandle, Policy, PolicyInterface};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use slipstack_channel::Heuristics;
 use slipstack_channel::report::Why;
 use slipstack_channel::{
-    Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
+    Attach, AttachError, Driver, EngineEnd, EngineHandle, Exit, Placement, Policy, ProgramEnd,
     TurnOutcome, WaitOn,
 };
 use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkState, Role, Setup, StackConfig};
@@ -241,7 +241,7 @@ impl Shared {
 struct VirtualAttach(Arc<Shared>);
 
 impl Attach for VirtualAttach {
-    fn attach(&self) -> Result<Attachment, AttachError> {
+    fn attach(&self) -> Result<EngineHandle, AttachError> {
         let failed = |what: &dyn std::fmt::Display| AttachError {
             sentence: format!("no shared memory for the script's engine: {what}"),
             why: Why::NoStack,
@@ -276,7 +276,7 @@ impl Attach for VirtualAttach {
         let mut engine = Engine::new(setup, Instant(self.0.sleep.now_ns()));
         engine.attach_client(end, None);
         *self.0.engine() = Some(engine);
-        Ok(Attachment {
+        Ok(EngineHandle {
             program,
             driver: Arc::new(VirtualDriver(Arc::clone(&self.0))),
             describe: "a stack in virtual time".to_owned(),

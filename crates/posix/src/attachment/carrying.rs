@@ -2,9 +2,9 @@
 
 use slipstack_channel::{Command, Placement, SockId};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 
-impl Link {
+impl Attachment {
     /// The device's slot of an engine in this process.
     pub(crate) fn slot(&self) -> Option<u16> {
         self.driver.slot()
@@ -12,7 +12,7 @@ impl Link {
 
     /// Moves a connection to another engine, or another channel, of this process, as a socket that
     /// was opened there. Returns false if it stays here.
-    pub(crate) fn carry_to(&self, sock: SockId, to: &Link, as_sock: SockId) -> bool {
+    pub(crate) fn carry_to(&self, sock: SockId, to: &Attachment, as_sock: SockId) -> bool {
         match self.driver.placement() {
             Placement::InProcess => self.driver.carry_to(sock, &*to.driver, as_sock),
             Placement::Instance => self.offer_to(sock, to, as_sock).is_some(),
@@ -20,15 +20,15 @@ impl Link {
     }
 
     /// Nothing is handed out meanwhile: the caller keeps all threads from the connection.
-    fn offer_to(&self, sock: SockId, to: &Link, as_sock: SockId) -> Option<()> {
+    fn offer_to(&self, sock: SockId, to: &Attachment, as_sock: SockId) -> Option<()> {
         let key = random_key()?;
         self.ask(Command::Offer { sock, key }).ok()?;
         let sock = as_sock;
         to.ask(Command::Claim { sock, key }).ok().map(drop)
     }
 
-    /// Takes a connection that nobody has used out, for [`Link::carry_in`] of the process that uses
-    /// it.
+    /// Takes a connection that nobody has used out, for [`Attachment::carry_in`] of the
+    /// process that uses it.
     pub(crate) fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
         match self.driver.placement() {
             Placement::InProcess => self.driver.carry_out(sock),

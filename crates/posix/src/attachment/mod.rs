@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, CloseMode, Command, Driver, Envelope, Exit, Placement, ProgramEnd, Reply, SockId,
+    CloseMode, Command, Driver, EngineHandle, Envelope, Exit, Placement, ProgramEnd, Reply, SockId,
     SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
@@ -46,7 +46,7 @@ pub(crate) use slipstack_channel::Datagram;
 type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 
 /// One engine, attached.
-pub(crate) struct Link {
+pub(crate) struct Attachment {
     pub(crate) program: ProgramEnd,
     pub(crate) driver: Arc<dyn Driver>,
     /// The threads that wait for it.
@@ -64,22 +64,22 @@ pub(crate) struct Link {
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for Attachment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
+        f.debug_struct("Attachment")
             .field("describe", &self.describe)
             .finish_non_exhaustive()
     }
 }
 
-impl Link {
-    pub(crate) fn new(attachment: Attachment, station: Arc<Station>) -> Self {
-        let Attachment {
+impl Attachment {
+    pub(crate) fn new(engine: EngineHandle, station: Arc<Station>) -> Self {
+        let EngineHandle {
             program,
             driver,
             describe,
-        } = attachment;
-        Link {
+        } = engine;
+        Attachment {
             program,
             driver,
             station,

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{ChannelEvent, EventKind};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::ready::Rings;
 
 /// Events that one pump hands out at most, so that nobody is kept from its own call.
 const EVENTS_PER_PUMP: usize = 4096;
 
-impl Link {
+impl Attachment {
     /// Hands out the engine's events. Of several threads one does; what the others have brought
     /// is handed out before it leaves, because they may go to sleep now.
     pub(crate) fn pump(&self) {
@@ -67,7 +67,7 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags, poll};
     use slipstack_channel::{
-        Attachment, Driver, EngineEnd, Exit, Heuristics, Limits, Placement, ProgramEnd, SockId,
+        Driver, EngineEnd, EngineHandle, Exit, Heuristics, Limits, Placement, ProgramEnd, SockId,
         State, Transport, TurnOutcome, WaitOn,
     };
     use slipstack_mem::Descriptor;
@@ -111,19 +111,23 @@ mod tests {
         fn goodbye(&self, _why: Exit) {}
     }
 
-    fn attached() -> (EngineEnd, Arc<Link>) {
+    fn attached() -> (EngineEnd, Arc<Attachment>) {
         let end = EngineEnd::create().unwrap();
-        let attachment = Attachment {
+        let engine = EngineHandle {
             program: ProgramEnd::open(end.region().clone()).unwrap(),
             driver: Arc::new(Still),
             describe: String::new(),
         };
         let station = Arc::new(Station::new(Spin::FixedUs(0), 0, Heuristics::default()));
-        (end, Arc::new(Link::new(attachment, station)))
+        (end, Arc::new(Attachment::new(engine, station)))
     }
 
-    fn connection(end: &mut EngineEnd, link: &Arc<Link>, id: u64) -> (SockId, Arc<Description>) {
-        let sock = link.open(Transport::Tcp).unwrap();
+    fn connection(
+        end: &mut EngineEnd,
+        attachment: &Arc<Attachment>,
+        id: u64,
+    ) -> (SockId, Arc<Description>) {
+        let sock = attachment.open(Transport::Tcp).unwrap();
         while end.next_command().is_some() {}
         let limits = Limits {
             send: 65_536,
@@ -137,9 +141,9 @@ mod tests {
             protocol: 0,
             is_nonblocking: true,
         };
-        let stream = Stream::accepted(Arc::clone(link), sock);
+        let stream = Stream::accepted(Arc::clone(attachment), sock);
         let socket = Arc::new(Description::decided_as(new, Decided::Stream(stream)));
-        link.name(sock, &socket);
+        attachment.name(sock, &socket);
         (sock, socket)
     }
 
@@ -151,9 +155,9 @@ mod tests {
 
     #[test]
     fn whoever_is_woken_finds_that_all_has_been_handed_out() {
-        let (mut end, link) = attached();
+        let (mut end, attachment) = attached();
         let all: Vec<_> = (0..SOCKETS as u64)
-            .map(|id| connection(&mut end, &link, id))
+            .map(|id| connection(&mut end, &attachment, id))
             .collect();
         let waiter = Sleepers::default().pool.take();
         all[0].1.watch(Watch::Thread(Arc::clone(&waiter)));
@@ -171,9 +175,9 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     await_ring(&waiter);
-                    pumped.fetch_add(u32::from(link.is_pumped()), Ordering::Relaxed);
+                    pumped.fetch_add(u32::from(attachment.is_pumped()), Ordering::Relaxed);
                 });
-                link.pump();
+                attachment.pump();
             });
             waiter.wake_up(true);
         }

@@ -36,8 +36,8 @@ impl Process {
             return Ok(accepted);
         }
         if socket.is_nonblocking() {
-            if let Some(link) = self.link_for(Subject::Socket(&socket)) {
-                self.turn_if_idle(&link);
+            if let Some(attachment) = self.attachment_for(Subject::Socket(&socket)) {
+                self.turn_if_idle(&attachment);
             }
             return self
                 .accept_now(&socket, listener, flags, false)?
@@ -121,18 +121,18 @@ impl Process {
             number.close();
             return Err(Errno::EMFILE);
         }
-        let (link, sock) = match listener.accept() {
+        let (attachment, sock) = match listener.accept() {
             Ok(Some(found)) => found,
             other => {
                 number.close();
                 return other.map(|_| None);
             }
         };
-        let peer = link
+        let peer = attachment
             .program
             .remote(sock)
             .unwrap_or(SocketAddr::V4(crate::addr::ANY));
-        let stream = Stream::accepted(Arc::clone(&link), sock);
+        let stream = Stream::accepted(Arc::clone(&attachment), sock);
         let new = New {
             id: self.next_id(),
             family: socket.family,
@@ -143,7 +143,7 @@ impl Process {
         let accepted = Arc::new(Description::decided_as(new, Decided::Stream(stream)));
         let options = socket.cold.lock().options.clone();
         if !options.is_empty() {
-            push_options(&link, sock, &options);
+            push_options(&attachment, sock, &options);
             accepted.cold.lock().options = options;
         }
         let inherit = |from: &Description, to: &Description| {
@@ -154,7 +154,7 @@ impl Process {
             to.take_peek_offset(from);
         };
         inherit(socket, &accepted);
-        link.name(sock, &accepted);
+        attachment.name(sock, &accepted);
         if let Some(Decided::Stream(stream)) = accepted.decided() {
             self.apply_stream_options(&accepted, stream);
             self.install(number, &accepted);

@@ -27,7 +27,7 @@ impl Process {
     /// Why there is none, in one sentence.
     pub fn attach_now(&self) -> Result<String, String> {
         match self.attached() {
-            Ok(link) => Ok(link.describe.clone()),
+            Ok(attachment) => Ok(attachment.describe.clone()),
             Err(error) => Err(self.trouble().unwrap_or_else(|| error.to_string())),
         }
     }
@@ -125,8 +125,8 @@ impl Process {
     pub(crate) fn listen_longer(&self, listener: &Listener, backlog: i32) -> Outcome<()> {
         let backlog = bounded(backlog);
         listener.backlog.store(backlog, Ordering::Relaxed);
-        if let Some((link, sock)) = &*listener.stack() {
-            link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+        if let Some((attachment, sock)) = &*listener.stack() {
+            attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use slipstack_channel as channel;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
@@ -21,7 +21,7 @@ pub(crate) const LENT: i32 = 0x0800_0000;
 /// was sent of it is acknowledged.
 #[derive(Debug)]
 pub struct Carved {
-    link: Arc<Link>,
+    attachment: Arc<Attachment>,
     piece: Option<channel::Carved>,
 }
 
@@ -31,20 +31,20 @@ impl Carved {
         let space = self
             .piece
             .as_ref()
-            .map(|it| self.link.program.carved_space(it));
+            .map(|it| self.attachment.program.carved_space(it));
         space.map_or(crate::calls::in_place::NO_BYTES, |space| space.as_iovec())
     }
 
     /// Copies bytes to offset `at`; `false`: there is no room for all of them.
     pub fn fill(&self, at: usize, bytes: &[u8]) -> bool {
         let piece = self.piece.as_ref();
-        piece.is_some_and(|it| self.link.program.fill_carved(it, at, bytes))
+        piece.is_some_and(|it| self.attachment.program.fill_carved(it, at, bytes))
     }
 
     /// Copies the first bytes out.
     pub fn read(&self, out: &mut [u8]) {
         if let Some(piece) = &self.piece {
-            self.link.program.read_carved(piece, out);
+            self.attachment.program.read_carved(piece, out);
         }
     }
 
@@ -57,7 +57,7 @@ impl Carved {
 impl Drop for Carved {
     fn drop(&mut self) {
         if let Some(piece) = self.piece.take() {
-            self.link.program.give_carved_back(piece);
+            self.attachment.program.give_carved_back(piece);
         }
     }
 }
@@ -65,9 +65,9 @@ impl Drop for Carved {
 impl Process {
     /// Memory for `len` bytes, at most [`CARVED_MAX`].
     pub fn carve(&self, len: usize) -> Result<Carved, Errno> {
-        let link = self.attached()?;
-        let piece = Some(link.program.carve(len).ok_or(Errno::ENOBUFS)?);
-        Ok(Carved { link, piece })
+        let attachment = self.attached()?;
+        let piece = Some(attachment.program.carve(len).ok_or(Errno::ENOBUFS)?);
+        Ok(Carved { attachment, piece })
     }
 
     /// As `writev`, of bytes that lie in pieces: on a connection of the same engine they are not

@@ -9,7 +9,7 @@ use crate::addr::any;
 use crate::addr::for_kernel;
 use crate::addr::stack_addr;
 use crate::addr::{Family, Given, is_link_local, is_short_of_v6, parse, parse_peer, scope_of};
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -132,22 +132,22 @@ impl Process {
         if self.is_own(remote) {
             self.realize_all();
         }
-        let link = match self.attached_to_connect() {
-            Ok(link) => link,
+        let attachment = match self.attached_to_connect() {
+            Ok(attachment) => attachment,
             Err(_) => {
                 let (why, given) = (self.why_no_stack(), Placed::Remote(remote));
                 self.permit_kernel(socket, given, why, Errno::ENETUNREACH)?;
                 return self.become_kernel(socket, why, given);
             }
         };
-        let sock = self.open_for_connect(socket, &link)?;
+        let sock = self.open_for_connect(socket, &attachment)?;
         if manner.is_fast {
-            link.set_option(sock, SocketOption::FastOpenConnect(true));
+            attachment.set_option(sock, SocketOption::FastOpenConnect(true));
         }
-        link.name(sock, socket);
-        let stream = Stream::connecting(Arc::clone(&link), sock);
+        attachment.name(sock, socket);
+        let stream = Stream::connecting(Arc::clone(&attachment), sock);
         if socket.decided.set(Decided::Stream(stream)).is_err() {
-            link.close(sock, CloseMode::Abort);
+            attachment.close(sock, CloseMode::Abort);
             return Err(Errno::EALREADY.into());
         }
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -159,7 +159,7 @@ impl Process {
                 remove_kernel_part(&set, item);
             }
         }
-        self.attempt(socket, stream, (&link, sock), remote, manner)
+        self.attempt(socket, stream, (&attachment, sock), remote, manner)
     }
 
     /// tcp_v4_connect() and tcp_v6_connect(): nobody alone has the address.
@@ -192,17 +192,21 @@ impl Process {
     }
 
     /// A channel socket with the program's options and, if it chose one, its local address.
-    fn open_for_connect(&self, socket: &Description, link: &Link) -> Result<SockId, Errno> {
-        let sock = link.open(Transport::Tcp)?;
+    fn open_for_connect(
+        &self,
+        socket: &Description,
+        attachment: &Attachment,
+    ) -> Result<SockId, Errno> {
+        let sock = attachment.open(Transport::Tcp)?;
         let (bound, options) = {
             let cold = socket.cold.lock();
             (cold.bound, cold.options.clone())
         };
-        push_options(link, sock, &options);
+        push_options(attachment, sock, &options);
         if let Some(local) = bound.and_then(wanted_local)
-            && let Err(error) = link.bind(sock, local, socket.is_v6_only(), false)
+            && let Err(error) = attachment.bind(sock, local, socket.is_v6_only(), false)
         {
-            link.close(sock, CloseMode::Abort);
+            attachment.close(sock, CloseMode::Abort);
             return Err(error);
         }
         Ok(sock)
@@ -213,11 +217,11 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
-        (link, sock): (&Link, SockId),
+        (attachment, sock): (&Attachment, SockId),
         remote: SocketAddr,
         manner: Manner,
     ) -> Outcome<()> {
-        if let Err(error) = link.connect(sock, remote) {
+        if let Err(error) = attachment.connect(sock, remote) {
             stream.fail();
             // __inet_check_established(): the local port is fine, with another peer.
             let error = match error {
@@ -227,7 +231,7 @@ impl Process {
             return Err(error.into());
         }
         self.report.on_stream(socket, stream, Some(remote));
-        link.commands();
+        attachment.commands();
         // Even if the answer is there already: that is what programs are used to. (A Fast Open that
         // waits for its data says so at once.)
         stream.leave_unanswered();
@@ -277,12 +281,18 @@ impl Process {
         if stream.is_failed() {
             self.check_ways(socket, remote)?;
             self.check_direct(socket, remote)?;
-            let link = Arc::clone(stream.link());
-            let sock = self.open_for_connect(socket, &link)?;
-            link.close(stream.link_and_sock().1, CloseMode::Abort);
-            link.name(sock, socket);
+            let attachment = Arc::clone(stream.attachment());
+            let sock = self.open_for_connect(socket, &attachment)?;
+            attachment.close(stream.attachment_and_sock().1, CloseMode::Abort);
+            attachment.name(sock, socket);
             stream.try_again(sock);
-            return self.attempt(socket, stream, (&link, sock), remote, Manner::of(socket));
+            return self.attempt(
+                socket,
+                stream,
+                (&attachment, sock),
+                remote,
+                Manner::of(socket),
+            );
         }
         match stream.connect_again() {
             Err(Errno::EALREADY) if !socket.is_nonblocking() => {
@@ -415,8 +425,8 @@ impl Process {
             }
         } else {
             dgram.set_side(Side::Stack);
-            let (link, sock) = dgram.part().ok_or(Errno::ENETUNREACH)?;
-            link.udp_connect(sock, Some(remote))?;
+            let (attachment, sock) = dgram.part().ok_or(Errno::ENETUNREACH)?;
+            attachment.udp_connect(sock, Some(remote))?;
         }
         dgram.set_side(Side::Stack);
         self.report.on_dgram(socket, dgram);
@@ -431,8 +441,8 @@ impl Process {
             dgram.set_side(Side::Both);
             return Err(Divert::Kernel);
         }
-        if let Some((link, sock)) = dgram.part() {
-            link.udp_connect(sock, None)?;
+        if let Some((attachment, sock)) = dgram.part() {
+            attachment.udp_connect(sock, None)?;
         }
         dgram.give_port_back();
         if bound.is_some_and(|bound| bound.is_wildcard) {

@@ -95,25 +95,25 @@ impl Process {
                 };
                 self.note_end(stream);
                 let here = stream.here();
-                here.link().close(here.sock(), mode);
+                here.attachment().close(here.sock(), mode);
                 fence(Ordering::SeqCst);
-                let (link, sock) = stream.link_and_sock();
+                let (attachment, sock) = stream.attachment_and_sock();
                 if !stream.is_here(here) {
-                    link.close(sock, mode);
+                    attachment.close(sock, mode);
                 }
-                self.after_push(link, socket.id);
+                self.after_push(attachment, socket.id);
             }
             Some(Decided::Listener(listener)) => {
                 listener.shut();
-                if let Some((link, sock)) = listener.stack().take() {
-                    link.close(sock, CloseMode::Orderly);
-                    link.commands();
+                if let Some((attachment, sock)) = listener.stack().take() {
+                    attachment.close(sock, CloseMode::Orderly);
+                    attachment.commands();
                 }
             }
             Some(Decided::Dgram(dgram)) => {
-                if let Some((link, sock)) = dgram.stack().take() {
-                    link.close(sock, CloseMode::Orderly);
-                    link.commands();
+                if let Some((attachment, sock)) = dgram.stack().take() {
+                    attachment.close(sock, CloseMode::Orderly);
+                    attachment.commands();
                 }
             }
             Some(Decided::Foreign(it)) => it.give_back(),
@@ -128,7 +128,7 @@ impl Process {
             _ => return,
         };
         let _ = stream.shutdown(false, true);
-        stream.link().commands();
+        stream.attachment().commands();
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],

@@ -28,9 +28,11 @@ impl Process {
     /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
     /// child needs is kept locked until one of the other two runs.
     pub fn fork_prepare(&self) {
-        let links = self.links();
-        links.iter().for_each(|link| link.commands());
-        if !links.is_empty() {
+        let attachments = self.attachments();
+        attachments
+            .iter()
+            .for_each(|attachment| attachment.commands());
+        if !attachments.is_empty() {
             self.copy_peeked();
         }
         if !self.is_attaching() {
@@ -38,7 +40,7 @@ impl Process {
             self.attaching.hold();
         }
         self.hold_kqueues();
-        self.link.hold();
+        self.attachment.hold();
         self.homes.hold();
         self.owners.hold();
         self.nesting.hold();
@@ -79,8 +81,8 @@ impl Process {
 
     /// Lets go of listeners on the stack that this process has not waited on: its workers will.
     fn leave_listeners(&self) {
-        let links = self.links();
-        if links.is_empty() {
+        let attachments = self.attachments();
+        if attachments.is_empty() {
             return;
         }
         for (_, entry) in self.table.all() {
@@ -91,15 +93,17 @@ impl Process {
                 drop(dgram.take_handed());
             }
             if let Some(Decided::Listener(listener)) = socket.decided()
-                && let Some((link, sock)) = listener.demote()
+                && let Some((attachment, sock)) = listener.demote()
             {
-                link.unlisten(sock);
-                link.close(sock, channel::CloseMode::Orderly);
+                attachment.unlisten(sock);
+                attachment.close(sock, channel::CloseMode::Orderly);
                 self.has_intents.store(true, Ordering::Release);
                 socket.note_intents();
             }
         }
-        links.iter().for_each(|link| link.commands());
+        attachments
+            .iter()
+            .for_each(|attachment| attachment.commands());
     }
 
     /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
@@ -153,7 +157,7 @@ impl Process {
         self.nesting.release();
         self.owners.release();
         self.homes.release();
-        self.link.release();
+        self.attachment.release();
         self.release_kqueues();
         self.attaching.release();
         held
@@ -167,7 +171,7 @@ impl Process {
         self.station.sleepers.reset();
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
-        mem::forget(self.link.lock().take());
+        mem::forget(self.attachment.lock().take());
         self.homes.reset();
         self.attach.after_fork_child();
         self.report.after_fork_child();
@@ -294,8 +298,8 @@ impl Process {
         if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
             told.push(format!("k{:x}", self.attach.family()));
         }
-        for link in self.links() {
-            link.goodbye(channel::Exit::Exec);
+        for attachment in self.attachments() {
+            attachment.goodbye(channel::Exit::Exec);
         }
         (!told.is_empty()).then(|| told.join(","))
     }
@@ -305,14 +309,14 @@ impl Process {
         self.keep_controls();
         // Other threads sleep for what is only intended from now on.
         self.absence.note();
-        for link in self.homes.links() {
-            link.lose();
-            self.on_engine_death(&link);
+        for attachment in self.homes.attachments() {
+            attachment.lose();
+            self.on_engine_death(&attachment);
         }
-        match self.link().filter(|link| link.is_left()) {
-            Some(link) => {
-                link.lose();
-                self.on_engine_death(&link);
+        match self.attachment().filter(|attachment| attachment.is_left()) {
+            Some(attachment) => {
+                attachment.lose();
+                self.on_engine_death(&attachment);
             }
             // One of them has found out first.
             None => self.wake_all(),
@@ -390,22 +394,26 @@ impl Process {
     /// counts.
     #[must_use]
     pub fn has_engine(&self) -> bool {
-        self.homes.is_any() || self.link.try_lock().is_none_or(|place| place.is_some())
+        self.homes.is_any()
+            || self
+                .attachment
+                .try_lock()
+                .is_none_or(|place| place.is_some())
     }
 
     /// Hands the connections over. Calls after this see a stack that is gone.
     pub fn exit(&self, how: Exit) {
         let _ = how;
-        for link in self.homes.try_links() {
-            link.commands();
-            link.goodbye(channel::Exit::Orderly);
+        for attachment in self.homes.try_attachments() {
+            attachment.commands();
+            attachment.goodbye(channel::Exit::Orderly);
         }
         // A thread that was interrupted inside a call may hold the place.
-        let Some(link) = self.link.try_lock().and_then(|place| place.clone()) else {
+        let Some(attachment) = self.attachment.try_lock().and_then(|place| place.clone()) else {
             return;
         };
-        link.commands();
-        link.goodbye(channel::Exit::Orderly);
+        attachment.commands();
+        attachment.goodbye(channel::Exit::Orderly);
     }
 }
 

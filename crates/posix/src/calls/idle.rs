@@ -9,9 +9,9 @@ use crate::process::wait::{Plan, Subject};
 impl Process {
     /// Lets the engine work once, if there is one.
     pub fn work(&self) {
-        if let Some(link) = self.living_link() {
+        if let Some(attachment) = self.living_attachment() {
             self.station.batch.end(self.kernel.thread());
-            self.turn(&link);
+            self.turn(&attachment);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use slipstack_channel::{KeepError, SockId};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -23,7 +23,7 @@ pub(crate) const NO_BYTES: libc::iovec = libc::iovec {
 /// is closed.
 #[derive(Debug)]
 pub struct Kept {
-    link: Arc<Link>,
+    attachment: Arc<Attachment>,
     sock: SockId,
     at: u64,
     /// Addresses and lengths.
@@ -41,7 +41,9 @@ impl Kept {
 
     /// Lets the connection use their room again.
     pub fn give_back(&self) {
-        self.link.program.give_segment_back(self.sock, self.at);
+        self.attachment
+            .program
+            .give_segment_back(self.sock, self.at);
     }
 
     /// In a forked child: they are its parent's.
@@ -77,7 +79,7 @@ impl Process {
             return Err(Errno::EOPNOTSUPP.into());
         };
         stream.commit(len);
-        self.after_push_of(stream.link(), socket.id, len);
+        self.after_push_of(stream.attachment(), socket.id, len);
         Ok(())
     }
 
@@ -96,7 +98,7 @@ impl Process {
         match stream.recv_nothing() {
             Ok(()) if !stream.may_bring_more() => Ok(found),
             Ok(()) | Err(StreamError::Wait) => {
-                self.turn_if_idle(stream.link());
+                self.turn_if_idle(stream.attachment());
                 let found = stream.look_in_place();
                 match found[0].iov_len {
                     0 => Err(Errno::EAGAIN.into()),
@@ -170,9 +172,9 @@ impl Process {
             found = self.keep_in_place(fd, most);
         }
         let (at, pieces) = found?;
-        let (link, sock) = stream.link_and_sock();
+        let (attachment, sock) = stream.attachment_and_sock();
         let kept = Kept {
-            link: Arc::clone(link),
+            attachment: Arc::clone(attachment),
             sock,
             at,
             pieces: pieces.map(|piece| (piece.iov_base.expose_provenance(), piece.iov_len)),

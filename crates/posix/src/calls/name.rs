@@ -169,7 +169,9 @@ impl Process {
     /// an engine already need not wait for that, and the session of a server does not: who is told
     /// of the socket by its other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
-        let has_engine = self.link().is_some_and(|link| !link.is_dead());
+        let has_engine = self
+            .attachment()
+            .is_some_and(|attachment| !attachment.is_dead());
         if has_engine && !self.may_get_its_engine(socket) || self.is_session() {
             self.realize(socket);
         } else {
@@ -260,8 +262,8 @@ impl Process {
     ) -> Outcome<()> {
         let backlog = self.listen_in_kernel(socket, backlog)?;
         listener.backlog.store(backlog, Ordering::Relaxed);
-        if let Some((link, sock)) = &*listener.stack() {
-            link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+        if let Some((attachment, sock)) = &*listener.stack() {
+            attachment.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
         }
         if listener.was_refused() && self.settings.strict {
             listener.forget_refusal();
@@ -345,7 +347,7 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 stream.shutdown(read, write)?;
                 if write {
-                    self.after_push(stream.link(), socket.id);
+                    self.after_push(stream.attachment(), socket.id);
                 }
                 socket.notify(stream.readiness());
                 Ok(())

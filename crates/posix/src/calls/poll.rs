@@ -56,7 +56,7 @@ impl Process {
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
         let are_lent = || sorted.ours.iter().all(|(_, target)| is_lent(target));
-        if self.waits_in_kernel() || are_lent() && self.link.lock().is_none() {
+        if self.waits_in_kernel() || are_lent() && self.attachment.lock().is_none() {
             return Err(Divert::Kernel);
         }
         for target in &sorted.targets {

@@ -121,7 +121,7 @@ impl Process {
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
-                self.turn_if_idle(stream.link());
+                self.turn_if_idle(stream.attachment());
                 match stream.dequeue(bufs, how) {
                     Ok(count) => Ok(bytes(count)),
                     Err(StreamError::Errno(error)) => Err(error.into()),
@@ -151,7 +151,7 @@ impl Process {
     ) -> Outcome<Received> {
         let mut outcome = stream.recv_nothing();
         if outcome == Err(StreamError::Wait) && is_nonblocking {
-            self.turn_if_idle(stream.link());
+            self.turn_if_idle(stream.attachment());
             outcome = stream.recv_nothing();
         }
         match outcome {
@@ -175,7 +175,7 @@ impl Process {
         bufs: &mut [IoSliceMut<'_>],
         flags: i32,
     ) -> Outcome<Received> {
-        self.turn_if_idle(stream.link());
+        self.turn_if_idle(stream.attachment());
         let byte = match stream.recv_urgent(flags & libc::MSG_PEEK != 0) {
             Ok(Some(byte)) => byte,
             Ok(None) | Err(StreamError::Wait | StreamError::Pipe) => return Ok(bytes(0)),

@@ -53,8 +53,8 @@ impl Process {
             return Ok(received);
         }
         if is_nonblocking {
-            if let Some(link) = self.link() {
-                self.turn_if_idle(&link);
+            if let Some(attachment) = self.attachment() {
+                self.turn_if_idle(&attachment);
             }
             return match look()? {
                 Some(received) => Ok(received),
@@ -112,8 +112,8 @@ impl Process {
     /// The kernel takes in what comes while a program does not call: an error that is there before
     /// a call is that call's.
     pub(crate) fn bring_errors(&self, dgram: &Dgram) {
-        if let Some(link) = dgram.hears_errors_of() {
-            self.turn_if_idle(&link);
+        if let Some(attachment) = dgram.hears_errors_of() {
+            self.turn_if_idle(&attachment);
         }
     }
 

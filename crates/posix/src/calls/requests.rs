@@ -152,9 +152,9 @@ impl Process {
         if socket.sigio.is_on() == is_on {
             return Ok(());
         }
-        if let Some(link) = self.link() {
+        if let Some(attachment) = self.attachment() {
             // What has happened by now is not told.
-            self.turn(&link);
+            self.turn(&attachment);
         }
         if let Some(Decided::Stream(stream)) = socket.decided() {
             stream.note_connected();

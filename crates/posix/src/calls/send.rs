@@ -100,7 +100,7 @@ impl Process {
         let sent = match stream.enqueue(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked {
-                    self.after_push_of(stream.link(), socket.id, count);
+                    self.after_push_of(stream.attachment(), socket.id, count);
                 }
                 count
             }
@@ -108,10 +108,10 @@ impl Process {
             Err(StreamError::Pipe) => return Err(pipe(flags)),
             Err(StreamError::Wait) if is_nonblocking => {
                 // Acknowledgements may have come that nobody has looked at.
-                self.turn_if_idle(stream.link());
+                self.turn_if_idle(stream.attachment());
                 return match stream.enqueue(bufs, push) {
                     Ok(count) => {
-                        self.after_push(stream.link(), socket.id);
+                        self.after_push(stream.attachment(), socket.id);
                         if count < asked {
                             tell_of_room(socket, stream);
                         }
@@ -196,7 +196,7 @@ impl Process {
             });
             match outcome {
                 Ok(Some(count)) => {
-                    stream.link().commands();
+                    stream.attachment().commands();
                     total += count;
                     IoSlice::advance_slices(&mut rest, count);
                 }

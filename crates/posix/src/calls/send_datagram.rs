@@ -305,22 +305,22 @@ impl Process {
     ) -> Outcome<usize> {
         self.prepare_to_send(socket, dgram, envelope.peer)?;
         if let Some(sent) = dgram.send(envelope, bufs)? {
-            if let Some((link, _)) = dgram.part() {
-                self.after_push(&link, socket.id);
+            if let Some((attachment, _)) = dgram.part() {
+                self.after_push(&attachment, socket.id);
             }
             return Ok(sent);
         }
-        if let Some((link, _)) = dgram.part() {
-            self.turn(&link);
-            self.living_link();
+        if let Some((attachment, _)) = dgram.part() {
+            self.turn(&attachment);
+            self.living_attachment();
         }
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());
         }
         let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
         let sent = self.wait(&plan, |_| Ok(dgram.send(envelope, bufs)?))?;
-        if let Some((link, _)) = dgram.part() {
-            link.commands();
+        if let Some((attachment, _)) = dgram.part() {
+            attachment.commands();
         }
         sent.ok_or(Errno::EAGAIN.into())
     }
@@ -338,11 +338,11 @@ impl Process {
                 self.realize_all();
             }
         }
-        if let Some((link, _)) = dgram.part()
-            && !link.has_ticker()
+        if let Some((attachment, _)) = dgram.part()
+            && !attachment.has_ticker()
         {
             // Who only sends makes no other turn, and an instance may have ended.
-            self.turn_if_idle(&link);
+            self.turn_if_idle(&attachment);
         }
         if dgram.is_intent() {
             self.realize_dgram(socket, dgram)?;

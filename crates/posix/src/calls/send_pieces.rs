@@ -138,8 +138,8 @@ impl Process {
         let bufs = [IoSlice::new(&begun.bytes)];
         let push = |envelope: &Envelope| Ok(dgram.push(envelope, &bufs)?.map(|_| ()));
         if push(&begun.envelope)?.is_none() {
-            if let Some((link, _)) = dgram.part() {
-                self.turn(&link);
+            if let Some((attachment, _)) = dgram.part() {
+                self.turn(&attachment);
             }
             let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
             let pushed = match may_wait {
@@ -148,8 +148,8 @@ impl Process {
             };
             pushed.ok_or(Errno::EAGAIN)?;
         }
-        if let Some((link, _)) = dgram.part() {
-            self.after_push(&link, socket.id);
+        if let Some((attachment, _)) = dgram.part() {
+            self.after_push(&attachment, socket.id);
         }
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Process {
         if is_ready() {
             return Ok(true);
         }
-        self.turn_if_idle(stream.link());
+        self.turn_if_idle(stream.attachment());
         if is_ready() || !may_wait {
             return Ok(is_ready());
         }

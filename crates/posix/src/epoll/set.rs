@@ -7,7 +7,7 @@ use std::sync::{OnceLock, Weak};
 
 use slipstack_mem::Lock;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::home::Home;
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
@@ -120,7 +120,7 @@ pub(crate) struct Inner {
     /// Items with a kernel part; few.
     both: Vec<u64>,
     /// The engine that it is at home at, if it is not the first.
-    home: Option<Arc<Link>>,
+    home: Option<Arc<Attachment>>,
     /// Members that have come since the last wait and may be on another engine.
     pub(crate) strangers: Vec<Weak<Description>>,
     /// The stack's events come first when there is room for one.
@@ -200,22 +200,22 @@ impl Set {
     }
 
     /// The engine that it is at home at, if it is not the first.
-    pub(crate) fn engine(&self) -> Option<Arc<Link>> {
+    pub(crate) fn engine(&self) -> Option<Arc<Attachment>> {
         let home = self.inner.lock().home.clone();
-        home.filter(|link| !link.is_dead())
+        home.filter(|attachment| !attachment.is_dead())
     }
 
     /// As [`Set::engine`], also if it is dead.
-    pub(crate) fn last_engine(&self) -> Option<Arc<Link>> {
+    pub(crate) fn last_engine(&self) -> Option<Arc<Attachment>> {
         self.inner.lock().home.clone()
     }
 
-    pub(crate) fn set_engine(&self, link: Option<Arc<Link>>) {
-        self.inner.lock().home = link;
+    pub(crate) fn set_engine(&self, attachment: Option<Arc<Attachment>>) {
+        self.inner.lock().home = attachment;
     }
 
     /// If it is at home at an engine that is dead: it has no home.
-    pub(crate) fn forget_home(&self, dead: &Arc<Link>) {
+    pub(crate) fn forget_home(&self, dead: &Arc<Attachment>) {
         let mut inner = self.inner.lock();
         if inner.home.as_ref().is_some_and(|it| Arc::ptr_eq(it, dead)) {
             inner.home = None;

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 pub(crate) struct File {
     pub(crate) watch: i32,
     pub(crate) size: i64,
-    pub(crate) links: u64,
+    pub(crate) attachments: u64,
 }
 
 /// The files of one queue.

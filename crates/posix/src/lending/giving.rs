@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, SockId};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::lending::pump::Pump;
 use crate::lending::steward::{Given, Steward};
 use crate::socket::borrowed::words::{Message, give, refuse};
@@ -54,8 +54,8 @@ impl Steward {
         if !is_its_own || socket.kind != Kind::Stream || !socket.may_end() || !pump.is_at_rest() {
             return None;
         }
-        let (link, sock) = place_of(&socket)?;
-        let bytes = link.carry_out(sock)?;
+        let (attachment, sock) = place_of(&socket)?;
+        let bytes = attachment.carry_out(sock)?;
         pump.pause(true);
         Some((*key, bytes))
     }
@@ -64,8 +64,8 @@ impl Steward {
         let Some(pump) = self.pumps.get_mut(&given.pump) else {
             return;
         };
-        if let Some((link, sock)) = place_of(pump.socket()) {
-            link.carry_in(sock, &given.bytes);
+        if let Some((attachment, sock)) = place_of(pump.socket()) {
+            attachment.carry_in(sock, &given.bytes);
         }
         pump.pause(false);
         pump.on_peer();
@@ -84,13 +84,13 @@ impl Steward {
         else {
             return;
         };
-        if let Some((link, sock)) = place_of(&socket) {
+        if let Some((attachment, sock)) = place_of(&socket) {
             if let Ok(slot) = u16::try_from(message.amount) {
-                link.carried(&given.bytes, slot);
+                attachment.carried(&given.bytes, slot);
             }
             socket.has_ended.store(true, Ordering::Release);
-            link.close(sock, CloseMode::Abort);
-            link.commands();
+            attachment.close(sock, CloseMode::Abort);
+            attachment.commands();
         }
         self.end_pump(given.pump);
     }
@@ -116,13 +116,13 @@ impl Steward {
     }
 }
 
-fn place_of(socket: &Description) -> Option<(Arc<Link>, SockId)> {
+fn place_of(socket: &Description) -> Option<(Arc<Attachment>, SockId)> {
     let Some(Decided::Stream(stream)) = socket.decided() else {
         return None;
     };
     if !stream.is_whole() {
         return None;
     }
-    let (link, sock) = stream.link_and_sock();
-    Some((Arc::clone(link), sock))
+    let (attachment, sock) = stream.attachment_and_sock();
+    Some((Arc::clone(attachment), sock))
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::ready::Sleepers;
 use crate::socket::description::Description;
 
@@ -20,9 +20,9 @@ pub(crate) trait Lender: Sync {
     fn sleepers(&self) -> &Sleepers;
 
     /// The first engine, if there is one and it has not died.
-    fn living_link(&self) -> Option<Arc<Link>>;
+    fn living_attachment(&self) -> Option<Arc<Attachment>>;
 
-    fn turn(&self, link: &Link);
+    fn turn(&self, attachment: &Attachment);
 
     /// A descriptor is the steward's: children close it.
     fn note(&self, number: i32);

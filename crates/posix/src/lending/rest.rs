@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_channel::WaitOn;
 use slipstack_mem::{Descriptor, raised};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::lending::lender::Lender;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
@@ -42,14 +42,14 @@ pub(crate) struct Rest {
     epoll: OwnedFd,
     waiter: Arc<Waiter>,
     /// The engine whose descriptors are members, and these.
-    engine: Option<(Arc<Link>, [RawFd; 2])>,
+    engine: Option<(Arc<Attachment>, [RawFd; 2])>,
     has_claimed: bool,
     is_leading: bool,
 }
 
 /// A sleep that drives an engine.
 struct Led {
-    link: Arc<Link>,
+    attachment: Arc<Attachment>,
     wait_on: WaitOn,
     /// Somebody waits for memory: when it is looked for again.
     starved_ns: Option<u64>,
@@ -159,7 +159,7 @@ impl Rest {
         }
         if let Ok(Some(led)) = led {
             lender.sleepers().set_leader_until(0);
-            led.link.driver.finish_wait(has_come);
+            led.attachment.driver.finish_wait(has_come);
         }
     }
 
@@ -181,7 +181,7 @@ impl Rest {
 
     /// Arms the engine's wake-ups. `None`: there is no engine, or another thread still leads.
     fn lead(&mut self, lender: &dyn Lender) -> Result<Option<Led>, Missed> {
-        let Some(link) = lender.living_link() else {
+        let Some(attachment) = lender.living_attachment() else {
             self.leave_engine();
             return Ok(None);
         };
@@ -193,12 +193,12 @@ impl Rest {
         if !self.is_leading {
             return Ok(None);
         }
-        link.release_idle();
-        let starved_ns = link.relieve();
-        let wait_on = link.driver.prepare_wait(0).ok_or(Missed)?;
-        self.join_engine(&link, wait_on.fds);
+        attachment.release_idle();
+        let starved_ns = attachment.relieve();
+        let wait_on = attachment.driver.prepare_wait(0).ok_or(Missed)?;
+        self.join_engine(&attachment, wait_on.fds);
         Ok(Some(Led {
-            link,
+            attachment,
             wait_on,
             starved_ns,
         }))
@@ -214,8 +214,10 @@ impl Rest {
         left
     }
 
-    fn join_engine(&mut self, link: &Arc<Link>, fds: [RawFd; 2]) {
-        let is_it = |(known, of): &(Arc<Link>, [RawFd; 2])| Arc::ptr_eq(known, link) && *of == fds;
+    fn join_engine(&mut self, attachment: &Arc<Attachment>, fds: [RawFd; 2]) {
+        let is_it = |(known, of): &(Arc<Attachment>, [RawFd; 2])| {
+            Arc::ptr_eq(known, attachment) && *of == fds
+        };
         if self.engine.as_ref().is_some_and(is_it) {
             return;
         }
@@ -223,7 +225,7 @@ impl Rest {
         for (key, number) in (0..).zip(fds) {
             self.watch_number(number, key, EventFlags::IN);
         }
-        self.engine = Some((Arc::clone(link), fds));
+        self.engine = Some((Arc::clone(attachment), fds));
     }
 
     fn leave_engine(&mut self) {

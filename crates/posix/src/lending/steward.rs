@@ -156,8 +156,8 @@ impl Steward {
     }
 
     fn turn(&self) {
-        if let Some(link) = self.lender.living_link() {
-            self.lender.turn(&link);
+        if let Some(attachment) = self.lender.living_attachment() {
+            self.lender.turn(&attachment);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::process::Process;
 use crate::process::table::Entry;
 use crate::socket::description::Decided;
@@ -11,11 +11,11 @@ use slipstack_channel::LogLevel;
 impl Process {
     /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
     /// bound datagram sockets become intents again, for the next engine that can be had.
-    pub(crate) fn on_engine_death(&self, dead: &Arc<Link>) {
+    pub(crate) fn on_engine_death(&self, dead: &Arc<Attachment>) {
         if !self.homes.forget(dead) {
-            let mut place = self.link.lock();
+            let mut place = self.attachment.lock();
             match &*place {
-                Some(link) if Arc::ptr_eq(link, dead) => *place = None,
+                Some(attachment) if Arc::ptr_eq(attachment, dead) => *place = None,
                 _ => return,
             }
             // With the place still taken: another thread may attach at once, and the next engine is

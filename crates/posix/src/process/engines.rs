@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::{Placement, Rule};
 use slipstack_mem::thread::with_room;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{FIRST, Set, Target, UNSETTLED};
 use crate::errno::Errno;
 use crate::process::Process;
@@ -17,22 +17,22 @@ use slipstack_channel::LogLevel;
 
 impl Process {
     /// Every engine of this process.
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
-        let mut links: Vec<Arc<Link>> = self.link().into_iter().collect();
-        links.extend(self.homes.links());
-        links
+    pub(crate) fn attachments(&self) -> Vec<Arc<Attachment>> {
+        let mut attachments: Vec<Arc<Attachment>> = self.attachment().into_iter().collect();
+        attachments.extend(self.homes.attachments());
+        attachments
     }
 
     /// Something changed that every sleeper has to look at.
     pub(crate) fn wake_all(&self) {
         self.station.sleepers.wake_all();
-        for link in self.homes.links() {
-            link.station.sleepers.wake_all();
+        for attachment in self.homes.attachments() {
+            attachment.station.sleepers.wake_all();
         }
     }
 
     /// The engine on which the calling thread's new sockets are, if it has one of its own.
-    pub(crate) fn own_engine(&self) -> Option<Arc<Link>> {
+    pub(crate) fn own_engine(&self) -> Option<Arc<Attachment>> {
         match self.homes.is_any() {
             true => self.homes.of_thread(self.kernel.thread()),
             false => None,
@@ -42,29 +42,29 @@ impl Process {
     /// Returns the station at which the calling thread waits with others.
     pub(crate) fn own_station(&self) -> Arc<Station> {
         match self.own_engine() {
-            Some(link) => Arc::clone(&link.station),
+            Some(attachment) => Arc::clone(&attachment.station),
             None => Arc::clone(&self.station),
         }
     }
 
     /// The engine that a thread drives while it waits for `subject`, if there is one.
-    pub(crate) fn link_for(&self, subject: Subject<'_>) -> Option<Arc<Link>> {
+    pub(crate) fn attachment_for(&self, subject: Subject<'_>) -> Option<Arc<Attachment>> {
         if self.homes.is_any()
-            && let Some(link) = self.elsewhere(subject)
+            && let Some(attachment) = self.elsewhere(subject)
         {
-            if !link.is_dead() {
-                return Some(link);
+            if !attachment.is_dead() {
+                return Some(attachment);
             }
-            self.on_engine_death(&link);
+            self.on_engine_death(&attachment);
         }
-        self.living_link()
+        self.living_attachment()
     }
 
     /// The engine that whoever waits on a set drives; `None` if that is not settled.
-    pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Link>> {
+    pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Attachment>> {
         match set.home.number() {
             UNSETTLED => None,
-            FIRST => self.link(),
+            FIRST => self.attachment(),
             _ => set.engine(),
         }
     }
@@ -79,9 +79,9 @@ impl Process {
     }
 
     /// `None`: it is the first. One that is elsewhere may be dead.
-    fn elsewhere(&self, subject: Subject<'_>) -> Option<Arc<Link>> {
+    fn elsewhere(&self, subject: Subject<'_>) -> Option<Arc<Attachment>> {
         match subject {
-            Subject::Socket(socket) => socket.link(),
+            Subject::Socket(socket) => socket.attachment(),
             Subject::Set(set) => match set.home.number() {
                 UNSETTLED | FIRST => None,
                 _ => set.last_engine(),
@@ -91,14 +91,14 @@ impl Process {
                     Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
                     Target::Set(set) => self.elsewhere(Subject::Set(set)),
                 };
-                found.filter(|link| !link.is_dead())
+                found.filter(|attachment| !attachment.is_dead())
             }),
         }
     }
 
     /// The attachment that a connection of the calling thread is made on. Where each thread has an
     /// engine, it gets it here.
-    pub(crate) fn attached_to_connect(&self) -> Result<Arc<Link>, Errno> {
+    pub(crate) fn attached_to_connect(&self) -> Result<Arc<Attachment>, Errno> {
         let attached = self.attached()?;
         let thread = self.kernel.thread();
         if !self.attach.is_engine_each()
@@ -133,10 +133,10 @@ impl Process {
             return None;
         };
         let station = Arc::new(self.new_station().numbered(self.homes.engines_so_far()));
-        let link = Arc::new(Link::new(attachment, station));
-        self.say(LogLevel::Info, &link.describe);
-        self.equip(&link);
-        Some(self.homes.add(link))
+        let attachment = Arc::new(Attachment::new(attachment, station));
+        self.say(LogLevel::Info, &attachment.describe);
+        self.equip(&attachment);
+        Some(self.homes.add(attachment))
     }
 
     fn new_station(&self) -> Station {
@@ -150,21 +150,24 @@ impl Process {
     }
 
     /// Tells those who wait at an engine who stands in for them, and the stand-in whom to call.
-    pub(crate) fn equip(&self, link: &Arc<Link>) {
-        let station = &link.station;
-        station.batch.set_net(link.has_ticker());
+    pub(crate) fn equip(&self, attachment: &Arc<Attachment>) {
+        let station = &attachment.station;
+        station.batch.set_net(attachment.has_ticker());
         let may_lead = self.settings.heuristics.has(Rule::Lead);
-        station.sleepers.lead.set_net(link.has_ticker() && may_lead);
+        station
+            .sleepers
+            .lead
+            .set_net(attachment.has_ticker() && may_lead);
         let sleepers = Arc::clone(&station.sleepers);
         let are_several = Arc::clone(&self.homes.is_any);
-        let it = Arc::downgrade(link);
-        link.driver.set_relief(Box::new(move || {
+        let it = Arc::downgrade(attachment);
+        attachment.driver.set_relief(Box::new(move || {
             // The thread that waits for it may drive another engine.
             if are_several.load(Ordering::Acquire)
                 && sleepers.is_empty()
-                && let Some(link) = it.upgrade()
+                && let Some(attachment) = it.upgrade()
             {
-                link.pump();
+                attachment.pump();
             }
             sleepers.replace_leader();
         }));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{FIRST, Set};
 
 /// A connection from which bytes are taken as often was worth a move.
@@ -33,7 +33,7 @@ const ASK_AGAIN_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 struct Engine {
     number: u32,
-    link: Arc<Link>,
+    attachment: Arc<Attachment>,
     /// Sets whose home it is, and connections of threads that wait for them alone.
     users: u32,
 }
@@ -87,36 +87,41 @@ impl Homes {
         self.is_any.load(Ordering::Acquire)
     }
 
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn attachments(&self) -> Vec<Arc<Attachment>> {
         if !self.is_any() {
             return Vec::new();
         }
         let all = self.all.lock();
-        let links = all.engines.iter().map(|engine| Arc::clone(&engine.link));
-        links.collect()
+        let attachments = all
+            .engines
+            .iter()
+            .map(|engine| Arc::clone(&engine.attachment));
+        attachments.collect()
     }
 
-    /// As [`Homes::links`]; none if a thread that was interrupted holds them.
-    pub(crate) fn try_links(&self) -> Vec<Arc<Link>> {
+    /// As [`Homes::attachments`]; none if a thread that was interrupted holds them.
+    pub(crate) fn try_attachments(&self) -> Vec<Arc<Attachment>> {
         let all = self.all.try_lock();
         let all = all.as_ref().map_or(&[][..], |all| &all.engines);
-        all.iter().map(|engine| Arc::clone(&engine.link)).collect()
+        all.iter()
+            .map(|engine| Arc::clone(&engine.attachment))
+            .collect()
     }
 
     /// Forgets an engine that is gone. Whether it was one of these.
-    pub(crate) fn forget(&self, gone: &Arc<Link>) -> bool {
+    pub(crate) fn forget(&self, gone: &Arc<Attachment>) -> bool {
         let mut all = self.all.lock();
         let before = all.engines.len();
-        all.engines.retain(|it| !Arc::ptr_eq(&it.link, gone));
+        all.engines.retain(|it| !Arc::ptr_eq(&it.attachment, gone));
         before != all.engines.len()
     }
 
-    pub(crate) fn of_thread(&self, thread: usize) -> Option<Arc<Link>> {
+    pub(crate) fn of_thread(&self, thread: usize) -> Option<Arc<Attachment>> {
         let all = self.all.lock();
         let found = all.of_thread(thread);
         found
-            .map(|engine| Arc::clone(&engine.link))
-            .filter(|link| !link.is_dead())
+            .map(|engine| Arc::clone(&engine.attachment))
+            .filter(|attachment| !attachment.is_dead())
     }
 
     /// A connection ends after so many reads.
@@ -190,13 +195,13 @@ impl Homes {
     }
 
     /// Takes an engine in and numbers it.
-    pub(crate) fn add(&self, link: Arc<Link>) -> u32 {
+    pub(crate) fn add(&self, attachment: Arc<Attachment>) -> u32 {
         let mut all = self.all.lock();
         all.last_number = all.last_number.max(FIRST) + 1;
         let number = all.last_number;
         all.engines.push(Engine {
             number,
-            link,
+            attachment,
             users: 0,
         });
         self.is_any.store(true, Ordering::Release);
@@ -204,19 +209,19 @@ impl Homes {
     }
 
     /// A connection has gone there that one thread alone waits for.
-    pub(crate) fn enter(&self, link: &Arc<Link>) {
-        self.count(link, |users| users + 1);
+    pub(crate) fn enter(&self, attachment: &Arc<Attachment>) {
+        self.count(attachment, |users| users + 1);
     }
 
     /// Such a connection has ended.
-    pub(crate) fn exit(&self, link: &Arc<Link>) {
-        self.count(link, |users| users.saturating_sub(1));
+    pub(crate) fn exit(&self, attachment: &Arc<Attachment>) {
+        self.count(attachment, |users| users.saturating_sub(1));
     }
 
-    fn count(&self, link: &Arc<Link>, change: impl FnOnce(u32) -> u32) {
+    fn count(&self, attachment: &Arc<Attachment>, change: impl FnOnce(u32) -> u32) {
         let mut all = self.all.lock();
         let mut engines = all.engines.iter_mut();
-        if let Some(engine) = engines.find(|it| Arc::ptr_eq(&it.link, link)) {
+        if let Some(engine) = engines.find(|it| Arc::ptr_eq(&it.attachment, attachment)) {
             engine.users = change(engine.users);
         }
     }
@@ -278,7 +283,7 @@ impl Homes {
 fn enter(all: &mut All, set: &Set, number: u32) {
     if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
         engine.users += 1;
-        set.set_engine(Some(Arc::clone(&engine.link)));
+        set.set_engine(Some(Arc::clone(&engine.attachment)));
     }
 }
 

@@ -33,7 +33,7 @@ use slipstack_mem::thread::with_room;
 use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::addr::AddrBytes;
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::kernel::Kernel;
@@ -118,7 +118,7 @@ pub struct Process {
     /// Engines beside the first.
     pub(crate) homes: Homes,
     pub(crate) report: Report,
-    pub(crate) link: Lock<Option<Arc<Link>>>,
+    pub(crate) attachment: Lock<Option<Arc<Attachment>>>,
     pub(crate) attaching: Lock<()>,
     pub(crate) lending: Lending,
     /// The entries that a fork which is under way keeps locked.
@@ -179,7 +179,7 @@ impl Process {
             homes: Homes::default(),
             table: Table::new(),
             report: Report::new(settings.journal),
-            link: Lock::new(None),
+            attachment: Lock::new(None),
             attaching: Lock::new(()),
             lending: Lending::default(),
             held: Lock::new(Vec::new()),
@@ -236,18 +236,19 @@ impl Process {
     /// Whether this process has an engine whose connections want an orderly end.
     #[must_use]
     pub fn owns_sockets(&self) -> bool {
-        self.link().is_some_and(|link| !link.is_dead())
+        self.attachment()
+            .is_some_and(|attachment| !attachment.is_dead())
     }
 
     pub(crate) fn privates(&self) -> Vec<i32> {
         let mut all = self.attach.descriptors();
-        for link in self.homes.links() {
-            all.extend(link.station.sleepers.numbers());
+        for attachment in self.homes.attachments() {
+            all.extend(attachment.station.sleepers.numbers());
         }
         all.extend(
-            self.links()
+            self.attachments()
                 .iter()
-                .flat_map(|link| link.driver.descriptors()),
+                .flat_map(|attachment| attachment.driver.descriptors()),
         );
         all.extend(self.station.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
@@ -264,41 +265,44 @@ impl Process {
 
     /// The attachment, if there is one.
     #[inline]
-    pub(crate) fn link(&self) -> Option<Arc<Link>> {
-        self.link.lock().clone()
+    pub(crate) fn attachment(&self) -> Option<Arc<Attachment>> {
+        self.attachment.lock().clone()
     }
 
     /// The attachment that the calling thread's sockets are on, made now if need be. Not under the
     /// lock of a socket's part: a dead one is forgotten.
-    pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
+    pub(crate) fn attached(&self) -> Result<Arc<Attachment>, Errno> {
         match self.own_engine() {
-            Some(link) => Ok(link),
+            Some(attachment) => Ok(attachment),
             None => self.attached_first(),
         }
     }
 
     /// As [`Process::attached`], the first one.
-    pub(crate) fn attached_first(&self) -> Result<Arc<Link>, Errno> {
+    pub(crate) fn attached_first(&self) -> Result<Arc<Attachment>, Errno> {
         self.attach_first(|error, begun| self.on_trouble(error, begun))
     }
 
     /// As [`Process::attached`], where the program can do without: nothing is said if there is
     /// none.
-    pub(crate) fn attached_quietly(&self) -> Option<Arc<Link>> {
+    pub(crate) fn attached_quietly(&self) -> Option<Arc<Attachment>> {
         match self.own_engine() {
-            Some(link) => Some(link),
+            Some(attachment) => Some(attachment),
             None => self.attach_first(|_, _| {}).ok(),
         }
     }
 
-    fn attach_first(&self, on_trouble: impl FnOnce(&AttachError, u64)) -> Result<Arc<Link>, Errno> {
-        if let Some(link) = self.living_link() {
-            return Ok(link);
+    fn attach_first(
+        &self,
+        on_trouble: impl FnOnce(&AttachError, u64),
+    ) -> Result<Arc<Attachment>, Errno> {
+        if let Some(attachment) = self.living_attachment() {
+            return Ok(attachment);
         }
-        // Not under the lock of `link`: attaching may start a keeper, and a fork takes that one.
+        // Not under the lock of `attachment`: attaching may start a keeper, and a fork takes it.
         let _turn = self.attaching.lock();
-        if let Some(link) = self.living_link() {
-            return Ok(link);
+        if let Some(attachment) = self.living_attachment() {
+            return Ok(attachment);
         }
         let begun = self.now_ns();
         let attached = with_room(|| {
@@ -314,9 +318,9 @@ impl Process {
         match attached {
             Ok(attachment) => {
                 let is_unattended = !attachment.driver.has_stand_in();
-                let link = Arc::new(Link::new(attachment, Arc::clone(&self.station)));
-                self.say(LogLevel::Info, &link.describe);
-                self.equip(&link);
+                let attachment = Arc::new(Attachment::new(attachment, Arc::clone(&self.station)));
+                self.say(LogLevel::Info, &attachment.describe);
+                self.equip(&attachment);
                 if is_unattended {
                     self.warn_once(
                         "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \
@@ -324,8 +328,8 @@ impl Process {
                     );
                 }
                 {
-                    let mut place = self.link.lock();
-                    *place = Some(Arc::clone(&link));
+                    let mut place = self.attachment.lock();
+                    *place = Some(Arc::clone(&attachment));
                     self.absence.end();
                     self.lending.is_confined.store(false, Ordering::Relaxed);
                 }
@@ -334,7 +338,7 @@ impl Process {
                 }
                 // Threads that sleep without an engine may lead now.
                 self.station.sleepers.wake_all();
-                Ok(link)
+                Ok(attachment)
             }
             Err(error) => {
                 self.tell_report_again();
@@ -489,13 +493,15 @@ impl Process {
     // Batches.
 
     /// Something for the wire was pushed on this socket: it leaves now or with the batch.
-    pub(crate) fn after_push(&self, link: &Link, socket: u64) {
+    pub(crate) fn after_push(&self, attachment: &Attachment, socket: u64) {
         let thread = self.kernel.thread();
         let Station {
             batch, sleepers, ..
-        } = &*link.station;
+        } = &*attachment.station;
         if batch.is_due(thread, socket, || self.now_ns()) {
-            sleepers.lead.while_sending(thread, || link.commands());
+            sleepers
+                .lead
+                .while_sending(thread, || attachment.commands());
             sleepers.nudge(|| self.now_ns());
         }
     }
@@ -514,19 +520,22 @@ impl Process {
     pub(crate) fn let_overdue_leave_at(&self, socket: &Description) {
         if self.homes.is_any()
             && let Some(Decided::Stream(stream)) = socket.decided()
-            && let link = stream.link()
-            && link.station.batch.take_overdue(|| self.kernel.thread())
+            && let attachment = stream.attachment()
+            && attachment
+                .station
+                .batch
+                .take_overdue(|| self.kernel.thread())
         {
-            link.commands();
-            link.station.sleepers.nudge(|| self.now_ns());
+            attachment.commands();
+            attachment.station.sleepers.nudge(|| self.now_ns());
         }
     }
 
     #[cold]
     fn let_leave(&self) {
-        if let Some(link) = self.own_engine().or_else(|| self.link()) {
-            link.commands();
-            link.station.sleepers.nudge(|| self.now_ns());
+        if let Some(attachment) = self.own_engine().or_else(|| self.attachment()) {
+            attachment.commands();
+            attachment.station.sleepers.nudge(|| self.now_ns());
         }
     }
 
@@ -545,10 +554,10 @@ impl Process {
     /// As [`Process::after_push`], of `count` bytes. A program that writes much without waiting
     /// is brought its acknowledgements meanwhile: what they free is written again while it is
     /// still in the processor's cache, and the send ring stays small.
-    pub(crate) fn after_push_of(&self, link: &Link, socket: u64, count: usize) {
+    pub(crate) fn after_push_of(&self, attachment: &Attachment, socket: u64, count: usize) {
         if count >= BULK && self.settings.heuristics.has(Rule::Bulk) {
-            self.turn(link);
+            self.turn(attachment);
         }
-        self.after_push(link, socket);
+        self.after_push(attachment, socket);
     }
 }

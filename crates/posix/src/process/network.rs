@@ -21,8 +21,8 @@ impl Process {
     /// `None`: nobody can be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        let link = self.link();
-        let told = link.map(|link| link.program.network_revision());
+        let attachment = self.attachment();
+        let told = attachment.map(|attachment| attachment.program.network_revision());
         if told == Some(first.revision) && !self.policy.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }

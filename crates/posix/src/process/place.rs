@@ -9,7 +9,7 @@ use slipstack_channel::{Placement, SocketOption, Transport};
 use slipstack_mem::Descriptor;
 
 use crate::addr::{ANY, Family, any, stack_addr};
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{Set, add_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -179,7 +179,7 @@ impl Process {
     /// Before a connection to an address of our own: its listener may be one of this process.
     pub(crate) fn realize_all(&self) {
         // One that has died unnoticed leaves intents behind.
-        self.living_link();
+        self.living_attachment();
         if !self.has_intents.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -207,7 +207,7 @@ impl Process {
         if !listener.is_intent() {
             return;
         }
-        match attached.and_then(|link| listen_on_stack(link, socket, listener)) {
+        match attached.and_then(|attachment| listen_on_stack(attachment, socket, listener)) {
             Ok(realized) => {
                 *stack = Some(realized);
                 listener.set_realized();
@@ -240,10 +240,10 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         listener: &Listener,
-        home: &Arc<Link>,
+        home: &Arc<Attachment>,
     ) {
         let mut stack = listener.stack();
-        let is_there = |(link, _): &(Arc<Link>, _)| Arc::ptr_eq(link, home);
+        let is_there = |(attachment, _): &(Arc<Attachment>, _)| Arc::ptr_eq(attachment, home);
         if stack.as_ref().is_none_or(is_there) {
             return;
         }
@@ -253,9 +253,9 @@ impl Process {
         let old = stack.replace(realized);
         listener.on_move();
         drop(stack);
-        if let Some((link, sock)) = old {
-            link.close(sock, slipstack_channel::CloseMode::Orderly);
-            link.commands();
+        if let Some((attachment, sock)) = old {
+            attachment.close(sock, slipstack_channel::CloseMode::Orderly);
+            attachment.commands();
         }
     }
 
@@ -269,14 +269,18 @@ impl Process {
         self.bind_on_stack(attached, socket, dgram)
     }
 
-    fn attached_for_dgram(&self, socket: &Description, dgram: &Dgram) -> Result<Arc<Link>, Errno> {
+    fn attached_for_dgram(
+        &self,
+        socket: &Description,
+        dgram: &Dgram,
+    ) -> Result<Arc<Attachment>, Errno> {
         let remote = *dgram.remote.lock();
         self.attached_for(socket, remote.map_or(Given::Nothing, Given::Remote))
     }
 
     fn bind_on_stack(
         &self,
-        attached: Result<Arc<Link>, Errno>,
+        attached: Result<Arc<Attachment>, Errno>,
         socket: &Arc<Description>,
         dgram: &Dgram,
     ) -> Result<(), Errno> {
@@ -284,10 +288,10 @@ impl Process {
         if !dgram.is_intent() {
             return Ok(());
         }
-        let link = attached?;
+        let attachment = attached?;
         let remote = *dgram.remote.lock();
-        let sock = link.open(Transport::Udp)?;
-        link.name(sock, socket);
+        let sock = attachment.open(Transport::Udp)?;
+        attachment.name(sock, socket);
         let (bound, options, memberships) = {
             let cold = socket.cold.lock();
             (cold.bound, cold.options.clone(), cold.memberships.clone())
@@ -300,12 +304,12 @@ impl Process {
         let reuse_port =
             options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
         if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
-            link.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
+            attachment.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
         }
         if let Some(range) = options.port_range() {
-            link.set_option(sock, range);
+            attachment.set_option(sock, range);
         }
-        let outcome = link
+        let outcome = attachment
             .bind(sock, local, socket.is_v6_only(), reuse_port)
             .map_err(|error| match error {
                 // inet_autobind(): no port is left.
@@ -313,29 +317,29 @@ impl Process {
                 error => error,
             })
             .inspect(|_| {
-                push_options(&link, sock, &options);
-                push_chooser(&link, sock, &options);
+                push_options(&attachment, sock, &options);
+                push_chooser(&attachment, sock, &options);
                 for option in all_changes(&memberships) {
-                    link.set_option(sock, option);
+                    attachment.set_option(sock, option);
                 }
             })
             .and_then(|_| match remote {
-                Some(remote) => link.udp_connect(sock, Some(remote)),
+                Some(remote) => attachment.udp_connect(sock, Some(remote)),
                 None => Ok(()),
             });
         if let Err(error) = outcome {
-            link.close(sock, slipstack_channel::CloseMode::Abort);
+            attachment.close(sock, slipstack_channel::CloseMode::Abort);
             return Err(error);
         }
         if !memberships.is_empty() {
             // What comes from now on is heard.
-            link.commands();
+            attachment.commands();
         }
-        *stack = Some((Arc::clone(&link), sock));
+        *stack = Some((Arc::clone(&attachment), sock));
         dgram.set_realized();
         drop(stack);
         if bound.is_some() {
-            self.bring_early(&link, sock);
+            self.bring_early(&attachment, sock);
         }
         self.report.on_dgram(socket, dgram);
         Ok(())
@@ -358,11 +362,11 @@ impl Process {
     /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper,
     /// which has handed them to the engine by the time that the bind is answered: the first look at
     /// the socket finds it.
-    fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
-        self.turn(link);
-        if link.driver.placement() == Placement::Instance {
+    fn bring_early(&self, attachment: &Arc<Attachment>, sock: slipstack_channel::SockId) {
+        self.turn(attachment);
+        if attachment.driver.placement() == Placement::Instance {
             // One pass of its loop later.
-            let _ = link.info(sock);
+            let _ = attachment.info(sock);
         }
     }
 
@@ -399,7 +403,7 @@ impl Process {
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
         );
         self.say(LogLevel::Error, &sentence);
-        let why = match self.link() {
+        let why = match self.attachment() {
             Some(_) => Reason::Refused,
             None => self.why_no_stack(),
         };
@@ -417,26 +421,26 @@ fn has_share(socket: &Description) -> bool {
 }
 
 fn listen_on_stack(
-    link: Arc<Link>,
+    attachment: Arc<Attachment>,
     socket: &Arc<Description>,
     listener: &Listener,
-) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
-    let sock = link.open(Transport::Tcp)?;
-    link.name(sock, socket);
+) -> Result<(Arc<Attachment>, slipstack_channel::SockId), Errno> {
+    let sock = attachment.open(Transport::Tcp)?;
+    attachment.name(sock, socket);
     // What the SYN-ACK says depends on them: MSS, window, TTL.
     let options = socket.cold.lock().options.clone();
-    push_options(&link, sock, &options);
+    push_options(&attachment, sock, &options);
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
     // The kernel's listener has settled conflicts, where there is one; workers of one server share
     // the port.
     let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
-    let outcome = link
+    let outcome = attachment
         .bind(sock, listener.addr, socket.is_v6_only(), may_share)
-        .and_then(|_| link.listen(sock, backlog));
+        .and_then(|_| attachment.listen(sock, backlog));
     match outcome {
-        Ok(()) => Ok((link, sock)),
+        Ok(()) => Ok((attachment, sock)),
         Err(error) => {
-            link.close(sock, slipstack_channel::CloseMode::Abort);
+            attachment.close(sock, slipstack_channel::CloseMode::Abort);
             Err(error)
         }
     }

@@ -26,8 +26,8 @@ impl Process {
         if !stream.is_failed() || socket.lent.is_lent() {
             return Ok(socket);
         }
-        let (link, sock) = stream.link_and_sock();
-        link.close(sock, CloseMode::Abort);
+        let (attachment, sock) = stream.attachment_and_sock();
+        attachment.close(sock, CloseMode::Abort);
         Ok(self.replace_by_fresh(&socket))
     }
 
@@ -44,9 +44,9 @@ impl Process {
         };
         listener.shut();
         socket.notify(listener.readiness());
-        if let Some((link, sock)) = listener.stack().take() {
-            link.close(sock, CloseMode::Orderly);
-            link.commands();
+        if let Some((attachment, sock)) = listener.stack().take() {
+            attachment.close(sock, CloseMode::Orderly);
+            attachment.commands();
         }
         self.replace_by_fresh(socket);
     }

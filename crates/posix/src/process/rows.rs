@@ -115,7 +115,7 @@ impl Process {
 
     /// Sockets that never need an engine are described all the same.
     pub(crate) fn tell_report(&self) {
-        if self.link().is_none()
+        if self.attachment().is_none()
             && !self.report.is_told.swap(true, Ordering::Relaxed)
             && let Some(table) = self.report.table()
         {

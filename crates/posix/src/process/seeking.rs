@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::Target;
 use crate::process::Process;
 use crate::process::wait::Subject;
@@ -35,10 +35,10 @@ impl Process {
 
     /// It could not be made real, and is still intended: the engine that was `asked` has ended, or
     /// none was to be had, unless another thread has one meanwhile.
-    pub(crate) fn is_put_off(&self, asked: Option<&Arc<Link>>) -> bool {
+    pub(crate) fn is_put_off(&self, asked: Option<&Arc<Attachment>>) -> bool {
         match asked {
-            Some(link) => link.is_dead(),
-            None => self.absence.is_now() || self.link().is_some(),
+            Some(attachment) => attachment.is_dead(),
+            None => self.absence.is_now() || self.attachment().is_some(),
         }
     }
 }

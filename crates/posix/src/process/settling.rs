@@ -44,9 +44,9 @@ impl Process {
     fn is_worth_an_engine(&self, set: &Arc<Set>) -> bool {
         let own = self.own_engine();
         let is_own = |socket: &Arc<Description>| {
-            let link = socket.link();
+            let attachment = socket.attachment();
             own.is_some()
-                && link
+                && attachment
                     .zip(own.as_ref())
                     .is_some_and(|(it, own)| Arc::ptr_eq(&it, own))
         };

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::Target;
 use crate::process::Process;
 use crate::process::wait::Subject;
@@ -40,7 +40,7 @@ impl Process {
             return stream.wait_longer();
         };
         self.bring(socket, &home);
-        match Arc::ptr_eq(stream.link(), &home) {
+        match Arc::ptr_eq(stream.attachment(), &home) {
             true => stream.count_user(),
             false => self.homes.exit(&home),
         }
@@ -48,27 +48,27 @@ impl Process {
 
     /// An engine that this thread has, or that nobody uses, or one more. The connection counts as
     /// its user already, so that no other thread finds it without any.
-    fn engine_for(&self, thread: usize) -> Option<Arc<Link>> {
+    fn engine_for(&self, thread: usize) -> Option<Arc<Attachment>> {
         let _turn = self.attaching.lock();
-        if let Some(link) = self.homes.of_thread(thread) {
-            self.homes.enter(&link);
-            return Some(link);
+        if let Some(attachment) = self.homes.of_thread(thread) {
+            self.homes.enter(&attachment);
+            return Some(attachment);
         }
         let number = match self.homes.emptiest() {
             Some((number, 0)) => number,
             _ => self.one_more()?,
         };
         self.homes.remember(thread, number);
-        let link = self.homes.of_thread(thread)?;
-        self.homes.enter(&link);
-        Some(link)
+        let attachment = self.homes.of_thread(thread)?;
+        self.homes.enter(&attachment);
+        Some(attachment)
     }
 
     /// A connection has ended.
     pub(crate) fn note_end(&self, stream: &Stream) {
         self.homes.note_life(stream.reads());
         if stream.is_counted() {
-            self.homes.exit(stream.link());
+            self.homes.exit(stream.attachment());
         }
     }
 }

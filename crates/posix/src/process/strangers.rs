@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use slipstack_channel::{CloseMode, SockId, Transport};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::Set;
 use crate::process::Process;
 use crate::socket::Stream;
@@ -43,7 +43,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) if stream.may_move() => {
                 let home = self.home_of(set);
-                if home.is_none_or(|home| !Arc::ptr_eq(stream.link(), &home)) {
+                if home.is_none_or(|home| !Arc::ptr_eq(stream.attachment(), &home)) {
                     set.add_stranger(Arc::downgrade(socket));
                     // Now: whoever waits on the set may sleep, and serve it before it waits again.
                     self.bring_strangers(set);
@@ -90,8 +90,11 @@ impl Process {
         let Some(home) = self.home_of(set) else {
             return;
         };
-        let is_at_home =
-            |socket: &Arc<Description>| socket.link().is_some_and(|link| Arc::ptr_eq(&link, &home));
+        let is_at_home = |socket: &Arc<Description>| {
+            socket
+                .attachment()
+                .is_some_and(|attachment| Arc::ptr_eq(&attachment, &home))
+        };
         if !Arc::ptr_eq(&home.station, &self.station) && !set.sockets().iter().any(is_at_home) {
             self.homes.give_up(set, self.kernel.thread());
         }
@@ -99,11 +102,11 @@ impl Process {
 
     /// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
     /// another attempt may have it go.
-    pub(crate) fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) -> bool {
+    pub(crate) fn bring(&self, socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return false;
         };
-        let (from, old) = stream.link_and_sock();
+        let (from, old) = stream.attachment_and_sock();
         if Arc::ptr_eq(from, home) {
             return false;
         }
@@ -144,8 +147,8 @@ impl Process {
     fn move_stream(
         &self,
         stream: &Stream,
-        (from, old): (&Arc<Link>, SockId),
-        (home, new): (&Arc<Link>, SockId),
+        (from, old): (&Arc<Attachment>, SockId),
+        (home, new): (&Arc<Attachment>, SockId),
     ) -> bool {
         let Some(frozen) = from.program.freeze(old) else {
             return false;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::addr::any;
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::process::Process;
 use crate::process::report::{Given, Reason};
@@ -67,7 +67,7 @@ impl Process {
         &self,
         socket: &Description,
         given: Given,
-    ) -> Result<Arc<Link>, Errno> {
+    ) -> Result<Arc<Attachment>, Errno> {
         let attached = self.attached();
         // What is put off until an instance is back is not refused.
         if attached.is_err() && self.settings.strict && !self.absence.is_now() {
@@ -106,7 +106,7 @@ impl Process {
 
     /// The stack has refused what was intended; that there is no engine has been said.
     pub(crate) fn refuse_late(&self, socket: &Description, error: Errno) {
-        if self.link().is_some() {
+        if self.attachment().is_some() {
             self.refuse(
                 socket,
                 Given::Nothing,

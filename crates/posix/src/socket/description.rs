@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::Family;
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all, notify_one_thread};
 use crate::socket::borrowed::{Borrowed, Lent};
 use crate::socket::options::{Membership, Options};
@@ -318,14 +318,14 @@ impl Description {
     }
 
     /// The engine that it is on, if it is on one.
-    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+    pub(crate) fn attachment(&self) -> Option<Arc<Attachment>> {
         match self.decided()? {
-            Decided::Stream(stream) => Some(Arc::clone(stream.link())),
+            Decided::Stream(stream) => Some(Arc::clone(stream.attachment())),
             Decided::Listener(listener) => {
                 let stack = listener.stack();
-                stack.as_ref().map(|(link, _)| Arc::clone(link))
+                stack.as_ref().map(|(attachment, _)| Arc::clone(attachment))
             }
-            Decided::Dgram(dgram) => dgram.part().map(|(link, _)| link),
+            Decided::Dgram(dgram) => dgram.part().map(|(attachment, _)| attachment),
             Decided::Foreign(_) => None,
         }
     }

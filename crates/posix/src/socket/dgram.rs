@@ -1,5 +1,7 @@
 //! A UDP socket with a part on the stack, on the kernel, or on both.
 
+mod errors;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,10 +9,10 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
 };
 
-use slipstack_channel::{Envelope, MtuDiscovery, Returned, SockId};
+use slipstack_channel::{Envelope, MtuDiscovery, SockId};
 use slipstack_mem::Lock;
 
-use crate::attachment::{Datagram, Link};
+use crate::attachment::{Attachment, Datagram};
 use crate::errno::Errno;
 use crate::ready::bits;
 use crate::socket::Gathering;
@@ -44,7 +46,7 @@ pub(crate) const SHUT_WRITE: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Dgram {
     side: AtomicU8,
-    stack: Lock<Option<(Arc<Link>, SockId)>>,
+    stack: Lock<Option<(Arc<Attachment>, SockId)>>,
     is_realized: AtomicBool,
     is_refused: AtomicBool,
     /// The error of that which the program has still to hear (`--strict`); 0 = none.
@@ -205,7 +207,7 @@ impl Dgram {
         self.side() != Side::Kernel && self.is_realized.load(Ordering::Acquire)
     }
 
-    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
+    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Attachment>, SockId)>> {
         self.stack.lock()
     }
 
@@ -215,12 +217,12 @@ impl Dgram {
 
     /// The engine is gone; the wait that goes on, or the next use, finds another. Who has a peer
     /// hears of it, once, as of any error on the way to that: what it waits for may have been lost.
-    pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
+    pub(crate) fn forget_stack(&self, dead: &Arc<Attachment>) {
         let is_connected = self.remote.lock().is_some();
         let mut stack = self.stack.lock();
         if stack
             .as_ref()
-            .is_none_or(|(link, _)| !Arc::ptr_eq(link, dead))
+            .is_none_or(|(attachment, _)| !Arc::ptr_eq(attachment, dead))
         {
             return;
         }
@@ -250,7 +252,7 @@ impl Dgram {
     }
 
     /// The stack's part, if it is used and there.
-    pub(crate) fn part(&self) -> Option<(Arc<Link>, SockId)> {
+    pub(crate) fn part(&self) -> Option<(Arc<Attachment>, SockId)> {
         if self.side() == Side::Kernel || !self.is_realized.load(Ordering::Acquire) {
             return None;
         }
@@ -259,15 +261,17 @@ impl Dgram {
 
     /// The address that the stack has chosen for a connected socket.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        let (link, sock) = self.part()?;
+        let (attachment, sock) = self.part()?;
         let is_connected = self.remote.lock().is_some();
-        is_connected.then(|| link.program.local(sock)).flatten()
+        is_connected
+            .then(|| attachment.program.local(sock))
+            .flatten()
     }
 
     /// The port of the stack's part.
     pub(crate) fn stack_port(&self) -> Option<u16> {
-        let (link, sock) = self.part()?;
-        link.program.local(sock).map(|local| local.port())
+        let (attachment, sock) = self.part()?;
+        attachment.program.local(sock).map(|local| local.port())
     }
 
     pub(crate) fn has_no_port(&self) -> bool {
@@ -308,11 +312,11 @@ impl Dgram {
         let found = self
             .part()
             .filter(|_| self.is_peeked.load(Ordering::Relaxed));
-        let Some((link, sock)) = found else {
+        let Some((attachment, sock)) = found else {
             return;
         };
-        let mut bytes = vec![0; link.program.udp_next_len(sock).unwrap_or(0)];
-        let datagram = link
+        let mut bytes = vec![0; attachment.program.udp_next_len(sock).unwrap_or(0)];
+        let datagram = attachment
             .program
             .udp_recv(sock, &mut [IoSliceMut::new(&mut bytes)], true);
         *self.handed.lock() = datagram.map(|datagram| Box::new(Left { bytes, datagram }));
@@ -360,15 +364,15 @@ impl Dgram {
         {
             return Ok(Some(left));
         }
-        let Some((link, sock)) = self.part() else {
+        let Some((attachment, sock)) = self.part() else {
             return self.take_error_without_part().map_or(Ok(None), Err);
         };
-        if let Some(error) = self.take_error_of(&link, sock) {
+        if let Some(error) = self.take_error_of(&attachment, sock) {
             return Err(error);
         }
         let found = match self.filters.is_on() {
-            true => self.filters.recv(&link, sock, bufs, peek),
-            false => link.program.udp_recv(sock, bufs, peek),
+            true => self.filters.recv(&attachment, sock, bufs, peek),
+            false => attachment.program.udp_recv(sock, bufs, peek),
         };
         self.is_peeked
             .store(peek && found.is_some(), Ordering::Relaxed);
@@ -386,84 +390,18 @@ impl Dgram {
         if self.has_left.load(Ordering::Relaxed) {
             return Ok(self.recv(bufs, true)?.map(|it| (it, 0)));
         }
-        let Some((link, sock)) = self.part() else {
+        let Some((attachment, sock)) = self.part() else {
             return self.take_error_without_part().map_or(Ok(None), Err);
         };
-        if let Some(error) = self.take_error_of(&link, sock) {
+        if let Some(error) = self.take_error_of(&attachment, sock) {
             return Err(error);
         }
-        if self.filters.is_on() && self.filters.vet(&link, sock).is_none() {
+        if self.filters.is_on() && self.filters.vet(&attachment, sock).is_none() {
             return Ok(None);
         }
-        Ok(link
+        Ok(attachment
             .program
             .udp_peek_at(sock, bufs, skip, &self.found_empty))
-    }
-
-    /// The link, if errors that come by it can be this socket's.
-    pub(crate) fn hears_errors_of(&self) -> Option<Arc<Link>> {
-        if !self.wants_returned.load(Ordering::Relaxed) && self.remote.lock().is_none() {
-            return None;
-        }
-        self.part().map(|(link, _)| link)
-    }
-
-    /// The socket's error, once.
-    pub(crate) fn take_error(&self) -> Option<Errno> {
-        match self.part() {
-            Some((link, sock)) => self.take_error_of(&link, sock),
-            None => self.take_next_error(),
-        }
-    }
-
-    fn take_error_without_part(&self) -> Option<Errno> {
-        self.take_refusal().or_else(|| self.take_next_error())
-    }
-
-    fn take_next_error(&self) -> Option<Errno> {
-        let next = self.next_error.swap(0, Ordering::AcqRel);
-        Some(Errno(next)).filter(|error| error.0 != 0)
-    }
-
-    fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
-        let next = self.take_next_error();
-        // What has come since takes its place.
-        link.program.take_error(sock).map(Errno::from).or(next)
-    }
-
-    fn has_next_error(&self) -> bool {
-        self.next_error.load(Ordering::Acquire) != 0
-    }
-
-    /// Takes what came back first. What comes next in the queue is the socket's error then, as in
-    /// sock_dequeue_err_skb().
-    pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
-        let (link, sock) = self.part()?;
-        let taken = link.program.take_returned(sock, bufs)?;
-        link.program.take_error(sock);
-        let next = link
-            .program
-            .next_returned(sock)
-            .map_or(0, |next| Errno::from(next.reason).0);
-        self.next_error.store(next, Ordering::Release);
-        Some(taken)
-    }
-
-    /// Empties the error queue; the socket's error stays.
-    pub(crate) fn forget_returned(&self) {
-        if let Some((link, sock)) = self.part() {
-            while link.program.take_returned(sock, &mut []).is_some() {}
-        }
-    }
-
-    /// The error that the next call will be told of.
-    pub(crate) fn peek_error(&self) -> Option<Errno> {
-        match self.next_error.load(Ordering::Acquire) {
-            0 => self
-                .part()
-                .and_then(|(link, sock)| link.program.peek_error(sock).map(Errno::from)),
-            error => Some(Errno(error)),
-        }
     }
 
     /// Length of the next datagram of the stack's.
@@ -471,10 +409,10 @@ impl Dgram {
         if let Some(left) = &*self.left.lock() {
             return Some(left.bytes.len());
         }
-        let (link, sock) = self.part()?;
+        let (attachment, sock) = self.part()?;
         match self.filters.is_on() {
-            true => self.filters.vet(&link, sock),
-            false => link.program.udp_next_len(sock),
+            true => self.filters.vet(&attachment, sock),
+            false => attachment.program.udp_next_len(sock),
         }
     }
 
@@ -484,19 +422,19 @@ impl Dgram {
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
-        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        self.may_send_on(&link, sock)?;
-        self.push_on(&link, sock, envelope, bufs)
+        let (attachment, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        self.may_send_on(&attachment, sock)?;
+        self.push_on(&attachment, sock, envelope, bufs)
     }
 
     /// Returns the error of a datagram that is begun.
     pub(crate) fn may_send(&self) -> Result<(), Errno> {
-        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        self.may_send_on(&link, sock)
+        let (attachment, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        self.may_send_on(&attachment, sock)
     }
 
-    fn may_send_on(&self, link: &Link, sock: SockId) -> Result<(), Errno> {
-        if let Some(error) = self.take_error_of(link, sock) {
+    fn may_send_on(&self, attachment: &Attachment, sock: SockId) -> Result<(), Errno> {
+        if let Some(error) = self.take_error_of(attachment, sock) {
             return Err(error);
         }
         // sock_alloc_send_pskb(): whatever else is wrong is said first.
@@ -512,18 +450,18 @@ impl Dgram {
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
-        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        self.push_on(&link, sock, envelope, bufs)
+        let (attachment, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        self.push_on(&attachment, sock, envelope, bufs)
     }
 
     fn push_on(
         &self,
-        link: &Link,
+        attachment: &Attachment,
         sock: SockId,
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
-        let sent = link.udp_send(sock, envelope, bufs)?;
+        let sent = attachment.udp_send(sock, envelope, bufs)?;
         if sent.is_none() {
             self.wants_space.store(true, Ordering::SeqCst);
         }
@@ -536,7 +474,7 @@ impl Dgram {
         if self.has_left.load(Ordering::Relaxed) {
             ready |= bits::IN;
         }
-        let Some((link, sock)) = self.part() else {
+        let Some((attachment, sock)) = self.part() else {
             if self.side() == Side::Stack {
                 ready |= bits::OUT;
             }
@@ -548,11 +486,14 @@ impl Dgram {
             }
             return ready;
         };
-        if link.seen(sock).is_error() || link.program.has_returned(sock) || self.has_next_error() {
+        if attachment.seen(sock).is_error()
+            || attachment.program.has_returned(sock)
+            || self.has_next_error()
+        {
             ready |= bits::ERR;
         }
-        if link.program.rx_available(sock) > 0
-            && (!self.filters.is_on() || self.filters.vet(&link, sock).is_some())
+        if attachment.program.rx_available(sock) > 0
+            && (!self.filters.is_on() || self.filters.vet(&attachment, sock).is_some())
         {
             ready |= bits::IN;
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use slipstack_channel::{SockId, run_classic};
 use slipstack_mem::Lock;
 
-use crate::attachment::{Datagram, Link};
+use crate::attachment::{Attachment, Datagram};
 
 /// Bytes that the program finds in front of the payload, and that are always kept of a datagram
 /// (sk_filter_trim_cap()).
@@ -44,7 +44,7 @@ impl Filters {
 
     /// `code`: the instructions; none = every datagram is let through. What has come already stays
     /// as it is.
-    pub(super) fn set(&self, code: Option<&[u8]>, part: Option<&(Arc<Link>, SockId)>) {
+    pub(super) fn set(&self, code: Option<&[u8]>, part: Option<&(Arc<Attachment>, SockId)>) {
         if code.is_none() && !self.is_on() {
             return;
         }
@@ -52,13 +52,15 @@ impl Filters {
         if place.as_ref().map(|filter| &*filter.code) == code {
             return;
         }
-        if let (Some(old), Some((link, sock))) = (&mut *place, part) {
-            old.vet(link, *sock);
+        if let (Some(old), Some((attachment, sock))) = (&mut *place, part) {
+            old.vet(attachment, *sock);
         }
         let filter = code.map(|code| {
             Box::new(Filter {
                 code: code.into(),
-                passed_to: part.map_or(0, |(link, sock)| link.program.udp_received_to(*sock)),
+                passed_to: part.map_or(0, |(attachment, sock)| {
+                    attachment.program.udp_received_to(*sock)
+                }),
                 kept: usize::MAX,
             })
         });
@@ -76,27 +78,27 @@ impl Filters {
     /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there
     /// is one.
     #[cold]
-    pub(super) fn vet(&self, link: &Link, sock: SockId) -> Option<usize> {
+    pub(super) fn vet(&self, attachment: &Attachment, sock: SockId) -> Option<usize> {
         match &mut *self.filter.lock() {
-            Some(filter) => filter.vet(link, sock),
-            None => link.program.udp_next_len(sock),
+            Some(filter) => filter.vet(attachment, sock),
+            None => attachment.program.udp_next_len(sock),
         }
     }
 
     #[cold]
     pub(super) fn recv(
         &self,
-        link: &Link,
+        attachment: &Attachment,
         sock: SockId,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Option<Datagram> {
         let mut place = self.filter.lock();
         let kept = match &mut *place {
-            Some(filter) => filter.vet(link, sock)?,
+            Some(filter) => filter.vet(attachment, sock)?,
             None => usize::MAX,
         };
-        let it = link.program.udp_recv(sock, bufs, peek)?;
+        let it = attachment.program.udp_recv(sock, bufs, peek)?;
         Some(Datagram {
             len: it.len.min(kept),
             full_len: it.full_len.min(kept),
@@ -106,19 +108,24 @@ impl Filters {
 }
 
 impl Filter {
-    fn vet(&mut self, link: &Link, sock: SockId) -> Option<usize> {
+    fn vet(&mut self, attachment: &Attachment, sock: SockId) -> Option<usize> {
         // What comes meanwhile has an event of its own.
-        let end = link.program.udp_received_to(sock);
-        while let Some((at, len)) = link.program.udp_next_at(sock).filter(|(at, _)| *at < end) {
+        let end = attachment.program.udp_received_to(sock);
+        while let Some((at, len)) = attachment
+            .program
+            .udp_next_at(sock)
+            .filter(|(at, _)| *at < end)
+        {
             if at >= self.passed_to {
                 let mut bytes = vec![0; UDP_HEADER + len];
                 let (header, payload) = bytes.split_at_mut(UDP_HEADER);
-                let it = link
-                    .program
-                    .udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
+                let it =
+                    attachment
+                        .program
+                        .udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
                 header.copy_from_slice(&header_of(&it));
                 let Some(kept) = self.judge(&bytes) else {
-                    link.program.udp_recv(sock, &mut [], false);
+                    attachment.program.udp_recv(sock, &mut [], false);
                     continue;
                 };
                 self.passed_to = at + 1;

@@ -15,7 +15,7 @@ use std::sync::atomic::{
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::ready::bits;
 
@@ -41,7 +41,7 @@ pub(crate) struct Listener {
     is_waited: AtomicBool,
     /// The stack leaves its connections to other listeners of the address.
     is_yielding: AtomicBool,
-    stack: Lock<Option<(Arc<Link>, SockId)>>,
+    stack: Lock<Option<(Arc<Attachment>, SockId)>>,
     turn: AtomicU32,
     is_kernel_ready: AtomicBool,
     kernel_looked_ns: AtomicU64,
@@ -78,7 +78,7 @@ impl Listener {
 
     /// The process has forked: unless it has waited on the listener itself, its workers will.
     /// Gives the stack's part back, to be let go of.
-    pub(crate) fn demote(&self) -> Option<(Arc<Link>, SockId)> {
+    pub(crate) fn demote(&self) -> Option<(Arc<Attachment>, SockId)> {
         if self.is_waited.load(Ordering::Relaxed) || self.pending.load(Ordering::Acquire) > 0 {
             return None;
         }
@@ -108,10 +108,10 @@ impl Listener {
         if !self.is_yielding() {
             return;
         }
-        if let Some((link, sock)) = &*self.stack.lock()
+        if let Some((attachment, sock)) = &*self.stack.lock()
             && self.is_yielding.swap(false, Ordering::AcqRel)
         {
-            link.resume_listener(*sock);
+            attachment.resume_listener(*sock);
         }
     }
 
@@ -145,7 +145,7 @@ impl Listener {
     }
 
     /// The right to make the intent real; only one thread does.
-    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
+    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Attachment>, SockId)>> {
         self.stack.lock()
     }
 
@@ -155,11 +155,11 @@ impl Listener {
 
     /// The stack it listened on is gone; the wait that goes on, or the next one, finds another. A
     /// listener that has found it already keeps it.
-    pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
+    pub(crate) fn forget_stack(&self, dead: &Arc<Attachment>) {
         let mut stack = self.stack.lock();
         if stack
             .as_ref()
-            .is_none_or(|(link, _)| !Arc::ptr_eq(link, dead))
+            .is_none_or(|(attachment, _)| !Arc::ptr_eq(attachment, dead))
         {
             return;
         }
@@ -204,16 +204,16 @@ impl Listener {
     }
 
     /// The next connection of the stack's.
-    pub(crate) fn accept(&self) -> Result<Option<(Arc<Link>, SockId)>, Errno> {
+    pub(crate) fn accept(&self) -> Result<Option<(Arc<Attachment>, SockId)>, Errno> {
         let pending = self.pending.load(Ordering::Acquire);
         if pending == 0 {
             return Ok(None);
         }
         let stack = self.stack.lock();
-        let Some((link, listener)) = stack.as_ref() else {
+        let Some((attachment, listener)) = stack.as_ref() else {
             return self.take_refusal().map_or(Ok(None), Err);
         };
-        let Some(sock) = link.program.accept(*listener) else {
+        let Some(sock) = attachment.program.accept(*listener) else {
             // What has been told of since then is there.
             let _ = self
                 .pending
@@ -223,7 +223,7 @@ impl Listener {
         let _ = self
             .pending
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
-        Ok(Some((Arc::clone(link), sock)))
+        Ok(Some((Arc::clone(attachment), sock)))
     }
 
     /// Whether the kernel goes first this time.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{ProgramEnd, SockId, SocketOption, TcpInfo};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::ready::bits;
 use crate::socket::Stream;
@@ -25,8 +25,8 @@ pub(crate) struct Here<'a> {
 
 impl<'a> Here<'a> {
     #[inline]
-    pub(crate) fn link(self) -> &'a Arc<Link> {
-        &self.place.link
+    pub(crate) fn attachment(self) -> &'a Arc<Attachment> {
+        &self.place.attachment
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl<'a> Here<'a> {
     /// The program's end of the channel to that engine.
     #[inline]
     pub(super) fn program(self) -> &'a ProgramEnd {
-        &self.place.link.program
+        &self.place.attachment.program
     }
 }
 
@@ -66,20 +66,20 @@ impl Stream {
     }
 
     #[inline]
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.place().link
+    pub(crate) fn attachment(&self) -> &Arc<Attachment> {
+        &self.place().attachment
     }
 
     /// The engine and the connection's number there, of one moment.
-    pub(crate) fn link_and_sock(&self) -> (&Arc<Link>, SockId) {
+    pub(crate) fn attachment_and_sock(&self) -> (&Arc<Attachment>, SockId) {
         let here = self.here();
-        (here.link(), here.sock)
+        (here.attachment(), here.sock)
     }
 
     /// Sets an option, wherever the connection is.
     pub(crate) fn set_option(&self, option: SocketOption) {
         let here = self.here();
-        here.link().set_option(here.sock(), option);
+        here.attachment().set_option(here.sock(), option);
         if !self.is_here(here) {
             self.set_option(option);
         }
@@ -87,15 +87,15 @@ impl Stream {
 
     pub(crate) fn info(&self) -> Result<TcpInfo, Errno> {
         let here = self.here();
-        match here.link().info(here.sock()) {
+        match here.attachment().info(here.sock()) {
             Err(_) if !self.is_here(here) => self.info(),
             told => told,
         }
     }
 
     /// It has gone to another engine.
-    pub(crate) fn set_moved(&self, link: Arc<Link>, sock: SockId) {
-        let _ = self.moved.set(Place::new(link, sock));
+    pub(crate) fn set_moved(&self, attachment: Arc<Attachment>, sock: SockId) {
+        let _ = self.moved.set(Place::new(attachment, sock));
     }
 
     /// Whether it may go to another engine.

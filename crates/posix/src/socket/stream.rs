@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::attachment::seen::Seen;
 use crate::errno::Errno;
 use crate::socket::moved::Here;
@@ -67,14 +67,14 @@ pub(crate) enum Push {
 /// An engine and the connection's number there.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(super) link: Arc<Link>,
+    pub(super) attachment: Arc<Attachment>,
     pub(super) sock: AtomicU64,
 }
 
 impl Place {
-    pub(super) fn new(link: Arc<Link>, sock: SockId) -> Place {
+    pub(super) fn new(attachment: Arc<Attachment>, sock: SockId) -> Place {
         let sock = AtomicU64::new(pack(sock));
-        Place { link, sock }
+        Place { attachment, sock }
     }
 }
 
@@ -117,9 +117,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn connecting(link: Arc<Link>, sock: SockId) -> Self {
+    pub(crate) fn connecting(attachment: Arc<Attachment>, sock: SockId) -> Self {
         Stream {
-            first: Place::new(link, sock),
+            first: Place::new(attachment, sock),
             moved: OnceLock::new(),
             reads: AtomicU32::new(0),
             tries: AtomicU32::new(0),
@@ -141,8 +141,8 @@ impl Stream {
         }
     }
 
-    pub(crate) fn accepted(link: Arc<Link>, sock: SockId) -> Self {
-        let stream = Stream::connecting(link, sock);
+    pub(crate) fn accepted(attachment: Arc<Attachment>, sock: SockId) -> Self {
+        let stream = Stream::connecting(attachment, sock);
         stream.phase.store(OPEN, Ordering::Relaxed);
         stream.wants_space.store(false, Ordering::Relaxed);
         stream
@@ -159,8 +159,8 @@ impl Stream {
 
     #[inline]
     pub(super) fn seen_at(&self, here: Here<'_>) -> Seen {
-        let seen = here.link().seen(here.sock());
-        if here.link().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
+        let seen = here.attachment().seen(here.sock());
+        if here.attachment().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
             return seen.with_error();
         }
         seen
@@ -212,8 +212,8 @@ impl Stream {
             ..sock
         };
         here.forget(none);
-        here.link().close(sock, CloseMode::Abort);
-        here.link().commands();
+        here.attachment().close(sock, CloseMode::Abort);
+        here.attachment().commands();
     }
 
     /// Whether it is under way to its peer: SYN-SENT.
@@ -284,7 +284,7 @@ impl Stream {
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let here = self.here();
         let mut error = here.program().take_error(here.sock()).map(Errno::from);
-        if here.link().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
+        if here.attachment().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
         let Some(error) = error else {
@@ -452,7 +452,7 @@ impl Stream {
     fn send_end(&self) {
         let is_full = || self.shut.load(Ordering::SeqCst) & SHUT_READ != 0;
         let here = self.here();
-        here.link().shutdown(here.sock(), is_full());
+        here.attachment().shutdown(here.sock(), is_full());
         if !self.is_here(here) {
             self.send_end();
         }

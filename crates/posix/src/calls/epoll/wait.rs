@@ -45,7 +45,7 @@ impl Process {
         self.settle_home(&set);
         self.bring_strangers(&set);
         self.realize_set(&set);
-        let is_attached = self.link.lock().is_some();
+        let is_attached = self.attachment.lock().is_some();
         // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
         let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
         if is_look && !is_attached && set.is_kernel_only() {

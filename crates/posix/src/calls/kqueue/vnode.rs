@@ -56,7 +56,7 @@ impl Process {
         let file = File {
             watch,
             size: stat.st_size,
-            links: stat.st_nlink,
+            attachments: stat.st_nlink,
         };
         inner.files.open.insert(number, file);
         Ok(())
@@ -148,7 +148,7 @@ fn news(fd: i32, file: &mut File, events: inotify::ReadFlags) -> u32 {
     type Flags = inotify::ReadFlags;
     let mut notes = 0;
     let stat = Descriptor::new(fd).and_then(|fd| fstat(fd.as_fd()).ok());
-    let (size, links) = stat.map_or((file.size, file.links), |stat| {
+    let (size, attachments) = stat.map_or((file.size, file.attachments), |stat| {
         (stat.st_size, stat.st_nlink)
     });
     if events.intersects(
@@ -160,9 +160,9 @@ fn news(fd: i32, file: &mut File, events: inotify::ReadFlags) -> u32 {
         }
     }
     if events.intersects(Flags::ATTRIB | Flags::DELETE_SELF) {
-        notes |= match links {
+        notes |= match attachments {
             0 => NOTE_DELETE,
-            links if links != file.links => NOTE_LINK,
+            attachments if attachments != file.attachments => NOTE_LINK,
             _ => NOTE_ATTRIB,
         };
     }
@@ -179,6 +179,6 @@ fn news(fd: i32, file: &mut File, events: inotify::ReadFlags) -> u32 {
             notes |= note;
         }
     }
-    (file.size, file.links) = (size, links);
+    (file.size, file.attachments) = (size, attachments);
     notes
 }

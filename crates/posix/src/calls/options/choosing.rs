@@ -75,13 +75,13 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => stream.set_option(option),
             Some(Decided::Dgram(dgram)) => {
-                if let Some((link, sock)) = dgram.part() {
-                    link.set_option(sock, option);
+                if let Some((attachment, sock)) = dgram.part() {
+                    attachment.set_option(sock, option);
                 }
             }
             Some(Decided::Listener(listener)) => {
-                if let Some((link, sock)) = &*listener.stack() {
-                    link.set_option(*sock, option);
+                if let Some((attachment, sock)) = &*listener.stack() {
+                    attachment.set_option(*sock, option);
                 }
             }
             Some(Decided::Foreign(_)) | None => {}

@@ -61,8 +61,8 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => (1, libc::SO_RCVBUFFORCE),
         _ => return None,
     };
-    let (link, sock) = stream.link_and_sock();
-    if !link.seen(sock).is_connected() {
+    let (attachment, sock) = stream.attachment_and_sock();
+    if !attachment.seen(sock).is_connected() {
         return None;
     }
     let cold = socket.cold.lock();

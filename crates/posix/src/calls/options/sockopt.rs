@@ -62,10 +62,10 @@ impl Process {
                 self.set_on_dgram((&socket, dgram), level, name, &options)
             }
             Some(Decided::Listener(listener)) => {
-                if let (Some((link, sock)), Some(option)) =
+                if let (Some((attachment, sock)), Some(option)) =
                     (&*listener.stack(), options.for_stack(level, name))
                 {
-                    link.set_option(*sock, option);
+                    attachment.set_option(*sock, option);
                 }
             }
             Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value),
@@ -154,7 +154,7 @@ impl Process {
         if let Some(option) = options.for_stack(level, name) {
             stream.set_option(option);
             if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
-                self.after_push(stream.link(), socket.id);
+                self.after_push(stream.attachment(), socket.id);
             }
         }
         match (level, name) {
@@ -183,16 +183,18 @@ impl Process {
         if is_return(level, name) {
             self.bring_errors(dgram);
         }
-        if let (ATTACH | DETACH, Some((link, _))) = ((level, name), dgram.part()) {
+        if let (ATTACH | DETACH, Some((attachment, _))) = ((level, name), dgram.part()) {
             // What has come is not the filter's.
-            self.turn(&link);
+            self.turn(&attachment);
         }
-        if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
-            link.set_option(sock, option);
+        if let (Some((attachment, sock)), Some(option)) =
+            (dgram.part(), options.for_stack(level, name))
+        {
+            attachment.set_option(sock, option);
         }
-        if let (CHOOSE | UNCHOOSE, Some((link, sock))) = ((level, name), dgram.part()) {
-            push_chooser(&link, sock, options);
-            self.turn(&link);
+        if let (CHOOSE | UNCHOOSE, Some((attachment, sock))) = ((level, name), dgram.part()) {
+            push_chooser(&attachment, sock, options);
+            self.turn(&attachment);
         }
         dgram.apply(options);
         if is_return(level, name) && !options.is_on(level, name) {
@@ -368,8 +370,8 @@ impl Process {
                     return Ok(None);
                 };
                 let len = self.ask_kernel(socket, level, name, value)?;
-                if let Some(link) = self.link() {
-                    self.turn_if_idle(&link);
+                if let Some(attachment) = self.attachment() {
+                    self.turn_if_idle(&attachment);
                 }
                 tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
                 Ok(Some(len))
@@ -502,7 +504,7 @@ fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     let info = match socket.decided() {
         Some(Decided::Stream(stream)) => stream.info()?,
         Some(Decided::Dgram(dgram)) if dgram.side() == Side::Stack => match dgram.part() {
-            Some((link, sock)) => link.info(sock)?,
+            Some((attachment, sock)) => attachment.info(sock)?,
             None => return Ok(None),
         },
         _ => return Ok(None),

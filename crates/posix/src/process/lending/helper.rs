@@ -73,7 +73,7 @@ impl Process {
     /// needs that for something else too. Otherwise a fork, [`Process::keep_for_program`] in the
     /// child and [`Process::leave_to_helper`] here must follow.
     pub fn prepare_confinement(&self) -> Option<Leaving> {
-        self.living_link()?;
+        self.living_attachment()?;
         if self.homes.is_any() || has_other_threads(THREAD_LOOKS) {
             return None;
         }
@@ -89,7 +89,7 @@ impl Process {
     /// As [`Process::prepare_confinement`], before the program is replaced. `None`: it has no
     /// connections on an engine that the new one is to have.
     pub fn prepare_exec(&self) -> Option<Leaving> {
-        self.living_link()?;
+        self.living_attachment()?;
         let mut connections = Vec::new();
         for number in self.inherited_connections() {
             if let Some(socket) = self.table.socket(number)
@@ -132,7 +132,7 @@ impl Process {
                 Some(Decided::Stream(_)) if self.lending.is_stewards(number) => {}
                 Some(Decided::Stream(stream)) if stream.remote().is_ok() => all.push(socket),
                 Some(Decided::Foreign(_)) | None => {}
-                Some(_) if socket.link().is_some() => return None,
+                Some(_) if socket.attachment().is_some() => return None,
                 Some(_) => {}
             }
         }
@@ -319,10 +319,10 @@ impl Process {
     /// left.
     fn leave_engine(&self) {
         self.lending.is_confined.store(true, Ordering::Relaxed);
-        if let Some(link) = self.link() {
-            link.lose();
-            link.goodbye(Exit::Orderly);
-            self.on_engine_death(&link);
+        if let Some(attachment) = self.attachment() {
+            attachment.lose();
+            attachment.goodbye(Exit::Orderly);
+            self.on_engine_death(&attachment);
         }
         wait_until(|| own_threads().next().is_none());
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use slipstack_mem::thread::spawn_quiet;
 use slipstack_mem::{Descriptor, raised};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::steward::Steward;
@@ -87,12 +87,12 @@ impl Process {
         match decided {
             Some(Decided::Stream(stream)) => {
                 self.set_on_stream((socket, stream), level, name, &options);
-                stream.link().commands();
+                stream.attachment().commands();
             }
             Some(Decided::Dgram(dgram)) => {
                 self.set_on_dgram((socket, dgram), level, name, &options);
-                if let Some((link, _)) = dgram.part() {
-                    link.commands();
+                if let Some((attachment, _)) = dgram.part() {
+                    attachment.commands();
                 }
             }
             _ => {}
@@ -117,12 +117,12 @@ impl Lender for Process {
         &self.station.sleepers
     }
 
-    fn living_link(&self) -> Option<Arc<Link>> {
-        Process::living_link(self)
+    fn living_attachment(&self) -> Option<Arc<Attachment>> {
+        Process::living_attachment(self)
     }
 
-    fn turn(&self, link: &Link) {
-        Process::turn(self, link);
+    fn turn(&self, attachment: &Attachment) {
+        Process::turn(self, attachment);
     }
 
     fn note(&self, number: i32) {

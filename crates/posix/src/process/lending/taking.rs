@@ -12,7 +12,7 @@ use slipstack_channel::{CloseMode, Placement, SockId, Transport};
 use slipstack_mem::Descriptor;
 use slipstack_mem::thread::own as own_threads;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{remove_kernel_part, sets_of};
 use crate::process::Process;
 use crate::socket::Stream;
@@ -31,20 +31,20 @@ impl Process {
         if self.is_kept_out() {
             return it.turns.never_ask();
         }
-        let Some(link) = self.attached_quietly() else {
+        let Some(attachment) = self.attached_quietly() else {
             return;
         };
         // Nobody would drive the engine while the program is away.
-        if link.driver.placement() == Placement::InProcess && !link.has_ticker() {
+        if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
             return it.turns.never_ask();
         }
-        let Ok(sock) = link.open(Transport::Tcp) else {
+        let Ok(sock) = attachment.open(Transport::Tcp) else {
             return;
         };
-        link.name(sock, socket);
-        if self.take_over_as(socket, it, (&link, sock)).is_none() {
-            link.close(sock, CloseMode::Abort);
-            link.commands();
+        attachment.name(sock, socket);
+        if self.take_over_as(socket, it, (&attachment, sock)).is_none() {
+            attachment.close(sock, CloseMode::Abort);
+            attachment.commands();
         }
     }
 
@@ -52,7 +52,7 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
-        (link, sock): (&Arc<Link>, SockId),
+        (attachment, sock): (&Arc<Attachment>, SockId),
     ) -> Option<()> {
         let control = it.control()?;
         if has_unread(socket) {
@@ -62,14 +62,14 @@ impl Process {
             word: Word::Want,
             id: it.id,
             token: self.next_token(),
-            amount: link.slot().map_or(0, u64::from),
+            amount: attachment.slot().map_or(0, u64::from),
         };
         let connection = control.ask_for(message)?;
-        if has_unread(socket) || !link.carry_in(sock, &connection) {
+        if has_unread(socket) || !attachment.carry_in(sock, &connection) {
             it.say(Word::Leave, 0);
             return None;
         }
-        let stream = Stream::accepted(Arc::clone(link), sock);
+        let stream = Stream::accepted(Arc::clone(attachment), sock);
         self.apply_stream_options(socket, &stream);
         socket.bring(stream);
         it.say(Word::Have, message.amount);
@@ -104,7 +104,7 @@ impl Process {
                 stream.set_option(option);
             }
         }
-        stream.link().commands();
+        stream.attachment().commands();
     }
 
     /// Whether this process may not drive an engine, or another thread of its may be in a call on

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::Target;
 use crate::process::Process;
 use crate::process::wait::Subject;
@@ -68,16 +68,21 @@ impl Process {
     /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
     /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
     /// subscribes again.)
-    pub(crate) fn undo_abandoned(&self, station: &Station, link: Option<&Link>, thread: usize) {
+    pub(crate) fn undo_abandoned(
+        &self,
+        station: &Station,
+        attachment: Option<&Attachment>,
+        thread: usize,
+    ) {
         let sleepers = &station.sleepers;
         if sleepers.is_empty() {
             return;
         }
         if sleepers.stop_leading_of(thread)
-            && let Some(link) = link
+            && let Some(attachment) = attachment
         {
             // Nobody knows what ended that sleep.
-            link.driver.finish_wait([true; 2]);
+            attachment.driver.finish_wait([true; 2]);
         }
         while let Some(waiter) = sleepers.waiter_of(thread) {
             waiter.notify();

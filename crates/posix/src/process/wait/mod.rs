@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipstack_mem::Descriptor;
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
@@ -66,7 +66,7 @@ struct At<'a> {
     plan: &'a Plan<'a>,
     station: &'a Station,
     /// The engine, if it is not the first.
-    elsewhere: Option<&'a Arc<Link>>,
+    elsewhere: Option<&'a Arc<Attachment>>,
 }
 
 /// The way in which a look treats the kernel's descriptors.
@@ -115,33 +115,37 @@ impl Process {
     }
 
     /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
-    pub(crate) fn living_link(&self) -> Option<Arc<Link>> {
-        let link = self.link()?;
-        if !link.is_dead() {
-            return Some(link);
+    pub(crate) fn living_attachment(&self) -> Option<Arc<Attachment>> {
+        let attachment = self.attachment()?;
+        if !attachment.is_dead() {
+            return Some(attachment);
         }
-        self.on_engine_death(&link);
+        self.on_engine_death(&attachment);
         None
     }
 
     /// A call finds nothing and will not wait: a program that only asks must be served too.
-    pub(crate) fn turn_if_idle(&self, link: &Link) {
+    pub(crate) fn turn_if_idle(&self, attachment: &Attachment) {
         let now = self.now_ns();
-        let last = link.station.sleepers.turned_ns.load(Ordering::Relaxed);
+        let last = attachment
+            .station
+            .sleepers
+            .turned_ns
+            .load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
-            self.turn(link);
-            if link.is_dead() {
-                self.living_link();
+            self.turn(attachment);
+            if attachment.is_dead() {
+                self.living_attachment();
             }
         }
     }
 
     /// Lets the engine work once and hands out what came.
     #[inline]
-    pub(crate) fn turn(&self, link: &Link) {
-        let sleepers = &link.station.sleepers;
+    pub(crate) fn turn(&self, attachment: &Attachment) {
+        let sleepers = &attachment.station.sleepers;
         sleepers.turned_ns.store(self.now_ns(), Ordering::Relaxed);
-        link.turn();
+        attachment.turn();
         sleepers.nudge(|| self.now_ns());
     }
 
@@ -174,50 +178,52 @@ impl Process {
         plan: &Plan<'_>,
         mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let link = self.link_for(plan.subject);
-        let station = link.as_ref().map_or(&self.station, |link| &link.station);
+        let attachment = self.attachment_for(plan.subject);
+        let station = attachment
+            .as_ref()
+            .map_or(&self.station, |attachment| &attachment.station);
         let at = At {
             plan,
             station,
-            elsewhere: link
+            elsewhere: attachment
                 .as_ref()
                 .filter(|_| !Arc::ptr_eq(station, &self.station)),
         };
         let thread = self.kernel.thread();
         station.batch.end(thread);
-        self.undo_abandoned(station, link.as_deref(), thread);
+        self.undo_abandoned(station, attachment.as_deref(), thread);
         let begun = self.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
-            return self.only_look(link.as_deref(), &mut check);
+            return self.only_look(attachment.as_deref(), &mut check);
         }
-        let leads = link.is_some() && station.sleepers.lead.enter(thread, begun);
-        let outcome = self.wait_from(&at, link.as_ref(), (thread, begun, leads), &mut check);
+        let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun);
+        let outcome = self.wait_from(&at, attachment.as_ref(), (thread, begun, leads), &mut check);
         self.leave_lead(station, thread, matches!(outcome, Ok(Some(_))));
         outcome
     }
 
     /// The engine of a wait that may have begun before there was one. `None`: the one at which the
     /// wait is made has died, and there is another place for it.
-    fn link_at(&self, at: &At<'_>) -> Option<Option<Arc<Link>>> {
+    fn attachment_at(&self, at: &At<'_>) -> Option<Option<Arc<Attachment>>> {
         match at.elsewhere {
-            Some(link) if link.is_dead() => None,
-            Some(link) => Some(Some(Arc::clone(link))),
-            None => Some(self.living_link()),
+            Some(attachment) if attachment.is_dead() => None,
+            Some(attachment) => Some(Some(Arc::clone(attachment))),
+            None => Some(self.living_attachment()),
         }
     }
 
     /// A call whose time is over before it begins.
     fn only_look<T>(
         &self,
-        link: Option<&Link>,
+        attachment: Option<&Attachment>,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        if let Some(link) = link {
-            self.turn(link);
+        if let Some(attachment) = attachment {
+            self.turn(attachment);
         }
         let found = check(Look::Due)?;
-        if let (None, Some(link)) = (&found, link) {
-            link.relieve();
+        if let (None, Some(attachment)) = (&found, attachment) {
+            attachment.relieve();
         }
         Ok(found)
     }
@@ -225,19 +231,20 @@ impl Process {
     fn wait_from<T>(
         &self,
         at: &At<'_>,
-        link: Option<&Arc<Link>>,
+        attachment: Option<&Arc<Attachment>>,
         (thread, begun, leads): (usize, u64, bool),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let lead = &at.station.sleepers.lead;
         let drives = leads || !lead.is_trusted();
-        let would_nap =
-            |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.driver.would_nap();
-        let naps = drives && link.is_some_and(would_nap);
-        if let Some(link) = link {
+        let would_nap = |attachment: &Arc<Attachment>| {
+            at.station.spin.gather_ns() > 0 && attachment.driver.would_nap()
+        };
+        let naps = drives && attachment.is_some_and(would_nap);
+        if let Some(attachment) = attachment {
             // While the leader is away what has come would wait for it.
             let has_turn = !naps && (drives || lead.is_away());
-            self.begin_wait(at, link, thread, has_turn);
+            self.begin_wait(at, attachment, thread, has_turn);
         }
         let budget_ns = self.spin_budget_ns(at, begun);
         // Who goes to sleep at once is told by the sleep.
@@ -254,12 +261,12 @@ impl Process {
             return self.sleep(at, before, false, check);
         }
         // The next turn would bring what the preparations for the sleep see as well.
-        let is_turned = naps || link.is_some();
+        let is_turned = naps || attachment.is_some();
         let spun = match budget_ns {
             0 => Spun::InVain,
             _ => self.spin(
                 at,
-                link.map(|link| &**link),
+                attachment.map(|attachment| &**attachment),
                 (begun, budget_ns),
                 before,
                 check,
@@ -282,13 +289,15 @@ impl Process {
     }
 
     /// Lets the engine work before a wait, or only take what this thread has to send.
-    fn begin_wait(&self, at: &At<'_>, link: &Link, thread: usize, has_turn: bool) {
+    fn begin_wait(&self, at: &At<'_>, attachment: &Attachment, thread: usize, has_turn: bool) {
         let sleepers = &at.station.sleepers;
         // Whom the turn wakes is looked at before the sleep.
         sleepers.pool.take_woken();
         match has_turn {
-            true => self.turn(link),
-            false => sleepers.lead.while_sending(thread, || link.commands()),
+            true => self.turn(attachment),
+            false => sleepers
+                .lead
+                .while_sending(thread, || attachment.commands()),
         }
     }
 
@@ -330,16 +339,16 @@ impl Process {
     fn spin<T>(
         &self,
         at: &At<'_>,
-        link: Option<&Link>,
+        attachment: Option<&Attachment>,
         (begun, budget_ns): (u64, u64),
         before: Interruptions,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Spun<T>, Divert> {
         // Without an engine nothing changes while we spin.
-        let Some(link) = link else {
+        let Some(attachment) = attachment else {
             return Ok(Spun::InVain);
         };
-        let until = match at.station.spin.is_fixed() || link.driver.may_spin() {
+        let until = match at.station.spin.is_fixed() || attachment.driver.may_spin() {
             true => begun + budget_ns,
             false => return Ok(Spun::InVain),
         };
@@ -357,11 +366,11 @@ impl Process {
                 return Ok(Spun::InVain);
             }
             if self.is_interrupted(at.plan, before) {
-                self.turn(link);
+                self.turn(attachment);
                 let found = check(Look::Due)?.map(Spun::Found);
                 return found.ok_or(Errno::EINTR.into());
             }
-            self.turn(link);
+            self.turn(attachment);
             let look = if now - looked >= KERNEL_LOOK_NS {
                 looked = now;
                 Look::Due
@@ -443,17 +452,17 @@ impl Process {
             }
             // Another thread may have attached, or the engine died, since the last look.
             self.seek(at.plan.subject);
-            let Some(link) = self.link_at(at) else {
+            let Some(attachment) = self.attachment_at(at) else {
                 return Ok(None);
             };
             let lead = &at.station.sleepers.lead;
-            let leads = link.is_some() && lead.enter(thread, self.now_ns());
+            let leads = attachment.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
             if !std::mem::take(&mut is_turned) {
                 // Whom the turn wakes is looked at below.
                 at.station.sleepers.pool.take_woken();
-                match &link {
-                    Some(link) if drives => self.turn(link),
+                match &attachment {
+                    Some(attachment) if drives => self.turn(attachment),
                     _ => {}
                 }
             }
@@ -464,9 +473,9 @@ impl Process {
             if let Some(last) = self.last_look(at.plan, before, now, check)? {
                 return Ok(last);
             }
-            drives &=
-                !(leads && Self::hands_on(&at.station.sleepers, link.as_deref(), thread, now));
-            let starved = link.as_deref().and_then(Link::relieve);
+            drives &= !(leads
+                && Self::hands_on(&at.station.sleepers, attachment.as_deref(), thread, now));
+            let starved = attachment.as_deref().and_then(Attachment::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
                 look = Look::Due;
@@ -475,9 +484,9 @@ impl Process {
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.absence.sleep_ns());
-            let slept = match link.filter(|_| drives) {
-                Some(link) if at.station.sleepers.try_lead(thread, waiter) => {
-                    self.sleep_leading(waiter, &link, at, now, left)
+            let slept = match attachment.filter(|_| drives) {
+                Some(attachment) if at.station.sleepers.try_lead(thread, waiter) => {
+                    self.sleep_leading(waiter, &attachment, at, now, left)
                 }
                 Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
                 _ => self.sleep_in_ppoll(waiter, at.plan, None, left),
@@ -489,13 +498,18 @@ impl Process {
 
     /// The leader has found nothing for itself: whether it gives the lead to a thread that it has
     /// just woken, or to one that keeps the engine.
-    fn hands_on(sleepers: &Sleepers, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
+    fn hands_on(
+        sleepers: &Sleepers,
+        attachment: Option<&Attachment>,
+        thread: usize,
+        now_ns: u64,
+    ) -> bool {
         let lead = &sleepers.lead;
         if !lead.is_trusted() {
             return false;
         }
         let other = match sleepers.pool.take_woken() {
-            0 if link.is_some_and(|link| link.driver.is_busy()) => lead.sender(),
+            0 if attachment.is_some_and(|attachment| attachment.driver.is_busy()) => lead.sender(),
             woken => woken,
         };
         other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
@@ -504,15 +518,15 @@ impl Process {
     fn sleep_leading(
         &self,
         waiter: &Waiter,
-        link: &Link,
+        attachment: &Attachment,
         at: &At<'_>,
         now: u64,
         left: Option<u64>,
     ) -> Slept {
-        link.release_idle();
-        let Some(wait_on) = link.driver.prepare_wait(at.station.spin.gather_ns()) else {
+        attachment.release_idle();
+        let Some(wait_on) = attachment.driver.prepare_wait(at.station.spin.gather_ns()) else {
             at.station.sleepers.stop_leading(waiter);
-            return match link.is_pumped() {
+            return match attachment.is_pumped() {
                 // Another thread hands out what came, and rings if some of it is for this one.
                 true => {
                     self.sleep_in_ppoll(waiter, at.plan, None, least(left, Some(PUMPED_SLEEP_NS)))
@@ -528,7 +542,7 @@ impl Process {
         at.station.sleepers.set_leader_until(until);
         let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
         if at.station.sleepers.stop_leading(waiter) {
-            link.driver.finish_wait(slept.driver);
+            attachment.driver.finish_wait(slept.driver);
         }
         slept
     }

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use slipstack_channel::{SockId, SocketOption};
 
-use crate::attachment::Link;
+use crate::attachment::Attachment;
 use crate::kernel::Kernel;
 use crate::socket::options::Options;
 use crate::socket::options::attaching::{
@@ -24,17 +24,17 @@ pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
 }
 
 /// Tells the stack the options that mean something to it.
-pub(crate) fn push_options(link: &Link, sock: SockId, options: &Options) {
+pub(crate) fn push_options(attachment: &Attachment, sock: SockId, options: &Options) {
     for set in options.all() {
         if let Some(option) = options.for_stack(set.level, set.name) {
-            link.set_option(sock, option);
+            attachment.set_option(sock, option);
         }
     }
 }
 
 /// Hands the program that chooses among the sockets of a group to the engine, if there is one.
-pub(crate) fn push_chooser(link: &Link, sock: SockId, options: &Options) {
+pub(crate) fn push_chooser(attachment: &Attachment, sock: SockId, options: &Options) {
     for part in chooser_in(options).into_iter().flatten() {
-        link.set_option(sock, SocketOption::Chooser(part));
+        attachment.set_option(sock, SocketOption::Chooser(part));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use slipstack_channel::Heuristics;
 use slipstack_channel::report::Why;
-use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
+use slipstack_channel::{Attach, AttachError, Driver, EngineEnd, EngineHandle, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Errno, LogLevel, Outcome, Process, Settings, Spin};
 
@@ -31,7 +31,7 @@ struct TestAttach {
 }
 
 impl Attach for TestAttach {
-    fn attach(&self) -> Result<Attachment, AttachError> {
+    fn attach(&self) -> Result<EngineHandle, AttachError> {
         let is_inside = self.inside.lock().unwrap().contains(&this_thread());
         self.was_inside.store(is_inside, Ordering::Relaxed);
         let takes = Duration::from_millis(self.takes_ms.load(Ordering::Relaxed));
@@ -49,7 +49,7 @@ impl Attach for TestAttach {
         let program = ProgramEnd::open(end.region().clone()).unwrap();
         let engine = Arc::new(FakeEngine::new(end, self.is_full.load(Ordering::Relaxed)));
         *self.engine.lock().unwrap() = Some(Arc::clone(&engine));
-        Ok(Attachment {
+        Ok(EngineHandle {
             program,
             driver: engine as Arc<dyn Driver>,
             describe: "a test engine".to_owned(),
