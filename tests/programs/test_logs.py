@@ -1,9 +1,15 @@
 """What `--log` has the keeper and instances write."""
 
+import contextlib
+import json
+import os
+import signal
 import sys
 
 from harness import test
 from harness.process import until
+
+from test_serve import serve
 
 
 def keepers_log(world):
@@ -13,7 +19,7 @@ def keepers_log(world):
 def serve_once(world, *options):
     """A program comes, answers one connection, and ends; gives its process number."""
     started = world.stack(*world.program("aborted.py"), 8000, options=options)
-    world.wait_port(8000, process=started)
+    world.wait_port(8000, process=None if "off" in options else started)
     with world.connect(8000) as held:
         held.sendall(b"x")
         assert held.recv(1) == b"x"
@@ -101,3 +107,115 @@ def an_instance_logs_its_programs(world):
         lambda: f"a program has left pid={pid}" in world.instance.errors(), 10, "the end is logged"
     )
     assert f"a program has a channel pid={pid}" in world.instance.errors(), world.instance.errors()
+
+
+LEVELS = ("off", "error", "warn", "info", "debug")
+
+
+def each_level_says(world, signs, run):
+    """`run` does the same at each level and gives what was said; `signs` has a part of the line
+    that belongs to each level, None for a level that has none here."""
+    for number, level in enumerate(LEVELS):
+        text = run(level)
+        seen = [it for it in LEVELS[1:] if signs[it] and signs[it] in text]
+        wanted = [it for it in LEVELS[1 : number + 1] if signs[it]]
+        assert seen == wanted, f"--log {level} says {seen}\n{text}"
+        if level == "off":
+            assert text == "", text
+
+
+@test(modes=("inprocess",))
+def run_says_at_each_level_what_the_help_says(world):
+    signs = {
+        "error": "raise it (ulimit -v",
+        "warn": "is reached at",
+        "info": "slot 1 of eth1",
+        "debug": "tcp 0.0.0.0:8000",
+    }
+
+    def run(level):
+        options = ("--log", level)
+        held = world.stack(*world.program("aborted.py"), 8000, options=options)
+        world.wait_port(8000)
+        # A program whose address space has no room for a stack.
+        tight = ("prlimit", "--as=100000000")
+        failed = world.stack(*world.program("aborted.py"), 9000, options=options, before=tight)
+        until(lambda: serves_beside(world, 9000), 10, "the kernel serves it")
+        for ended in (failed, held):
+            ended.kill()
+        return held.errors() + failed.errors()
+
+    each_level_says(world, signs, run)
+
+
+def serves_beside(world, port):
+    try:
+        world.connect_beside(port).close()
+        return True
+    except OSError:
+        return False
+
+
+@test(modes=("inprocess",))
+def a_log_file_has_what_standard_error_would_have(world):
+    file = world.folder / "log"
+    options = ("--log", "debug", "--log-file", file)
+    held = world.stack(*world.program("aborted.py"), 8000, options=options)
+    world.wait_port(8000)
+    signs = "is reached at", "slot 1 of eth1", "tcp 0.0.0.0:8000"
+    until(lambda: all(it in file.read_text() for it in signs), 10, "all is in the file")
+    held.kill()
+    lines = file.read_text()
+    assert held.errors() == "", held.errors()
+    server = serve(world, "echo", "--port", 8001, *options)
+    server.stop()
+    assert "the keeper is asked" in file.read_text().removeprefix(lines), file.read_text()
+    assert server.errors() == "", server.errors()
+
+
+@test(modes=("inprocess",))
+def servers_in_an_engine_log_at_each_level_what_belongs_to_it(world):
+    signs = {
+        "error": None,
+        "warn": "connections were refused: a limit was reached",
+        "info": "an engine has a slot",
+        "debug": "the keeper is asked",
+    }
+
+    def run(level):
+        server = serve(world, "echo", "--port", 8000, "--connections", 1, "--log", level)
+        with world.connect(8000) as held:
+            held.sendall(b"x")
+            assert held.recv(1) == b"x"
+            with contextlib.suppress(ConnectionError):
+                assert world.connect(8000).recv(1) == b""
+        server.stop()
+        return server.errors()
+
+    each_level_says(world, signs, run)
+
+
+def keeper_pid(world):
+    reports = json.loads(world.admin("status", "--json").output() or "[]")
+    return reports[0]["keeper_pid"] if reports else None
+
+
+@test(modes=("instance",))
+def an_instance_logs_at_each_level_what_belongs_to_it(world):
+    signs = {
+        "error": None,
+        "warn": "the keeper was gone",
+        "info": "a program has a channel",
+        "debug": "a request session=",
+    }
+
+    def run(level):
+        world.instance = world.start_instance("t", "--log", level)
+        keeper = keeper_pid(world)
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: keeper_pid(world) not in (None, keeper), 10, "there is a successor")
+        serve_once(world, "--log", "off")
+        world.instance.stop()
+        return world.instance.errors()
+
+    each_level_says(world, signs, run)

@@ -16,6 +16,7 @@ use slipstack_engine::{
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
+use tracing::info;
 
 use crate::door::random_u64;
 use crate::error::Error;
@@ -92,7 +93,10 @@ pub fn assemble(
     directory: Region,
     placement: Placement,
 ) -> Result<Assembled, Error> {
-    assemble_hooked(settings, link, directory, placement, None)
+    let assembled = assemble_hooked(settings, link, directory, placement, None)?;
+    let (slot, device) = (assembled.slot, link.welcome().interface);
+    info!(slot, device, "an engine has a slot");
+    Ok(assembled)
 }
 
 /// As [`assemble`], with a program that sees the frames before the engine does.

@@ -9,6 +9,7 @@ use slipstack_channel::control::{
 };
 use slipstack_config::Settings;
 use slipstack_mem::{Lock, now_ns, raised};
+use tracing::{debug, warn};
 
 use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
 use crate::error::Error;
@@ -129,6 +130,7 @@ impl KeeperClient {
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), Error> {
         let mut state = self.state.lock();
+        debug!(request = request.shown(), "the keeper is asked");
         match state.exchange(request, fds) {
             Err(Error::Control(ControlError::Closed)) => {
                 self.come_back(&mut state, ATTEMPTS)?;
@@ -248,6 +250,7 @@ impl KeeperClient {
         state.socket = socket;
         state.unanswered = 0;
         state.welcome = welcome;
+        warn!("the keeper was gone; its successor knows this process");
         Ok(())
     }
 

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::ArgMatches;
-use slipstack_config::{Layers, Settings};
+use slipstack_config::{Layers, LogLevel, Settings};
 
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::group::{self, Plan};
-use crate::output::{print, say};
+use crate::output::print;
 use crate::{host, log, notify, reload, run};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -66,7 +66,7 @@ fn say_of_file(layers: &Layers, settings: &Settings) {
         .iter()
         .flat_map(|file| file.sentences(settings.log))
     {
-        say(&format!("slipstack: {sentence}"));
+        log::say(settings, LogLevel::Warn, &sentence);
     }
 }
 
@@ -77,7 +77,7 @@ fn serve(mut settings: Settings, matches: &ArgMatches) -> Result<ExitCode, Failu
     settings.bin = std::env::current_exe().ok();
     host::check(&settings)?;
     run::pin(&settings)?;
-    log::start(settings.log);
+    log::start(settings.log, settings.log_file.as_deref())?;
     reload_at_hang_ups(matches)?;
     let on_ready = |sentence: &str| {
         // Nobody may be left to hear it.

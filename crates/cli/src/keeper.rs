@@ -11,7 +11,7 @@ use crate::net::bsd::ipfw;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
-    log::start(settings.log);
+    log::start(settings.log, None)?;
     let served = slipstack_attach::keeper_main(&settings, |state| {
         let wanted = ipfw::wanted(&settings, state);
         wanted

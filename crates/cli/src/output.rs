@@ -30,7 +30,7 @@ pub fn say(line: &str) {
 
 /// Programs name themselves, and a terminal obeys what they may have put into their names. Tabs are
 /// part of FreeBSD's and Linux's formats.
-fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     let is_obeyed = |c: char| c.is_control() && !['\n', '\t'].contains(&c);
     text.replace(is_obeyed, "\u{fffd}")
 }

@@ -14,8 +14,7 @@ use slipstack_config::{Layers, LogLevel, Settings};
 
 use crate::failure::Failure;
 use crate::given::settings;
-use crate::output::say;
-use crate::{host, program, topology};
+use crate::{host, log, program, topology};
 
 pub const LIBRARY: &str = "libslipstack.so";
 
@@ -39,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         .iter()
         .flat_map(|file| file.sentences(settings.log))
     {
-        say(&format!("slipstack: {sentence}"));
+        log::say(&settings, LogLevel::Warn, &sentence);
     }
     host::check(&settings)?;
     look_at_inherited(&settings)?;
@@ -73,9 +72,8 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
                 "{what}; --strict refuses it: let the program open it itself"
             )));
         }
-        if settings.log >= LogLevel::Warn {
-            say(&format!("slipstack: {what}; it stays with the kernel"));
-        }
+        let sentence = format!("{what}; it stays with the kernel");
+        log::say(settings, LogLevel::Warn, &sentence);
     }
     Ok(())
 }
@@ -85,11 +83,9 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     let launched = slipstack_attach::launch(settings).map_err(|error| {
         host::missing_privilege(settings).unwrap_or_else(|| Failure::new(error.to_string()))
     })?;
-    if settings.log >= LogLevel::Warn {
-        say(&format!("slipstack: {}", launched.reach));
-        if let Some(sentence) = topology::shared_core(settings) {
-            say(&format!("slipstack: {sentence}"));
-        }
+    log::say(settings, LogLevel::Warn, &launched.reach);
+    if let Some(sentence) = topology::shared_core(settings) {
+        log::say(settings, LogLevel::Warn, &sentence);
     }
     let mut numbers = Vec::new();
     for control in launched.controls {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::demo::{Demo, DemoOptions};
 use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
-use slipstack_config::LogLevel;
 
 use super::hosting::{Common, Site};
 use crate::failure::Failure;
@@ -32,9 +31,6 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (count, first) = (number("engines") as usize, number("first-core") as usize);
     if matches.get_one::<u32>("first-core").is_some() || count > 1 {
         common.settings.cores = (first..first + count).collect();
-    }
-    if matches.get_flag("debug") {
-        common.settings.log = LogLevel::Debug;
     }
     let figures: Vec<Arc<Figures>> = (0..count).map(|_| Arc::default()).collect();
     report_each_second(matches, figures.clone())?;

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use slipstack_attach::{HangUps, Place, Serving, Signals, Watch};
-use slipstack_config::Settings;
+use slipstack_config::{LogLevel, Settings};
 use slipstack_service::{
     Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refused, Service, Shape,
     SocketError, Tally, doorbell, run_on_kernel,
 };
+use tracing::warn;
 
 use super::dispatch;
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::host;
 use crate::log;
-use crate::output;
 
 /// Jobs that wait for each worker at most.
 const JOBS_PER_WORKER: usize = 64;
@@ -63,13 +63,16 @@ impl Common {
         hold: impl FnOnce() -> Result<(Signals, T), slipstack_attach::Error>,
     ) -> Result<(Common, T), Failure> {
         let (_, mut settings) = settings(matches)?;
+        if matches.try_get_one("debug").ok().flatten() == Some(&true) {
+            settings.log = LogLevel::Debug;
+        }
         settings.instances = Vec::new();
         settings.bin = std::env::current_exe().ok();
         let is_on_kernel = matches.get_flag("kernel");
         if !is_on_kernel {
             host::check(&settings)?;
         }
-        log::start(settings.log);
+        log::start(settings.log, settings.log_file.as_deref())?;
         // Before the workers' threads.
         let (signals, others) = hold().map_err(|error| Failure::new(error.to_string()))?;
         let workers = *matches.get_one::<usize>("workers").unwrap_or(&0);
@@ -119,7 +122,7 @@ impl Common {
         let dispatch = self.dispatch.clone();
         let controls = Mutex::default();
         let served = self.serve_all(name, make, &controls);
-        say_refused(&lock(&controls));
+        log_refused(&lock(&controls));
         if let (Some(dispatch), Ok(_)) = (dispatch, &served) {
             let report = dispatch::report(&dispatch, &lock(&controls));
             // Nobody may be left to hear it.
@@ -257,8 +260,8 @@ impl Common {
     }
 }
 
-/// Says at the end what the services refused, and what went wrong in them.
-fn say_refused(controls: &[Control]) {
+/// Logs at the end what the services refused, and what went wrong in them.
+fn log_refused(controls: &[Control]) {
     let sum = |count: fn(&Counts) -> &Tally| -> u64 {
         controls.iter().map(|it| count(it.counts()).get()).sum()
     };
@@ -273,7 +276,7 @@ fn say_refused(controls: &[Control]) {
         ),
     ];
     for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
-        output::say(&format!("slipstack: {count} {what}"));
+        warn!(count, "{what}");
     }
 }
 
