@@ -232,6 +232,14 @@ pub fn kill_self(signal: c_int) {
     unsafe { syscall6(libc::SYS_tgkill, args) };
 }
 
+/// Rings an eventfd.
+pub fn ring(doorbell: c_int) {
+    let one = 1u64;
+    let args = [doorbell as usize, &raw const one as usize, 8, 0, 0, 0];
+    // SAFETY: the pointer is to eight live bytes.
+    unsafe { syscall6(libc::SYS_write, args) };
+}
+
 pub fn thread_id() -> usize {
     // SAFETY: gettid takes nothing and always succeeds.
     (unsafe { syscall6(libc::SYS_gettid, [0; 6]) }) as usize

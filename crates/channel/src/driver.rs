@@ -40,8 +40,6 @@ pub struct WaitOn {
     pub fds: [RawFd; 2],
     /// Longest sleep until the engine needs a turn.
     pub timeout_ns: Option<u64>,
-    /// The first descriptor is a timer that ends the sleep within `nap_ns_max`.
-    pub is_nap: bool,
 }
 
 impl WaitOn {
@@ -49,7 +47,6 @@ impl WaitOn {
     pub const NOTHING: WaitOn = WaitOn {
         fds: [-1, -1],
         timeout_ns: None,
-        is_nap: false,
     };
 }
 

@@ -330,7 +330,6 @@ impl Driver for VirtualDriver {
         Some(WaitOn {
             fds: [-1, -1],
             timeout_ns: None,
-            is_nap: false,
         })
     }
 

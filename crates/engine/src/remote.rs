@@ -94,7 +94,6 @@ impl Driver for Remote {
         Some(WaitOn {
             fds: [self.own_bell.raw_fd(), self.control.as_fd().as_raw_fd()],
             timeout_ns: None,
-            is_nap: false,
         })
     }
 

@@ -21,20 +21,15 @@ pub struct Interruptions {
 /// and counted at once. A wait that sees the count change cleans up and answers `EINTR`; whether
 /// the call is made again (SA_RESTART) is then up to the layer.
 pub trait Kernel: Send + Sync {
-    /// The system call `ppoll`, with `mask` in force where one is given. A handler that is put off
-    /// makes it answer `EINTR`, and so does one that was put off already.
+    /// The system call `ppoll`, with `mask` in force where one is given. The first of `fds` is the
+    /// doorbell of this sleep, an eventfd, or −1. A handler that is put off rings it or makes the
+    /// call answer `EINTR`, and so does one that was put off already.
     fn ppoll(
         &self,
         fds: &mut [libc::pollfd],
         timeout: Option<Duration>,
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
-
-    /// As [`Kernel::ppoll`] without a mask, for a sleep that ends so soon that a handler which is
-    /// put off just before it may find it asleep.
-    fn nap(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
-        self.ppoll(fds, timeout, None)
-    }
 
     /// Where a wait looks for signals; `mask` is that of the p-variants.
     fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions;

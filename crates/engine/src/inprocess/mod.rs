@@ -297,7 +297,6 @@ impl Driver for InProcess {
         Some(WaitOn {
             fds: [device, self.shared.bell.raw_fd()],
             timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
-            is_nap: nap.is_some(),
         })
     }
 

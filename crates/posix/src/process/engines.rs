@@ -24,7 +24,7 @@ impl Process {
     }
 
     /// Something changed that every sleeper has to look at.
-    pub(crate) fn wake_all(&self) {
+    pub fn wake_all(&self) {
         self.station.sleepers.wake_all();
         for attachment in self.homes.attachments() {
             attachment.station.sleepers.wake_all();

@@ -9,11 +9,14 @@ pub mod abi;
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::OnceLock;
 
 use crate::thread;
 
 /// How many cancellations the program has asked for, of whichever thread.
 static ASKED: AtomicU32 = AtomicU32::new(0);
+/// The work at the first of them.
+static AT_FIRST: OnceLock<fn()> = OnceLock::new();
 
 /// Whether the program has ever asked for a cancellation.
 #[inline]
@@ -81,6 +84,16 @@ pub fn is_suspected() -> bool {
     asked != 0 && asked != thread::current().cancellations()
 }
 
+/// Has `run` called when the program asks for its first cancellation: threads that sleep have not
+/// reckoned with one.
+pub fn at_first(run: fn()) {
+    _ = AT_FIRST.set(run);
+}
+
 fn count() {
-    ASKED.fetch_add(1, Release);
+    if ASKED.fetch_add(1, Release) == 0
+        && let Some(run) = AT_FIRST.get()
+    {
+        run();
+    }
 }

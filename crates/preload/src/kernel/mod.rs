@@ -12,7 +12,7 @@ use slipstack_posix::{Errno, Interruptions, Kernel};
 use crate::cancel;
 use crate::raw;
 use crate::signals;
-use crate::thread::{self, InCall};
+use crate::thread::{self, InCall, Thread};
 
 /// The file that lines go to instead of standard error (`--log-file`).
 static LOG_FILE: OnceLock<CString> = OnceLock::new();
@@ -47,36 +47,10 @@ impl Kernel for Libc {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
         let thread = thread::current();
-        // Nothing can come between the last look and the sleep: all signals wait until the
-        // kernel has put the mask in force and the thread to sleep, in one. A handler that
-        // comes then is put off like any other; it ends the sleep.
-        let current = raw::swap_mask(raw::BLOCK_ALL);
-        let before = thread.interruptions();
-        let was_deferred = thread.is_deferred();
-        thread.defer(current);
-        let result = if cancel::is_suspected() {
-            Err(Errno::EINTR)
-        } else {
-            let mask = mask.map_or(thread.saved_mask(), signals::mask_of);
-            abi::ppoll(fds, timeout, Some(mask))
+        let result = match (fds.first(), mask) {
+            (Some(doorbell), None) if doorbell.fd >= 0 => sleep_by_doorbell(thread, fds, timeout),
+            _ => sleep_under_mask(thread, fds, timeout, mask),
         };
-        if !was_deferred && thread.interruptions() == before {
-            thread.undefer();
-            raw::swap_mask(current);
-        }
-        if cancel::is_suspected() {
-            thread.interrupt();
-        }
-        result
-    }
-
-    fn nap(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
-        let thread = thread::current();
-        // Everything is blocked: only the mask of the program lets what was put off end the nap.
-        if thread.is_deferred() {
-            return self.ppoll(fds, timeout, None);
-        }
-        let result = abi::ppoll(fds, timeout, None);
         if cancel::is_suspected() {
             thread.interrupt();
         }
@@ -122,6 +96,49 @@ impl Kernel for Libc {
     fn warn(&self, line: &str) {
         say(line);
     }
+}
+
+/// A sleep that does not touch the signal mask: a handler that is put off once the doorbell is
+/// known rings it, so none that comes just before the sleep is missed. What was put off earlier is
+/// let in by a mask alone, and so are a program's cancellations once it has asked for one.
+fn sleep_by_doorbell(
+    thread: &Thread,
+    fds: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+) -> Result<usize, Errno> {
+    thread.fall_asleep(fds[0].fd);
+    let result = match thread.is_deferred() || cancel::is_asked() {
+        true => None,
+        false => Some(abi::ppoll(fds, timeout, None)),
+    };
+    thread.wake_up();
+    result.unwrap_or_else(|| sleep_under_mask(thread, fds, timeout, None))
+}
+
+/// A sleep before which everything is blocked: nothing can come between the last look and the
+/// sleep, because the kernel puts the mask in force and the thread to sleep in one. A handler that
+/// comes then is put off like any other; it ends the sleep.
+fn sleep_under_mask(
+    thread: &Thread,
+    fds: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize, Errno> {
+    let current = raw::swap_mask(raw::BLOCK_ALL);
+    let before = thread.interruptions();
+    let was_deferred = thread.is_deferred();
+    thread.defer(current);
+    let result = if cancel::is_suspected() {
+        Err(Errno::EINTR)
+    } else {
+        let mask = mask.map_or(thread.saved_mask(), signals::mask_of);
+        abi::ppoll(fds, timeout, Some(mask))
+    };
+    if !was_deferred && thread.interruptions() == before {
+        thread.undefer();
+        raw::swap_mask(current);
+    }
+    result
 }
 
 #[cfg(test)]

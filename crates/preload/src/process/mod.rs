@@ -53,6 +53,14 @@ pub fn activate() -> Option<&'static Process> {
     }
 }
 
+/// Has every thread that sleeps in a call look again.
+pub fn rouse() {
+    if let Some(process) = current() {
+        let _in_call = InCall::enter();
+        process.wake_all();
+    }
+}
+
 fn begin() -> Option<Process> {
     if is_slipstack_itself() {
         return None;

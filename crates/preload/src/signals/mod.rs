@@ -3,7 +3,8 @@
 //! Inside one of our calls a handler is put off: everything is blocked in the mask the
 //! signal frame goes back to, and the signal is queued again for this thread. When the
 //! call lets go the old mask comes back and the kernel delivers it as if nothing had
-//! been. Signals whose default action ends the process get a trampoline too, once the
+//! been. A thread that sleeps, or is about to, has its doorbell rung, so that no sleep begins
+//! after its end. Signals whose default action ends the process get a trampoline too, once the
 //! process has sockets on the stack: the connections are handed over, then the signal is
 //! raised again with its default action. What a program asks `sigaction` for is always
 //! its own setting.

@@ -116,6 +116,9 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     let bit = raw::bit(signal);
     let is_blocked = mask_of(mask) & bit != 0;
     thread.defer_signal(bit, mask_of(mask));
+    if let Some(doorbell) = thread.doorbell() {
+        raw::ring(doorbell);
+    }
     if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
     }

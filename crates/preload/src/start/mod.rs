@@ -4,6 +4,7 @@ mod sys;
 
 use std::ffi::CString;
 
+use crate::cancel;
 use crate::process::{self, INHERIT};
 use crate::signals;
 
@@ -26,6 +27,7 @@ fn start(mut variables: Vec<CString>) {
     let inherits = has_inherited(&variables);
     if process::keep(variables) {
         signals::at_end(process::end_by_signal);
+        cancel::at_first(process::rouse);
         sys::register();
         process::watch_this_thread();
     }

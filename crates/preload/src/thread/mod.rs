@@ -7,7 +7,7 @@
 mod sys;
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
 
 use slipstack_posix::Interruptions;
 
@@ -42,7 +42,10 @@ pub struct Thread {
     queued: AtomicU64,
     kept: AtomicU64,
     /// Handlers that were put off and that end a wait.
-    interruptions: AtomicU64,
+    interruptions: AtomicU32,
+    /// The inverted number of the eventfd that ends the sleep which has begun or is about to; 0 =
+    /// the thread is awake.
+    doorbell: AtomicI32,
     /// Handlers that have run, and those of them without SA_RESTART.
     handlers: AtomicU32,
     without_restart: AtomicU32,
@@ -70,7 +73,8 @@ impl Thread {
             saved_mask: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             kept: AtomicU64::new(0),
-            interruptions: AtomicU64::new(0),
+            interruptions: AtomicU32::new(0),
+            doorbell: AtomicI32::new(0),
             handlers: AtomicU32::new(0),
             without_restart: AtomicU32::new(0),
         }
@@ -86,7 +90,7 @@ impl Thread {
     /// Returns the values that a wait compares to learn that it is over. SA_RESTART is looked at
     /// when the handlers have run, outside of the call.
     pub fn interruptions(&self) -> Interruptions {
-        let count = self.interruptions.load(Relaxed);
+        let count = u64::from(self.interruptions.load(Relaxed));
         Interruptions {
             handlers: count,
             without_restart: count,
@@ -96,6 +100,27 @@ impl Thread {
     /// Ends the wait that is going on.
     pub fn interrupt(&self) {
         self.interruptions.fetch_add(1, Relaxed);
+    }
+
+    /// The thread is about to sleep, and the eventfd `doorbell` ends its sleep. What is put off
+    /// from here on is told by it; whether something was put off before is to be asked after this.
+    pub fn fall_asleep(&self, doorbell: i32) {
+        self.doorbell.store(!doorbell, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    /// Ends [`Thread::fall_asleep`].
+    pub fn wake_up(&self) {
+        compiler_fence(SeqCst);
+        self.doorbell.store(0, Relaxed);
+    }
+
+    /// The eventfd of [`Thread::fall_asleep`], until [`Thread::wake_up`].
+    pub fn doorbell(&self) -> Option<i32> {
+        match self.doorbell.load(Relaxed) {
+            0 => None,
+            inverted => Some(!inverted),
+        }
     }
 
     /// Handlers that have run on this thread, outside of calls.

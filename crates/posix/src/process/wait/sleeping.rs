@@ -10,7 +10,7 @@ use crate::ready::{BLIND_SLEEP_NS, Waiter};
 
 /// The outcome of one sleep.
 pub(super) struct Slept {
-    /// The waiter's own doorbell ended it.
+    /// The waiter's own doorbell ended it, or may have been rung.
     pub(super) rang: bool,
     /// Which of the driver's descriptors had something.
     pub(super) driver: [bool; 2],
@@ -60,14 +60,11 @@ impl Process {
             false => least(left_ns, Some(BLIND_SLEEP_NS)),
         };
         let timeout = left_ns.map(Duration::from_nanos);
-        let is_nap = plan.mask.is_none() && wait_on.is_some_and(|wait_on| wait_on.is_nap);
-        let outcome = match is_nap {
-            true => self.kernel.nap(fds, timeout),
-            false => self.kernel.ppoll(fds, timeout, plan.mask),
-        };
+        let outcome = self.kernel.ppoll(fds, timeout, plan.mask);
         let kernel = &fds[1 + driver.len()..];
         Slept {
-            rang: fds[0].revents != 0,
+            // A handler that ended the sleep has rung as well, unheard.
+            rang: fds[0].revents != 0 || outcome.is_err(),
             driver: [1, 2].map(|at| at <= driver.len() && fds[at].revents != 0),
             kernel: match outcome {
                 Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,

@@ -179,7 +179,6 @@ impl Driver for FakeEngine {
         Some(WaitOn {
             fds: [self.bell.raw_fd(), -1],
             timeout_ns: None,
-            is_nap: false,
         })
     }
 

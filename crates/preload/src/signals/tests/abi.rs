@@ -2,8 +2,10 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, eventfd};
 use slipstack_posix::{Errno, Kernel};
 
 use crate::kernel::Libc;
@@ -40,7 +42,6 @@ fn current_mask() -> u64 {
     mask
 }
 
-/// And it does not outsleep what was put off before it. Four handlers have run.
 /// As in valgrind, which does not take the mask that a handler leaves in its frame.
 fn what_cannot_be_blocked_comes_once(before: u64) {
     let ran = RAN.load(SeqCst);
@@ -53,15 +54,87 @@ fn what_cannot_be_blocked_comes_once(before: u64) {
     assert_eq!((RAN.load(SeqCst), current_mask()), (ran + 1, before));
 }
 
-fn a_nap_leaves_the_mask_alone(before: u64) {
+fn doorbell() -> (OwnedFd, libc::pollfd) {
+    let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    let polled = libc::pollfd {
+        fd: bell.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    (bell, polled)
+}
+
+/// And it does not outsleep what was put off before it. Four handlers have run.
+fn a_sleep_with_a_doorbell_leaves_the_mask_alone(before: u64) {
+    let (_bell, polled) = doorbell();
     let guard = InCall::enter();
-    assert_eq!(Libc.nap(&mut [], Some(Duration::from_millis(1))), Ok(0));
+    assert_eq!(
+        Libc.ppoll(&mut [polled], Some(Duration::from_millis(1)), None),
+        Ok(0)
+    );
     assert_eq!(current_mask(), before);
     raw::kill_self(libc::SIGUSR1);
-    let slept = Libc.nap(&mut [], Some(Duration::from_secs(20)));
+    let slept = Libc.ppoll(&mut [polled], Some(Duration::from_secs(20)), None);
     assert_eq!((slept, RAN.load(SeqCst)), (Err(Errno::EINTR), 4));
     drop(guard);
     assert_eq!((RAN.load(SeqCst), current_mask()), (5, before));
+}
+
+/// The moment between the last look and the sleep. Five handlers have run.
+fn a_handler_that_comes_just_before_a_sleep_rings(before: u64) {
+    let (bell, _) = doorbell();
+    let guard = InCall::enter();
+    thread::current().fall_asleep(bell.as_raw_fd());
+    raw::kill_self(libc::SIGUSR1);
+    thread::current().wake_up();
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&bell, &mut count), Ok(8));
+    drop(guard);
+    assert_eq!((RAN.load(SeqCst), current_mask()), (6, before));
+}
+
+/// Signals of another thread, at any moment of a sleep. Six handlers have run.
+fn no_sleep_misses_a_signal(before: u64) {
+    const ROUNDS: u32 = 3_000;
+    let (bell, polled) = doorbell();
+    // SAFETY: takes nothing.
+    let sleeper = unsafe { libc::pthread_self() };
+    let asked = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                while asked.load(SeqCst) != round {
+                    std::hint::spin_loop();
+                }
+                (0..round % 200).for_each(|_| std::hint::spin_loop());
+                // SAFETY: the thread is alive, it waits for this one.
+                unsafe { libc::pthread_kill(sleeper, libc::SIGUSR1) };
+            }
+        });
+        for round in 1..=ROUNDS {
+            let ran = RAN.load(SeqCst);
+            let guard = InCall::enter();
+            let counted = Libc.interruptions();
+            asked.store(round, SeqCst);
+            while Libc.interruptions() == counted {
+                let slept = Libc.ppoll(&mut [polled], Some(Duration::from_secs(20)), None);
+                assert_ne!(slept, Ok(0), "it was missed");
+            }
+            drop(guard);
+            assert_eq!((RAN.load(SeqCst), current_mask()), (ran + 1, before));
+            let _ = rustix::io::read(&bell, &mut [0; 8]);
+        }
+    });
+    RAN.fetch_sub(ROUNDS, SeqCst);
+}
+
+/// SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same. Seven
+/// handlers have run.
+fn flags_of_ours_hold() {
+    handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
+    raw::kill_self(libc::SIGUSR1);
+    assert_eq!(RAN.load(SeqCst), 8);
+    assert_eq!(sys::query(libc::SIGUSR1).unwrap().handler, libc::SIG_DFL);
 }
 
 /// One test, as a signal's action belongs to the whole process.
@@ -126,12 +199,10 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     assert_eq!((RAN.load(SeqCst), current_mask()), (4, before));
     assert_eq!(mask_of(&sys::set_of(own)), own);
 
-    a_nap_leaves_the_mask_alone(before);
+    a_sleep_with_a_doorbell_leaves_the_mask_alone(before);
+    a_handler_that_comes_just_before_a_sleep_rings(before);
+    no_sleep_misses_a_signal(before);
     what_cannot_be_blocked_comes_once(before);
 
-    // SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same.
-    handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
-    raw::kill_self(libc::SIGUSR1);
-    assert_eq!(RAN.load(SeqCst), 7);
-    assert_eq!(sys::query(libc::SIGUSR1).unwrap().handler, libc::SIG_DFL);
+    flags_of_ours_hold();
 }
