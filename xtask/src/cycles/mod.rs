@@ -60,7 +60,7 @@ fn of_crate(root: &Path, name: &str) -> Vec<String> {
     };
     let mut findings = Vec::new();
     let arrows = names::arrows(&parsed);
-    findings.extend(layers::upwards(name, &parsed, &arrows));
+    findings.extend(layers::check(name, &parsed, &arrows));
     let cycles = graph::cycles(&arrows);
     for cycle in cycles.iter().filter(|cycle| cycle.len() > CYCLE_FILES_MAX) {
         let files: Vec<&str> = cycle.iter().map(|file| parsed.name_of(*file)).collect();

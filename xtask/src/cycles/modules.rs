@@ -41,12 +41,16 @@ impl Crate {
                 syntax,
             });
         }
+        Ok(Crate::of(files))
+    }
+
+    pub fn of(files: Vec<Module>) -> Crate {
         let by_path = files
             .iter()
             .enumerate()
             .map(|(index, module)| (module.path.clone(), index))
             .collect();
-        Ok(Crate { files, by_path })
+        Crate { files, by_path }
     }
 
     pub fn name_of(&self, file: usize) -> &str {
