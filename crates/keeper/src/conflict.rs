@@ -23,8 +23,8 @@ use crate::slots::open_keeper_slot;
 /// Probes and how long each waits for an answer.
 // DEVIATION(RFC 5227 1.1, RFC 4862 5.1): three probes 1 to 2 s apart would delay every start by
 // seconds; on the links this runs on an owner answers within milliseconds.
-const PROBES: usize = 2;
-const WAIT: Duration = Duration::from_millis(100);
+pub(crate) const PROBES: usize = 2;
+pub(crate) const WAIT: Duration = Duration::from_millis(100);
 const FRAMES_MAX: usize = 256;
 
 /// Asks the link for our addresses, all of them at a time; an answer is an error.
@@ -53,12 +53,29 @@ pub fn probe(slots: &Slots, words: &SlotWords, network: &Network) -> Result<(), 
 }
 
 /// An address that is to be ours on a link.
-#[derive(Clone, Copy)]
-struct Wanted {
-    link: u16,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub link: u16,
     /// Our link-layer address there.
-    own: [u8; 6],
-    ip: IpAddr,
+    pub own: [u8; 6],
+    pub ip: IpAddr,
+}
+
+impl Wanted {
+    /// Asks the link who has the address; a full device loses the question.
+    pub fn send_probe(&self, device: &mut dyn Device) {
+        let frame = match self.ip {
+            IpAddr::V4(ip) => arp_probe(self.own, ip).to_vec(),
+            IpAddr::V6(ip) => solicitation(self.own, ip),
+        };
+        let offload = TxOffload::on(self.link);
+        let _ = device.tx(&frame, [RawSlice::EMPTY; 2], offload);
+    }
+
+    /// Returns whether a claim that came on a link is another station's to this address.
+    pub fn is_claimed(&self, link: u16, ip: IpAddr, station: [u8; 6]) -> bool {
+        self.link == link && self.ip == ip && self.own != station
+    }
 }
 
 /// The first address for which another station answers, with that station.
@@ -66,23 +83,19 @@ fn find_owner(device: &mut dyn Device, addresses: &[Wanted]) -> Option<(Wanted, 
     let mut owner = None;
     for _ in 0..PROBES {
         for wanted in addresses {
-            let frame = match wanted.ip {
-                IpAddr::V4(ip) => arp_probe(wanted.own, ip).to_vec(),
-                IpAddr::V6(ip) => solicitation(wanted.own, ip),
-            };
-            let offload = TxOffload::on(wanted.link);
-            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], offload);
+            wanted.send_probe(device);
         }
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
         while owner.is_none() && now_ns() < end {
             wait_readable(device, end.saturating_sub(now_ns()));
             device.rx(FRAMES_MAX, &mut |frame: &[u8], meta: RxMeta| {
-                let claims = |wanted: &Wanted| {
-                    let claimant = claimant(frame, wanted.own, wanted.ip)?;
-                    (meta.link == wanted.link).then_some((*wanted, claimant))
+                let Some((ip, station)) = claim(frame) else {
+                    return;
                 };
-                owner = owner.or_else(|| addresses.iter().find_map(claims));
+                let is_claimed = |it: &&Wanted| it.is_claimed(meta.link, ip, station);
+                let found = addresses.iter().find(is_claimed);
+                owner = owner.or_else(|| found.map(|it| (*it, station)));
             });
         }
     }
@@ -153,15 +166,22 @@ fn neighbour_discovery(
     frame
 }
 
-/// Returns the station that claims the address in this frame.
-fn claimant(frame: &[u8], mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
+/// Returns the address that the sender of a frame claims, with the station.
+pub(crate) fn claim(frame: &[u8]) -> Option<(IpAddr, [u8; 6])> {
     let (header, payload) = EthernetHeader::parse(frame)?;
-    let claimant = match (header.ethertype, address) {
-        (EtherType::ARP, IpAddr::V4(address)) => {
+    match header.ethertype {
+        EtherType::ARP => {
             let packet = ArpPacket::parse(payload)?;
-            (packet.sender_ip == address).then_some(packet.sender_mac)?
+            // RFC 5227 2.1.1: another that probes for the same address now.
+            let is_probe = packet.sender_ip.is_unspecified();
+            let claimed = if is_probe {
+                packet.target_ip
+            } else {
+                packet.sender_ip
+            };
+            Some((claimed.into(), packet.sender_mac))
         }
-        (EtherType::IPV6, IpAddr::V6(address)) => {
+        EtherType::IPV6 => {
             let packet = Ipv6Packet::parse(payload)?;
             let (src, dst) = (packet.header.src, packet.header.dst);
             if packet.header.next_header != protocol::ICMPV6
@@ -180,11 +200,10 @@ fn claimant(frame: &[u8], mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
                 }
                 _ => return None,
             };
-            (told.target == address).then_some(header.src)?
+            Some((told.target.into(), header.src))
         }
-        _ => return None,
-    };
-    (claimant != mac).then_some(claimant)
+        _ => None,
+    }
 }
 
 pub(crate) fn wait_readable(device: &dyn Device, wait_ns: u64) {

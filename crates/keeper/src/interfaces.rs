@@ -34,6 +34,7 @@ impl InterfaceChoice {
             interface: self.interface.clone(),
             address: *address,
             mode: Mode::Add,
+            is_certain: true,
         };
         self.addresses.iter().map(address).collect()
     }

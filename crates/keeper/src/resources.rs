@@ -120,6 +120,7 @@ impl VlanChoice {
             interface: name.clone(),
             address: *address,
             mode: Mode::Add,
+            is_certain: true,
         };
         changes.extend(self.addresses.iter().map(address));
         changes

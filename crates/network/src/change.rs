@@ -77,6 +77,9 @@ pub enum Change {
         interface: String,
         address: (IpAddr, u8),
         mode: Mode,
+        /// It is taken without asking the link whether another station has it.
+        #[serde(default)]
+        is_certain: bool,
     },
     /// Removes an address, of any prefix length if none is given.
     DelAddress {
@@ -218,6 +221,7 @@ impl NetworkState {
                 interface,
                 address,
                 mode,
+                is_certain: _,
             } => self.add_address(interface, *address, *mode),
             Change::DelAddress {
                 interface,

@@ -143,6 +143,7 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
                     interface: interface.name.clone(),
                     address: *address,
                     mode: Mode::Add,
+                    is_certain: false,
                 })?;
             }
         }

@@ -12,7 +12,7 @@ pub struct Target {
     pub client: Client,
     /// The one that was named, for commands that are given to each engine in turn.
     engine: u32,
-    /// Changes of routes that are not sent yet; `None`: each is sent at once.
+    /// Changes that are not sent yet; `None`: each is sent at once.
     gathered: Option<RefCell<Gathered>>,
 }
 
@@ -36,8 +36,8 @@ impl Target {
         })
     }
 
-    /// Returns a target that keeps changes of routes back until [`Target::send_gathered`], or until
-    /// something else is changed.
+    /// Returns a target that keeps addresses and changes of routes back until
+    /// [`Target::send_gathered`], or until something else is changed.
     pub fn gathering(self) -> Target {
         Target {
             gathered: Some(RefCell::default()),
@@ -82,10 +82,14 @@ impl Target {
     /// Makes the changes, all or none. All engines of a device have one network: what was done for
     /// the first holds for the others, for which scripts repeat it.
     pub fn change(&self, changes: Vec<Change>) -> Result<(), Failure> {
-        let is_route =
-            |change: &Change| matches!(change, Change::AddRoute { .. } | Change::DelRoute(_));
+        let may_wait = |change: &Change| {
+            matches!(
+                change,
+                Change::AddAddress { .. } | Change::AddRoute { .. } | Change::DelRoute(_)
+            )
+        };
         if let Some(gathered) = &self.gathered
-            && changes.iter().all(is_route)
+            && changes.iter().all(may_wait)
         {
             gathered.borrow_mut().changes.extend(changes);
             return Ok(());

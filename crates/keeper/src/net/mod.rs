@@ -16,6 +16,7 @@ mod orphans;
 mod parked;
 mod rebuilt;
 mod routers;
+mod sought;
 mod strays;
 mod unread;
 
@@ -29,6 +30,7 @@ use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
 use tracing::warn;
 
+use crate::conflict::Wanted;
 use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans::Orphans;
@@ -37,6 +39,7 @@ use announced::{Announced, tune};
 use care::Care;
 use coming::{Coming, local_by};
 use effects::NetEffects;
+use sought::Sought;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -84,6 +87,7 @@ pub struct Net {
     /// Connections that waited here and were given up.
     parked_reset: u64,
     told: Announced,
+    sought: Sought,
     filter: HeldFilter,
 }
 
@@ -137,6 +141,7 @@ impl Net {
             inbox_refused: 0,
             parked_reset: 0,
             told: Announced::default(),
+            sought: Sought::default(),
             filter: HeldFilter::default(),
         }
     }
@@ -191,7 +196,10 @@ impl Net {
         let received = std::mem::take(&mut self.arrivals);
         for arrival in &received {
             match arrival {
-                Arrival::Frame(frame, meta) => self.take(frame, *meta, Coming::here(now, None)),
+                Arrival::Frame(frame, meta) => {
+                    self.sought.note(frame, meta.link);
+                    self.take(frame, *meta, Coming::here(now, None));
+                }
                 Arrival::Message(bytes) => {
                     self.take_message(bytes, now, |origin| Coming::here(now, origin));
                 }
@@ -503,6 +511,31 @@ impl Net {
         if let Some(inbox) = &self.inbox {
             inbox.finish_sleep();
         }
+    }
+
+    /// Looks for other stations that have these addresses, until [`Net::end_search`].
+    pub(crate) fn begin_search(&mut self, wanted: &[Wanted]) {
+        for it in wanted {
+            self.sought.add(*it);
+        }
+    }
+
+    pub(crate) fn end_search(&mut self, wanted: &[Wanted]) {
+        for it in wanted {
+            self.sought.remove(it);
+        }
+    }
+
+    pub(crate) fn send_probes(&mut self, wanted: &[Wanted]) {
+        for it in wanted {
+            it.send_probe(&mut *self.effects.device);
+        }
+        self.effects.device.flush();
+    }
+
+    /// The station that claims an address which is looked for.
+    pub(crate) fn owner_of(&self, wanted: &Wanted) -> Option<[u8; 6]> {
+        self.sought.owner(wanted)
     }
 
     /// Asks the wire for a neighbour that an engine waits for.

@@ -131,9 +131,9 @@ impl Server {
     }
 
     fn answer(&mut self, token: u64, request: Request, fds: Vec<OwnedFd>, now: u64) {
-        let request = match self.take_inquiry(token, request, now) {
-            Some(request) => request,
-            None => return,
+        let request = self.take_inquiry(token, request, now);
+        let Some(request) = request.and_then(|it| self.take_trial(token, it, now)) else {
+            return;
         };
         if enabled!(Level::DEBUG) {
             let client = self.connections.get(&token).and_then(|it| it.client);

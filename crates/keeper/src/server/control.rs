@@ -80,7 +80,7 @@ impl Server {
         peer.is_some_and(|peer| [0, rustix::process::geteuid().as_raw()].contains(&peer.uid))
     }
 
-    fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
+    pub(super) fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
         let state = &self.resources.network.state;
         let is_own = |change: &Change| match change {
             Change::AddVlan { vlan, .. } => {

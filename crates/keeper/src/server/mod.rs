@@ -17,6 +17,7 @@ mod share;
 mod stalled;
 mod stalls;
 mod status;
+mod trials;
 mod wait;
 
 use std::collections::HashMap;
@@ -142,6 +143,7 @@ pub struct Server {
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
     inquests: inquests::Inquests,
+    trials: Vec<trials::Trial>,
     tally: Tally,
     /// When the last standby was forked.
     standby_at: u64,
@@ -200,6 +202,7 @@ impl Server {
             lost: HashMap::new(),
             reports: HashMap::new(),
             inquests: inquests::Inquests::default(),
+            trials: Vec::new(),
             tally: Tally {
                 successions: u64::from(is_successor),
                 ..Tally::default()
@@ -286,6 +289,7 @@ impl Server {
         self.follow_strays(now);
         self.look_for_stalls(now);
         self.follow_inquests(now);
+        self.follow_trials(now);
         self.empty_vacated(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

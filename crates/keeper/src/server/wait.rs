@@ -152,7 +152,12 @@ impl Server {
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
         }
-        let due_now = [self.deaf_until, self.standby_due, self.stalls_due()];
+        let due_now = [
+            self.deaf_until,
+            self.standby_due,
+            self.stalls_due(),
+            self.trials_due(),
+        ];
         for at in due_now.into_iter().flatten() {
             add(at);
         }

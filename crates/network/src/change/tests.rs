@@ -31,6 +31,7 @@ fn address(interface: &str, text: &str, len: u8) -> Change {
         interface: interface.to_owned(),
         address: (ip(text), len),
         mode: Mode::Add,
+        is_certain: false,
     }
 }
 

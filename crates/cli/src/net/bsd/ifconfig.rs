@@ -229,7 +229,7 @@ fn address(
             IpAddr::V6(_) => 64,
         };
     }
-    let (mut is_alias, mut is_removal) = (false, false);
+    let (mut is_alias, mut is_removal, mut is_certain) = (false, false, false);
     while let Some(word) = words.peek() {
         match word {
             "netmask" => {
@@ -247,7 +247,8 @@ fn address(
             }
             "alias" | "add" => is_alias = words.take(word),
             "-alias" | "delete" | "remove" => is_removal = words.take(word),
-            "autoconf" | "no_dad" => _ = words.take(word),
+            "no_dad" => is_certain = words.take(word),
+            "autoconf" => _ = words.take(word),
             _ => break,
         }
     }
@@ -275,6 +276,7 @@ fn address(
         address: (ip, len),
         // Giving an address again changes its length.
         mode: Mode::Replace,
+        is_certain,
     });
     Ok(changes)
 }

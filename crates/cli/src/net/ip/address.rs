@@ -102,13 +102,14 @@ fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
 
 fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure> {
     let state = target.network()?;
-    let (mut address, mut interface) = (None, None);
+    let (mut address, mut interface, mut is_certain) = (None, None, false);
     while let Some(word) = words.next() {
         match word {
             "dev" => interface = Some(find_interface(&state, words.value(word)?)?.name.clone()),
             // They follow from the address.
             "broadcast" | "brd" | "scope" | "label" | "metric" => _ = words.value(word)?,
-            "nodad" | "noprefixroute" => {}
+            "nodad" => is_certain = true,
+            "noprefixroute" => {}
             "local" => continue,
             text => address = Some(parse_net(text).ok_or_else(|| words.wrong("an address", text))?),
         }
@@ -119,6 +120,7 @@ fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure>
         interface,
         address,
         mode,
+        is_certain,
     }])
 }
 
