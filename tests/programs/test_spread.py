@@ -7,6 +7,7 @@ from collections import Counter
 from harness import test
 from harness.nginx import Nginx
 from harness.process import until
+from test_engines import serves, started
 
 ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2"}
 
@@ -106,3 +107,36 @@ def an_instance_that_is_missing_is_named(world):
     started = world.process([*world.stack_ns.prefix(), *map(str, words)], env=ADAPTER)
     assert started.wait() == 1
     assert "no instance named 1 runs" in started.errors(), started.errors()
+
+
+def threads(world, how):
+    """A program of four threads over two instances."""
+    for name in ("0", "1"):
+        world.start_instance(name)
+    world.options = lambda extra=(): ["--run-dir", str(world.run_dir), *extra]
+    world.process = with_variables(world.process)
+    return started(world, how, 4)
+
+
+def channels(world, server):
+    """How many engines of each instance its threads have."""
+    rows = world.admin("status").output().splitlines()
+    rows = [row.split() for row in rows if row.startswith(str(server.pid)) and " instance " in row]
+    return Counter(row[row.index("instance") + 1] for row in rows)
+
+
+@test(modes=("instance",))
+def threads_with_listeners_of_their_own_use_all_instances(world):
+    server = threads(world, "own")
+    even = {"0": 2, "1": 2}
+    until(lambda: channels(world, server) == even, 10, "each instance has two threads")
+    served = serves(world, 40)
+    assert len(served) == 4 and sum(served.values()) == 40, served
+
+
+@test(modes=("instance",))
+def connections_that_one_thread_accepts_are_served_wherever_they_are(world):
+    server = threads(world, "hands")
+    for _ in range(3):
+        assert sum(serves(world, 12, rounds=10).values()) == 12
+    assert set(channels(world, server)) == {"0", "1"} and server.is_running()

@@ -1,5 +1,6 @@
 //! [`Attach`] for programs: nothing happens until the first socket needs an engine.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,10 +72,12 @@ struct State {
     links: Vec<Arc<KeeperClient>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
-    /// The number of the instance that the scout speaks to and that has given the ticket.
+    /// The number of the instance that the scout speaks to, which the first engine is.
     place: usize,
-    /// For the next instance of its name.
-    ticket: Option<OwnedFd>,
+    /// How many channels threads have asked for beside the first.
+    further: usize,
+    /// For the next instance of each name, by its number.
+    tickets: HashMap<usize, OwnedFd>,
     /// Descriptors of the engine's slot: its queue, and the claim that it is in use.
     held: Vec<RawFd>,
 }
@@ -108,7 +111,8 @@ impl Client {
         }
         let (scout, welcome) = match self.has_instances() {
             true => {
-                let (socket, welcome) = self.reach_instance(state, &self.identity())?;
+                let (socket, welcome) =
+                    self.reach_instance(state, state.place, &self.identity())?;
                 (Scout::Instance(socket), welcome)
             }
             false => {
@@ -156,13 +160,14 @@ impl Client {
     fn reach_instance(
         &self,
         state: &mut State,
+        number: usize,
         identity: &Identity,
     ) -> Result<(ControlSocket, Welcome), Error> {
         let greet = |socket: &ControlSocket| {
             let hello = identity.hello(None, None);
-            greet_with(socket, hello, state.ticket.as_ref())
+            greet_with(socket, hello, state.tickets.get(&number))
         };
-        let place = &self.places[state.place];
+        let place = &self.places[number];
         let inherited = place.control_fds.first().copied();
         let inherited = inherited.and_then(through_inherited);
         let through = inherited.and_then(|socket| Some((greet(&socket).ok()?, socket)));
@@ -173,7 +178,9 @@ impl Client {
                 (greet(&socket)?, socket)
             }
         };
-        state.ticket = ticket.map(raised).or(state.ticket.take());
+        if let Some(ticket) = ticket {
+            state.tickets.insert(number, raised(ticket));
+        }
         Ok((socket, welcome))
     }
 
@@ -227,7 +234,7 @@ impl Client {
     fn attach_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let place = self.spread.choose();
         if place != state.place {
-            (state.scout, state.ticket) = (None, None);
+            state.scout = None;
             state.place = place;
         }
         let (socket, welcome) = match state.scout.take() {
@@ -235,7 +242,7 @@ impl Client {
                 let welcome = self.welcome(state)?;
                 (socket, welcome)
             }
-            _ => self.reach_instance(state, &self.identity())?,
+            _ => self.reach_instance(state, place, &self.identity())?,
         };
         state.welcome = Some(welcome);
         // That of a former instance, if there was one, has been given up.
@@ -244,9 +251,19 @@ impl Client {
         self.open_channel(socket)
     }
 
-    /// A channel beside the first, to the same instance, for a thread of its own.
+    /// A channel beside the first, for a thread of its own: to the instances by turns, from the one
+    /// behind the first engine's on; to that one if the other cannot be reached.
     fn attach_another_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
-        let (socket, _) = self.reach_instance(state, &self.identity_of_thread())?;
+        state.further += 1;
+        let place = (state.place + state.further) % self.places.len();
+        match self.attach_thread(state, place) {
+            Err(_) if place != state.place => self.attach_thread(state, state.place),
+            attached => attached,
+        }
+    }
+
+    fn attach_thread(&self, state: &mut State, place: usize) -> Result<EngineHandle, Error> {
+        let (socket, _) = self.reach_instance(state, place, &self.identity_of_thread())?;
         self.open_channel(socket)
     }
 
@@ -427,17 +444,17 @@ impl Attach for Client {
         let parent = self.state();
         // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
         // their devices: what is open of them here would outlive its engine.
-        let (welcome, (place, ticket), held) = match parent.try_lock() {
+        let (welcome, (place, tickets), held) = match parent.try_lock() {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
                 state.instance = None;
                 let held = std::mem::take(&mut state.held);
-                let ticket = (state.place, state.ticket.take());
-                (state.welcome.clone(), ticket, held)
+                let tickets = (state.place, std::mem::take(&mut state.tickets));
+                (state.welcome.clone(), tickets, held)
             }
-            None => (None, (0, None), Vec::new()),
+            None => (None, (0, HashMap::new()), Vec::new()),
         };
         for fd in held.into_iter().filter_map(slipstack_mem::Descriptor::new) {
             fd.close();
@@ -447,7 +464,7 @@ impl Attach for Client {
             *state = State {
                 welcome,
                 place,
-                ticket,
+                tickets,
                 ..State::default()
             };
         }
@@ -458,7 +475,7 @@ impl Attach for Client {
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
             fds.extend(&state.held);
-            fds.extend(state.ticket.iter().map(AsRawFd::as_raw_fd));
+            fds.extend(state.tickets.values().map(AsRawFd::as_raw_fd));
             let instance = state.instance.iter();
             fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
             match &state.scout {

@@ -3,7 +3,8 @@
 //! The rule: a process takes the instance that the fewest living processes of its program use, of
 //! several such the one that is named first, when it needs an engine for the first time, and stays
 //! with it. Of nginx's workers over two instances the first takes one and the second the other; the
-//! workers of a reload do the same, and one that takes a dead one's place takes its instance. A
+//! workers of a reload do the same, and one that takes a dead one's place takes its instance.
+//! Threads that get an engine of their own take the others in turn from there on. A
 //! page that forked processes share has who uses which; `exec` begins a new one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

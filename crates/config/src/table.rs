@@ -145,7 +145,7 @@ options! {
         scope: Run, reader: Process, change: AtStart,
         help: "Use the stack of the running `slipstack instance` of this name instead of one in \
             the program; of several, separated by commas, each process of the program uses the \
-            one that has the fewest of them",
+            one that has the fewest of them, and its further threads the others in turn",
     }
 
     name: Option<String> = "name" "NAME" {
