@@ -173,7 +173,7 @@ pub fn keeper_main(
     settings: &Settings,
     filter: impl FnOnce(&NetworkState) -> Result<FilterState, String>,
 ) -> Result<(), Error> {
-    slipstack_mem::process::close_inherited(3)
+    slipstack_mem::process::close_inherited()
         .map_err(Error::io("leave inherited descriptors behind"))?;
     leave_starters_bounds();
     // The starter becomes the program: it must not have a child that it does not know.

@@ -120,10 +120,6 @@ pub enum Request {
     RegisterRegion {
         id: u64,
     },
-    /// The region is of no use any more.
-    ForgetRegion {
-        id: u64,
-    },
     /// Carries the region in which the process describes its sockets.
     RegisterReport,
     /// The connections in the handover area of a registered region are the keeper's now.

@@ -48,7 +48,6 @@ pub struct StackConfig {
     pub ports: crate::options::PortRange,
     /// Which ports the numbers of that range stand for.
     pub scatter: crate::scatter::Scatter,
-    pub udp_sockets_max: u32,
     /// Senders are not told that a UDP port is closed (FreeBSD's `net.inet.udp.blackhole`).
     pub udp_blackhole: bool,
     pub neighbour: NeighbourConfig,
@@ -59,9 +58,6 @@ pub struct StackConfig {
     pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
-    /// Between two of them to one destination, in the long run, of IPv4 and of IPv6 (Linux's
-    /// `icmp_ratelimit` and `icmp.ratelimit`).
-    pub icmp_error_intervals: [Duration; 2],
     pub tcp: TcpConfig,
     /// How long the packet filter knows flows, and how many.
     pub filter_states: crate::filter::StateTimes,
@@ -87,14 +83,12 @@ impl Default for StackConfig {
                 last: 60999,
             },
             scatter: crate::scatter::Scatter::NONE,
-            udp_sockets_max: 65_536,
             udp_blackhole: false,
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
             slaac: None,
             filter_states: crate::filter::StateTimes::DEFAULT,
             icmp_errors_per_second: 1000,
-            icmp_error_intervals: [Duration::from_secs(1), Duration::from_millis(100)],
             tcp: TcpConfig::default(),
             seed: [0; 32],
             sequence_key: None,
@@ -116,8 +110,6 @@ pub struct NeighbourConfig {
     pub entries_max: usize,
     /// Frames kept per neighbour while it is being resolved; the oldest goes first.
     pub queue_len_max: usize,
-    /// Frames kept for all neighbours together.
-    pub queue_total_max: usize,
     /// How long an answer is believed without a new one.
     pub reachable: Duration,
     /// How long an address is used that a neighbour told by itself before it is verified (RFC 4861
@@ -134,7 +126,6 @@ impl Default for NeighbourConfig {
         Self {
             entries_max: 1024,
             queue_len_max: 256,
-            queue_total_max: 1024,
             reachable: Duration::from_secs(30),
             heard: Duration::from_secs(5),
             retry: Duration::from_secs(1),
@@ -220,7 +211,6 @@ pub struct TcpConfig {
     pub timestamps: bool,
     pub sack: bool,
     pub conns_max: u32,
-    pub listeners_max: u32,
     /// Connections that may wait for a listener's program, whatever it asks for (`somaxconn`).
     pub backlog_max: u32,
     pub syn_entries_max: u32,
@@ -285,7 +275,6 @@ impl Default for TcpConfig {
             timestamps: true,
             sack: true,
             conns_max: 1 << 20,
-            listeners_max: 65_536,
             backlog_max: 4096,
             syn_entries_max: 16_384,
             syn_cookies: SynCookies::default(),

@@ -257,9 +257,9 @@ impl Counters {
         self.traffic.iter()
     }
 
-    /// Counts a look and its outcome.
-    pub fn bump_both(&mut self, look: Counter, outcome: Counter) {
-        self.bump(look);
+    /// Counts a segment that TCP was given, and what became of it.
+    pub fn bump_segment(&mut self, outcome: Counter) {
+        self.bump(Counter::RxTcpSteps);
         self.bump(outcome);
     }
 

@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use core::net::IpAddr;
-use core::time::Duration;
 
 use crate::bound;
 use crate::rate::RateLimit;
@@ -15,12 +14,14 @@ const PLACES: usize = 256;
 /// Errors that a destination may get at once (XRLIM_BURST_FACTOR of Linux).
 const BURST: u64 = 6;
 
+/// Nanoseconds between two errors to one destination in the long run, of IPv4 and of IPv6 (Linux's
+/// defaults of `icmp_ratelimit` and `icmp.ratelimit`).
+const INTERVALS_NS: [u64; 2] = [1_000_000_000, 100_000_000];
+
 /// The limits of one stack.
 #[derive(Debug)]
 pub(crate) struct IcmpLimit {
     all: RateLimit,
-    /// Between two errors to one destination in the long run, of IPv4 and of IPv6; 0 = no limit.
-    intervals_ns: [u64; 2],
     /// Made for the first error.
     shares: Option<Box<Shares>>,
 }
@@ -39,10 +40,9 @@ struct Place {
 }
 
 impl IcmpLimit {
-    pub fn new(per_second: u32, intervals: [Duration; 2], now: Instant) -> Self {
+    pub fn new(per_second: u32, now: Instant) -> Self {
         Self {
             all: RateLimit::new(per_second, now),
-            intervals_ns: intervals.map(|each| u64::try_from(each.as_nanos()).unwrap_or(u64::MAX)),
             shares: None,
         }
     }
@@ -54,10 +54,7 @@ impl IcmpLimit {
     }
 
     fn takes_share(&mut self, now: Instant, dst: IpAddr, rng: &mut Rng) -> bool {
-        let interval_ns = self.intervals_ns[usize::from(dst.is_ipv6())];
-        if interval_ns == 0 {
-            return true;
-        }
+        let interval_ns = INTERVALS_NS[usize::from(dst.is_ipv6())];
         let shares = self.shares.get_or_insert_with(|| {
             Box::new(Shares {
                 key: rng.sip_key(),
@@ -83,13 +80,11 @@ impl IcmpLimit {
 mod tests {
     use super::*;
 
-    const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
-
     #[test]
     fn a_destination_gets_six_at_once_and_then_one_an_interval_whatever_others_get() {
         // RFC 1812 4.3.2.8.
         let mut rng = Rng::new(&[7; 32]);
-        let mut limit = IcmpLimit::new(1_000_000, INTERVALS, Instant::ZERO);
+        let mut limit = IcmpLimit::new(1_000_000, Instant::ZERO);
         let [one, other, v6] =
             ["10.0.0.9", "10.0.0.8", "fd00::9"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let passed = |limit: &mut IcmpLimit, ms: u64, dst: IpAddr, rng: &mut Rng| {
@@ -111,7 +106,7 @@ mod tests {
     #[test]
     fn all_destinations_together_are_limited_too() {
         let mut rng = Rng::new(&[7; 32]);
-        let mut limit = IcmpLimit::new(100, INTERVALS, Instant::ZERO);
+        let mut limit = IcmpLimit::new(100, Instant::ZERO);
         let now = Instant::from_millis(5_000);
         let passed = (0..1000u32)
             .filter(|n| limit.may_pass(now, core::net::Ipv4Addr::from_bits(*n).into(), &mut rng))

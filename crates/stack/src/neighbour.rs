@@ -32,6 +32,9 @@ use crate::network_layer::{Macs, transmit};
 use crate::rng::SipKey;
 use crate::time::Instant;
 
+/// Frames kept at most for all neighbours that are being resolved, together.
+const HELD_MAX: usize = 1024;
+
 /// An answer of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
@@ -316,8 +319,7 @@ impl Neighbours {
             counters.bump(Counter::DropNeighbourQueue);
             return;
         };
-        let is_full = entry.held.len() >= self.config.queue_len_max
-            || self.held_total >= self.config.queue_total_max;
+        let is_full = entry.held.len() >= self.config.queue_len_max || self.held_total >= HELD_MAX;
         if is_full {
             counters.bump(Counter::DropNeighbourQueue);
             if entry.held.pop_front().is_none() {

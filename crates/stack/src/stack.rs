@@ -74,11 +74,7 @@ impl Stack {
             net: NetworkLayer::new(&config, &mut rng),
             udp: Udp::new(config.ephemeral, config.scatter, &mut rng),
             tcp: Tcp::new(&config, &mut rng, now),
-            icmp_errors: IcmpLimit::new(
-                config.icmp_errors_per_second,
-                config.icmp_error_intervals,
-                now,
-            ),
+            icmp_errors: IcmpLimit::new(config.icmp_errors_per_second, now),
             counters: Counters::default(),
             reassembly: None,
             delayed_ack: config.tcp.delayed_ack,

@@ -146,7 +146,6 @@ pub struct RouteInformation {
 pub struct RouterAdvertisement<'a> {
     /// 0 = unspecified, as for all numbers here but the lifetime.
     pub hop_limit: u8,
-    pub is_managed: bool,
     pub preference: Preference,
     /// Seconds; 0 = not a default router.
     pub lifetime_s: u16,
@@ -165,7 +164,6 @@ impl<'a> RouterAdvertisement<'a> {
         let options = Options::check(options)?;
         let mut advertisement = Self {
             hop_limit: rest[0],
-            is_managed: rest[1] & 0x80 != 0,
             // RFC 4191 2.2: the reserved value counts as the one in the middle.
             preference: Preference::of(rest[1]).unwrap_or_default(),
             lifetime_s: u16::from_be_bytes([rest[2], rest[3]]),
@@ -399,10 +397,7 @@ mod tests {
         body.extend([3, 4, 64, 0xc0, 0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 0]);
         body.extend(Ipv6Addr::new(0xfd00, 1, 2, 3, 0, 0, 0, 0).octets());
         let ra = RouterAdvertisement::parse([64, 0x80, 7, 8], &body).unwrap();
-        assert_eq!(
-            (ra.hop_limit, ra.lifetime_s, ra.is_managed),
-            (64, 0x708, true)
-        );
+        assert_eq!((ra.hop_limit, ra.lifetime_s), (64, 0x708));
         assert_eq!((ra.reachable_ms, ra.retrans_ms), (30_000, 1000));
         assert_eq!((ra.link, ra.mtu), (Some(MAC), Some(1500)));
         let prefixes: Vec<Prefix> = ra.prefixes().collect();

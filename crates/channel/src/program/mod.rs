@@ -328,7 +328,7 @@ impl ProgramEnd {
         self.cell(sock.index)?.lower_event();
         let Some(listener) = self.inner.sockets.queue_accepted(listener, sock) else {
             // The listener was closed while the connection was on its way.
-            self.close_command(sock, CloseMode::Pass, true);
+            self.refuse_accepted(sock);
             return None;
         };
         Some(ChannelEvent {
@@ -361,18 +361,23 @@ impl ProgramEnd {
             return;
         }
         for waiting in self.inner.sockets.take_accepted(local) {
-            self.close_command(waiting, CloseMode::Pass, true);
+            self.refuse_accepted(waiting);
         }
         self.give_all_back(sock);
         let unread = self.rx_available(sock) > 0;
         self.push(Command::Close { sock, mode, unread });
     }
 
-    fn close_command(&self, sock: SockId, mode: CloseMode, unread: bool) {
+    /// Gives a connection back that no program will accept.
+    fn refuse_accepted(&self, sock: SockId) {
         if let Some(local) = self.inner.sockets.find(sock) {
             local.is_closing.store(true, Ordering::Release);
         }
-        self.push(Command::Close { sock, mode, unread });
+        self.push(Command::Close {
+            sock,
+            mode: CloseMode::Pass,
+            unread: true,
+        });
     }
 
     /// Returns the socket's state: [`State::NONE`] for a fresh one, [`State::CLOSED`] with

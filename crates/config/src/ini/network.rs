@@ -2,7 +2,6 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::file::NoteKind;
 use super::porter::Porter;
 use super::{dpdk, fields};
 use crate::cidr::Cidr;
@@ -93,7 +92,7 @@ fn note_bonds(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     let has_bonds = porter.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0;
     if has_bonds && !porter.is_dpdk {
         let sentence = "the port is a bond that the kernel has made, named by if_name";
-        porter.note_key(("dpdk", "nb_bond"), NoteKind::Differs, sentence);
+        porter.note_difference(("dpdk", "nb_bond"), sentence);
     }
     Ok(())
 }
@@ -317,7 +316,7 @@ fn note_broadcast(
     let own = Ipv4Addr::from_bits(address.to_bits() | host_bits);
     if given.is_some_and(|given| given != own) {
         let sentence = format!("the broadcast address of the network is {own}");
-        porter.note_key((section, "broadcast"), NoteKind::Differs, &sentence);
+        porter.note_difference((section, "broadcast"), &sentence);
     }
     Ok(())
 }

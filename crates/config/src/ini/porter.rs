@@ -102,10 +102,10 @@ impl Porter<'_> {
         });
     }
 
-    /// Notes a key, if the file has it.
-    pub(crate) fn note_key(&mut self, (section, key): (&str, &str), kind: NoteKind, text: &str) {
+    /// Notes that a key means something else here, if the file has it.
+    pub(crate) fn note_difference(&mut self, (section, key): (&str, &str), text: &str) {
         if let Some(entry) = self.entry(section, key).cloned() {
-            self.note(&entry, kind, text);
+            self.note(&entry, NoteKind::Differs, text);
         }
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn open_listener(index: u32) -> io::Result<OwnedFd> {
 /// have or will not switch off is left as it is.
 pub(crate) fn switch_offloads_off(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     for feature in sys::ETHTOOL_OFFLOADS {
-        match sys::switch_feature(socket, name, feature, false) {
+        match sys::switch_feature_off(socket, name, feature) {
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
             _ => {}
         }

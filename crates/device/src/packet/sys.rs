@@ -64,17 +64,13 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     check(rc as isize).map(drop)
 }
 
-/// Switches an offload of an interface on or off.
-pub(crate) fn switch_feature(
+/// Switches an offload of an interface off.
+pub(crate) fn switch_feature_off(
     socket: BorrowedFd<'_>,
     name: &str,
     command: u32,
-    is_on: bool,
 ) -> io::Result<()> {
-    let mut value = FeatureValue {
-        command,
-        data: u32::from(is_on),
-    };
+    let mut value = FeatureValue { command, data: 0 };
     // SAFETY: an ifreq is plain data for which zero means absent.
     let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
     // One byte stays zero: names are at most 15 bytes long.

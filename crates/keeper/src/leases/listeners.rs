@@ -139,17 +139,17 @@ impl Listeners {
         ports
     }
 
-    /// Returns whether any port has several engines.
-    pub fn has_shared(&self, protocol: Transport) -> bool {
-        self.table.len() > 1 && !self.sharing(protocol).is_empty()
+    /// Returns whether several engines serve one TCP port.
+    pub fn has_shared(&self) -> bool {
+        self.table.len() > 1 && !self.sharing().is_empty()
     }
 
-    /// The slots that serve ports which others serve too, each once.
-    pub fn sharing(&self, protocol: Transport) -> Vec<u16> {
+    /// The slots that serve TCP ports which others serve too, each once.
+    pub fn sharing(&self) -> Vec<u16> {
         let mut serving: Vec<(u16, u16)> = self
             .table
             .iter()
-            .filter(|l| l.protocol == protocol)
+            .filter(|l| l.protocol == Transport::Tcp)
             .filter_map(|l| Some((l.port, l.slot?)))
             .collect();
         serving.sort_unstable();

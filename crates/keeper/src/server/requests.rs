@@ -110,13 +110,6 @@ impl Server {
             } => self.on_steer_flow(client, (local, remote), is_on),
             Request::BringFlow { local, remote } => self.on_bring_flow(client, local, remote),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
-            Request::ForgetRegion { id } => {
-                self.resources.regions.remove(&(client, id));
-                if let Some(standby) = &self.standby {
-                    standby.note_forget((client, id));
-                }
-                self.done()
-            }
             Request::RegisterReport => self.on_report(client, fds),
             Request::Filter { known } => self.on_filter(&known),
             Request::FilterLog { lines } => self.on_filter_log(&lines),

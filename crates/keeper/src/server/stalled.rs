@@ -13,12 +13,7 @@ impl Server {
     /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
     /// are none.
     pub(super) fn stalls_due(&self) -> Option<u64> {
-        let has_shared = self
-            .resources
-            .state
-            .leases
-            .listeners
-            .has_shared(Transport::Tcp)
+        let has_shared = self.resources.state.leases.listeners.has_shared()
             || self.resources.network.state.is_forwarding;
         (has_shared || !self.stalls.is_empty()).then(|| self.stalls.next_look())
     }
@@ -29,12 +24,7 @@ impl Server {
         }
         let sharing = match self.resources.network.state.is_forwarding {
             true => self.engines(),
-            false => self
-                .resources
-                .state
-                .leases
-                .listeners
-                .sharing(Transport::Tcp),
+            false => self.resources.state.leases.listeners.sharing(),
         };
         let looks: Vec<Look> = sharing
             .into_iter()

@@ -32,14 +32,14 @@ pub fn fork() -> io::Result<Forked> {
     sys::fork()
 }
 
-/// Closes every descriptor from `first` on.
+/// Closes every descriptor but the standard three.
 ///
 /// To be called first thing in a program, before anything in it owns a descriptor of that range.
 ///
 /// # Errors
 /// The kernel's refusal.
-pub fn close_inherited(first: u32) -> io::Result<()> {
-    sys::close_from(first)
+pub fn close_inherited() -> io::Result<()> {
+    sys::close_from(3)
 }
 
 /// Leaves a real-time or idle scheduling class and a niceness behind.

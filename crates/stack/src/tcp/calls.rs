@@ -39,7 +39,7 @@ impl Tcp {
         options: ListenOptions,
         cx: &mut Cx<'_>,
     ) -> Result<ListenerId, SocketError> {
-        if self.listeners.len() >= cx.config.tcp.listeners_max as usize {
+        if self.listeners.len() >= super::LISTENERS_MAX as usize {
             return Err(SocketError::LimitReached);
         }
         let is_v6_only = options.is_v6_only;

@@ -85,9 +85,7 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         if self.syns.is_anothers(index, arrival.segment) && packet.pass_on(fx) {
-            return cx
-                .counters
-                .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
+            return cx.counters.bump_segment(Counter::TcpStrays);
         }
         self.on_syn_entry_segment(now, index, arrival, cx, fx);
     }
@@ -108,9 +106,7 @@ impl Tcp {
         let entry = self.time_waits.entries.at(index);
         let is_outlived = entry.is_some_and(|entry| entry.is_outlived_by(segment));
         if is_outlived && packet.pass_on(fx) {
-            return cx
-                .counters
-                .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
+            return cx.counters.bump_segment(Counter::TcpStrays);
         }
         if is_outlived && cx.config.role == Role::Keeper {
             // Every engine was asked: the later connection is over, and its peer does not know. The
@@ -121,23 +117,19 @@ impl Tcp {
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
         if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {
             if packet.pass_on(fx) {
-                cx.counters
-                    .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
+                cx.counters.bump_segment(Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
             } else {
                 // There is nobody for a new connection: what is left of the old one goes on (as on
                 // Linux).
-                cx.counters
-                    .bump_both(Counter::RxTcpSteps, Counter::RxTcpTaken);
+                cx.counters.bump_segment(Counter::RxTcpTaken);
                 self.acknowledge_former(now, index, key, cx, fx);
             }
             return;
         }
         // What another engine had to pass on came after what the peer sent later.
         if packet.ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
-            return cx
-                .counters
-                .bump_both(Counter::RxTcpSteps, Counter::DropTcpOutOfWindow);
+            return cx.counters.bump_segment(Counter::DropTcpOutOfWindow);
         }
         let reopened = self.on_time_wait_segment(now, index, arrival, cx, fx);
         if let Some(iss) = reopened {

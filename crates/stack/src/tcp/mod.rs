@@ -149,6 +149,9 @@ pub const IDLE_BYTES: usize =
     Slab::<Connection>::ENTRY_BYTES + Wheel::TIMER_BYTES + Demux::ENTRY_BYTES_MAX;
 const _: () = assert!(IDLE_BYTES <= 512);
 
+/// Listeners of a stack at most.
+const LISTENERS_MAX: u32 = 65_536;
+
 impl Tcp {
     pub fn new(config: &StackConfig, rng: &mut Rng, now: Instant) -> Tcp {
         let tcp = &config.tcp;
@@ -156,7 +159,7 @@ impl Tcp {
             conns: Slab::new(tcp.conns_max),
             syns: SynTable::new(tcp.syn_entries_max),
             time_waits: TimeWaits::new(tcp.time_waits_max),
-            listeners: Listeners::new(tcp.listeners_max),
+            listeners: Listeners::new(LISTENERS_MAX),
             cookies: CookieJar::new(rng, now),
             fast_open: CookieKeys::new(rng, now),
             fast_open_servers: ServerCache::new(rng),

@@ -422,8 +422,7 @@ impl Tcp {
         let &Arrival { key, hash, segment } = arrival;
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
-        cx.counters
-            .bump_both(Counter::RxTcpSteps, counter_in_time_wait(segment));
+        cx.counters.bump_segment(counter_in_time_wait(segment));
         match outcome {
             timewait::Outcome::Ignore => {}
             timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {

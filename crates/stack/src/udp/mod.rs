@@ -34,6 +34,9 @@ use crate::time::Instant;
 pub(crate) use input::UdpOutcome;
 use multicast::Multicast;
 
+/// Bound sockets of a stack at most.
+const SOCKETS_MAX: usize = 65_536;
+
 #[derive(Debug)]
 struct Socket {
     /// The address that the program bound; `local` is narrower while the socket is connected.
@@ -147,7 +150,7 @@ impl Udp {
         if !local.ip().is_unspecified() && !cx.net.is_own(local.ip()) && !is_group(local.ip(), cx) {
             return Err(SocketError::AddrNotAvailable);
         }
-        if self.slots.len() - self.free.len() >= cx.config.udp_sockets_max as usize {
+        if self.slots.len() - self.free.len() >= SOCKETS_MAX {
             return Err(SocketError::LimitReached);
         }
         let port = match local.port() {

@@ -26,8 +26,6 @@ pub enum TransferError {
     Disorder,
     TooLong,
     Zone(ZoneError),
-    /// The connection ended before the transfer did.
-    CutShort,
 }
 
 impl fmt::Display for TransferError {
@@ -41,7 +39,6 @@ impl fmt::Display for TransferError {
             TransferError::Disorder => write!(f, "the records make no transfer"),
             TransferError::TooLong => write!(f, "the transfer is too long"),
             TransferError::Zone(error) => write!(f, "{error}"),
-            TransferError::CutShort => write!(f, "it ended half way"),
         }
     }
 }
