@@ -10,8 +10,9 @@ use slipstack_mem::Descriptor;
 use crate::addr::AddrBytes;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
+use crate::process::subject::Subject;
 use crate::process::table::NUMBERS_MAX;
-use crate::process::wait::{Subject, polled};
+use crate::process::wait::polled;
 use crate::process::{Accepted, Process};
 use crate::socket::description::{Decided, Description, New};
 use crate::socket::options::push_options;
@@ -116,7 +117,7 @@ impl Process {
             return Ok(None);
         }
         // The number comes first: without one the connection stays in the queue.
-        let number = self.new_number(flags & libc::SOCK_CLOEXEC != 0)?;
+        let number = self.numbers.new_number(flags & libc::SOCK_CLOEXEC != 0)?;
         if number.number() as usize >= NUMBERS_MAX {
             number.close();
             return Err(Errno::EMFILE);

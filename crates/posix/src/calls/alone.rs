@@ -28,7 +28,7 @@ impl Process {
     pub fn attach_now(&self) -> Result<String, String> {
         match self.attached() {
             Ok(attachment) => Ok(attachment.describe.clone()),
-            Err(error) => Err(self.trouble().unwrap_or_else(|| error.to_string())),
+            Err(error) => Err(self.engines.trouble().unwrap_or_else(|| error.to_string())),
         }
     }
 

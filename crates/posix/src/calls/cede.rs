@@ -89,7 +89,7 @@ impl Process {
             remove_kernel_part(&set, item);
         }
         let numbers = socket.cold.lock().numbers.clone();
-        let anchor = rustix::io::fcntl_dupfd_cloexec(self.anchor()?.as_fd(), 0)?;
+        let anchor = rustix::io::fcntl_dupfd_cloexec(self.numbers.anchor()?.as_fd(), 0)?;
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             replace(number, &anchor)?;
         }

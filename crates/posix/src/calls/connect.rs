@@ -135,7 +135,7 @@ impl Process {
         let attachment = match self.attached_to_connect() {
             Ok(attachment) => attachment,
             Err(_) => {
-                let (why, given) = (self.why_no_stack(), Placed::Remote(remote));
+                let (why, given) = (self.engines.why_no_stack(), Placed::Remote(remote));
                 self.permit_kernel(socket, given, why, Errno::ENETUNREACH)?;
                 return self.become_kernel(socket, why, given);
             }

@@ -11,8 +11,9 @@ use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::subject::Subject;
 use crate::process::table::Entry;
-use crate::process::wait::{Plan, Subject};
+use crate::process::wait::Plan;
 use crate::ready::{Watch, Watcher};
 use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
@@ -26,7 +27,7 @@ impl Process {
     /// `close`.
     pub fn close(&self, fd: i32) -> Outcome<()> {
         let Some(entry) = self.table.take(fd) else {
-            self.forget_in_kqueues(fd);
+            self.kqueues.forget_number(fd);
             return Err(Divert::Kernel);
         };
         self.let_go(fd, entry);
@@ -49,7 +50,7 @@ impl Process {
     /// One number fewer; with the last one the thing itself ends.
     pub(crate) fn let_go(&self, fd: i32, entry: Entry) {
         self.report.on_close(fd);
-        self.forget_in_kqueues(fd);
+        self.kqueues.forget_number(fd);
         match entry {
             Entry::Socket(socket) => {
                 let is_last = {
@@ -71,7 +72,7 @@ impl Process {
                     inner.numbers.is_empty()
                 };
                 if is_last {
-                    self.homes.leave(&set);
+                    self.engines.homes.leave(&set);
                     end_set(&set);
                 }
             }
@@ -93,7 +94,7 @@ impl Process {
                 } else {
                     CloseMode::Orderly
                 };
-                self.note_end(stream);
+                self.engines.note_end(stream);
                 let here = stream.here();
                 here.attachment().close(here.sock(), mode);
                 fence(Ordering::SeqCst);

@@ -28,20 +28,20 @@ impl Process {
     /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
     /// child needs is kept locked until one of the other two runs.
     pub fn fork_prepare(&self) {
-        let attachments = self.attachments();
+        let attachments = self.engines.all();
         attachments
             .iter()
             .for_each(|attachment| attachment.commands());
         if !attachments.is_empty() {
             self.copy_peeked();
         }
-        if !self.is_attaching() {
+        if !self.engines.is_attaching() {
             self.prepare_lending();
-            self.attaching.hold();
+            self.engines.attaching.hold();
         }
-        self.hold_kqueues();
-        self.attachment.hold();
-        self.homes.hold();
+        self.kqueues.hold();
+        self.engines.place.hold();
+        self.engines.homes.hold();
         self.owners.hold();
         self.nesting.hold();
         let held = self.things();
@@ -54,11 +54,11 @@ impl Process {
         }
         *self.held.lock() = held;
         self.policy.hold();
-        self.trouble.hold();
-        self.station.sleepers.hold();
+        self.engines.trouble.hold();
+        self.engines.station.sleepers.hold();
         self.report.hold();
         self.table.hold();
-        self.anchoring.hold();
+        self.numbers.hold();
         self.lending.hold();
     }
 
@@ -81,7 +81,7 @@ impl Process {
 
     /// Lets go of listeners on the stack that this process has not waited on: its workers will.
     fn leave_listeners(&self) {
-        let attachments = self.attachments();
+        let attachments = self.engines.all();
         if attachments.is_empty() {
             return;
         }
@@ -109,7 +109,7 @@ impl Process {
     /// A parent of workers may never wait, nor have listened itself (a daemon's child): its
     /// listeners are described here.
     fn describe_intents(&self) {
-        if !self.has_intents.load(Ordering::Acquire) || self.absence.is_now() {
+        if !self.has_intents.load(Ordering::Acquire) || self.engines.absence.is_now() {
             return;
         }
         for (_, entry) in self.table.all() {
@@ -138,11 +138,11 @@ impl Process {
     /// Gives what was locked and is no more.
     fn release_all(&self) -> Vec<Entry> {
         self.lending.release();
-        self.anchoring.release();
+        self.numbers.release();
         self.table.release();
         self.report.release();
-        self.station.sleepers.release();
-        self.trouble.release();
+        self.engines.station.sleepers.release();
+        self.engines.trouble.release();
         self.policy.release();
         // Not what the table has now: another thread may have taken something out of it after that
         // was locked.
@@ -156,10 +156,10 @@ impl Process {
         }
         self.nesting.release();
         self.owners.release();
-        self.homes.release();
-        self.attachment.release();
-        self.release_kqueues();
-        self.attaching.release();
+        self.engines.homes.release();
+        self.engines.place.release();
+        self.kqueues.release();
+        self.engines.attaching.release();
         held
     }
 
@@ -168,15 +168,15 @@ impl Process {
     pub fn fork_child(&self) {
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(self.release_all());
-        self.station.sleepers.reset();
+        self.engines.station.sleepers.reset();
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
-        mem::forget(self.attachment.lock().take());
-        self.homes.reset();
-        self.attach.after_fork_child();
+        mem::forget(self.engines.place.lock().take());
+        self.engines.homes.reset();
+        self.engines.attach.after_fork_child();
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
-        self.is_forked.store(true, Ordering::Relaxed);
+        self.engines.is_forked.store(true, Ordering::Relaxed);
         let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
         let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
         for (number, entry) in self.table.all() {
@@ -296,9 +296,9 @@ impl Process {
         }
         // Whoever is only given a connection has no part in the ports.
         if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
-            told.push(format!("k{:x}", self.attach.family()));
+            told.push(format!("k{:x}", self.engines.attach.family()));
         }
-        for attachment in self.attachments() {
+        for attachment in self.engines.all() {
             attachment.goodbye(channel::Exit::Exec);
         }
         (!told.is_empty()).then(|| told.join(","))
@@ -308,18 +308,22 @@ impl Process {
     pub fn exec_failed(&self) {
         self.keep_controls();
         // Other threads sleep for what is only intended from now on.
-        self.absence.note();
-        for attachment in self.homes.attachments() {
+        self.engines.absence.note();
+        for attachment in self.engines.homes.attachments() {
             attachment.lose();
             self.on_engine_death(&attachment);
         }
-        match self.attachment().filter(|attachment| attachment.is_left()) {
+        match self
+            .engines
+            .first()
+            .filter(|attachment| attachment.is_left())
+        {
             Some(attachment) => {
                 attachment.lose();
                 self.on_engine_death(&attachment);
             }
             // One of them has found out first.
-            None => self.wake_all(),
+            None => self.engines.wake_all(),
         }
     }
 
@@ -344,7 +348,9 @@ impl Process {
             'l' | 'b' => Kind::Stream,
             'u' => Kind::Dgram,
             'k' => {
-                self.attach.join(u64::from_str_radix(&item[1..], 16).ok()?);
+                self.engines
+                    .attach
+                    .join(u64::from_str_radix(&item[1..], 16).ok()?);
                 return Some(());
             }
             _ => return None,
@@ -394,9 +400,10 @@ impl Process {
     /// counts.
     #[must_use]
     pub fn has_engine(&self) -> bool {
-        self.homes.is_any()
+        self.engines.homes.is_any()
             || self
-                .attachment
+                .engines
+                .place
                 .try_lock()
                 .is_none_or(|place| place.is_some())
     }
@@ -404,12 +411,17 @@ impl Process {
     /// Hands the connections over. Calls after this see a stack that is gone.
     pub fn exit(&self, how: Exit) {
         let _ = how;
-        for attachment in self.homes.try_attachments() {
+        for attachment in self.engines.homes.try_attachments() {
             attachment.commands();
             attachment.goodbye(channel::Exit::Orderly);
         }
         // A thread that was interrupted inside a call may hold the place.
-        let Some(attachment) = self.attachment.try_lock().and_then(|place| place.clone()) else {
+        let Some(attachment) = self
+            .engines
+            .place
+            .try_lock()
+            .and_then(|place| place.clone())
+        else {
             return;
         };
         attachment.commands();

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use crate::process::Process;
-use crate::process::wait::{Plan, Subject};
+use crate::process::subject::Subject;
+use crate::process::wait::Plan;
 
 impl Process {
     /// Lets the engine work once, if there is one.
     pub fn work(&self) {
         if let Some(attachment) = self.living_attachment() {
-            self.station.batch.end(self.kernel.thread());
+            self.engines.station.batch.end(self.kernel.thread());
             self.turn(&attachment);
         }
     }

@@ -170,7 +170,8 @@ impl Process {
     /// of the socket by its other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         let has_engine = self
-            .attachment()
+            .engines
+            .first()
             .is_some_and(|attachment| !attachment.is_dead());
         if has_engine && !self.may_get_its_engine(socket) || self.is_session() {
             self.realize(socket);
@@ -190,9 +191,9 @@ impl Process {
     /// thread waits: until then the keeper queues for it. (A listener can move.)
     fn may_get_its_engine(&self, socket: &Description) -> bool {
         socket.kind == Kind::Dgram
-            && self.attach.engines_max() > 1
-            && self.own_engine().is_none()
-            && !self.homes.is_of_first(self.kernel.thread())
+            && self.engines.attach.engines_max() > 1
+            && self.engines.own().is_none()
+            && !self.engines.homes.is_of_first(self.kernel.thread())
             && socket
                 .cold
                 .lock()

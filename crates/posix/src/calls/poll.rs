@@ -9,8 +9,9 @@ use slipstack_mem::Descriptor;
 use crate::epoll::Target;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::subject::Subject;
 use crate::process::table::Entry;
-use crate::process::wait::{Plan, Subject};
+use crate::process::wait::Plan;
 use crate::socket::borrowed::Wish;
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::ready_in_kernel;
@@ -56,7 +57,7 @@ impl Process {
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection
         // of its parent's (seccomp, as sshd's) need not allow.
         let are_lent = || sorted.ours.iter().all(|(_, target)| is_lent(target));
-        if self.waits_in_kernel() || are_lent() && self.attachment.lock().is_none() {
+        if self.waits_in_kernel() || are_lent() && self.engines.place.lock().is_none() {
             return Err(Divert::Kernel);
         }
         for target in &sorted.targets {

@@ -53,7 +53,7 @@ impl Process {
             return Ok(received);
         }
         if is_nonblocking {
-            if let Some(attachment) = self.attachment() {
+            if let Some(attachment) = self.engines.first() {
                 self.turn_if_idle(&attachment);
             }
             return match look()? {

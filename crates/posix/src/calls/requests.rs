@@ -152,7 +152,7 @@ impl Process {
         if socket.sigio.is_on() == is_on {
             return Ok(());
         }
-        if let Some(attachment) = self.attachment() {
+        if let Some(attachment) = self.engines.first() {
             // What has happened by now is not told.
             self.turn(&attachment);
         }

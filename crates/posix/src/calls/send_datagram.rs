@@ -17,7 +17,8 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::report::{Given as Placed, Reason};
-use crate::process::wait::{Plan, Subject, polled};
+use crate::process::subject::Subject;
+use crate::process::wait::{Plan, polled};
 use crate::socket::ancillary::{Sending, parse as parse_control};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::is_ready;
@@ -200,12 +201,12 @@ impl Process {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_MARK);
         let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
         let make = || rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None);
-        let judge = self.with_spare(make)?;
+        let judge = self.numbers.with_spare(make)?;
         let is_set = self
             .kernel
             .setsockopt(judge.as_raw_fd(), level, name, &mark.to_ne_bytes());
         drop(judge);
-        self.keep_spare();
+        self.numbers.keep_spare();
         is_set.map(|()| true)
     }
 

@@ -48,7 +48,7 @@ impl Process {
                 return Err(Divert::Kernel);
             }
         };
-        let number = self.new_number(kind & libc::SOCK_CLOEXEC != 0)?;
+        let number = self.numbers.new_number(kind & libc::SOCK_CLOEXEC != 0)?;
         if number.number() as usize >= NUMBERS_MAX {
             number.close();
             self.permit_odd("with a number this high", Errno::EMFILE)?;

@@ -21,7 +21,7 @@ impl Process {
     /// `None`: nobody can be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        let attachment = self.attachment();
+        let attachment = self.engines.first();
         let told = attachment.map(|attachment| attachment.program.network_revision());
         if told == Some(first.revision) && !self.policy.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
@@ -36,7 +36,7 @@ impl Process {
         if let Some(known) = fresh.as_ref().filter(|known| is_current(known)) {
             return Some(Current::Fresh(Arc::clone(&known.policy)));
         }
-        let policy = match (self.attach.policy_by_now(), fresh.as_ref()) {
+        let policy = match (self.engines.attach.policy_by_now(), fresh.as_ref()) {
             (Ok(policy), _) => Arc::new(policy),
             // Nobody answers just now: what was known goes on to hold.
             (Err(_), Some(known)) => Arc::clone(&known.policy),
@@ -85,7 +85,7 @@ impl Process {
             return false;
         }
         known.mtu_asked_ns.store(now, Ordering::Relaxed);
-        let Ok(policy) = self.attach.policy_by_now() else {
+        let Ok(policy) = self.engines.attach.policy_by_now() else {
             return false;
         };
         known.mtu.swap(policy.mtu, Ordering::Relaxed) != policy.mtu
@@ -183,10 +183,10 @@ impl Process {
         }
         // A fork waits until it is known: a child of one in between would wait for ever.
         let _asking = self.policy.asking.lock();
-        let policy = first.get_or_init(|| match self.attach.policy() {
+        let policy = first.get_or_init(|| match self.engines.attach.policy() {
             Ok(policy) => Some(policy),
             Err(error) => {
-                self.on_trouble(&error, self.now_ns());
+                self.engines.on_trouble(&error, self.now_ns());
                 None
             }
         });

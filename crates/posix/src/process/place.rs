@@ -10,11 +10,13 @@ use slipstack_mem::Descriptor;
 
 use crate::addr::{ANY, Family, any, stack_addr};
 use crate::attachment::Attachment;
-use crate::epoll::{Set, add_kernel_part, sets_of};
+use crate::epoll::{Set, Target, add_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::process::engines::listen_on_stack;
 use crate::process::report::{Given, Reason};
+use crate::process::subject::Subject;
 use crate::process::table::Entry;
 use crate::ready::{Watch, Watcher};
 use crate::socket::description::{Decided, Description, Kind};
@@ -41,7 +43,7 @@ impl Process {
             Kind::Dgram => SocketType::DGRAM,
         };
         let make = || rustix::net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, None);
-        let twin = self.with_spare(make)?;
+        let twin = self.numbers.with_spare(make)?;
         let options = socket.cold.lock().options.clone();
         replay(&*self.kernel, &twin, &options);
         Ok(twin)
@@ -61,7 +63,7 @@ impl Process {
             first.get_or_insert(number);
         }
         drop(twin);
-        self.keep_spare();
+        self.numbers.keep_spare();
         socket.has_kernel.store(true, Ordering::Release);
         for (set, item) in sets_of(socket) {
             add_kernel_part(&set, item);
@@ -115,7 +117,7 @@ impl Process {
 
     /// Listens and binds on the stack what was only intended so far: the process waits now.
     pub(crate) fn realize(&self, socket: &Arc<Description>) {
-        if !socket.is_intent() || !self.may_realize() {
+        if !socket.is_intent() || !self.engines.may_realize() {
             return;
         }
         match socket.decided() {
@@ -124,7 +126,7 @@ impl Process {
                 let attached = self.attached_for_dgram(socket, dgram);
                 let asked = attached.as_ref().ok().cloned();
                 if let Err(error) = self.bind_on_stack(attached, socket, dgram) {
-                    if self.is_put_off(asked.as_ref()) {
+                    if self.engines.is_put_off(asked.as_ref()) {
                         return self.report.on_absence(socket, dgram);
                     }
                     dgram.refuse();
@@ -214,9 +216,9 @@ impl Process {
                 drop(stack);
                 self.report.on_listener(socket, listener, Reason::Stack);
             }
-            Err(_) if self.is_put_off(asked.as_ref()) => {
+            Err(_) if self.engines.is_put_off(asked.as_ref()) => {
                 drop(stack);
-                let why = match self.why_no_stack() {
+                let why = match self.engines.why_no_stack() {
                     Reason::NoSlot => Reason::NoSlot,
                     _ => Reason::Away,
                 };
@@ -234,28 +236,23 @@ impl Process {
         }
     }
 
-    /// Has a listener whose address others may share listen on `home` in place of the engine where
-    /// it is. Connections that wait there come along, those half open too.
-    pub(crate) fn move_listener(
-        &self,
-        socket: &Arc<Description>,
-        listener: &Listener,
-        home: &Arc<Attachment>,
-    ) {
-        let mut stack = listener.stack();
-        let is_there = |(attachment, _): &(Arc<Attachment>, _)| Arc::ptr_eq(attachment, home);
-        if stack.as_ref().is_none_or(is_there) {
+    /// In the middle of a wait: what it waits for may have lost its engine meanwhile, and there may
+    /// be another.
+    pub(crate) fn seek(&self, subject: Subject<'_>) {
+        if !self.engines.absence.has_been() {
             return;
         }
-        let Ok(realized) = listen_on_stack(Arc::clone(home), socket, listener) else {
-            return;
-        };
-        let old = stack.replace(realized);
-        listener.on_move();
-        drop(stack);
-        if let Some((attachment, sock)) = old {
-            attachment.close(sock, slipstack_channel::CloseMode::Orderly);
-            attachment.commands();
+        match subject {
+            Subject::Socket(socket) => self.realize(socket),
+            Subject::Set(set) => self.realize_set(set),
+            Subject::Many(targets) => {
+                for target in targets {
+                    match target {
+                        Target::Socket(socket) => self.realize(socket),
+                        Target::Set(set) => self.realize_set(set),
+                    }
+                }
+            }
         }
     }
 
@@ -302,7 +299,7 @@ impl Process {
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         // The kernel's part has settled whether the port is free; this says who of several hears.
         let reuse_port =
-            options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
+            options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.engines.attach.is_spread();
         if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
             attachment.set_option(sock, SocketOption::Rank(self.rank_of(socket)));
         }
@@ -402,10 +399,10 @@ impl Process {
         let sentence = format!(
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
         );
-        self.say(LogLevel::Error, &sentence);
-        let why = match self.attachment() {
+        self.log.say(LogLevel::Error, &sentence);
+        let why = match self.engines.first() {
             Some(_) => Reason::Refused,
-            None => self.why_no_stack(),
+            None => self.engines.why_no_stack(),
         };
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers {
@@ -418,32 +415,6 @@ impl Process {
 fn has_share(socket: &Description) -> bool {
     let cold = socket.cold.lock();
     cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
-}
-
-fn listen_on_stack(
-    attachment: Arc<Attachment>,
-    socket: &Arc<Description>,
-    listener: &Listener,
-) -> Result<(Arc<Attachment>, slipstack_channel::SockId), Errno> {
-    let sock = attachment.open(Transport::Tcp)?;
-    attachment.name(sock, socket);
-    // What the SYN-ACK says depends on them: MSS, window, TTL.
-    let options = socket.cold.lock().options.clone();
-    push_options(&attachment, sock, &options);
-    let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
-    // The kernel's listener has settled conflicts, where there is one; workers of one server share
-    // the port.
-    let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
-    let outcome = attachment
-        .bind(sock, listener.addr, socket.is_v6_only(), may_share)
-        .and_then(|_| attachment.listen(sock, backlog));
-    match outcome {
-        Ok(()) => Ok((attachment, sock)),
-        Err(error) => {
-            attachment.close(sock, slipstack_channel::CloseMode::Abort);
-            Err(error)
-        }
-    }
 }
 
 /// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to

@@ -115,11 +115,11 @@ impl Process {
 
     /// Sockets that never need an engine are described all the same.
     pub(crate) fn tell_report(&self) {
-        if self.attachment().is_none()
+        if self.engines.first().is_none()
             && !self.report.is_told.swap(true, Ordering::Relaxed)
             && let Some(table) = self.report.table()
         {
-            self.attach.report(table.fd());
+            self.engines.attach.report(table.fd());
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::epoll::Target;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::Process;
-use crate::process::wait::{Plan, Subject};
+use crate::process::subject::Subject;
+use crate::process::wait::Plan;
 use crate::socket::description::{Decided, Description};
 
 impl Process {
@@ -23,7 +24,7 @@ impl Process {
         }
         self.owners.add(socket);
         // The thread that waits for urgent marks looks at the list again.
-        self.wake_all();
+        self.engines.wake_all();
         Ok(())
     }
 

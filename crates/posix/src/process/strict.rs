@@ -35,7 +35,7 @@ impl Process {
         if !self.settings.strict || ip.is_loopback() || why == Reason::Loopback {
             return Ok(());
         }
-        let trouble = self.trouble();
+        let trouble = self.engines.trouble();
         let because = match trouble {
             Some(trouble)
                 if matches!(why, Reason::NoStack | Reason::NoAddresses | Reason::NoSlot) =>
@@ -56,7 +56,7 @@ impl Process {
         if !self.settings.strict {
             return Ok(());
         }
-        self.warn_once(&format!(
+        self.log.warn_once(&format!(
             "--strict: a socket {what} is refused instead of left to the kernel"
         ));
         Err(refusal)
@@ -70,8 +70,8 @@ impl Process {
     ) -> Result<Arc<Attachment>, Errno> {
         let attached = self.attached();
         // What is put off until an instance is back is not refused.
-        if attached.is_err() && self.settings.strict && !self.absence.is_now() {
-            let because = self.trouble().unwrap_or_default();
+        if attached.is_err() && self.settings.strict && !self.engines.absence.is_now() {
+            let because = self.engines.trouble().unwrap_or_default();
             self.refuse(socket, given, &because);
         }
         attached
@@ -84,8 +84,8 @@ impl Process {
             return Ok(());
         }
         let attached = self.attached_for(socket, given);
-        if attached.is_err() && self.absence.is_now() {
-            let because = self.trouble().unwrap_or_default();
+        if attached.is_err() && self.engines.absence.is_now() {
+            let because = self.engines.trouble().unwrap_or_default();
             self.refuse(socket, given, &because);
         }
         attached.map(drop)
@@ -106,7 +106,7 @@ impl Process {
 
     /// The stack has refused what was intended; that there is no engine has been said.
     pub(crate) fn refuse_late(&self, socket: &Description, error: Errno) {
-        if self.attachment().is_some() {
+        if self.engines.first().is_some() {
             self.refuse(
                 socket,
                 Given::Nothing,
@@ -121,7 +121,7 @@ impl Process {
             Kind::Stream => "TCP",
             Kind::Dgram => "UDP",
         };
-        self.warn_once(&format!(
+        self.log.warn_once(&format!(
             "--strict: a {kind} socket for {addr} is refused instead of left to the kernel: {because}"
         ));
         let numbers = socket.cold.lock().numbers.clone();

@@ -50,7 +50,7 @@ impl Process {
         fd: i32,
         event: Option<libc::epoll_event>,
     ) -> Outcome<()> {
-        if self.has_kqueues.load(Ordering::Acquire) && self.is_kqueue(epfd) {
+        if self.kqueues.is_any() && self.is_kqueue(epfd) {
             return Err(Errno::EINVAL.into());
         }
         self.set_ctl(epfd, op, fd, event)
@@ -96,7 +96,7 @@ impl Process {
                 add(&set, epfd, fd, target.clone(), events, data)?;
                 drop(nesting);
                 if let Target::Socket(socket) = &target {
-                    self.note_member(&set, socket);
+                    self.engines.note_member(&set, socket);
                 }
                 self.realize_for_sleepers(&set);
                 Ok(())

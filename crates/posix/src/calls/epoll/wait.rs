@@ -12,7 +12,8 @@ use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::process::wait::{Look, Plan, Subject};
+use crate::process::subject::Subject;
+use crate::process::wait::{Look, Plan};
 use crate::socket::description::Decided;
 use crate::socket::kernel_socket::is_ready;
 
@@ -42,10 +43,11 @@ impl Process {
         if self.waits_in_kernel() {
             return Err(Divert::Kernel);
         }
-        self.settle_home(&set);
-        self.bring_strangers(&set);
+        self.engines
+            .settle_home(&set, || self.attached_first().is_ok());
+        self.engines.bring_strangers(&set);
         self.realize_set(&set);
-        let is_attached = self.attachment.lock().is_some();
+        let is_attached = self.engines.place.lock().is_some();
         // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
         let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
         if is_look && !is_attached && set.is_kernel_only() {
@@ -70,7 +72,7 @@ impl Process {
             Ok((count > 0).then_some(count))
         })?;
         // What came for it has acknowledged what was sent.
-        self.bring_strangers(&set);
+        self.engines.bring_strangers(&set);
         Ok(count.unwrap_or(0))
     }
 
@@ -162,7 +164,7 @@ impl Process {
             rest_kernel_parts(set);
         }
         if count > 0 {
-            let station = self.station_of(Subject::Set(set));
+            let station = self.engines.station_of(Subject::Set(set));
             let thread = self.kernel.thread();
             station.batch.begin(thread, count);
         }

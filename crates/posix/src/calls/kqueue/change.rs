@@ -1,7 +1,6 @@
 //! kqueue and the changes that kevent makes: kqueue_register().
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
@@ -42,12 +41,7 @@ impl Process {
             return Err(Errno::EMFILE.into());
         };
         let _ = set.queue.set(Queue::new());
-        {
-            let mut all = self.kqueues.lock();
-            all.retain(|other| other.strong_count() > 0);
-            all.push(Arc::downgrade(&set));
-        }
-        self.has_kqueues.store(true, Ordering::Release);
+        self.kqueues.add(&set);
         Ok(number)
     }
 
@@ -224,40 +218,6 @@ impl Process {
             Entry::Socket(socket) => Some(socket.id),
             Entry::Set(set) => Some(set.id),
             Entry::Routes(_) => None,
-        }
-    }
-
-    /// Over a fork. Before the sockets and the sets, which are locked inside.
-    pub(crate) fn hold_kqueues(&self) {
-        for set in self.living_kqueues() {
-            set.queue.get().inspect(|queue| queue.hold());
-        }
-        self.kqueues.hold();
-    }
-
-    pub(crate) fn release_kqueues(&self) {
-        self.kqueues.release();
-        for set in self.living_kqueues() {
-            set.queue.get().inspect(|queue| queue.release());
-        }
-    }
-
-    fn living_kqueues(&self) -> Vec<Arc<Set>> {
-        let all = self.kqueues.lock();
-        all.iter().filter_map(std::sync::Weak::upgrade).collect()
-    }
-
-    /// A number is closed, or becomes another thing's: its notes go.
-    pub(crate) fn forget_in_kqueues(&self, fd: i32) {
-        if !self.has_kqueues.load(Ordering::Acquire) {
-            return;
-        }
-        for set in self.living_kqueues() {
-            if let Some(queue) = set.queue.get() {
-                let mut inner = queue.inner.lock();
-                inner.members.remove(&fd);
-                inner.forget_file(fd);
-            }
         }
     }
 }

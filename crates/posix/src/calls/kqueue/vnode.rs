@@ -91,7 +91,7 @@ fn wanted(notes: u32) -> inotify::WatchFlags {
 
 impl Inner {
     /// The number is another thing's from now on.
-    pub(super) fn forget_file(&mut self, fd: i32) {
+    pub(crate) fn forget_file(&mut self, fd: i32) {
         let Some(file) = self.files.open.remove(&fd) else {
             return;
         };

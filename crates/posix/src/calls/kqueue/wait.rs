@@ -16,7 +16,8 @@ use crate::kqueue::Kevent;
 use crate::kqueue::queue::Inner;
 use crate::outcome::Outcome;
 use crate::process::Process;
-use crate::process::wait::{Look, Plan, Subject};
+use crate::process::subject::Subject;
+use crate::process::wait::{Look, Plan};
 
 /// The kernel's members are looked at this often while a wait spins.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -136,7 +137,7 @@ impl Process {
         }
         if count > 0 {
             let thread = self.kernel.thread();
-            let station = &self.station;
+            let station = &self.engines.station;
             station.batch.begin(thread, count);
         }
         count

@@ -14,7 +14,7 @@ impl Process {
     #[cold]
     pub(super) fn chooser_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
-        self.keep_spare();
+        self.numbers.keep_spare();
         let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
         if is_ours && looks_beyond(&code, &BESIDE) {
             return Err(Errno::EOPNOTSUPP);

@@ -107,7 +107,7 @@ impl Process {
     #[cold]
     fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
-        self.keep_spare();
+        self.numbers.keep_spare();
         let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
         if is_ours && looks_beyond(&code, &[]) {
             return Err(Errno::EOPNOTSUPP);
@@ -237,7 +237,7 @@ impl Process {
                 let twin = self.kernel_twin(socket, SocketFlags::empty())?;
                 let set = self.kernel.setsockopt(twin.as_raw_fd(), level, name, value);
                 drop(twin);
-                self.keep_spare();
+                self.numbers.keep_spare();
                 set
             }
         }
@@ -370,7 +370,7 @@ impl Process {
                     return Ok(None);
                 };
                 let len = self.ask_kernel(socket, level, name, value)?;
-                if let Some(attachment) = self.attachment() {
+                if let Some(attachment) = self.engines.first() {
                     self.turn_if_idle(&attachment);
                 }
                 tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
@@ -395,7 +395,7 @@ impl Process {
                 let twin = self.kernel_twin(socket, SocketFlags::empty())?;
                 let got = self.kernel.getsockopt(twin.as_raw_fd(), level, name, value);
                 drop(twin);
-                self.keep_spare();
+                self.numbers.keep_spare();
                 Ok(got?)
             }
         }

@@ -74,7 +74,7 @@ impl Process {
     /// child and [`Process::leave_to_helper`] here must follow.
     pub fn prepare_confinement(&self) -> Option<Leaving> {
         self.living_attachment()?;
-        if self.homes.is_any() || has_other_threads(THREAD_LOOKS) {
+        if self.engines.homes.is_any() || has_other_threads(THREAD_LOOKS) {
             return None;
         }
         let connections = self.movable_connections()?;
@@ -319,7 +319,7 @@ impl Process {
     /// left.
     fn leave_engine(&self) {
         self.lending.is_confined.store(true, Ordering::Relaxed);
-        if let Some(attachment) = self.attachment() {
+        if let Some(attachment) = self.engines.first() {
             attachment.lose();
             attachment.goodbye(Exit::Orderly);
             self.on_engine_death(&attachment);

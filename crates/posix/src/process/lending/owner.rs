@@ -114,7 +114,7 @@ impl Lender for Process {
     }
 
     fn sleepers(&self) -> &Sleepers {
-        &self.station.sleepers
+        &self.engines.station.sleepers
     }
 
     fn living_attachment(&self) -> Option<Arc<Attachment>> {
@@ -148,7 +148,7 @@ impl Lender for Process {
             .filter(|_| socket.kind == Kind::Dgram)
         {
             Some(number) => rustix::io::fcntl_dupfd_cloexec(number.as_fd(), 0).ok()?,
-            None => rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?,
+            None => rustix::io::fcntl_dupfd_cloexec(self.numbers.anchor().ok()?, 0).ok()?,
         };
         let number = Descriptor::give(raised(fd));
         self.lending.note(number.number());

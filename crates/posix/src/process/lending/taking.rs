@@ -83,7 +83,7 @@ impl Process {
             remove_kernel_part(&set, item);
         }
         let numbers = socket.cold.lock().numbers.clone();
-        if let Ok(anchor) = self.anchor() {
+        if let Ok(anchor) = self.numbers.anchor() {
             for number in numbers.into_iter().filter_map(Descriptor::new) {
                 let _ = replace(number, anchor);
             }
@@ -111,7 +111,7 @@ impl Process {
     /// the pair.
     fn is_kept_out(&self) -> bool {
         self.lending.keeps_out.load(Ordering::Relaxed)
-            || self.has_kqueues.load(Ordering::Relaxed)
+            || self.kqueues.is_any()
             || has_other_threads(1)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use crate::attachment::Attachment;
 use crate::epoll::Target;
 use crate::process::Process;
-use crate::process::wait::Subject;
+use crate::process::subject::Subject;
 use crate::ready::Station;
 use crate::ready::{Awaited, Sleeper};
 use crate::socket::description::{Decided, Description};

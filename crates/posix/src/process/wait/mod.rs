@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slipstack_mem::Descriptor;
 
 use crate::attachment::Attachment;
-use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
 use crate::outcome::Divert;
 use crate::process::Process;
+use crate::process::subject::Subject;
 use crate::ready::Station;
-use crate::ready::{Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
+use crate::ready::{Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::socket::description::Description;
 use sleeping::Slept;
 
@@ -30,24 +30,6 @@ const POLLING_TURN_NS: u64 = 20_000;
 /// While another thread hands events out, whoever would lead sleeps no longer than this: that one
 /// may not wait next.
 const PUMPED_SLEEP_NS: u64 = 50_000;
-
-/// The subject of a wait.
-#[derive(Clone, Copy)]
-pub(crate) enum Subject<'a> {
-    Socket(&'a Arc<Description>),
-    Set(&'a Arc<Set>),
-    Many(&'a [Target]),
-}
-
-impl Subject<'_> {
-    fn kept(self) -> Kept {
-        match self {
-            Subject::Socket(socket) => Kept::One(Arc::<Description>::clone(socket)),
-            Subject::Set(set) => Kept::One(Arc::<Set>::clone(set)),
-            Subject::Many(targets) => Kept::Many(targets.iter().map(Target::awaited).collect()),
-        }
-    }
-}
 
 /// How a wait is made.
 pub(crate) struct Plan<'a> {
@@ -114,16 +96,6 @@ impl Process {
         }
     }
 
-    /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
-    pub(crate) fn living_attachment(&self) -> Option<Arc<Attachment>> {
-        let attachment = self.attachment()?;
-        if !attachment.is_dead() {
-            return Some(attachment);
-        }
-        self.on_engine_death(&attachment);
-        None
-    }
-
     /// A call finds nothing and will not wait: a program that only asks must be served too.
     pub(crate) fn turn_if_idle(&self, attachment: &Attachment) {
         let now = self.now_ns();
@@ -164,7 +136,7 @@ impl Process {
             let is_over = |deadline: u64| deadline <= self.now_ns();
             // Otherwise the engine at which it was made has died.
             if found.is_some() {
-                self.on_waited(plan.subject);
+                self.engines.on_waited(plan.subject);
             }
             if found.is_some() || plan.deadline_ns.is_some_and(is_over) {
                 return Ok(found);
@@ -181,13 +153,13 @@ impl Process {
         let attachment = self.attachment_for(plan.subject);
         let station = attachment
             .as_ref()
-            .map_or(&self.station, |attachment| &attachment.station);
+            .map_or(&self.engines.station, |attachment| &attachment.station);
         let at = At {
             plan,
             station,
             elsewhere: attachment
                 .as_ref()
-                .filter(|_| !Arc::ptr_eq(station, &self.station)),
+                .filter(|_| !Arc::ptr_eq(station, &self.engines.station)),
         };
         let thread = self.kernel.thread();
         station.batch.end(thread);
@@ -328,7 +300,7 @@ impl Process {
     #[inline]
     fn spin_budget_ns(&self, at: &At<'_>, begun: u64) -> u64 {
         let Station { spin, number, .. } = at.station;
-        let is_crowded = || self.homes.is_any() && self.spinners.is_crowded(*number, begun);
+        let is_crowded = || self.engines.homes.is_any() && self.spinners.is_crowded(*number, begun);
         match spin.budget_ns() {
             0 => 0,
             _ if !spin.is_fixed() && is_crowded() => 0,
@@ -483,7 +455,7 @@ impl Process {
             }
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
-            let left = least(left, self.absence.sleep_ns());
+            let left = least(left, self.engines.absence.sleep_ns());
             let slept = match attachment.filter(|_| drives) {
                 Some(attachment) if at.station.sleepers.try_lead(thread, waiter) => {
                     self.sleep_leading(waiter, &attachment, at, now, left)

@@ -8,21 +8,23 @@
 use std::sync::Arc;
 
 use crate::epoll::{FIRST, Set};
-use crate::process::Process;
+use crate::process::engines::Engines;
+use crate::process::engines::listeners::move_listener;
 use crate::ready::Watcher;
 use crate::socket::description::{Decided, Description};
 
-impl Process {
-    /// A thread is about to wait for something that an engine brings.
+impl Engines {
+    /// Before a wait on `set`: settles where it is at home. `attaches` gives the process its first
+    /// engine, if there is one to be had.
     #[inline]
-    pub(crate) fn settle_home(&self, set: &Arc<Set>) {
+    pub(crate) fn settle_home(&self, set: &Arc<Set>, attaches: impl FnOnce() -> bool) {
         if set.home.is_open() && set.is_look_due() && !set.is_kernel_only() {
-            self.settle_open(set);
+            self.settle_open(set, attaches);
         }
     }
 
     #[cold]
-    fn settle_open(&self, set: &Arc<Set>) {
+    fn settle_open(&self, set: &Arc<Set>, attaches: impl FnOnce() -> bool) {
         let thread = self.kernel.thread();
         if !set.home.is_unsettled() {
             return self.settle_lodger(set, thread);
@@ -35,14 +37,14 @@ impl Process {
         }
         match self.homes.number_of(thread) {
             Some(number) => self.homes.settle(set, number),
-            None => self.settle_on_another(set, thread),
+            None => self.settle_on_another(set, thread, attaches),
         }
         self.bring_listeners(set);
     }
 
     /// Whether a set has members that its thread's own engine would serve.
     fn is_worth_an_engine(&self, set: &Arc<Set>) -> bool {
-        let own = self.own_engine();
+        let own = self.own();
         let is_own = |socket: &Arc<Description>| {
             let attachment = socket.attachment();
             own.is_some()
@@ -59,8 +61,8 @@ impl Process {
     }
 
     /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
-    fn settle_on_another(&self, set: &Set, thread: usize) {
-        if self.attached_first().is_err() {
+    fn settle_on_another(&self, set: &Set, thread: usize, attaches: impl FnOnce() -> bool) {
+        if !attaches() {
             return self.homes.lodge(set, FIRST);
         }
         let _turn = self.attaching.lock();
@@ -123,7 +125,7 @@ impl Process {
                 && !listener.is_intent()
                 && may_be_elsewhere(&socket, set)
             {
-                self.move_listener(&socket, listener, &home);
+                move_listener(&socket, listener, &home);
             }
         }
     }

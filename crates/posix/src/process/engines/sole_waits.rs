@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use crate::attachment::Attachment;
 use crate::epoll::Target;
-use crate::process::Process;
-use crate::process::wait::Subject;
+use crate::process::engines::Engines;
+use crate::process::engines::strangers::bring;
+use crate::process::subject::Subject;
 use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
 
-impl Process {
+impl Engines {
     /// A wait of the calling thread has found something.
     #[inline]
     pub(crate) fn on_waited(&self, subject: Subject<'_>) {
@@ -39,7 +40,7 @@ impl Process {
         let Some(home) = self.engine_for(thread) else {
             return stream.wait_longer();
         };
-        self.bring(socket, &home);
+        bring(socket, &home);
         match Arc::ptr_eq(stream.attachment(), &home) {
             true => stream.count_user(),
             false => self.homes.exit(&home),

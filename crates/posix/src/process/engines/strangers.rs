@@ -9,7 +9,7 @@ use slipstack_channel::{CloseMode, SockId, Transport};
 
 use crate::attachment::Attachment;
 use crate::epoll::Set;
-use crate::process::Process;
+use crate::process::engines::Engines;
 use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
 
@@ -32,7 +32,7 @@ impl Set {
     }
 }
 
-impl Process {
+impl Engines {
     /// A socket has become a member of a set.
     #[inline]
     pub(crate) fn note_member(&self, set: &Set, socket: &Arc<Description>) {
@@ -78,7 +78,7 @@ impl Process {
         };
         for stranger in strangers {
             if let Some(socket) = stranger.upgrade()
-                && self.bring(&socket, &home)
+                && bring(&socket, &home)
             {
                 set.add_stranger(stranger);
             }
@@ -99,65 +99,64 @@ impl Process {
             self.homes.give_up(set, self.kernel.thread());
         }
     }
+}
 
-    /// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
-    /// another attempt may have it go.
-    pub(crate) fn bring(&self, socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
-        let Some(Decided::Stream(stream)) = socket.decided() else {
-            return false;
-        };
-        let (from, old) = stream.attachment_and_sock();
-        if Arc::ptr_eq(from, home) {
-            return false;
-        }
-        let has_ended = socket.has_ended.load(Ordering::Acquire);
-        if has_ended || socket.lent.is_lent() || !stream.may_move() {
-            return false;
-        }
-        if !socket.may_end() || stream.queued() > 0 {
-            return true;
-        }
-        if !stream.tries_to_move() {
-            return false;
-        }
-        let Ok(new) = home.open(Transport::Tcp) else {
-            return false;
-        };
-        home.name(new, socket);
-        let from = Arc::clone(from);
-        if !self.move_stream(stream, (&from, old), (home, new)) {
-            home.close(new, CloseMode::Abort);
-            return true;
-        }
-        from.close(old, CloseMode::Abort);
-        fence(Ordering::SeqCst);
-        if socket.has_ended.load(Ordering::SeqCst) {
-            // Another thread has ended it where it was.
-            home.close(new, CloseMode::Orderly);
-        } else if stream.is_failed() {
-            home.close(new, CloseMode::Abort);
-        } else {
-            stream.repeat_end();
-        }
-        home.commands();
-        socket.notify(stream.readiness_after_move());
-        false
+/// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
+/// another attempt may have it go.
+pub(super) fn bring(socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
+    let Some(Decided::Stream(stream)) = socket.decided() else {
+        return false;
+    };
+    let (from, old) = stream.attachment_and_sock();
+    if Arc::ptr_eq(from, home) {
+        return false;
     }
+    let has_ended = socket.has_ended.load(Ordering::Acquire);
+    if has_ended || socket.lent.is_lent() || !stream.may_move() {
+        return false;
+    }
+    if !socket.may_end() || stream.queued() > 0 {
+        return true;
+    }
+    if !stream.tries_to_move() {
+        return false;
+    }
+    let Ok(new) = home.open(Transport::Tcp) else {
+        return false;
+    };
+    home.name(new, socket);
+    let from = Arc::clone(from);
+    if !move_stream(stream, (&from, old), (home, new)) {
+        home.close(new, CloseMode::Abort);
+        return true;
+    }
+    from.close(old, CloseMode::Abort);
+    fence(Ordering::SeqCst);
+    if socket.has_ended.load(Ordering::SeqCst) {
+        // Another thread has ended it where it was.
+        home.close(new, CloseMode::Orderly);
+    } else if stream.is_failed() {
+        home.close(new, CloseMode::Abort);
+    } else {
+        stream.repeat_end();
+    }
+    home.commands();
+    socket.notify(stream.readiness_after_move());
+    false
+}
 
-    fn move_stream(
-        &self,
-        stream: &Stream,
-        (from, old): (&Arc<Attachment>, SockId),
-        (home, new): (&Arc<Attachment>, SockId),
-    ) -> bool {
-        let Some(frozen) = from.program.freeze(old) else {
-            return false;
-        };
-        if !from.carry_to(old, home, new) {
-            return false;
-        }
-        stream.set_moved(Arc::clone(home), new);
-        frozen.leave();
-        true
+fn move_stream(
+    stream: &Stream,
+    (from, old): (&Arc<Attachment>, SockId),
+    (home, new): (&Arc<Attachment>, SockId),
+) -> bool {
+    let Some(frozen) = from.program.freeze(old) else {
+        return false;
+    };
+    if !from.carry_to(old, home, new) {
+        return false;
     }
+    stream.set_moved(Arc::clone(home), new);
+    frozen.leave();
+    true
 }

@@ -1,0 +1,274 @@
+//! The engines of a process, and which of them a thread drives: the rule is in `homes.rs`.
+
+mod absence;
+mod homes;
+mod listeners;
+mod settling;
+mod sole_waits;
+mod strangers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use slipstack_channel::{Attach, AttachError, LogLevel, Placement, Rule};
+use slipstack_mem::Lock;
+use slipstack_mem::thread::with_room;
+
+use crate::attachment::Attachment;
+use crate::epoll::{FIRST, Set, Target, UNSETTLED};
+use crate::kernel::Kernel;
+use crate::process::log::Log;
+use crate::process::report::Reason;
+use crate::process::settings::Settings;
+use crate::process::subject::Subject;
+use crate::ready::Station;
+use absence::Absence;
+use homes::Homes;
+pub(crate) use listeners::listen_on_stack;
+
+/// The engines of one process.
+pub(crate) struct Engines {
+    kernel: Arc<dyn Kernel>,
+    pub(crate) attach: Arc<dyn Attach>,
+    settings: Arc<Settings>,
+    log: Arc<Log>,
+    /// The station of the first engine, and of no engine.
+    pub(crate) station: Arc<Station>,
+    /// The first engine.
+    pub(crate) place: Lock<Option<Arc<Attachment>>>,
+    /// Engines beside the first.
+    pub(crate) homes: Homes,
+    /// Taken by the thread that attaches.
+    pub(crate) attaching: Lock<()>,
+    pub(super) attaching_thread: AtomicUsize,
+    pub(crate) absence: Absence,
+    /// Why there is no stack, as it was said last.
+    pub(crate) trouble: Lock<Option<AttachError>>,
+    /// The parent of this process has the library too.
+    pub(crate) is_forked: AtomicBool,
+}
+
+impl Engines {
+    /// Touches no device and speaks to nobody yet.
+    pub(super) fn new(
+        kernel: Arc<dyn Kernel>,
+        attach: Arc<dyn Attach>,
+        settings: Arc<Settings>,
+        log: Arc<Log>,
+    ) -> Engines {
+        Engines {
+            kernel,
+            attach,
+            station: Arc::new(new_station(&settings)),
+            settings,
+            log,
+            place: Lock::new(None),
+            homes: Homes::default(),
+            attaching: Lock::new(()),
+            attaching_thread: AtomicUsize::new(0),
+            absence: Absence::default(),
+            trouble: Lock::new(None),
+            is_forked: AtomicBool::new(false),
+        }
+    }
+
+    /// The first engine, if there is one.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<Arc<Attachment>> {
+        self.place.lock().clone()
+    }
+
+    /// Every engine of this process.
+    pub(crate) fn all(&self) -> Vec<Arc<Attachment>> {
+        let mut attachments: Vec<Arc<Attachment>> = self.first().into_iter().collect();
+        attachments.extend(self.homes.attachments());
+        attachments
+    }
+
+    /// Something changed that every sleeper has to look at.
+    pub(crate) fn wake_all(&self) {
+        self.station.sleepers.wake_all();
+        for attachment in self.homes.attachments() {
+            attachment.station.sleepers.wake_all();
+        }
+    }
+
+    /// The engine on which the calling thread's new sockets are, if it has one of its own.
+    pub(crate) fn own(&self) -> Option<Arc<Attachment>> {
+        match self.homes.is_any() {
+            true => self.homes.of_thread(self.kernel.thread()),
+            false => None,
+        }
+    }
+
+    /// Returns the station at which the calling thread waits with others.
+    pub(crate) fn own_station(&self) -> Arc<Station> {
+        match self.own() {
+            Some(attachment) => Arc::clone(&attachment.station),
+            None => Arc::clone(&self.station),
+        }
+    }
+
+    /// The engine that whoever waits on a set drives; `None` if that is not settled.
+    pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Attachment>> {
+        match set.home.number() {
+            UNSETTLED => None,
+            FIRST => self.first(),
+            _ => set.engine(),
+        }
+    }
+
+    /// Returns the station of threads that wait for `subject`.
+    pub(crate) fn station_of(&self, subject: Subject<'_>) -> Arc<Station> {
+        let elsewhere = match self.homes.is_any() {
+            true => self.elsewhere(subject),
+            false => None,
+        };
+        Arc::clone(elsewhere.as_ref().map_or(&self.station, |it| &it.station))
+    }
+
+    /// `None`: it is the first. One that is elsewhere may be dead.
+    pub(super) fn elsewhere(&self, subject: Subject<'_>) -> Option<Arc<Attachment>> {
+        match subject {
+            Subject::Socket(socket) => socket.attachment(),
+            Subject::Set(set) => match set.home.number() {
+                UNSETTLED | FIRST => None,
+                _ => set.last_engine(),
+            },
+            Subject::Many(targets) => targets.iter().find_map(|target| {
+                let found = match target {
+                    Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
+                    Target::Set(set) => self.elsewhere(Subject::Set(set)),
+                };
+                found.filter(|attachment| !attachment.is_dead())
+            }),
+        }
+    }
+
+    /// The engine on which a connection of the calling thread is made, which is `attached` unless
+    /// each thread has one of its own: it gets it here.
+    pub(super) fn to_connect(&self, attached: Arc<Attachment>) -> Arc<Attachment> {
+        let thread = self.kernel.thread();
+        if !self.attach.is_engine_each()
+            || self.own().is_some()
+            || self.homes.is_first(thread)
+            || attached.driver.placement() != Placement::InProcess
+        {
+            return attached;
+        }
+        let _turn = self.attaching.lock();
+        let shared = || self.homes.emptiest().map(|it| it.0);
+        if let Some(number) = self.one_more().or_else(shared) {
+            self.homes.remember(thread, number);
+        }
+        self.own().unwrap_or(attached)
+    }
+
+    /// `None`: there are as many as there may be, or no slot is free.
+    pub(crate) fn one_more(&self) -> Option<u32> {
+        let now_ns = self.kernel.now_ns();
+        if !self.homes.may_ask(self.attach.engines_max(), now_ns) {
+            return None;
+        }
+        let attached = with_room(|| {
+            self.kernel.begin_call();
+            let attached = self.attach.attach_another();
+            self.kernel.end_call();
+            attached
+        });
+        let Ok(attachment) = attached else {
+            self.homes.note_refusal(now_ns);
+            return None;
+        };
+        let station = Arc::new(new_station(&self.settings).numbered(self.homes.engines_so_far()));
+        let attachment = Arc::new(Attachment::new(attachment, station));
+        self.log.say(LogLevel::Info, &attachment.describe);
+        self.equip(&attachment);
+        Some(self.homes.add(attachment))
+    }
+
+    /// Whether connections last long enough to be moved.
+    pub(crate) fn moves_pay(&self) -> bool {
+        self.homes.moves_pay() || !self.settings.heuristics.has(Rule::Moves)
+    }
+
+    /// Tells those who wait at an engine who stands in for them, and the stand-in whom to call.
+    pub(crate) fn equip(&self, attachment: &Arc<Attachment>) {
+        let station = &attachment.station;
+        station.batch.set_net(attachment.has_ticker());
+        let may_lead = self.settings.heuristics.has(Rule::Lead);
+        station
+            .sleepers
+            .lead
+            .set_net(attachment.has_ticker() && may_lead);
+        let sleepers = Arc::clone(&station.sleepers);
+        let are_several = Arc::clone(&self.homes.is_any);
+        let it = Arc::downgrade(attachment);
+        attachment.driver.set_relief(Box::new(move || {
+            // The thread that waits for it may drive another engine.
+            if are_several.load(Ordering::Acquire)
+                && sleepers.is_empty()
+                && let Some(attachment) = it.upgrade()
+            {
+                attachment.pump();
+            }
+            sleepers.replace_leader();
+        }));
+    }
+
+    /// Whether what is intended may be made real now.
+    pub(crate) fn may_realize(&self) -> bool {
+        !self.absence.is_now() || self.absence.may_ask(self.kernel.now_ns())
+    }
+
+    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or
+    /// none was to be had, unless another thread has one meanwhile.
+    pub(crate) fn is_put_off(&self, asked: Option<&Arc<Attachment>>) -> bool {
+        match asked {
+            Some(attachment) => attachment.is_dead(),
+            None => self.absence.is_now() || self.first().is_some(),
+        }
+    }
+
+    /// Whether the calling thread is in the middle of attaching (which may fork).
+    pub(crate) fn is_attaching(&self) -> bool {
+        self.attaching_thread.load(Ordering::Relaxed) == self.kernel.thread()
+    }
+
+    /// There is no stack. Under `--strict` the socket that wanted it says so.
+    pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
+        // With --strict a program is told at once, and does not wait for a slot.
+        let is_refused = self.settings.strict && error.why == Reason::NoSlot;
+        let asked = AttachError {
+            may_pass: error.may_pass && !is_refused,
+            ..error.clone()
+        };
+        self.absence
+            .on_trouble(&asked, begun_ns, self.kernel.now_ns());
+        *self.trouble.lock() = Some(error.clone());
+        if !self.settings.strict {
+            // The first worker beyond the slots speaks for the others, by way of the keeper.
+            let level = match error.why {
+                Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => LogLevel::Info,
+                _ => LogLevel::Error,
+            };
+            self.log.say_once(level, &error.sentence);
+        }
+    }
+
+    /// Returns the last sentence about the missing stack.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock();
+        trouble.as_ref().map(|error| error.sentence.clone())
+    }
+
+    /// Returns the reason for `slipstack why`.
+    pub(crate) fn why_no_stack(&self) -> Reason {
+        let trouble = self.trouble.lock();
+        trouble.as_ref().map_or(Reason::NoStack, |error| error.why)
+    }
+}
+
+fn new_station(settings: &Settings) -> Station {
+    Station::new(settings.spin, settings.gather_us, settings.heuristics)
+}

@@ -1,0 +1,22 @@
+//! Settings with which a process is started.
+
+use slipstack_channel::{Heuristics, LogLevel, Spin};
+
+/// How this process was started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub spin: Spin,
+    /// With spinning off, how long frames may gather under load; 0 = not at all.
+    pub gather_us: u32,
+    /// The rules of thumb that are in force.
+    pub heuristics: Heuristics,
+    /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
+    /// the kernel.
+    pub strict: bool,
+    /// How much is said by [`Kernel::warn`].
+    pub verbosity: LogLevel,
+    /// Is given a line for each socket that is placed.
+    pub journal: Option<fn(&str)>,
+    /// The program's name, for messages and reports.
+    pub program: String,
+}
