@@ -82,6 +82,16 @@ def reloads_of_nginx(world, nginx):
     visitors.assert_untroubled()
 
 
+@test
+def binary_upgrades_of_nginx_leave_nobody_waiting(world):
+    nginx = Nginx(world, listen=str(PORT), daemon=True)
+    assert nginx.process.wait(5) == 0, nginx.process.tail()
+    with Visitors(world, PORT, closing=16) as visitors:
+        for _ in range(2):
+            nginx.upgrade()
+    visitors.assert_untroubled()
+
+
 APP = """
 def app(environ, start):
     start("200 OK", [("Content-Length", "3")])

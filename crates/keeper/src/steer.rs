@@ -243,6 +243,12 @@ impl Steer {
         });
     }
 
+    /// Removes the exceptions that lead to a slot whose engine is gone: nobody would read what its
+    /// peers send from the same ports next.
+    pub fn forget_slot(&mut self, steering: &Steering, gone: u16) {
+        self.forget_ended(steering, |_, slot| slot != gone);
+    }
+
     pub fn has_exceptions(&self) -> bool {
         !self.exceptions.is_empty()
     }

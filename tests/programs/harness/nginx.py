@@ -114,6 +114,18 @@ class Nginx:
             "the old workers are gone",
         )
 
+    def upgrade(self):
+        """A new nginx in the place of the old one: SIGUSR2, then SIGQUIT."""
+        old = self.master()
+        os.kill(old, signal.SIGUSR2)
+        until(
+            lambda: pid_file(self.folder, "nginx.pid") not in (0, old) and self.workers(),
+            15,
+            "a new master",
+        )
+        os.kill(old, signal.SIGQUIT)
+        until(lambda: not os.path.exists(f"/proc/{old}"), 15, "the old master has ended")
+
 
 def pid_file(folder, name):
     try:

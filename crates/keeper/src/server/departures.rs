@@ -83,6 +83,8 @@ impl Server {
         }
         self.publish_engines();
         if let Some(slot) = left.client.slot {
+            self.steer
+                .forget_slot(self.resources.slots.steering(), slot);
             let _ = self.resources.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
             self.net.forget_groups(slot);
