@@ -57,11 +57,10 @@ fn answer_to<const IS_POINT: bool>(
         return libc();
     };
     loop {
-        if cancel::is_asked() {
-            return answer_among_cancellations::<IS_POINT>(process, restart, ask, libc);
-        }
         let before = thread::current().handlers_run();
-        let outcome = inside(process, &mut ask);
+        let Some(outcome) = inside_unless_asked(process, &mut ask) else {
+            return answer_among_cancellations::<IS_POINT>(process, restart, ask, libc);
+        };
         if let Some(result) = settle(process, restart, before, outcome, &mut libc) {
             return result;
         }
@@ -148,12 +147,31 @@ fn goes_on(process: &Process, restart: Restart, before: Interruptions) -> bool {
     result.is_ok() && value == [0; 16]
 }
 
+/// As [`inside`]; `None` in a program that has asked for a cancellation. Looked at inside the
+/// guard: a thread that asks waits for those that came in before.
+#[inline]
+fn inside_unless_asked(
+    process: &'static Process,
+    ask: &mut impl FnMut(&Process) -> Outcome<isize>,
+) -> Option<Outcome<isize>> {
+    let _in_call = InCall::enter();
+    (!cancel::is_asked()).then(|| asked_of(process, ask))
+}
+
 #[inline]
 fn inside(
     process: &'static Process,
     ask: &mut impl FnMut(&Process) -> Outcome<isize>,
 ) -> Outcome<isize> {
     let _in_call = InCall::enter();
+    asked_of(process, ask)
+}
+
+#[inline]
+fn asked_of(
+    process: &'static Process,
+    ask: &mut impl FnMut(&Process) -> Outcome<isize>,
+) -> Outcome<isize> {
     let outcome = ask(process);
     if !signals::is_armed() && process.owns_sockets() {
         signals::arm();

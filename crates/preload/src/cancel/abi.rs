@@ -6,7 +6,8 @@ use core::ffi::c_int;
 use libc::pthread_t;
 
 use crate::next;
-use crate::raw::syscall6;
+use crate::raw::{self, syscall6};
+use crate::thread;
 
 unsafe extern "C" {
     fn pthread_testcancel();
@@ -40,7 +41,36 @@ pub fn enable() {
     unsafe { pthread_setcancelstate(ENABLE, &raw mut old) };
 }
 
+/// A thread that began a call before the first cancellation is waited for so often, a tenth of a
+/// millisecond each time.
+const LOOKS_MAX: u32 = 1000;
+
+/// Waits until `thread` is in no call that it has begun without reckoning with cancellations.
+unsafe fn wait_until_out(thread: pthread_t) {
+    // Whoever has not entered yet sees that one is asked for.
+    raw::order_threads();
+    let pause = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000,
+    };
+    let args = [&raw const pause as usize, 0, 0, 0, 0, 0];
+    for _ in 0..LOOKS_MAX {
+        // SAFETY: the program's thread, which it may cancel.
+        match unsafe { thread::of(thread) } {
+            Some(state) if state.is_cancelled_anywhere() => {
+                // SAFETY: a live time; what is left of it is not asked for.
+                unsafe { syscall6(libc::SYS_nanosleep, args) };
+            }
+            _ => return,
+        }
+    }
+}
+
 pub unsafe fn cancel(thread: pthread_t) -> c_int {
+    if super::begin() {
+        // SAFETY: the program's thread.
+        unsafe { wait_until_out(thread) };
+    }
     // SAFETY: the program's own call.
     let result = unsafe { (next::pthread_cancel.get())(thread) };
     if result == 0 {

@@ -3,12 +3,13 @@
 //! A cancelled thread unwinds without running Rust's destructors. So our sleep is no
 //! cancellation point; it is interrupted, the call ends as for a signal, and the thread is
 //! cancelled at the edge of the call, where it holds nothing. Programs that never cancel a
-//! thread pay one load per call.
+//! thread pay one load per call; the first time they do, a thread that is inside a call leaves it
+//! first.
 
 pub mod abi;
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::OnceLock;
 
 use crate::thread;
@@ -90,10 +91,16 @@ pub fn at_first(run: fn()) {
     _ = AT_FIRST.set(run);
 }
 
-fn count() {
-    if ASKED.fetch_add(1, Release) == 0
-        && let Some(run) = AT_FIRST.get()
-    {
+/// Before the program's first cancellation: whoever sleeps in a call leaves it, and is not
+/// cancelled inside calls from then on. True if it is the first.
+fn begin() -> bool {
+    let is_first = ASKED.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
+    if is_first && let Some(run) = AT_FIRST.get() {
         run();
     }
+    is_first
+}
+
+fn count() {
+    ASKED.fetch_add(1, Release);
 }

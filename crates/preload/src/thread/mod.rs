@@ -6,7 +6,9 @@
 
 mod sys;
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+pub use sys::of;
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, compiler_fence};
 
 use slipstack_posix::Interruptions;
@@ -14,7 +16,8 @@ use slipstack_posix::Interruptions;
 use crate::raw;
 
 /// One thread's state. Only its thread uses it, in calls and in signal handlers;
-/// atomics because a handler may come between any two instructions.
+/// atomics because a handler may come between any two instructions, and because the thread that
+/// asks for the first cancellation looks at the one that it ends.
 #[repr(C, align(64))]
 pub struct Thread {
     /// How many guards are open.
@@ -137,6 +140,12 @@ impl Thread {
         if !restarts {
             self.without_restart.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Whether a cancellation may end the thread in the midst of one of our calls. Asked by other
+    /// threads.
+    pub fn is_cancelled_anywhere(&self) -> bool {
+        self.depth.load(Acquire) != 0 && !self.is_undisturbed.load(Acquire)
     }
 
     pub fn cancellations(&self) -> u32 {

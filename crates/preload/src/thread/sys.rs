@@ -45,3 +45,27 @@ pub fn current() -> &'static Thread {
     // SAFETY: no destructor, so the value lives as long as its thread.
     THREAD.with(|thread| unsafe { &*core::ptr::from_ref(thread) })
 }
+
+/// The state of another thread. glibc's `pthread_t` is the thread pointer, from which the state has
+/// the same distance in every thread.
+///
+/// # Safety
+/// The thread is alive or has not been joined, and is not detached.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn of(thread: libc::pthread_t) -> Option<&'static Thread> {
+    // SAFETY: takes nothing.
+    let own = unsafe { libc::pthread_self() } as usize;
+    let distance = core::ptr::from_ref(current()).addr().wrapping_sub(own);
+    let at = core::ptr::with_exposed_provenance::<Thread>((thread as usize).wrapping_add(distance));
+    // SAFETY: the block of a thread whose memory is there, as the caller vouches.
+    Some(unsafe { &*at })
+}
+
+/// Nobody can tell where another thread's state is.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(target_arch = "x86_64"))]
+pub unsafe fn of(_: libc::pthread_t) -> Option<&'static Thread> {
+    None
+}
