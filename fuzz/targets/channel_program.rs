@@ -17,7 +17,7 @@ use slipstack_channel::{
     CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, Envelope, IMAGES_AT, MtuDiscovery,
     ProgramEnd, REGION_BYTES, SOCKETS, SockId, SocketOption, State, Transport,
 };
-use slipstack_engine::{ClientId, Ending, Instant};
+use slipstack_engine::{ClientId, Instant};
 use slipstack_fuzz::number;
 use slipstack_mem::Region;
 
@@ -301,18 +301,17 @@ fn exchange(world: &mut World, client: SockId, server: SockId) {
     panic!("the honest program is starved");
 }
 
-/// The liar ends one way or another.
+/// The liar says goodbye or dies; the engine attaches nobody under its name any more.
 fn end(world: &mut World, liar: &Liar, choice: usize) {
-    let ending = if choice & 1 == 0 {
-        Ending::Crash
-    } else {
-        Ending::Orderly
-    };
+    if choice & 1 == 0 {
+        liar.end.push(Command::Goodbye);
+        world.step();
+    }
     let now = Instant(world.now);
     let engine = &mut world.hosts[0].engine;
     if engine.is_staying(liar.id, &liar.region) {
-        engine.detach_client(now, liar.id, ending);
+        engine.detach_client(now, liar.id);
     }
     world.step();
-    assert!(ending == Ending::Orderly || !world.hosts[0].engine.has_client(liar.id));
+    assert!(!world.hosts[0].engine.is_staying(liar.id, &liar.region));
 }
