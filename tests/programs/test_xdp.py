@@ -12,6 +12,7 @@ from harness.http import Connection, get
 from harness.nginx import Nginx
 from harness.process import until
 from test_iperf3 import assert_moved, measure
+from test_mtu import HEADERS, LEN, Asker, set_mtu
 from test_redis import PORT, start_server
 
 ONLY = ("inprocess", "instance")
@@ -72,6 +73,20 @@ def a_generic_program_does_the_same(world):
     nginx = Nginx(world)
     assert get(world, 8080, "/big.bin") == (200, nginx.big)
     assert "prog/xdp" in counters(world) and "xdpgeneric" in counters(world)
+
+
+@test(modes=ONLY)
+def jumbo_frames_carry_bytes_both_ways(world):
+    world.kind = "xdp"
+    set_mtu(world, 9000)
+    server = world.stack(*world.program("sized.py"), 7000)
+    world.wait_port(7000, process=server)
+    asker = Asker(world)
+    assert asker.mss() == 9000 - HEADERS
+    for _ in range(2):
+        asker.get(LEN)
+        asker.put(LEN)
+    asker.close()
 
 
 @test(modes=("inprocess",))

@@ -118,9 +118,11 @@ impl Backend for Xdp {
         let queues = queues(&link.name).min(u32::from(description.slots).saturating_sub(1));
         let mut refusal = None;
         for mode in modes {
-            match Attached::open(&link, steering, (*mode, busy_poll), queues) {
-                Ok(attached) => return Ok(attached.opened(&link, packets, ring)),
-                Err(error) => refusal = refusal.or(Some(error)),
+            for shape in shapes(&link, *mode, busy_poll) {
+                match Attached::open(&link, steering, (*mode, shape), queues) {
+                    Ok(attached) => return Ok(attached.opened(&link, packets, ring)),
+                    Err(error) => refusal = refusal.or(Some(error)),
+                }
             }
         }
         Err(refusal.unwrap_or(DeviceError::BadParameters("no XDP mode")))
@@ -143,11 +145,8 @@ impl Backend for Xdp {
             doing: "mapping the rings of an AF_XDP socket",
             source,
         };
-        let len_max = shape.len_max() as usize;
         let socket = Socket::adopt(socket, memory, shape).map_err(failed)?;
-        Ok(Box::new(
-            XdpSlot::new(packet, socket, len_max).map_err(failed)?,
-        ))
+        Ok(Box::new(XdpSlot::new(packet, socket).map_err(failed)?))
     }
 }
 
@@ -163,17 +162,12 @@ impl Attached {
     fn open(
         link: &KernelInterface,
         steering: &Steering,
-        (mode, busy_poll): (Mode, u16),
+        (mode, mut shape): (Mode, SocketParams),
         queues: u32,
     ) -> Result<Attached, DeviceError> {
         let failed = |source| system("creating the map of AF_XDP sockets", source);
         let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
         let map = map.map_err(failed)?;
-        let mut shape = SocketParams {
-            busy_poll,
-            ..shape(link, mode)
-        };
-
         let code = programs::redirect(maps(steering)?, map.as_fd(), shape.len_max());
         let kind = match link.mtu > MTU_IN_ONE {
             true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
@@ -251,19 +245,29 @@ fn refused(link: &KernelInterface, mode: Mode, source: io::Error) -> DeviceError
     }
 }
 
-/// Chunks that an ordinary frame fits into, and what this kind of interface needs.
-fn shape(link: &KernelInterface, mode: Mode) -> SocketParams {
+/// The shapes to try, in order: chunks that an ordinary frame fits into, and what this kind of
+/// interface needs. With a large MTU frames lie in several chunks, unless the kernel is older.
+fn shapes(link: &KernelInterface, mode: Mode, busy_poll: u16) -> Vec<SocketParams> {
     let chunk = match link.mtu + LINK_HEADER + RX_HEADROOM <= CHUNK_MIN {
         true => CHUNK_MIN,
         false => CHUNK_MAX,
     };
-    SocketParams {
+    let in_one = SocketParams {
         chunk,
         // Drivers that send from our memory do not say whether they complete checksums.
         has_metadata: mode != Mode::ZeroCopy,
         has_partial: !is_hardware(&link.name),
         is_zero_copy: mode == Mode::ZeroCopy,
-        busy_poll: 0,
+        busy_poll,
+        len_in_pieces: 0,
+    };
+    let in_pieces = SocketParams {
+        len_in_pieces: link.mtu + LINK_HEADER,
+        ..in_one
+    };
+    match link.mtu > MTU_IN_ONE {
+        true => vec![in_pieces, in_one],
+        false => vec![in_one],
     }
 }
 
@@ -339,6 +343,9 @@ fn try_socket(
     let bound = match mode {
         Mode::ZeroCopy => sys::BIND_ZEROCOPY,
         Mode::Native | Mode::Generic => sys::BIND_COPY,
+    } | match shape.len_in_pieces {
+        0 => 0,
+        _ => sys::BIND_IN_PIECES,
     };
     sys::bind(fd, link.index, queue, bound)?;
     if shape.busy_poll != 0 {

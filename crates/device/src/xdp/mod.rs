@@ -5,9 +5,9 @@
 //! the slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well.
 //! A program at the driver hands a frame to the socket of its queue if the steering names the slot
 //! that has it, and passes it on otherwise: to the packet socket of the right slot if it is the
-//! stack's, else to the kernel. Frames that are too long for a chunk, such as those that another
-//! program of this machine joined, pass on too; long frames to send leave by the packet socket,
-//! which cuts them into segments.
+//! stack's, else to the kernel. On an interface with a large MTU a frame lies in several chunks.
+//! Frames that are longer than the MTU, as another program of this machine joins them, pass on too;
+//! long frames to send leave by the packet socket, which cuts them into segments.
 //!
 //! The program hangs on a bpf_link: it goes with the last descriptor of the link.
 //!
@@ -38,13 +38,11 @@ struct XdpSlot {
     socket: Socket,
     /// Readable when either is.
     epoll: OwnedFd,
-    /// Longest frame of the AF_XDP socket.
-    len_max: usize,
     counters: DeviceCounters,
 }
 
 impl XdpSlot {
-    fn new(packet: PacketSlot, socket: Socket, len_max: usize) -> io::Result<XdpSlot> {
+    fn new(packet: PacketSlot, socket: Socket) -> io::Result<XdpSlot> {
         let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?);
         let add = |fd| epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN);
         add(socket.fd())?;
@@ -54,7 +52,6 @@ impl XdpSlot {
             packet,
             socket,
             epoll,
-            len_max,
             counters: DeviceCounters::default(),
         })
     }
@@ -91,7 +88,8 @@ impl Device for XdpSlot {
         offload: TxOffload,
     ) -> Result<(), TxFull> {
         let len = header.len() + payload[0].len() + payload[1].len();
-        if offload.gso.is_some() || len > self.len_max || self.packet.tx_pending() {
+        let is_taken = offload.gso.is_none() && self.socket.may_take(len, &offload);
+        if !is_taken || self.packet.tx_pending() {
             return self.tx_long(header, payload, offload);
         }
         let counters = &mut self.counters;

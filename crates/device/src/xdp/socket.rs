@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 use slipstack_mem::RawSlice;
-use slipstack_wire::{RxMeta, TxOffload};
+use slipstack_wire::{PartialChecksum, RxMeta, TxOffload};
 
 use super::raw::{Desc, Memory, Rings};
 use super::sys;
@@ -30,8 +30,12 @@ const TX_AT: usize = 64;
 pub(super) const METADATA_LEN: u32 = 24;
 /// The kernel completes the checksum.
 const METADATA_CHECKSUM: u64 = 1 << 1;
+/// Option of an entry whose frame goes on in the next one.
+const OPTION_CONTINUED: u32 = 1;
 /// Option of a transmit entry whose frame is preceded by metadata.
 const OPTION_METADATA: u32 = 1 << 1;
+/// Entries that one frame has at most, in the kernel too.
+const PIECES_MAX: usize = 17;
 /// Calls to send what waits, each of which sends some: the kernel takes 32 frames a call.
 const SENDS_MAX: u32 = TX_FRAMES / 32 + 4;
 
@@ -49,6 +53,9 @@ pub(super) struct SocketParams {
     /// Frames that the kernel looks for when we find none; 0: interrupts bring them.
     #[serde(default)]
     pub busy_poll: u16,
+    /// The longest frame where frames may lie in several chunks; 0: each lies in one.
+    #[serde(default)]
+    pub len_in_pieces: u32,
 }
 
 impl SocketParams {
@@ -58,7 +65,26 @@ impl SocketParams {
 
     /// The longest frame that is received and sent by the socket.
     pub(super) fn len_max(&self) -> u32 {
+        self.len_in_one().max(self.len_in_pieces)
+    }
+
+    /// The longest frame that lies in one chunk.
+    fn len_in_one(&self) -> u32 {
         self.chunk - RX_HEADROOM
+    }
+}
+
+/// A frame to send that is longer than a chunk; its header is shorter.
+struct Outgoing<'a> {
+    header: &'a [u8],
+    payload: [RawSlice<'a>; 2],
+    /// The kernel completes it.
+    checksum: Option<PartialChecksum>,
+}
+
+impl Outgoing<'_> {
+    fn len(&self) -> usize {
+        self.header.len() + self.payload[0].len() + self.payload[1].len()
     }
 }
 
@@ -72,6 +98,8 @@ pub(super) struct Socket {
     free: Vec<u32>,
     /// Entries of the transmit ring that the kernel has not been called for.
     is_call_due: bool,
+    /// Buffer for a received frame of several chunks.
+    whole: Vec<u8>,
 }
 
 impl Socket {
@@ -88,6 +116,7 @@ impl Socket {
             params,
             free: Vec::with_capacity(TX_FRAMES as usize),
             is_call_due: true,
+            whole: Vec::new(),
         };
         Ok(socket.resumed())
     }
@@ -136,14 +165,20 @@ impl Socket {
         sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
-        let Rings { rx, fill, .. } = &self.rings;
-        if self.params.busy_poll != 0 && rx.waiting() == 0 {
+        if self.params.busy_poll != 0 && self.rings.rx.waiting() == 0 {
             sys::refill(self.fd.as_fd());
         }
-        let count = rx.waiting().min(budget as u32);
-        let mut next = rx.consumer();
-        for _ in 0..count {
-            let Desc { addr, len, .. } = rx.read(next);
+        let count = self.rings.rx.waiting().min(budget as u32);
+        let mut left = count;
+        while left > 0 {
+            let Desc { addr, len, options } = self.rings.rx.read(self.rings.rx.consumer());
+            if options & OPTION_CONTINUED != 0 {
+                match self.rx_in_pieces(sink, counters) {
+                    0 => break,
+                    pieces => left = left.saturating_sub(pieces),
+                }
+                continue;
+            }
             match self.memory.bytes(addr, len) {
                 Some(frame) => {
                     counters.rx_frames += 1;
@@ -153,17 +188,61 @@ impl Socket {
                 }
                 None => counters.rx_malformed += 1,
             }
-            // In this order: a successor sees which of the two is still to be done.
-            let given = fill.producer();
-            fill.write(given, addr - addr % u64::from(self.params.chunk));
-            fill.set_producer(given.wrapping_add(1));
-            next = next.wrapping_add(1);
-            rx.set_consumer(next);
+            self.give_back(addr);
+            left -= 1;
         }
-        if fill.wants_call() {
+        if self.rings.fill.wants_call() {
             sys::refill(self.fd.as_fd());
         }
-        count as usize
+        (count - left) as usize
+    }
+
+    /// Gives the chunk of the next received entry back to the kernel, and takes the entry.
+    #[inline]
+    fn give_back(&self, addr: u64) {
+        let Rings { rx, fill, .. } = &self.rings;
+        // In this order: a successor sees which of the two is still to be done.
+        let given = fill.producer();
+        fill.write(given, addr - addr % u64::from(self.params.chunk));
+        fill.set_producer(given.wrapping_add(1));
+        rx.set_consumer(rx.consumer().wrapping_add(1));
+    }
+
+    /// A received frame of several chunks, which is put together. Returns their number; 0: the last
+    /// of them has not come yet.
+    #[cold]
+    fn rx_in_pieces(&mut self, sink: &mut dyn Sink, counters: &mut DeviceCounters) -> u32 {
+        let rx = &self.rings.rx;
+        let first = rx.consumer();
+        let mut pieces = 0;
+        let mut is_sound = true;
+        self.whole.clear();
+        loop {
+            if pieces == rx.waiting() {
+                return 0;
+            }
+            let Desc { addr, len, options } = rx.read(first.wrapping_add(pieces));
+            pieces += 1;
+            match self.memory.bytes(addr, len) {
+                Some(bytes) if pieces as usize <= PIECES_MAX => self.whole.extend_from_slice(bytes),
+                _ => is_sound = false,
+            }
+            if options & OPTION_CONTINUED == 0 {
+                break;
+            }
+        }
+        if is_sound {
+            counters.rx_frames += 1;
+            counters.rx_bypassed += 1;
+            counters.rx_bytes += self.whole.len() as u64;
+            sink.frame(&self.whole, self.meta(&self.whole));
+        } else {
+            counters.rx_malformed += 1;
+        }
+        for _ in 0..pieces {
+            self.give_back(self.rings.rx.read(self.rings.rx.consumer()).addr);
+        }
+        pieces
     }
 
     #[inline]
@@ -174,7 +253,16 @@ impl Socket {
         }
     }
 
-    /// Takes a frame that is no longer than [`SocketParams::len_max`]. `false`: there is no room.
+    /// Returns whether it takes a frame of this length.
+    #[inline]
+    pub(super) fn may_take(&self, len: usize, offload: &TxOffload) -> bool {
+        let in_one = self.params.len_in_one() as usize;
+        // A checksum of ours is made where the frame lies in one piece.
+        let may_be_cut = self.params.has_metadata || offload.checksum.is_none();
+        len <= in_one || (may_be_cut && len <= self.params.len_in_pieces as usize)
+    }
+
+    /// Takes a frame that it may take. `false`: there is no room.
     pub(super) fn tx(
         &mut self,
         header: &[u8],
@@ -182,17 +270,22 @@ impl Socket {
         offload: &TxOffload,
         counters: &mut DeviceCounters,
     ) -> bool {
+        let len = header.len() + payload[0].len() + payload[1].len();
+        if len > self.params.len_in_one() as usize {
+            let checksum = offload.checksum;
+            let frame = Outgoing {
+                header,
+                payload,
+                checksum,
+            };
+            return self.tx_in_pieces(&frame, counters);
+        }
         let Some(index) = self.take_free(counters) else {
             return false;
         };
         let chunk = (RX_FRAMES + index) as usize * self.params.chunk as usize;
-        let mut metadata = [0; METADATA_LEN as usize];
         let is_left = offload.checksum.filter(|_| self.params.has_metadata);
-        if let Some(partial) = is_left {
-            metadata[..8].copy_from_slice(&METADATA_CHECKSUM.to_ne_bytes());
-            metadata[8..10].copy_from_slice(&partial.start.to_ne_bytes());
-            metadata[10..12].copy_from_slice(&partial.offset.to_ne_bytes());
-        }
+        let metadata = is_left.map_or([0; METADATA_LEN as usize], metadata_of);
         let at = chunk + TX_AT - metadata.len();
         let Some(frame) = self.memory.fill(at, &[&metadata, header], payload) else {
             return false;
@@ -210,21 +303,79 @@ impl Socket {
                 0
             },
         };
-        self.give(index, desc);
+        self.give(&[(index, desc)]);
         counters.tx_frames += 1;
         counters.tx_bypassed += 1;
         counters.tx_bytes += u64::from(desc.len);
         true
     }
 
-    fn give(&mut self, index: u32, desc: Desc) {
-        if let Some(mark) = self.memory.mark(index as usize) {
-            mark.store(1, Ordering::Relaxed);
+    /// A frame of several chunks.
+    #[cold]
+    fn tx_in_pieces(&mut self, frame: &Outgoing<'_>, counters: &mut DeviceCounters) -> bool {
+        let (len, room) = (frame.len(), self.params.len_in_one() as usize);
+        let mut entries: Vec<(u32, Desc)> = Vec::with_capacity(len.div_ceil(room));
+        let mut done = 0;
+        while done < len {
+            let piece = room.min(len - done);
+            let index = self.take_free(counters);
+            let desc = index.and_then(|index| self.put_piece(frame, index, done, piece));
+            let Some((index, mut desc)) = index.zip(desc) else {
+                self.free.extend(entries.iter().map(|(index, _)| *index));
+                return false;
+            };
+            done += piece;
+            if done < len {
+                desc.options |= OPTION_CONTINUED;
+            }
+            entries.push((index, desc));
         }
+        self.give(&entries);
+        counters.tx_frames += 1;
+        counters.tx_bypassed += 1;
+        counters.tx_bytes += len as u64;
+        true
+    }
+
+    /// Builds a part of a frame in a chunk.
+    fn put_piece(
+        &mut self,
+        frame: &Outgoing<'_>,
+        index: u32,
+        start: usize,
+        len: usize,
+    ) -> Option<Desc> {
+        let chunk = (RX_FRAMES + index) as usize * self.params.chunk as usize;
+        let header = &frame.header[start.min(frame.header.len())..];
+        let from = start.saturating_sub(frame.header.len());
+        let body = cut(frame.payload, from, len - header.len());
+        let checksum = frame.checksum.filter(|_| start == 0);
+        let metadata = checksum.map_or([0; METADATA_LEN as usize], metadata_of);
+        let at = chunk + TX_AT - metadata.len();
+        self.memory.fill(at, &[&metadata, header], body)?;
+        Some(Desc {
+            addr: (chunk + TX_AT) as u64,
+            len: len as u32,
+            options: if checksum.is_some() {
+                OPTION_METADATA
+            } else {
+                0
+            },
+        })
+    }
+
+    /// Hands one frame to the kernel. Each entry's frame was free, so that the ring has room.
+    fn give(&mut self, entries: &[(u32, Desc)]) {
         let tx = &self.rings.tx;
-        let next = tx.producer();
-        tx.write(next, desc);
-        tx.set_producer(next.wrapping_add(1));
+        let mut next = tx.producer();
+        for (index, desc) in entries {
+            if let Some(mark) = self.memory.mark(*index as usize) {
+                mark.store(1, Ordering::Relaxed);
+            }
+            tx.write(next, *desc);
+            next = next.wrapping_add(1);
+        }
+        tx.set_producer(next);
         self.is_call_due = true;
     }
 
@@ -304,4 +455,24 @@ impl Socket {
         sys::statistics(self.fd.as_fd())
             .map_or(0, |it| it.rx_dropped + it.rx_ring_full + it.rx_fill_empty)
     }
+}
+
+/// Returns the request to the kernel to complete a frame's checksum.
+fn metadata_of(partial: PartialChecksum) -> [u8; METADATA_LEN as usize] {
+    let mut metadata = [0; METADATA_LEN as usize];
+    metadata[..8].copy_from_slice(&METADATA_CHECKSUM.to_ne_bytes());
+    metadata[8..10].copy_from_slice(&partial.start.to_ne_bytes());
+    metadata[10..12].copy_from_slice(&partial.offset.to_ne_bytes());
+    metadata
+}
+
+/// So many bytes of a payload in two parts.
+fn cut<'a>(payload: [RawSlice<'a>; 2], start: usize, len: usize) -> [RawSlice<'a>; 2] {
+    let [first, second] = payload;
+    let from_first = first.len().saturating_sub(start).min(len);
+    let start_of_second = start.saturating_sub(first.len());
+    [
+        first.sub(start.min(first.len()), from_first),
+        second.sub(start_of_second, len - from_first),
+    ]
 }

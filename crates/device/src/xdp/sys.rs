@@ -22,6 +22,8 @@ const UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 /// How a socket is bound: frames are copied, or the device uses our memory.
 pub(super) const BIND_COPY: u16 = 1 << 1;
 pub(super) const BIND_ZEROCOPY: u16 = 1 << 2;
+/// Frames may lie in several chunks (since Linux 6.6).
+pub(super) const BIND_IN_PIECES: u16 = 1 << 4;
 const BIND_USE_NEED_WAKEUP: u16 = 1 << 3;
 
 /// `struct xdp_umem_reg`.

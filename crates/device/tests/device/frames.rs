@@ -91,7 +91,7 @@ fn for_each_and_native(test: &str, body: fn(&mut Bench)) {
 }
 
 /// Answers a UDP frame with its own payload, leaving the checksum to the device or not.
-fn echo(device: &mut dyn Device, frame: &[u8], is_partial: bool) {
+pub fn echo(device: &mut dyn Device, frame: &[u8], is_partial: bool) {
     let payload = &frame[42..];
     let l4_len = 8 + payload.len();
     let mut header = net::answer_header(frame, l4_len);

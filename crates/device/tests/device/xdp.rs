@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use crate::frames::echo;
 use crate::net::{self, PEER, Pair, STACK};
 use slipstack_device::{Device, DeviceError, Port, RingPosition, RxMeta, Slots, Transport};
 use slipstack_mem::Region;
@@ -206,5 +207,55 @@ fn each_queue_serves_its_slot_and_what_came_by_another_is_not_lost() {
         // The kernel spreads the flows over the queues as it likes: some come by the slot's own.
         assert!(counters.rx_bypassed > 0, "{counters:?}");
         assert!(counters.rx_bypassed < all as u64, "{counters:?}");
+    }
+}
+
+#[test]
+fn frames_of_several_chunks_pass_the_kernel_by_both_ways() {
+    if !net::may_run("xdp") {
+        return;
+    }
+    const ROUNDS: usize = 300;
+    for kind in ["xdp:native", "xdp:generic"] {
+        let pair = Pair::new("xdpj");
+        pair.ours.ip("link set slip-v mtu 9000");
+        pair.peer.ip("link set peer-v mtu 9000");
+        let slots = open(&pair, kind);
+        let mut device = slots.adopt(1, RingPosition::private()).unwrap();
+        // One chunk, just so and just not, two, and the longest.
+        let lengths = [100, 3798, 3799, 5000, 7638, 8972];
+        let asked = pair.peer.spawn(move || {
+            let socket = UdpSocket::bind((PEER, 0)).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            let mut buffer = vec![0; 10_000];
+            for round in 0..ROUNDS {
+                let len = lengths[round % lengths.len()];
+                let sent: Vec<u8> = (0..len)
+                    .map(|at| (at * 7 + at / 256 + round) as u8)
+                    .collect();
+                socket.send_to(&sent, (STACK, OURS)).unwrap();
+                let len = socket.recv(&mut buffer).expect("an answer");
+                assert!(buffer[..len] == sent, "{len} bytes in round {round}");
+            }
+        });
+        let mut answered = 0;
+        while answered < ROUNDS {
+            let mut frames = Vec::new();
+            net::receive_until(&mut *device, |frame, _| {
+                frames.extend(net::is_udp(frame).then(|| frame.to_vec()));
+                !frames.is_empty()
+            });
+            assert!(!frames.is_empty(), "{kind}: {answered} answered");
+            for frame in &frames {
+                echo(&mut *device, frame, true);
+            }
+            answered += frames.len();
+        }
+        asked.join().expect("all answers are right");
+        let counters = device.counters();
+        assert_eq!(counters.rx_bypassed, ROUNDS as u64, "{kind}");
+        assert_eq!(counters.tx_bypassed, ROUNDS as u64, "{kind}");
     }
 }
