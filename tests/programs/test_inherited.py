@@ -91,6 +91,61 @@ def a_child_that_confines_itself_uses_its_connection(world):
         assert "signal" not in server.output(), server.output()
 
 
+UDP_ECHO = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind((sys.argv[1], int(sys.argv[2])))
+while True:
+    data, sender = sock.recvfrom(65536)
+    sock.sendto(data, sender)
+    if data.startswith(b"group"):
+        sock.sendto(b"to all", ("239.1.2.3", int(data.split()[1])))
+"""
+UDP_TOLD = """- errors
+connect None
+closed 1 ECONNREFUSED 0
+waits timeout
+long EMSGSIZE
+broadcast EACCES
+port 0 EINVAL
+uncut EMSGSIZE
+uncut in the parent EMSGSIZE
+- polled
+polled 1 1
+parent b'left'
+polled 1 b'one' 1
+peeked b'two' 1
+parent b'two'
+empty EAGAIN
+- filtered
+attach None
+filtered timeout
+join None
+join EADDRINUSE
+heard [b'group', b'to al']
+leave None
+- connected
+connect None ('10.77.0.1', 7220)
+send 7 b'by name'
+parent ('10.77.0.1', 7220) 3 b'too'
+dissolved ENOTCONN EDESTADDRREQ
+parent ENOTCONN EDESTADDRREQ
+- alone
+parent has ended True
+child b'waits 7222'
+"""
+
+
+@test
+def a_child_shares_a_datagram_socket_that_its_parent_has_used(world):
+    """As on the kernel: errors, what is polled and left, options, groups, connect."""
+    world.peer("/usr/bin/python3", "-c", UDP_ECHO, world.peer_address, PORT)
+    words = world.program("inherited_udp.py")
+    started = world.stack(*words, world.address, world.peer_address, PORT)
+    told = started.finish(40)
+    assert told == UDP_TOLD, f"{told}{started.errors()}"
+
+
 TO_PARENT = """
 import os, socket, sys
 address = (sys.argv[1], int(sys.argv[2]))

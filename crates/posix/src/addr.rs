@@ -82,6 +82,14 @@ impl AddrBytes {
         Self::new(with_scope(addr, interface), family)
     }
 
+    /// An address as [`AddrBytes::as_bytes`] gives it.
+    pub(crate) fn from_bytes(told: &[u8]) -> Self {
+        let len = told.len().min(V6_LEN);
+        let mut bytes = [0; V6_LEN];
+        bytes[..len].copy_from_slice(&told[..len]);
+        AddrBytes { bytes, len }
+    }
+
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

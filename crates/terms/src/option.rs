@@ -113,6 +113,9 @@ options! {
     30 Rank(u64) => rank: u64;
     /// A part of the program that chooses a socket of the group.
     31 Chooser(ChooserPart);
+    /// A datagram socket hears nobody until it is connected: before, its peer's datagrams are
+    /// another socket's.
+    32 AwaitsPeer(bool) => awaits_peer: bool;
 }
 
 #[cfg(test)]

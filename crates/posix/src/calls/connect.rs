@@ -73,13 +73,8 @@ impl Process {
             }
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
             Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
-            Some(Decided::Foreign(_)) if socket.kind == Kind::Dgram => {
-                let own = self.part_with_borrowed(&socket);
-                let own = own.ok_or(Errno::EISCONN)?;
-                match own.decided() {
-                    Some(Decided::Dgram(dgram)) => self.connect_dgram(&own, dgram, given),
-                    _ => Err(Errno::EISCONN.into()),
-                }
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                self.connect_borrowed(&socket, it, addr)
             }
             Some(Decided::Foreign(_)) => Err(Errno::EISCONN.into()),
             None => match given {

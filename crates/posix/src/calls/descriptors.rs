@@ -117,7 +117,10 @@ impl Process {
                     attachment.commands();
                 }
             }
-            Some(Decided::Foreign(it)) => it.give_back(),
+            Some(Decided::Foreign(it)) => {
+                self.drop_kernel_part(it);
+                it.give_back();
+            }
             None => {}
         }
     }

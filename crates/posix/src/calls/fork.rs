@@ -218,8 +218,8 @@ impl Process {
         let readable = old
             .cold
             .try_lock()
-            .map(|cold| (cold.options.clone(), cold.bound));
-        let Some((options, bound)) = readable else {
+            .map(|cold| (cold.options.clone(), cold.bound, cold.memberships.clone()));
+        let Some((options, bound, memberships)) = readable else {
             // Another thread of the parent was inside: its state cannot be read any more.
             let _ = new.decided.set(foreign());
             return new;
@@ -229,6 +229,7 @@ impl Process {
             let mut cold = new.cold.lock();
             cold.options = options;
             cold.bound = bound;
+            cold.memberships = memberships;
         }
         let decided = match old.decided() {
             None => return new,
@@ -239,7 +240,7 @@ impl Process {
             Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
                 let fresh = Dgram::new(dgram.side());
                 fresh.apply(&new.cold.lock().options);
-                fresh.give_left(dgram.take_handed());
+                let handed = dgram.take_handed();
                 new.set_inherited();
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
@@ -249,7 +250,10 @@ impl Process {
                         let it = Borrowed::new(old.id, Some(names), Some(control), None);
                         Decided::Foreign(it.or_own(fresh))
                     }
-                    _ => Decided::Dgram(fresh),
+                    _ => {
+                        fresh.give_left(handed.map(|left| *left));
+                        Decided::Dgram(fresh)
+                    }
                 }
             }
             Some(Decided::Foreign(it)) => {

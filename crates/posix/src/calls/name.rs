@@ -363,6 +363,9 @@ impl Process {
                 }
             }
             Some(Decided::Dgram(dgram)) => shutdown_dgram(&socket, dgram, (read, write)),
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                self.shutdown_borrowed(&socket, it, how)
+            }
             Some(Decided::Foreign(it)) => {
                 let divert = self.borrow(&socket, it, Wish::None);
                 it.shut((read, write));
@@ -421,7 +424,7 @@ impl Process {
                 let remote = dgram.remote.lock().filter(|remote| remote.port() != 0);
                 remote.ok_or(Errno::ENOTCONN)?
             }
-            Some(Decided::Foreign(it)) => it.remote.ok_or(Errno::ENOTCONN)?,
+            Some(Decided::Foreign(it)) => it.remote().ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };
         Ok(self.shown(remote, socket.family))

@@ -35,6 +35,9 @@ impl Process {
         let socket = self.socket_of(out)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
+            Some(Decided::Foreign(_)) if socket.kind == Kind::Dgram => {
+                return self.sendfile_as_datagram(out, file, offset, count);
+            }
             Some(Decided::Foreign(it)) => {
                 return match self.borrow_to_write(&socket, it) {
                     Some(divert) => Err(divert),

@@ -52,7 +52,7 @@ impl Process {
         let socket = self.socket_of(asked.from)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Foreign(it)) => {
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
                 return Err(self.borrow(&socket, it, Wish::Some(asked.len as u64)));
             }
             _ if socket.kind == Kind::Stream => return Err(Errno::ENOTCONN.into()),
@@ -90,8 +90,10 @@ impl Process {
         let is_short = is_short(pipe, asked.flags)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.drain(pipe, (&socket, stream), asked, is_short),
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, Wish::None)),
-            Some(Decided::Dgram(_)) => {
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
+                Err(self.borrow(&socket, it, Wish::None))
+            }
+            Some(Decided::Dgram(_) | Decided::Foreign(_)) => {
                 let mut buffer = vec![0; asked.len.min(CHUNK)];
                 match take(pipe, &mut buffer, is_short)? {
                     0 => Ok(0),

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::socket::borrowed::Names;
-use crate::socket::borrowed::words::{Control, Message, Word, control_pair};
+use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::words::{Message, Word, control_pair};
 use crate::socket::description::Description;
 
 /// The end for the child, of the control socket to somebody's steward.

@@ -11,7 +11,7 @@ use slipstack_channel::{CloseMode, SockId};
 
 use crate::attachment::Attachment;
 use crate::lending::pump::Pump;
-use crate::lending::steward::{Given, Steward};
+use crate::lending::steward::{Given, Steward, leave_all};
 use crate::socket::borrowed::words::{Message, give, refuse};
 use crate::socket::description::{Decided, Description, Kind};
 
@@ -20,6 +20,9 @@ impl Steward {
         let Some(root) = self.children.get(&key).map(|child| child.root) else {
             return;
         };
+        if self.give_datagrams(key, root, message) {
+            return;
+        }
         let carried = self.carry_out_for(root, message.id);
         let Some(child) = self.children.get_mut(&key) else {
             return;
@@ -27,7 +30,7 @@ impl Steward {
         let Some((pump, bytes)) = carried else {
             return refuse(&child.control, message.token);
         };
-        let is_sent = give(&child.control, message.token, &bytes);
+        let is_sent = give(&child.control, message.token, [&bytes, &[]]);
         let given = Given {
             id: message.id,
             pump,
@@ -42,13 +45,36 @@ impl Steward {
         }
     }
 
+    /// Gives a child, which has made its part on the stack of a datagram socket that it has for
+    /// itself, what has come here. Returns false if it is another kind of socket, or not free.
+    fn give_datagrams(&mut self, key: u64, root: u64, message: Message) -> bool {
+        let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == message.id;
+        let found = self.pumps.iter().find(|(_, pump)| is_it(pump));
+        let (Some((pump, socket)), Some(child)) = (
+            found.map(|(key, pump)| (*key, Arc::clone(pump.socket()))),
+            self.children.get(&key),
+        ) else {
+            return false;
+        };
+        if !self.is_free(&socket) {
+            return false;
+        }
+        if let Some(attachment) = self.lender.living_attachment() {
+            self.lender.turn(&attachment);
+        }
+        leave_all(child, &socket);
+        give(&child.control, message.token, [&[], &[]]);
+        self.end_pump(pump);
+        true
+    }
+
     /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under
     /// way.
     fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
         let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == id;
         let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
         // Bytes that the child has written leave first.
-        pump.run(self.lender, &mut self.room);
+        pump.run(&mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
         if !is_its_own || socket.kind != Kind::Stream || !socket.may_end() || !pump.is_at_rest() {

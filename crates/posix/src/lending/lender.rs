@@ -1,10 +1,10 @@
 //! The process as its steward needs it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::attachment::Attachment;
 use crate::ready::Sleepers;
+use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::Description;
 
 /// A process that lends connections. The steward and its pumps know it by this alone.
@@ -45,9 +45,13 @@ pub(crate) trait Lender: Sync {
     /// call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
-    /// A child has set an option of a connection.
-    fn set_option(&self, socket: &Arc<Description>, option: (i32, i32), value: &[u8]);
-
-    /// Returns true if what `socket` sends to `to` leaves by the kernel.
-    fn sends_by_kernel(&self, socket: &Description, to: SocketAddr) -> bool;
+    /// Makes a call of a child's on a socket. `data`: what is sent; what is received goes to
+    /// `room`, and its length is returned too.
+    fn call(
+        &self,
+        socket: &Arc<Description>,
+        request: &Request<'_>,
+        data: &[u8],
+        room: &mut [u8],
+    ) -> (Reply, usize);
 }

@@ -139,12 +139,8 @@ impl Post {
         self.pumps.load(Ordering::Acquire) > 0
     }
 
-    /// The process ends. `None`: nobody uses a connection of its, or its state is in somebody's
-    /// hands for good.
+    /// The process ends. `None`: there is no steward, or its state is in somebody's hands for good.
     pub(crate) fn begin_to_end(&self) -> Option<Until> {
-        if !self.has_pumps() {
-            return None;
-        }
         let mut inner = self.inner.try_lock()?;
         self.is_ending.store(true, Ordering::SeqCst);
         if let Some(waiter) = &inner.waiter {
@@ -172,6 +168,12 @@ impl Post {
             }
             std::thread::sleep(BEGIN_LOOK);
         }
+    }
+
+    /// Whether there is a steward, which has nothing to do if it cannot be told now.
+    pub(crate) fn has_steward(&self) -> bool {
+        let inner = self.inner.try_lock();
+        inner.is_some_and(|inner| inner.thread.is_some())
     }
 
     /// Whether there is no steward, because it has nothing to do.

@@ -255,14 +255,17 @@ impl Pump {
 
     /// Moves what can be moved, and returns whether it stopped because that is much. `room` has
     /// [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
-    pub(crate) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
+    pub(crate) fn run(&mut self, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;
         }
         let socket = Arc::clone(&self.socket);
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Dgram(dgram)) => return self.run_datagrams(lender, dgram, room),
+            Some(Decided::Dgram(_)) => {
+                self.give_signs();
+                return false;
+            }
             _ => return false,
         };
         for _ in 0..ROUNDS {

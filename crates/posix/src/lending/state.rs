@@ -8,7 +8,7 @@ use slipstack_mem::Lock;
 use crate::lending::fork::Fork;
 use crate::lending::nameplate;
 use crate::lending::post;
-use crate::socket::borrowed::words::Control;
+use crate::socket::borrowed::control::Control;
 
 /// The part of a process that lends and borrows.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(crate) struct Lending {
     /// Descriptors of the stewards, and numbers of connections that only they use. Children close
     /// them.
     pub(crate) numbers: Lock<Vec<i32>>,
+    /// The kernel's parts of datagram sockets that live elsewhere and are used here.
+    pub(crate) kernel_parts: Lock<Vec<i32>>,
     /// The control sockets to the stewards of others.
     pub(crate) controls: Lock<Vec<Arc<Control>>>,
     pub(crate) post: post::Post,
@@ -30,6 +32,7 @@ pub(crate) struct Lending {
 impl Lending {
     pub(crate) fn descriptors(&self) -> Vec<i32> {
         let mut all = self.numbers.lock().clone();
+        all.extend(self.kernel_parts.lock().iter());
         all.extend(self.controls.lock().iter().map(|control| control.number()));
         all
     }
@@ -49,6 +52,7 @@ impl Lending {
     pub(crate) fn hold(&self) {
         self.fork.hold();
         self.numbers.hold();
+        self.kernel_parts.hold();
         self.controls.hold();
         self.post.hold();
     }
@@ -56,6 +60,7 @@ impl Lending {
     pub(crate) fn release(&self) {
         self.post.release();
         self.controls.release();
+        self.kernel_parts.release();
         self.numbers.release();
         self.fork.release();
     }

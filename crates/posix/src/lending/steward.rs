@@ -10,6 +10,7 @@ use rustix::event::epoll::EventFlags;
 use slipstack_mem::raised;
 
 use crate::epoll::{Set, Target};
+use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
@@ -17,8 +18,9 @@ use crate::lending::pump::{Origin, Pump, ROOM};
 use crate::lending::rest::{FIRST_KEY, Manner, Rest};
 use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::Wish;
-use crate::socket::borrowed::words::{Heard, Message, Word, answer, hear};
-use crate::socket::description::Description;
+use crate::socket::borrowed::requests::{Reply, Request};
+use crate::socket::borrowed::words::{Heard, Message, Word, answer, give, hear, leave};
+use crate::socket::description::{Decided, Description, Kind};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -123,6 +125,9 @@ impl Steward {
     fn run(mut self) {
         loop {
             self.begin_round();
+            if self.post.is_ending.load(Ordering::SeqCst) {
+                self.leave_datagrams();
+            }
             if self.is_done() {
                 self.rest.stop_leading(self.lender);
                 match self.post.retire() {
@@ -298,7 +303,7 @@ impl Steward {
             let Some(pump) = self.pumps.get_mut(&key) else {
                 continue;
             };
-            if pump.run(self.lender, &mut self.room) {
+            if pump.run(&mut self.room) {
                 self.ready.push(key);
             }
             if let Some(awaits_room) = pump.news_of_room() {
@@ -319,8 +324,14 @@ impl Steward {
             let Some(child) = self.children.get(&key) else {
                 return;
             };
-            match hear(&child.control) {
-                Heard::Message(message, end) => self.on_message(key, message, end),
+            match hear(&child.control, &mut self.room) {
+                Heard::Message(message, 0, end) => self.on_message(key, message, end),
+                Heard::Message(message, len, _) => {
+                    if message.word == Word::Call {
+                        let request = self.room[..len].to_vec();
+                        self.on_call(key, message, &request);
+                    }
+                }
                 Heard::Noise => {}
                 Heard::Nothing => return,
                 Heard::End => self.on_end(key),
@@ -353,12 +364,6 @@ impl Steward {
             (Word::Want, None) => self.on_want(key, message),
             (Word::Have, None) => self.on_have(key, message),
             (Word::Leave, None) => self.on_leave(key, message),
-            (Word::Option, None) => {
-                self.on_option(key, message);
-                if let Some(child) = self.children.get(&key) {
-                    answer(&child.control);
-                }
-            }
             (Word::Read | Word::ReadNow | Word::Shut, None) => {
                 self.on_word_of_pump(root, message);
                 if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
@@ -388,17 +393,54 @@ impl Steward {
         }
     }
 
-    fn on_option(&self, key: u64, message: Message) {
+    fn on_call(&mut self, key: u64, message: Message, request: &[u8]) {
         let Some(child) = self.children.get(&key) else {
             return;
         };
         let held = child.held.iter().find(|socket| socket.id == message.id);
-        let is_it = |pump: &&Pump| pump.is_roots(child.root) && pump.socket().id == message.id;
-        let pumped = || self.pumps.values().find(is_it).map(Pump::socket);
-        if let Some(socket) = held.or_else(pumped) {
-            let (option, value, len) = message.as_option();
-            self.lender.set_option(socket, option, &value[..len]);
+        let is_it = |pump: &Pump| pump.is_roots(child.root) && pump.socket().id == message.id;
+        let pumped = self.pumps.iter().find(|(_, pump)| is_it(pump));
+        let socket = held.or(pumped.map(|(_, pump)| pump.socket()));
+        let pumped = pumped.map(|(key, _)| *key);
+        let (mut reply, len) = match (socket, Request::parse(request)) {
+            (Some(socket), Some((request, data))) => {
+                self.lender.call(socket, &request, data, &mut self.room)
+            }
+            _ => (Reply::refused(Errno::ENOTCONN), 0),
+        };
+        reply.is_free = pumped.is_some() && socket.is_some_and(|socket| self.is_free(socket));
+        let parts = [&reply.bytes()[..], &self.room[..len]];
+        give(&child.control, message.token, parts);
+        if let Some(key) = pumped
+            && let Some(pump) = self.pumps.get_mut(&key)
+        {
+            // What is left is told of again.
+            pump.on_peer();
+            self.ready.push(key);
         }
+    }
+
+    /// Whether a child has a datagram socket for itself.
+    pub(super) fn is_free(&self, socket: &Arc<Description>) -> bool {
+        let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(socket);
+        is_its_own && socket.kind == Kind::Dgram && socket.may_end()
+    }
+
+    /// The process ends: who has datagram sockets of its goes on with them, and gets what has come
+    /// for them.
+    fn leave_datagrams(&mut self) {
+        for child in self.children.values() {
+            let pumps = self.pumps.values();
+            let used = pumps
+                .filter(|pump| pump.is_roots(child.root))
+                .map(Pump::socket);
+            used.chain(&child.held)
+                .for_each(|socket| leave_all(child, socket));
+        }
+        let is_dgram = |pump: &Pump| pump.socket().kind == Kind::Dgram;
+        let pumps = self.pumps.iter().filter(|(_, pump)| is_dgram(pump));
+        let keys: Vec<u64> = pumps.map(|(key, _)| *key).collect();
+        keys.into_iter().for_each(|key| self.end_pump(key));
     }
 
     fn on_word_of_pump(&mut self, root: u64, message: Message) {
@@ -411,7 +453,7 @@ impl Steward {
         }
         // Who waits for the answer finds what there is.
         if message.word == Word::ReadNow {
-            pump.run(self.lender, &mut self.room);
+            pump.run(&mut self.room);
         }
         self.ready.push(*key);
     }
@@ -425,6 +467,17 @@ impl Steward {
         self.take_all_back(&child.given);
         for socket in child.held {
             self.lender.take_back(&socket);
+        }
+    }
+}
+
+/// Leaves a child what has come for a datagram socket.
+pub(super) fn leave_all(child: &Child, socket: &Description) {
+    if let Some(Decided::Dgram(dgram)) = socket.decided() {
+        while let Some(left) = dgram.take_for_other() {
+            if !leave(&child.control, socket.id, &left) {
+                return;
+            }
         }
     }
 }

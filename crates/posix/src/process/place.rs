@@ -1,5 +1,6 @@
 //! Where a socket goes: a kernel socket under its numbers, the stack, or both.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -306,6 +307,9 @@ impl Process {
         if let Some(range) = options.port_range() {
             attachment.set_option(sock, range);
         }
+        if remote.is_some() {
+            attachment.set_option(sock, SocketOption::AwaitsPeer(true));
+        }
         let outcome = attachment
             .bind(sock, local, socket.is_v6_only(), reuse_port)
             .map_err(|error| match error {
@@ -320,10 +324,7 @@ impl Process {
                     attachment.set_option(sock, option);
                 }
             })
-            .and_then(|_| match remote {
-                Some(remote) => attachment.udp_connect(sock, Some(remote)),
-                None => Ok(()),
-            });
+            .and_then(|_| remote.map_or(Ok(()), |remote| fix_peer(&attachment, sock, remote)));
         if let Err(error) = outcome {
             attachment.close(sock, slipstack_channel::CloseMode::Abort);
             return Err(error);
@@ -409,6 +410,17 @@ impl Process {
             self.report.on_kernel(number, socket, why, Given::Nothing);
         }
     }
+}
+
+/// Connects a part that has heard nobody so far.
+fn fix_peer(
+    attachment: &Attachment,
+    sock: slipstack_channel::SockId,
+    remote: SocketAddr,
+) -> Result<(), Errno> {
+    attachment.udp_connect(sock, Some(remote))?;
+    attachment.set_option(sock, SocketOption::AwaitsPeer(false));
+    Ok(())
 }
 
 /// SO_REUSEPORT.

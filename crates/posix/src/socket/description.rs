@@ -196,9 +196,9 @@ impl Description {
         }
     }
 
-    /// A connection of another process has come to this one.
-    pub(crate) fn bring(&self, stream: Stream) {
-        let _ = self.brought.set(Box::new(Decided::Stream(stream)));
+    /// A connection or a datagram socket of another process has come to this one.
+    pub(crate) fn bring(&self, decided: Decided) {
+        let _ = self.brought.set(Box::new(decided));
     }
 
     pub(crate) fn is_brought(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod errors;
 
+use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use slipstack_mem::Lock;
 use crate::attachment::{Attachment, Datagram};
 use crate::errno::Errno;
 use crate::ready::bits;
-use crate::socket::Gathering;
 use crate::socket::ancillary::Wishes;
 use crate::socket::filter::Filters;
 use crate::socket::options::{Options, filter_in};
 use crate::socket::turns::Turns;
 use crate::socket::ways::Ways;
+use crate::socket::{Gathering, Left};
 
 /// Which parts of a socket are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub(crate) struct Dgram {
     /// Where the latest empty datagram that was looked at ended.
     found_empty: AtomicU64,
     /// The state that the process from which this one was forked left that way.
-    left: Lock<Option<Box<Left>>>,
+    pub(super) left: Lock<VecDeque<Left>>,
     has_left: AtomicBool,
     /// The state for a child that is being forked.
     handed: Lock<Option<Box<Left>>>,
@@ -80,16 +81,9 @@ pub(crate) struct Dgram {
     /// It was disconnected, and has sent nothing since.
     has_no_port: AtomicBool,
     /// SO_ATTACH_FILTER.
-    filters: Filters,
+    pub(super) filters: Filters,
     /// UDP_CORK and MSG_MORE.
     pub(crate) gathering: Gathering,
-}
-
-/// A datagram on its way to a forked child.
-#[derive(Clone, Debug)]
-pub(crate) struct Left {
-    bytes: Vec<u8>,
-    datagram: Datagram,
 }
 
 impl Dgram {
@@ -115,7 +109,7 @@ impl Dgram {
             wants_returned: AtomicBool::new(false),
             is_peeked: AtomicBool::new(false),
             found_empty: AtomicU64::new(0),
-            left: Lock::new(None),
+            left: Lock::default(),
             handed: Lock::new(None),
             has_left: AtomicBool::new(false),
             next_error: AtomicI32::new(0),
@@ -306,7 +300,8 @@ impl Dgram {
     /// as on the kernel.
     pub(crate) fn copy_peeked(&self) {
         if self.has_left.load(Ordering::Relaxed) {
-            *self.handed.lock() = self.left.lock().clone();
+            let first = self.left.lock().front().cloned();
+            *self.handed.lock() = first.map(Box::new);
             return;
         }
         let found = self
@@ -326,16 +321,17 @@ impl Dgram {
         self.handed.try_lock()?.take()
     }
 
-    /// In the child.
-    pub(crate) fn give_left(&self, left: Option<Box<Left>>) {
-        self.has_left.store(left.is_some(), Ordering::Relaxed);
-        *self.left.lock() = left;
+    /// In the child, or where the socket has come to.
+    pub(crate) fn give_left(&self, left: impl IntoIterator<Item = Left>) {
+        let mut all = self.left.lock();
+        all.extend(left);
+        self.has_left.store(!all.is_empty(), Ordering::Relaxed);
     }
 
     #[cold]
     fn recv_left(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Option<Datagram> {
         let mut place = self.left.lock();
-        let Left { bytes, datagram } = place.as_deref()?;
+        let Left { bytes, datagram } = place.front()?;
         let mut rest = &bytes[..];
         for buf in bufs {
             let count = buf.len().min(rest.len());
@@ -347,8 +343,8 @@ impl Dgram {
             ..*datagram
         };
         if !peek {
-            *place = None;
-            self.has_left.store(false, Ordering::Relaxed);
+            place.pop_front();
+            self.has_left.store(!place.is_empty(), Ordering::Relaxed);
         }
         Some(found)
     }
@@ -406,7 +402,7 @@ impl Dgram {
 
     /// Length of the next datagram of the stack's.
     pub(crate) fn next_len(&self) -> Option<usize> {
-        if let Some(left) = &*self.left.lock() {
+        if let Some(left) = self.left.lock().front() {
             return Some(left.bytes.len());
         }
         let (attachment, sock) = self.part()?;

@@ -8,6 +8,7 @@ mod error_queue;
 mod filter;
 mod gathering;
 pub(crate) mod kernel_socket;
+mod left;
 mod listener;
 mod moved;
 pub(crate) mod options;
@@ -24,6 +25,7 @@ mod ways;
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
 pub(crate) use error_queue::{ErrorQueue, QueuedMessage, Wishes as ErrorQueueWishes};
 pub(crate) use gathering::{Begun, Gathering};
+pub(crate) use left::Left;
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
 

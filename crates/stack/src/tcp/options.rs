@@ -167,6 +167,7 @@ pub fn change(
         | SocketOption::ReturnsV4(_)
         | SocketOption::ReturnsV6(_)
         | SocketOption::Rank(_)
+        | SocketOption::AwaitsPeer(_)
         | SocketOption::Chooser(_)
         | SocketOption::Multicast(_) => return Err(SocketError::NotSupported),
     }

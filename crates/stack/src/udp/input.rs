@@ -128,6 +128,7 @@ impl Udp {
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
             let matches = socket.takes().takes(to.ip())
+                && (is_connected || !socket.options.socket.awaits_peer)
                 && socket.choice.admits(link)
                 && socket.remote.is_none_or(|remote| is_peer(remote, from));
             // Among wildcards one of the datagram's own family.

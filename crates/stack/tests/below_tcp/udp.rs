@@ -115,6 +115,25 @@ fn of_sockets_that_share_a_port_without_dividing_it_the_last_one_hears() {
 }
 
 #[test]
+fn a_socket_that_awaits_its_peer_hears_nobody_before() {
+    let mut table = Table::new();
+    let any = at(Ipv4Addr::UNSPECIFIED, 1000);
+    let first = table.stack.udp_bind(any, shared()).unwrap();
+    let second = table.stack.udp_bind(any, shared()).unwrap();
+    let awaits = |is_on| SocketOption::AwaitsPeer(is_on);
+    table.stack.udp_set_option(second, awaits(true)).unwrap();
+    let hear = |table: &mut Table, port| {
+        table.input(&udp_frame((PEER, port), (IP, 1000), b""));
+        table.fx.datagrams.pop().unwrap().0
+    };
+    let ports = 7..40;
+    assert!(ports.clone().all(|port| hear(&mut table, port) == first));
+    table.stack.udp_connect(second, Some(at(PEER, 9))).unwrap();
+    assert_eq!(hear(&mut table, 9), second);
+    assert_eq!(hear(&mut table, 7), first);
+}
+
+#[test]
 fn a_port_that_the_stack_chooses_is_nobody_elses() {
     let mut table = Table::new();
     table.stack.set_ephemeral(40_000, 40_099);

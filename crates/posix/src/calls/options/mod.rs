@@ -2,6 +2,7 @@
 
 mod choosers;
 mod choosing;
+mod elsewhere;
 mod filters;
 mod groups;
 mod memory;

@@ -29,6 +29,9 @@ impl Process {
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
         self.refuse_option(&socket, level, name, value)?;
+        if let Some(set) = self.set_elsewhere(&socket, (level, name), value) {
+            return Ok(set?);
+        }
         if self.set_membership(&socket, level, name, value)? {
             self.realize_bound(&socket);
             return Ok(());
@@ -58,9 +61,7 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 self.set_on_stream((&socket, stream), level, name, &options);
             }
-            Some(Decided::Dgram(dgram)) => {
-                self.set_on_dgram((&socket, dgram), level, name, &options)
-            }
+            Some(Decided::Dgram(it)) => self.set_on_dgram((&socket, it), level, name, &options),
             Some(Decided::Listener(listener)) => {
                 if let (Some((attachment, sock)), Some(option)) =
                     (&*listener.stack(), options.for_stack(level, name))
@@ -68,7 +69,7 @@ impl Process {
                     attachment.set_option(*sock, option);
                 }
             }
-            Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value),
+            Some(Decided::Foreign(it)) => self.set_where_it_lives(it, (level, name), value)?,
             None => {}
         }
         Ok(())
@@ -291,7 +292,7 @@ impl Process {
     }
 
     /// A value of an int that the kernel's part does not know, or has for another purpose.
-    fn own_int(&self, socket: &Description, level: i32, name: i32) -> Outcome<Option<i32>> {
+    fn own_int(&self, socket: &Arc<Description>, level: i32, name: i32) -> Outcome<Option<i32>> {
         Ok(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 Some(self.take_error(socket)?.map_or(0, |error| error.0))
@@ -401,7 +402,7 @@ impl Process {
         }
     }
 
-    fn take_error(&self, socket: &Description) -> Outcome<Option<Errno>> {
+    fn take_error(&self, socket: &Arc<Description>) -> Outcome<Option<Errno>> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(stream.take_error()),
             Some(Decided::Dgram(dgram)) => {
@@ -460,7 +461,7 @@ fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descripto
 }
 
 /// Keeps the options that calls look for beside the record.
-fn note_beside(
+pub(super) fn note_beside(
     socket: &Description,
     (level, name): (i32, i32),
     value: &[u8],

@@ -71,7 +71,9 @@ impl Process {
             match self.make_pair(socket, it, reach) {
                 Ok(made) => *token = Some(made),
                 Err(_) => {
-                    self.warn_of_foreign(socket);
+                    if !it.has_own() {
+                        self.warn_of_foreign(socket);
+                    }
                     return false;
                 }
             }
@@ -88,7 +90,7 @@ impl Process {
         let family = AddressFamily::UNIX;
         let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         limit_times(&ours, socket)?;
-        if let (Some(local), Some(remote)) = (it.local, it.remote) {
+        if let (Some(local), Some(remote)) = (it.local, it.remote()) {
             let inode = self.inode_of(socket);
             self.lending.nameplates.put(&theirs, (local, remote), inode);
         }
@@ -99,13 +101,16 @@ impl Process {
             amount: u64::from(reach == Reach::Unheard),
         };
         control.say(message, Some(theirs.as_fd()))?;
+        if socket.kind == Kind::Dgram && reach == Reach::Heard {
+            self.keep_kernel_part(socket, it);
+        }
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {
             replace(number, &ours)?;
             set_nonblocking(number, socket.is_nonblocking())?;
         }
         socket.has_kernel.store(true, Ordering::Release);
-        self.report.on_borrowed(socket, it.local, it.remote);
+        self.report.on_borrowed(socket, it.local, it.remote());
         Ok(message.token)
     }
 
@@ -154,20 +159,6 @@ impl Process {
             it.wish(waiting(socket), wish, is_prompt);
         }
         Divert::KernelRead
-    }
-
-    /// Tells the owner of a socket of an option that was set here, and waits until it has its
-    /// effect there: on what is sent next too.
-    pub(crate) fn set_where_it_lives(&self, it: &Borrowed, option: (i32, i32), value: &[u8]) {
-        // Who has confined itself may not send messages.
-        if self.lending.keeps_out.load(Ordering::Relaxed) {
-            return;
-        }
-        if let (Some(control), Some(message)) =
-            (it.control(), Message::option(it.id, option, value))
-        {
-            let _ = control.ask(message);
-        }
     }
 
     /// Called before the program confines itself to some system calls (seccomp(2)): connections

@@ -1,33 +1,31 @@
-//! The borrower's side of a datagram socket that lives in another process: each message of the pair
-//! is a datagram behind its envelope.
+//! The borrower's side of a datagram socket that lives in another process: the owner makes each
+//! call. The pair between them tells when there may be something to receive.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddr;
-use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use rustix::event::PollFlags;
 use rustix::io::retry_on_intr;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
-use slipstack_channel::{ENVELOPE_LEN, Envelope};
+use rustix::net::RecvFlags;
 use slipstack_mem::Descriptor;
 
-use crate::addr::{Given, parse_destination};
-use crate::attachment::Datagram;
+use crate::addr::AddrBytes;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
-use crate::process::lending::borrow::{Reach, waiting};
+use crate::process::lending::borrow::Reach;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
-use crate::socket::ancillary::{Wishes, parse};
+use crate::socket::borrowed::requests::{CONTROL_MAX, Call, OPTION_MAX, REPLY_MAX, Reply, Request};
+use crate::socket::borrowed::words::{Message, Word};
 use crate::socket::borrowed::{Borrowed, Wish};
-use crate::socket::description::{Decided, Description};
+use crate::socket::description::Description;
 use crate::socket::kernel_socket::is_readable;
-use crate::socket::kernel_socket::is_ready;
-use crate::socket::payload_longest;
 
 /// Longest payload of any datagram.
-const PAYLOAD_MAX: usize = 65_527;
+const PAYLOAD_MAX: usize = 65_535;
+/// How long a sender without room waits until it asks again.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 
 impl Process {
     /// A receiving call on a datagram socket that lives elsewhere.
@@ -38,32 +36,85 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
         flags: i32,
     ) -> Outcome<Received> {
-        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        if !self.hold_borrowed(socket, it, Reach::Heard) {
-            return Err(Errno::ENETDOWN.into());
+        let waits =
+            !socket.is_nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
+        if waits {
+            self.take_borrowed(socket, it, Wish::All);
         }
-        if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
+        let found = self.receive_or_wait(socket, it, (&mut *bufs, &mut *control), flags, waits)?;
+        match (found, first_number(socket)) {
+            (Found::Received(received), _) => Ok(received),
+            (Found::Nothing, _) => Err(Errno::EAGAIN.into()),
+            (Found::Here, Some(fd)) => self.recvmsg(fd, bufs, control, flags),
+            (Found::Here, None) => Err(Errno::EBADF.into()),
         }
-        if !it.is_streaming() {
-            it.wish(waiting(socket), Wish::Some(1), is_nonblocking);
+    }
+
+    fn receive_or_wait(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+        waits: bool,
+    ) -> Outcome<Found> {
+        let mut receive = || self.receive_elsewhere(socket, it, (&mut *bufs, &mut *control), flags);
+        let found = receive()?;
+        let number = socket.kernel_number();
+        if !matches!(found, Found::Nothing) || !waits || number.is_none() {
+            return Ok(found);
         }
-        let number = socket.kernel_number().ok_or(Errno::EBADF)?;
-        let is_peek = flags & libc::MSG_PEEK != 0;
-        let mut found = receive(number, bufs, is_peek)?;
-        if found.is_none() && !is_nonblocking {
-            let fd = polled(Some(number), libc::POLLIN);
-            let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
-            found = self.wait(&plan, |look| {
-                match look.is_due() && is_readable(Some(number)) {
-                    true => Ok(receive(number, bufs, is_peek)?),
-                    false => Ok(None),
-                }
-            })?;
+        let fd = polled(number, libc::POLLIN);
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
+        let found = self.wait(&plan, |look| {
+            if socket.is_brought() {
+                return Ok(Some(Found::Here));
+            }
+            match look.is_due() && is_readable(number) {
+                true => Ok(Some(receive()?).filter(|found| !matches!(found, Found::Nothing))),
+                false => Ok(None),
+            }
+        })?;
+        Ok(found.unwrap_or(Found::Nothing))
+    }
+
+    fn receive_elsewhere(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+    ) -> Result<Found, Errno> {
+        if let Some(number) = socket.kernel_number().filter(|_| it.is_taken()) {
+            forget_signs(number);
         }
-        let datagram = found.ok_or(Errno::EAGAIN)?;
-        let wishes = Wishes::of(&socket.cold.lock().options);
-        Ok(self.answer(socket, wishes, &datagram, control, flags))
+        let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let asked = asked.min(PAYLOAD_MAX);
+        let room = [0; CONTROL_MAX];
+        let request = Request {
+            control: &room[..control.len().min(CONTROL_MAX)],
+            ..Request::new(Call::Receive, [flags, asked as i32])
+        };
+        let (reply, data) = match self.call_owner(socket, it, &request, &[], asked) {
+            Ok(Some(result)) => result,
+            Ok(None) => return Ok(Found::Here),
+            Err(Errno::EAGAIN) if socket.is_brought() => return Ok(Found::Here),
+            Err(Errno::EAGAIN) => return Ok(Found::Nothing),
+            Err(error) => return Err(error),
+        };
+        let mut rest = &data[..];
+        for buf in bufs {
+            let count = buf.len().min(rest.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+        }
+        control[..reply.control.len()].copy_from_slice(&reply.control);
+        Ok(Found::Received(Received {
+            len: reply.len,
+            flags: reply.flags,
+            from: reply.name.as_deref().map(AddrBytes::from_bytes),
+            control_len: reply.control.len(),
+        }))
     }
 
     /// A sending call on it.
@@ -75,127 +126,203 @@ impl Process {
         (to, control): (Option<&[u8]>, &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
-        let given = to.map(|to| parse_destination(to, socket.family));
-        let to = match given.transpose()? {
-            Some(Given::Addr(addr)) if addr.port() == 0 => return Err(Errno::EINVAL.into()),
-            Some(Given::Addr(addr)) => Some(addr),
-            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
-            Some(Given::Unspecified) | None => None,
-        };
-        let sending = parse(control, socket.family)?;
-        let remote = to.or(it.remote).ok_or(Errno::EDESTADDRREQ)?;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if len > payload_longest(remote) {
+        if len > PAYLOAD_MAX {
             return Err(Errno::EMSGSIZE.into());
         }
-        let segment = match sending.segment {
-            Some(segment) => segment,
-            None => {
-                let cold = socket.cold.lock();
-                let segment = cold.options.int(libc::SOL_UDP, libc::UDP_SEGMENT);
-                segment.and_then(|it| u16::try_from(it).ok()).unwrap_or(0)
-            }
-        };
-        let envelope = Envelope {
-            peer: to,
-            local: sending.src.map(|src| SocketAddr::new(src, 0)),
-            tos: sending.tos,
-            ttl: sending.ttl,
-            segment: NonZeroU16::new(segment),
-            ..Envelope::default()
-        };
-        if !self.hold_borrowed(socket, it, Reach::Heard) {
-            return Err(Errno::ENETDOWN.into());
+        if control.len() > CONTROL_MAX {
+            return Err(Errno::ENOBUFS.into());
         }
-        let number = socket.kernel_number().ok_or(Errno::EBADF)?;
-        let head = envelope.to_bytes(len);
-        let whole: Vec<IoSlice<'_>> = std::iter::once(IoSlice::new(&head))
-            .chain(bufs.iter().map(|buf| IoSlice::new(buf)))
-            .collect();
-        if send(number, &whole)? {
-            return Ok(len);
+        let request = Request {
+            name: to,
+            control,
+            ..Request::new(Call::Send, [flags, 0])
+        };
+        let send = || match self.call_owner(socket, it, &request, bufs, 0) {
+            Ok(Some((reply, _))) => Ok(Some(reply.len)),
+            Ok(None) => {
+                let fd = first_number(socket).ok_or(Errno::EBADF)?;
+                self.sendmsg(fd, bufs, to, control, flags).map(Some)
+            }
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        };
+        if let Some(sent) = send()? {
+            return Ok(sent);
         }
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN.into());
         }
-        let fd = polled(Some(number), libc::POLLOUT);
-        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, fd.as_slice());
-        let sent = self.wait(&plan, |_| match is_ready(Some(number), PollFlags::OUT) {
-            true => Ok(send(number, &whole)?.then_some(())),
-            false => Ok(None),
-        })?;
-        sent.map(|()| len).ok_or(Errno::EAGAIN.into())
+        let mut plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let end_ns = plan.deadline_ns.unwrap_or(u64::MAX);
+        loop {
+            let next_ns = self.now_ns() + ROOM_PAUSE.as_nanos() as u64;
+            plan.deadline_ns = Some(next_ns.min(end_ns));
+            self.wait(&plan, |_| Ok(None::<()>))?;
+            if let Some(sent) = send()? {
+                return Ok(sent);
+            }
+            if self.now_ns() >= end_ns {
+                return Err(Errno::EAGAIN.into());
+            }
+        }
     }
 
-    /// Length of the datagram that waits for this process.
+    /// Length of the datagram that waits for whoever reads next.
     pub(crate) fn unread_borrowed(&self, socket: &Arc<Description>, it: &Borrowed) -> usize {
-        self.take_borrowed(socket, it, Wish::All);
-        let found = socket
-            .kernel_number()
-            .and_then(|number| receive(number, &mut [], true).ok()?);
-        found.map_or(0, |datagram| datagram.full_len)
+        let flags = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+        match self.receive_elsewhere(socket, it, (&mut [], &mut []), flags) {
+            Ok(Found::Received(received)) => received.len,
+            _ => 0,
+        }
     }
 
-    /// `connect` on one that this process has not used: from now on it is one of its own, as an
-    /// inherited one is that nobody has used. `None`: it cannot be.
-    pub(crate) fn part_with_borrowed(&self, old: &Arc<Description>) -> Option<Arc<Description>> {
-        let Some(Decided::Foreign(it)) = old.decided() else {
-            return None;
+    /// `connect` on one: it has a peer for all who have it.
+    pub(crate) fn connect_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        addr: &[u8],
+    ) -> Outcome<()> {
+        let request = Request {
+            name: Some(addr),
+            ..Request::new(Call::Connect, [0, 0])
         };
-        let own = it.take_own()?;
-        it.give_back();
-        let new = self.replace_by_fresh(old);
-        let _ = new.decided.set(Decided::Dgram(own));
-        Some(new)
+        if self.call_owner(socket, it, &request, &[], 0)?.is_none() {
+            return self.connect(first_number(socket).ok_or(Errno::EBADF)?, addr);
+        }
+        it.note_connected(addr, socket.family);
+        Ok(())
+    }
+
+    pub(crate) fn shutdown_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        how: i32,
+    ) -> Outcome<()> {
+        let request = Request::new(Call::Shutdown, [how, 0]);
+        match self.call_owner(socket, it, &request, &[], 0)? {
+            Some(_) => Ok(()),
+            None => self.shutdown(first_number(socket).ok_or(Errno::EBADF)?, how),
+        }
+    }
+
+    /// SO_ERROR.
+    pub(crate) fn error_of_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<Errno> {
+        let request = Request::new(Call::TakeError, [0, 0]);
+        let (reply, _) = self.call_owner(socket, it, &request, &[], 0).ok()??;
+        i32::try_from(reply.len)
+            .ok()
+            .filter(|it| *it != 0)
+            .map(Errno)
+    }
+
+    /// An option of a socket of another process, which has its effect there once this returns. A
+    /// program of classic BPF is given by its instructions.
+    pub(crate) fn set_where_it_lives(
+        &self,
+        it: &Borrowed,
+        (level, name): (i32, i32),
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        if value.len() > OPTION_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        let request = Request {
+            name: Some(value),
+            ..Request::new(Call::SetOption, [level, name])
+        };
+        // What a confined process would set has no effect.
+        let reply = self.ask_owner(it, &request, &[], 0);
+        reply.map_or(Ok(()), |(reply, _)| refused(&reply))
+    }
+
+    /// Has the owner make a call on a socket that this process holds by a pair. `Ok(None)`: the
+    /// owner has ended, and the socket has come here.
+    fn call_owner(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        request: &Request<'_>,
+        data: &[IoSlice<'_>],
+        room: usize,
+    ) -> Result<Option<(Reply, Vec<u8>)>, Errno> {
+        let answer = match it.is_taken() || self.hold_borrowed(socket, it, Reach::Heard) {
+            true => self.ask_owner(it, request, data, room),
+            false => None,
+        };
+        let Some((reply, data)) = answer else {
+            return match self.inherit_datagrams(socket, it) {
+                true => Ok(None),
+                false => Err(Errno::ENETDOWN),
+            };
+        };
+        if reply.is_free {
+            self.bring_datagrams(socket, it);
+        }
+        refused(&reply)?;
+        Ok(Some((reply, data)))
+    }
+
+    /// `None`: there is no owner any more, or no way to it.
+    fn ask_owner(
+        &self,
+        it: &Borrowed,
+        request: &Request<'_>,
+        data: &[IoSlice<'_>],
+        room: usize,
+    ) -> Option<(Reply, Vec<u8>)> {
+        // Who has confined itself may not send messages.
+        if self.lending.keeps_out.load(Ordering::Relaxed) {
+            return None;
+        }
+        let message = Message {
+            word: Word::Call,
+            id: it.id,
+            token: self.next_token(),
+            amount: 0,
+        };
+        let head = request.head();
+        let before = [&head[..], request.name.unwrap_or_default(), request.control];
+        let parts: Vec<IoSlice<'_>> = before
+            .into_iter()
+            .chain(data.iter().map(|part| &**part))
+            .map(IoSlice::new)
+            .collect();
+        let result = it.control()?.call(message, &parts, REPLY_MAX + room)?;
+        let (reply, data) = Reply::parse(&result)?;
+        Some((reply, data.to_vec()))
     }
 }
 
-/// Receives a message that waits at the end of a pair.
-fn receive(
-    number: Descriptor,
-    bufs: &mut [IoSliceMut<'_>],
-    is_peek: bool,
-) -> Result<Option<Datagram>, Errno> {
-    let mut place = vec![0; ENVELOPE_LEN + PAYLOAD_MAX];
-    let flags = match is_peek {
-        true => RecvFlags::DONTWAIT | RecvFlags::PEEK,
-        false => RecvFlags::DONTWAIT,
-    };
-    let count = match retry_on_intr(|| rustix::net::recv(number.as_fd(), &mut place[..], flags)) {
-        Ok((0, _)) | Err(rustix::io::Errno::CONNRESET) => return Err(Errno::ENETDOWN),
-        Ok((count, _)) => count,
-        Err(rustix::io::Errno::AGAIN) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let (head, mut rest) = place[..count].split_at(ENVELOPE_LEN.min(count));
-    let head = head.try_into().map_err(|_| Errno::EINVAL)?;
-    let (envelope, full_len) = Envelope::from_bytes(head).ok_or(Errno::EINVAL)?;
-    let from = envelope.peer.ok_or(Errno::EINVAL)?;
-    for buf in bufs {
-        let count = buf.len().min(rest.len());
-        buf[..count].copy_from_slice(&rest[..count]);
-        rest = &rest[count..];
-    }
-    Ok(Some(Datagram {
-        len: count - ENVELOPE_LEN - rest.len(),
-        full_len,
-        from,
-        to: envelope.local.unwrap_or(from),
-        envelope,
-    }))
+/// The result of a look for a datagram.
+enum Found {
+    Received(Received),
+    Nothing,
+    /// The socket has come here meanwhile.
+    Here,
 }
 
-/// `false`: there is no room.
-fn send(number: Descriptor, whole: &[IoSlice<'_>]) -> Result<bool, Errno> {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let send = || {
-        let mut nothing = SendAncillaryBuffer::default();
-        rustix::net::sendmsg(number.as_fd(), whole, &mut nothing, flags)
-    };
-    match retry_on_intr(send) {
-        Ok(_) => Ok(true),
-        Err(rustix::io::Errno::AGAIN) => Ok(false),
-        Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Err(Errno::ENETDOWN),
-        Err(error) => Err(error.into()),
+fn first_number(socket: &Description) -> Option<i32> {
+    socket.cold.lock().numbers.first().copied()
+}
+
+fn refused(reply: &Reply) -> Result<(), Errno> {
+    match reply.error {
+        0 => Ok(()),
+        error => Err(Errno(error)),
     }
+}
+
+/// Signs that there may be something say nothing about what comes after the look that follows.
+fn forget_signs(number: Descriptor) {
+    let mut place = [0; 1];
+    let recv = || rustix::net::recv(number.as_fd(), &mut place, RecvFlags::DONTWAIT);
+    let mut recv = recv;
+    while matches!(retry_on_intr(&mut recv), Ok((1.., _))) {}
 }

@@ -4,6 +4,7 @@
 //! process that lends does, with which the connection is gone. Both are also shut after a FIN for a
 //! program that has shut down its own direction.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -29,8 +30,15 @@ impl Process {
     }
 
     /// SO_ERROR of a borrowed connection.
-    pub(crate) fn take_borrowed_error(&self, socket: &Description, it: &Borrowed) -> Option<Errno> {
-        let is_due = socket.kind == Kind::Stream && it.awaits_end() && self.was_reset(socket);
+    pub(crate) fn take_borrowed_error(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<Errno> {
+        if socket.kind == Kind::Dgram {
+            return self.error_of_borrowed(socket, it);
+        }
+        let is_due = it.awaits_end() && self.was_reset(socket);
         (is_due && it.hears_end()).then_some(Errno::ECONNRESET)
     }
 

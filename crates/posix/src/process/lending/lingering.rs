@@ -16,14 +16,17 @@ use crate::process::wait::{Look, Plan};
 const LOOK_NS: u64 = 2_000_000;
 
 impl Process {
-    /// Whether others use connections of this process, which has no steward's thread or has one.
+    /// Whether others may use sockets of this process.
     pub fn has_borrowers(&self) -> bool {
-        self.lending.post.has_pumps()
+        self.lending.post.has_pumps() || self.lending.post.has_steward()
     }
 
     /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not
     /// for a process with other threads, which would go on too.
     pub fn outlast_borrowers(&'static self) {
+        if !self.has_borrowers() {
+            return;
+        }
         self.lending.post.await_steward();
         let Some(until) = self.lending.post.begin_to_end() else {
             return;

@@ -1,10 +1,12 @@
 //! The process that lends connections to others, and the one that borrows them.
 
+mod answering;
 mod borrow;
 mod datagrams;
 mod ended;
 mod forking;
 mod helper;
+mod homing;
 mod lingering;
 mod owner;
 mod passing;

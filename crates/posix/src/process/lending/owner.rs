@@ -1,6 +1,5 @@
 //! The process that lends: what it gives its steward to do, and what it does for it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,6 +14,7 @@ use crate::process::Process;
 use crate::process::table::Entry;
 use crate::ready::Sleepers;
 use crate::socket::borrowed::Names;
+use crate::socket::borrowed::requests::{Reply, Request};
 use crate::socket::description::{Decided, Description, Kind};
 
 impl Process {
@@ -73,30 +73,23 @@ impl Process {
         })
     }
 
-    /// Another process has set an option of a socket that lives here.
-    fn set_for_borrower(&self, socket: &Arc<Description>, (level, name): (i32, i32), value: &[u8]) {
-        let decided = socket.decided();
-        if !matches!(decided, Some(Decided::Stream(_) | Decided::Dgram(_))) {
+    /// Another process has set an option of a connection that lives here.
+    pub(super) fn set_for_borrower(
+        &self,
+        socket: &Arc<Description>,
+        (level, name): (i32, i32),
+        value: &[u8],
+    ) {
+        let Some(Decided::Stream(stream)) = socket.decided() else {
             return;
-        }
+        };
         let options = {
             let mut cold = socket.cold.lock();
             cold.options.set(level, name, value);
             cold.options.clone()
         };
-        match decided {
-            Some(Decided::Stream(stream)) => {
-                self.set_on_stream((socket, stream), level, name, &options);
-                stream.attachment().commands();
-            }
-            Some(Decided::Dgram(dgram)) => {
-                self.set_on_dgram((socket, dgram), level, name, &options);
-                if let Some((attachment, _)) = dgram.part() {
-                    attachment.commands();
-                }
-            }
-            _ => {}
-        }
+        self.set_on_stream((socket, stream), level, name, &options);
+        stream.attachment().commands();
     }
 }
 
@@ -137,10 +130,6 @@ impl Lender for Process {
         self.lending.post.note_pump_ended();
     }
 
-    fn sends_by_kernel(&self, socket: &Description, to: SocketAddr) -> bool {
-        self.reason_to_connect_in_kernel(socket, to).is_some()
-    }
-
     fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
         // A datagram socket's kernel part is read by this number too.
         let fd = match socket
@@ -173,8 +162,14 @@ impl Lender for Process {
             .all(|number| self.lending.is_stewards(number))
     }
 
-    fn set_option(&self, socket: &Arc<Description>, option: (i32, i32), value: &[u8]) {
-        self.set_for_borrower(socket, option, value);
+    fn call(
+        &self,
+        socket: &Arc<Description>,
+        request: &Request<'_>,
+        data: &[u8],
+        room: &mut [u8],
+    ) -> (Reply, usize) {
+        self.call_for_borrower(socket, request, data, room)
     }
 
     fn close_steward_number(&self, number: i32) {

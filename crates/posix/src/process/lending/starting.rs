@@ -21,7 +21,7 @@ use crate::process::Process;
 use crate::process::lending::borrow::Reach;
 use crate::process::table::Entry;
 use crate::socket::borrowed::Names;
-use crate::socket::borrowed::words::Control;
+use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::{Borrowed, Wish};
 use crate::socket::description::{Decided, Description, Kind, New};
 
@@ -164,6 +164,12 @@ impl Process {
         // A datagram socket has the kernel's part under its number.
         let has_kernel = kind == Kind::Dgram;
         socket.has_kernel.store(has_kernel, Ordering::Release);
+        if has_kernel
+            && let Some(own) = self.own_datagrams(&socket, number)
+            && let Some(Decided::Foreign(it)) = socket.decided()
+        {
+            it.keep_own(Box::new(own));
+        }
         self.install(number, &socket);
         Some(())
     }
@@ -270,7 +276,7 @@ fn borrowed(
         id: it.id,
         inode,
         local: it.local,
-        remote: it.remote,
+        remote: it.remote(),
     };
     match it.token() {
         Some(token) => {

@@ -71,7 +71,7 @@ impl Process {
         }
         let stream = Stream::accepted(Arc::clone(attachment), sock);
         self.apply_stream_options(socket, &stream);
-        socket.bring(stream);
+        socket.bring(Decided::Stream(stream));
         it.say(Word::Have, message.amount);
         self.settle_brought(socket);
         Some(())

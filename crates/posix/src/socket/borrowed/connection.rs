@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use slipstack_mem::Lock;
+use slipstack_mem::{Descriptor, Lock};
 
+use crate::addr::{Family, Given, parse_peer};
 use crate::socket::Dgram;
 use crate::socket::borrowed::Names;
+use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
-use crate::socket::borrowed::words::{Control, Message, Wish, Word};
+use crate::socket::borrowed::words::{Message, Wish, Word};
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub(crate) struct Borrowed {
     /// The owner's number for it.
     pub(crate) id: u64,
     pub(crate) local: Option<SocketAddr>,
-    pub(crate) remote: Option<SocketAddr>,
+    remote: Lock<Option<SocketAddr>>,
     /// To the owner's steward. `None`: the owner cannot be spoken to.
     control: Option<Arc<Control>>,
     /// Names the pair that is under the numbers; `None`: the connection has not been used.
@@ -26,8 +28,11 @@ pub(crate) struct Borrowed {
     is_streaming: AtomicBool,
     /// The program has shut its direction down, or has heard how the connection has ended.
     has_ended: AtomicBool,
-    /// A datagram socket of this process's own, which takes its place when it is connected.
+    /// A datagram socket of this process's own, which takes its place when it is this process's
+    /// alone.
     own: Lock<Option<Box<Dgram>>>,
+    /// Its kernel part, while the pair is under its numbers.
+    pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
 }
 
@@ -41,12 +46,13 @@ impl Borrowed {
         Borrowed {
             id,
             local: names.and_then(|names| names.local),
-            remote: names.and_then(|names| names.remote),
+            remote: Lock::new(names.and_then(|names| names.remote)),
             control,
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             own: Lock::default(),
+            kernel_part: Lock::default(),
             turns: Turns::default(),
         }
     }
@@ -56,12 +62,13 @@ impl Borrowed {
         Borrowed {
             id: 0,
             local: Some(local),
-            remote: Some(remote),
+            remote: Lock::new(Some(remote)),
             control: None,
             token: Lock::new(Some(0)),
             is_streaming: AtomicBool::new(true),
             has_ended: AtomicBool::new(false),
             own: Lock::default(),
+            kernel_part: Lock::default(),
             turns: Turns::default(),
         }
     }
@@ -73,12 +80,13 @@ impl Borrowed {
         Borrowed {
             id: self.id,
             local: self.local,
-            remote: self.remote,
+            remote: Lock::new(self.remote.try_lock().and_then(|it| *it)),
             control,
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
             own: Lock::default(),
+            kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),
         }
     }
@@ -88,12 +96,30 @@ impl Borrowed {
         self
     }
 
-    /// This process's own socket, if it has not used the other's.
-    pub(crate) fn take_own(&self) -> Option<Dgram> {
-        if self.is_taken() {
-            return None;
-        }
-        self.own.lock().take().map(|own| *own)
+    /// This process's own socket.
+    pub(crate) fn take_own(&self) -> Option<Box<Dgram>> {
+        self.own.lock().take()
+    }
+
+    pub(crate) fn has_own(&self) -> bool {
+        self.own.lock().is_some()
+    }
+
+    /// It has not come here.
+    pub(crate) fn keep_own(&self, own: Box<Dgram>) {
+        *self.own.lock() = Some(own);
+    }
+
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        *self.remote.lock()
+    }
+
+    /// This process has connected it.
+    pub(crate) fn note_connected(&self, addr: &[u8], family: Family) {
+        *self.remote.lock() = match parse_peer(addr, family) {
+            Ok(Given::Addr(addr)) => Some(addr),
+            _ => None,
+        };
     }
 
     pub(crate) fn control(&self) -> Option<&Arc<Control>> {

@@ -1,8 +1,10 @@
 //! A connection that lives in another process, and what is said about it.
 
 mod connection;
+pub(crate) mod control;
 mod lent;
 mod names;
+pub(crate) mod requests;
 mod turns;
 pub(crate) mod words;
 

@@ -36,6 +36,11 @@ impl Turns {
         is_due
     }
 
+    /// Counts a call. Returns true once there have been many.
+    pub(crate) fn are_many(&self) -> bool {
+        self.count.fetch_add(1, Ordering::Relaxed) >= LONG_TURNS
+    }
+
     pub(crate) fn never_ask(&self) {
         self.asked.store(ASKED_MAX, Ordering::Relaxed);
     }

@@ -43,13 +43,17 @@ fn attach_program(
     (level, name): (i32, i32),
     code: &[u8],
 ) -> Result<(), Errno> {
+    kernel.setsockopt(fd, level, name, &program(code))
+}
+
+/// Returns the `struct sock_fprog` of these instructions: how many, and where.
+pub(crate) fn program(code: &[u8]) -> [u8; 16] {
     let count = u16::try_from(code.len() / INSTRUCTION).unwrap_or(u16::MAX);
-    // struct sock_fprog: how many, and where.
     let mut program = [0; 16];
     program[..2].copy_from_slice(&count.to_ne_bytes());
     let at = code.as_ptr().expose_provenance() as u64;
     program[8..].copy_from_slice(&at.to_ne_bytes());
-    kernel.setsockopt(fd, level, name, &program)
+    program
 }
 
 /// The instructions of a `struct sock_fprog` of the program's, as a kernel socket that takes it

@@ -1,0 +1,149 @@
+//! A datagram socket of another process that this one has for itself, because the other one has
+//! closed it or has ended, comes here: the port, which the kernel's part keeps, a part on an engine
+//! of this process's, and the datagrams that have come for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use slipstack_channel::{CloseMode, Placement};
+use slipstack_mem::{Descriptor, raised};
+
+use crate::epoll::{add_kernel_part, remove_kernel_part, sets_of};
+use crate::process::Process;
+use crate::ready::bits;
+use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::words::{Message, Word};
+use crate::socket::description::{Bound, Decided, Description};
+use crate::socket::kernel_socket::kernel_name;
+use crate::socket::kernel_socket::{replace, set_nonblocking};
+use crate::socket::{Dgram, Side};
+
+impl Process {
+    /// Keeps the kernel's part, in whose place the end of a pair comes.
+    pub(crate) fn keep_kernel_part(&self, socket: &Description, it: &Borrowed) {
+        let number = socket.kernel_number();
+        let copy = number.and_then(|number| fcntl_dupfd_cloexec(number.as_fd(), 0).ok());
+        if let Some(copy) = copy {
+            let kept = Descriptor::give(raised(copy));
+            self.lending.kernel_parts.lock().push(kept.number());
+            *it.kernel_part.lock() = Some(kept);
+        }
+    }
+
+    pub(crate) fn drop_kernel_part(&self, it: &Borrowed) {
+        if let Some(kept) = it.kernel_part.lock().take() {
+            let mut all = self.lending.kernel_parts.lock();
+            all.retain(|number| *number != kept.number());
+            kept.close();
+        }
+    }
+
+    /// The owner says that this process has the socket for itself: brings it here, if there is an
+    /// engine for it.
+    #[cold]
+    pub(crate) fn bring_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) {
+        if self.living_attachment().is_none() && !it.turns.are_many() {
+            return;
+        }
+        let Some(attachment) = self.attached_quietly() else {
+            return;
+        };
+        // Nobody would drive the engine while the program is away.
+        if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
+            return;
+        }
+        let Some(own) = it.take_own() else { return };
+        *own.remote.lock() = it.remote();
+        if self.realize_dgram(socket, &own).is_err() {
+            return it.keep_own(own);
+        }
+        let message = Message {
+            word: Word::Want,
+            id: it.id,
+            token: self.next_token(),
+            amount: 0,
+        };
+        match it.control().and_then(|control| control.ask_for(message)) {
+            Some(_) => self.settle_datagrams(socket, it, own),
+            None => {
+                if let Some((attachment, sock)) = own.stack().take() {
+                    attachment.close(sock, CloseMode::Orderly);
+                    attachment.commands();
+                }
+            }
+        }
+    }
+
+    /// The owner has ended. Returns false if the socket cannot go on here.
+    #[cold]
+    pub(crate) fn inherit_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+        let Some(own) = it.take_own() else {
+            return socket.is_brought();
+        };
+        *own.remote.lock() = it.remote();
+        self.settle_datagrams(socket, it, own);
+        true
+    }
+
+    fn settle_datagrams(&self, socket: &Arc<Description>, it: &Borrowed, own: Box<Dgram>) {
+        if let Some(control) = it.control() {
+            own.give_left(control.take_left(it.id));
+        }
+        match own.side() {
+            Side::Both if it.remote().is_some() => own.set_side(Side::Stack),
+            _ => {}
+        }
+        self.put_kernel_part(socket, it);
+        own.apply(&socket.cold.lock().options);
+        socket.bring(Decided::Dgram(*own));
+        self.on_intent(socket);
+        self.realize(socket);
+        if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            self.report.on_dgram(socket, dgram);
+            socket.notify(dgram.readiness() & !bits::OUT);
+        }
+    }
+
+    /// Puts the kernel's part back under the numbers.
+    fn put_kernel_part(&self, socket: &Arc<Description>, it: &Borrowed) {
+        let Some(kept) = *it.kernel_part.lock() else {
+            return;
+        };
+        let Ok(copy) = fcntl_dupfd_cloexec(kept.as_fd(), 0) else {
+            return;
+        };
+        let sets = sets_of(socket);
+        for (set, item) in &sets {
+            remove_kernel_part(set, *item);
+        }
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            let _ = replace(number, &copy);
+            let _ = set_nonblocking(number, true);
+        }
+        socket.has_kernel.store(true, Ordering::Release);
+        for (set, item) in &sets {
+            add_kernel_part(set, *item);
+        }
+        self.drop_kernel_part(it);
+    }
+
+    /// A socket that a new program has been given under `number`, of which the kernel's part tells
+    /// where it is bound: it may come to be this program's own.
+    pub(crate) fn own_datagrams(&self, socket: &Description, number: Descriptor) -> Option<Dgram> {
+        let addr = self.zoned(kernel_name(number)?);
+        let is_wildcard = addr.ip().is_unspecified();
+        socket.cold.lock().bound = Some(Bound {
+            addr,
+            is_wildcard,
+            is_port_chosen: false,
+            is_port_unseen: false,
+            at_ns: 0,
+        });
+        Some(Dgram::new(match is_wildcard {
+            true => Side::Both,
+            false => Side::Stack,
+        }))
+    }
+}

@@ -1,0 +1,231 @@
+//! A child's end of its way to the steward of its parent.
+
+use std::io::IoSlice;
+use std::iter;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use slipstack_mem::Lock;
+
+use crate::errno::Errno;
+use crate::socket::Left;
+use crate::socket::borrowed::words::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED, read_left};
+
+/// How long a call that may not block waits for the steward to look.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long a call waits for a connection that it would have for itself: far longer than it takes.
+const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longer than any connection.
+const GIFT_MAX: usize = 192 << 10;
+/// Longer than any datagram with what is before it.
+const LEFT_MAX: usize = 66 << 10;
+
+/// A child's end.
+#[derive(Debug)]
+pub(crate) struct Control {
+    end: OwnedFd,
+    /// Taken while an answer is awaited.
+    turn: Lock<()>,
+    /// Datagrams that the owner has left to this process, with the numbers of their sockets.
+    left: Lock<Vec<(u64, Left)>>,
+}
+
+impl Control {
+    pub(crate) fn new(end: OwnedFd) -> Control {
+        Control {
+            end,
+            turn: Lock::new(()),
+            left: Lock::default(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> &OwnedFd {
+        &self.end
+    }
+
+    pub(crate) fn number(&self) -> i32 {
+        self.end.as_raw_fd()
+    }
+
+    pub(crate) fn say(&self, message: Message, end: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let ends: Vec<BorrowedFd<'_>> = end.into_iter().collect();
+        if !ends.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+        }
+        let bytes = message.bytes();
+        let bytes = [IoSlice::new(&bytes)];
+        rustix::net::sendmsg(&self.end, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Says it and waits, for a while, until the steward has acted on it.
+    pub(crate) fn ask(&self, message: Message) -> Result<(), Errno> {
+        let _turn = self.turn.lock();
+        // Answers that came too late.
+        let mut place = vec![0; LEFT_MAX];
+        while let Ok((1.., len)) = rustix::net::recv(&self.end, &mut place, RecvFlags::DONTWAIT) {
+            self.left
+                .lock()
+                .extend(read_left(&place[..len.min(place.len())]));
+        }
+        self.say(message, None)?;
+        let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+        let timeout = Timespec::try_from(ANSWER_TIMEOUT).unwrap_or_default();
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+        Ok(())
+    }
+
+    /// Asks for a connection ([`Word::Want`](super::words::Word::Want)). `None`: it stays, or the
+    /// steward has no time.
+    pub(crate) fn ask_for(&self, message: Message) -> Option<Vec<u8>> {
+        let _turn = self.turn.lock();
+        self.say(message, None).ok()?;
+        self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
+    }
+
+    /// Has the owner make a call ([`Word::Call`](super::words::Word::Call)), whose result has so
+    /// many bytes at most. `None`: there is nobody any more.
+    pub(crate) fn call(
+        &self,
+        message: Message,
+        request: &[IoSlice<'_>],
+        result_max: usize,
+    ) -> Option<Vec<u8>> {
+        let _turn = self.turn.lock();
+        let head = message.bytes();
+        let parts: Vec<IoSlice<'_>> = iter::once(&head[..])
+            .chain(request.iter().map(|part| &**part))
+            .map(IoSlice::new)
+            .collect();
+        let mut none = SendAncillaryBuffer::default();
+        let send = || rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
+        retry_on_intr(send).ok()?;
+        self.hear_answer(message.token, ANSWER_HEAD + result_max, None)
+    }
+
+    /// Takes the datagrams that the owner has left of socket `id`.
+    pub(crate) fn take_left(&self, id: u64) -> Vec<Left> {
+        let _turn = self.turn.lock();
+        let mut place = vec![0; LEFT_MAX];
+        let mut left = self.left.lock();
+        while let Ok((1.., len)) = rustix::net::recv(&self.end, &mut place, RecvFlags::DONTWAIT) {
+            left.extend(read_left(&place[..len.min(place.len())]));
+        }
+        left.extract_if(.., |(of, _)| *of == id)
+            .map(|(_, it)| it)
+            .collect()
+    }
+
+    fn hear_answer(&self, token: u64, max: usize, limit: Option<Duration>) -> Option<Vec<u8>> {
+        let begun = Instant::now();
+        let mut answer = vec![0; max];
+        loop {
+            let left = match limit {
+                Some(limit) => Some(limit.checked_sub(begun.elapsed())?),
+                None => None,
+            };
+            let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+            let len = match rustix::net::recv(&self.end, &mut answer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return None,
+                Ok((_, len)) => len.min(answer.len()),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                Err(_) => return None,
+            };
+            let is_it = len >= ANSWER_HEAD && answer[1..ANSWER_HEAD] == token.to_le_bytes();
+            match answer[0] {
+                GIVEN if is_it => {
+                    answer.truncate(len);
+                    return Some(answer.split_off(ANSWER_HEAD));
+                }
+                REFUSED if is_it => return None,
+                LEFT => self.left.lock().extend(read_left(&answer[..len])),
+                // To something that was asked before.
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::borrowed::words::{Heard, Word, answer, control_pair, give, hear};
+
+    #[test]
+    fn a_message_arrives_as_it_was_said() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        let said = Message {
+            word: Word::Shut,
+            id: 7,
+            token: u64::MAX - 1,
+            amount: 2,
+        };
+        control.say(said, None).unwrap();
+        let (told, _end) = control_pair().unwrap();
+        control.say(said, Some(told.as_fd())).unwrap();
+        assert!(matches!(hear(&ours, &mut []), Heard::Message(it, 0, None) if it == said));
+        assert!(matches!(hear(&ours, &mut []), Heard::Message(it, 0, Some(_)) if it == said));
+        assert!(matches!(hear(&ours, &mut []), Heard::Nothing));
+        rustix::net::send(&control.end, b"what?", SendFlags::empty()).unwrap();
+        assert!(matches!(hear(&ours, &mut []), Heard::Noise));
+        drop(control);
+        assert!(matches!(hear(&ours, &mut []), Heard::End));
+    }
+
+    #[test]
+    fn a_call_waits_for_its_own_result() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        let message = Message {
+            word: Word::Call,
+            id: 1,
+            token: 9,
+            amount: 0,
+        };
+        answer(&ours);
+        assert!(give(&ours, 8, [&b"late"[..], b""]));
+        assert!(give(&ours, 9, [&b"in"[..], b"time"]));
+        let result = control.call(message, &[IoSlice::new(b"please")], 100);
+        assert_eq!(result, Some(b"intime".to_vec()));
+        let mut room = [0; 10];
+        assert!(matches!(hear(&ours, &mut room), Heard::Message(it, 6, None) if it == message));
+        assert_eq!(&room[..6], b"please");
+        drop(ours);
+        assert_eq!(control.call(message, &[], 100), None);
+    }
+
+    #[test]
+    fn who_asks_goes_on_when_there_is_an_answer() {
+        let (ours, theirs) = control_pair().unwrap();
+        let control = Control::new(theirs);
+        answer(&ours);
+        answer(&ours);
+        let message = Message {
+            word: Word::ReadNow,
+            id: 1,
+            token: 1,
+            amount: 1,
+        };
+        std::thread::scope(|scope| {
+            let asker = scope.spawn(|| control.ask(message));
+            loop {
+                if let Heard::Message(..) = hear(&ours, &mut []) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            answer(&ours);
+            assert_eq!(asker.join().unwrap(), Ok(()));
+        });
+    }
+}
