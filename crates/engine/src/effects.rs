@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use slipstack_channel::{Ends, Envelope, Returned, ReturnedRing, State, Transport};
 use slipstack_device::{Device, Rest};
 use slipstack_stack::{
-    Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IcmpDetails, IpMeta,
-    ListenerId, Member, Reason, UdpId,
+    Absent, ConnId, ConnectionOrigin, DatagramIn, Effects, Event, FrameOut, GroupFilter,
+    IcmpDetails, IpMeta, ListenerId, Member, Reason, UdpId,
 };
 
 use crate::accept_queue::AcceptQueue;
@@ -181,7 +181,8 @@ impl Effects for Fx<'_> {
                 conn,
                 local,
                 remote,
-            } => env.on_accepted(listener, conn, &Ends::of(local, remote)),
+                origin,
+            } => env.on_accepted(listener, conn, &Ends::of(local, remote), origin),
             Event::Connected { conn } => env.on_connected(conn),
             Event::Failed { conn, reason } => env.on_failed(conn, reason),
             Event::Urgent { conn, at, byte } => env.on_urgent(conn, at, byte),
@@ -191,7 +192,9 @@ impl Effects for Fx<'_> {
                 conn,
                 local,
                 remote,
-            } => env.flows.open(conn, &Ends::of(local, remote)),
+            } => {
+                env.flows.open(conn, &Ends::of(local, remote));
+            }
             Event::UdpFailed { udp, reason } => {
                 if let Some(owner) = env.udp_owner(udp) {
                     env.fail(owner, reason, State::NONE);
@@ -329,8 +332,14 @@ impl Environment {
         }
     }
 
-    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: &Ends) {
-        self.flows.open(conn, ends);
+    fn on_accepted(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        ends: &Ends,
+        origin: Option<ConnectionOrigin>,
+    ) {
+        let place = self.flows.open(conn, ends);
         if let Some(drained) = &mut self.drained
             && drained.take(listener, conn)
         {
@@ -342,7 +351,9 @@ impl Environment {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
                 self.counters.accepted += 1;
-                self.describe_later(owner, conn);
+                if let (Some(place), Some(origin)) = (place, origin) {
+                    self.flows.describe(owner, place, &origin);
+                }
             }
             None => {
                 self.counters.accept_refused += 1;
@@ -410,14 +421,7 @@ impl Environment {
         };
         self.counters.connected += 1;
         self.set_bits(owner, State::CONNECTED, State::CONNECTING);
-        self.describe_later(owner, conn);
-    }
-
-    #[inline]
-    fn describe_later(&mut self, owner: Owner, conn: ConnId) {
-        if self.flows.describes(owner) {
-            self.deferred.push(Deferred::Describe(conn));
-        }
+        self.deferred.push(Deferred::Describe(conn));
     }
 
     #[cold]

@@ -404,11 +404,14 @@ impl Engine {
 
     #[cold]
     fn run_all_deferred(&mut self, now: Instant) {
-        let mut later = Vec::new();
-        while let Some(deferred) = self.env.deferred.pop() {
-            match deferred {
-                // What an ACK has let go of leaves with the next flush.
-                Deferred::TellSent(_) if self.stack.has_dirty() => later.push(deferred),
+        let mut later = 0;
+        while self.env.deferred.len() > later {
+            // What an ACK has let go of leaves with the next flush.
+            if self.stack.has_dirty() && matches!(self.env.deferred[later], Deferred::TellSent(_)) {
+                later += 1;
+                continue;
+            }
+            match self.env.deferred.swap_remove(later) {
                 Deferred::TellSent(conn) => self.tell_sent(now, conn),
                 Deferred::Describe(conn) => self.describe(conn),
                 Deferred::Abort(conn) => {
@@ -418,18 +421,15 @@ impl Engine {
                 }
             }
         }
-        self.env.deferred.append(&mut later);
     }
 
-    /// Writes down what somebody else would need to end a connection, should this process be
-    /// killed.
+    /// Completes a connection's entry in the directory.
     pub(crate) fn describe(&mut self, conn: ConnId) {
         if let Some(owner) = self.env.conn_owner(conn)
-            && self.env.flows.describes(owner)
+            && let Some(place) = self.env.flows.find(conn)
             && let Some(origin) = self.stack.tcp_origin(conn)
         {
-            let words = [origin.numbers, origin.timestamps, origin.terms];
-            self.env.flows.describe(conn, owner.sock, words);
+            self.env.flows.describe(owner, place, &origin);
         }
     }
 
@@ -508,10 +508,15 @@ impl Engine {
     }
 
     /// Announces to clients and other engines that their frames and commands need a doorbell.
+    #[inline]
     pub fn set_sleeping(&mut self, sleeping: bool) {
-        if sleeping == self.is_sleeping {
-            return;
+        if sleeping != self.is_sleeping {
+            self.change_sleep(sleeping);
         }
+    }
+
+    #[inline(never)]
+    fn change_sleep(&mut self, sleeping: bool) {
         self.is_sleeping = sleeping;
         self.env.local.set_sleeping(sleeping);
         for client in self.env.clients.iter().flatten() {

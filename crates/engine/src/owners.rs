@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use slipstack_channel::{Ends, FlowDirectory, SockId};
 use slipstack_mem::Region;
-use slipstack_stack::ConnId;
+use slipstack_stack::{ConnId, ConnectionOrigin};
 
 use crate::client::ClientId;
 
@@ -70,13 +70,10 @@ impl Flows {
         }
     }
 
-    pub(crate) fn open(&mut self, conn: ConnId, ends: &Ends) {
-        let Some(directory) = &mut self.directory else {
-            return;
-        };
-        let Some(place) = directory.open(ends) else {
-            return;
-        };
+    /// Enters a connection; returns its place in the directory, if there is one with room.
+    pub(crate) fn open(&mut self, conn: ConnId, ends: &Ends) -> Option<u32> {
+        let directory = self.directory.as_mut()?;
+        let place = directory.open(ends)?;
         let index = conn.index as usize;
         if self.places.len() <= index {
             self.places.resize(index + 1, None);
@@ -86,6 +83,7 @@ impl Flows {
             directory.close(old);
             self.open -= 1;
         }
+        Some(place)
     }
 
     /// A client comes; `region` is its channel's.
@@ -96,17 +94,21 @@ impl Flows {
         }
     }
 
-    #[inline]
-    pub(crate) fn describes(&self, owner: Owner) -> bool {
-        self.client == Some(owner.client)
+    /// Returns the place of a connection in the directory.
+    pub(crate) fn find(&self, conn: ConnId) -> Option<u32> {
+        let entry = self.places.get(conn.index as usize).copied().flatten();
+        entry.filter(|it| it.0 == conn.generation).map(|it| it.1)
     }
 
-    pub(crate) fn describe(&mut self, conn: ConnId, sock: SockId, origin: [u64; 3]) {
-        if let Some(Some((generation, place))) = self.places.get(conn.index as usize)
-            && *generation == conn.generation
+    /// Writes down what somebody else would need to end the connection at `place`, should this
+    /// process be killed; the directory has that of one client alone.
+    #[inline]
+    pub(crate) fn describe(&mut self, owner: Owner, place: u32, origin: &ConnectionOrigin) {
+        if self.client == Some(owner.client)
             && let Some(directory) = &mut self.directory
         {
-            directory.describe(*place, sock, origin);
+            let words = [origin.numbers, origin.timestamps, origin.terms];
+            directory.describe(place, owner.sock, words);
         }
     }
 

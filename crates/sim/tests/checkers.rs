@@ -274,6 +274,7 @@ fn a_second_connection_and_one_for_nobody_are_noticed() {
             conn,
             local: SocketAddr::new(world.hosts[1].ip, PORT),
             remote: SocketAddr::new(world.hosts[0].ip, 20_000),
+            origin: None,
         }),
         ("accepted without an address", |world, conn| {
             Event::Accepted {
@@ -281,6 +282,7 @@ fn a_second_connection_and_one_for_nobody_are_noticed() {
                 conn: ConnId { index: 77, ..conn },
                 local: SocketAddr::new(world.hosts[1].ip, PORT),
                 remote: SocketAddr::new(world.hosts[0].ip, 20_000),
+                origin: None,
             }
         }),
         ("has no program", |_, conn| Event::Connected {

@@ -205,6 +205,18 @@ impl Payload<'_> {
     }
 }
 
+/// The outcome of a connection's handshake, in three words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionOrigin {
+    /// Initial numbers: ours above, the peer's below.
+    pub numbers: u64,
+    /// Offset of our timestamps above, the peer's latest timestamp below.
+    pub timestamps: u64,
+    /// The peer's MSS in bits 16 to 31, flags in bits 0 to 15; the two window shifts in bits 32
+    /// to 39. The rest is 0.
+    pub terms: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The three-way handshake is done; the program has not accepted it yet.
@@ -213,6 +225,8 @@ pub enum Event {
         conn: ConnId,
         local: SocketAddr,
         remote: SocketAddr,
+        /// As [`crate::Stack::tcp_origin`] returns it.
+        origin: Option<ConnectionOrigin>,
     },
     /// An active open succeeded.
     Connected { conn: ConnId },

@@ -73,8 +73,8 @@ pub use config::{
 pub use configured::{routes4, routes6};
 pub use counters::{Counter, Counters};
 pub use effects::{
-    Absent, DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso, PartialChecksum, Payload,
-    RxChecksum, RxMeta, TxOffload,
+    Absent, ConnectionOrigin, DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso,
+    PartialChecksum, Payload, RxChecksum, RxMeta, TxOffload,
 };
 pub use error::{Reason, SocketError};
 pub use fib::Choice;
@@ -93,9 +93,7 @@ pub use slipstack_network::{Interface, NeighbourEntry, NetworkState, RouteEntry,
 pub use slipstack_terms::{Learnt, LearntAddress, Redirected, SocketState, TcpInfo};
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
-pub use tcp::{
-    ConnectionImage, ConnectionOrigin, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage,
-};
+pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, Progress, TimeWaitImage};
 pub use time::Instant;
 pub use traffic::LinkTraffic;
 pub use tunable::{Effect, Tunable};

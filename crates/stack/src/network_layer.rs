@@ -263,6 +263,7 @@ impl NetworkLayer {
     }
 
     /// Returns whether an address is one of ours.
+    #[inline]
     pub fn is_own(&self, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(ip) => self.routes.is_own(ip),

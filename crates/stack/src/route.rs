@@ -176,13 +176,13 @@ impl Routes {
 
     #[inline]
     pub fn is_own(&self, ip: Ipv4Addr) -> bool {
-        self.own.binary_search(&ip).is_ok()
+        is_among(&self.own, ip)
     }
 
     /// The limited broadcast or that of one of our networks.
     #[inline]
     pub fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
-        self.broadcasts.binary_search(&ip).is_ok()
+        is_among(&self.broadcasts, ip)
     }
 
     /// Returns whether it is a station of the link: in a network of ours, or in one that a route
@@ -296,6 +296,18 @@ fn mask(prefix: u8) -> u32 {
 
 fn is_within(ip: Ipv4Addr, net: Ipv4Addr, prefix: u8) -> bool {
     (ip.to_bits() ^ net.to_bits()) & mask(prefix) == 0
+}
+
+/// Addresses up to which a list is looked through from its beginning.
+const FEW: usize = 4;
+
+/// Returns whether a sorted list has an address; most stacks have a few.
+#[inline]
+fn is_among(sorted: &[Ipv4Addr], ip: Ipv4Addr) -> bool {
+    match sorted.len() {
+        ..=FEW => sorted.contains(&ip),
+        _ => sorted.binary_search(&ip).is_ok(),
+    }
 }
 
 #[cfg(test)]

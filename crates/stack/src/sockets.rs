@@ -11,7 +11,8 @@ use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOp
 use crate::stack::{Stack, cx};
 use slipstack_terms::TcpInfo;
 
-use crate::tcp::{ConnectionImage, ConnectionOrigin, HalfOpenImage, TimeWaitImage};
+use crate::effects::ConnectionOrigin;
+use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {

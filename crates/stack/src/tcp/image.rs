@@ -9,7 +9,7 @@ mod origin;
 mod renumbering;
 mod rivals;
 
-pub use origin::{ConnectionOrigin, Progress, foresee};
+pub use origin::{Progress, foresee};
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;

@@ -93,7 +93,7 @@ use cookie::CookieJar;
 use fast_open::{CookieKeys, ServerCache};
 use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
-pub use image::{ConnectionImage, ConnectionOrigin, Progress};
+pub use image::{ConnectionImage, Progress};
 use in_flight::InFlight;
 use latest::Latest;
 use listen::Listeners;

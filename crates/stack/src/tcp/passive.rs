@@ -19,7 +19,7 @@ use super::syn::{self, Numbers, SynEntry};
 use super::{Tcp, ecn, keepalive, seq, timewait, user_timeout};
 use crate::choices::ChoiceId;
 use crate::counters::Counter;
-use crate::effects::{Effects, Event};
+use crate::effects::{ConnectionOrigin, Effects, Event};
 use crate::ids::{ConnId, ListenerId};
 use crate::network_layer::{Cx, NextHop};
 use crate::time::{Instant, nanos};
@@ -405,6 +405,7 @@ impl Tcp {
             conn: conn.id,
             local: conn.key.local(),
             remote: conn.key.remote(),
+            origin: ConnectionOrigin::of(conn),
         });
     }
 

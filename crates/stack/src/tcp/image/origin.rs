@@ -8,6 +8,7 @@ use super::{
     BUFFER_FIXED, ConnectionImage, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, PASSIVE,
     REBUILT, SACK, SCALING, TIMESTAMPS,
 };
+use crate::effects::ConnectionOrigin;
 use crate::ids::ConnId;
 use crate::options::{Congestion, DEFAULT_TTL};
 use crate::tcp::connection::Connection;
@@ -27,18 +28,6 @@ const SRTT_NS: u64 = 50_000_000;
 /// The first window (RFC 6928 2).
 const SEGMENTS: u32 = 10;
 
-/// The outcome of a connection's handshake, in three words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionOrigin {
-    /// Initial numbers: ours above, the peer's below.
-    pub numbers: u64,
-    /// Offset of our timestamps above, the peer's latest timestamp below.
-    pub timestamps: u64,
-    /// The peer's MSS in bits 16 to 31, flags in bits 0 to 15; the two window shifts in bits 32
-    /// to 39. The rest is 0.
-    pub terms: u64,
-}
-
 /// How far the rings of a connection have come, as offsets in its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -53,9 +42,17 @@ pub struct Progress {
 }
 
 impl Tcp {
-    /// `None`: the connection is not open yet, or its packets go a way that the program has chosen.
+    /// As [`ConnectionOrigin::of`], for the connection of this id.
     pub fn origin(&self, id: ConnId) -> Option<ConnectionOrigin> {
-        let conn = self.conns.find(id.index, id.generation)?;
+        ConnectionOrigin::of(self.conns.find(id.index, id.generation)?)
+    }
+}
+
+impl ConnectionOrigin {
+    /// Returns `None` if the handshake is not complete, or if the program has chosen the route of
+    /// the connection's packets.
+    #[inline]
+    pub(crate) fn of(conn: &Connection) -> Option<ConnectionOrigin> {
         if !conn.phase.is_synchronized() || !conn.choice.is_none() {
             return None;
         }
