@@ -166,13 +166,13 @@ impl KeeperClient {
         Ok(())
     }
 
-    /// Tells the keeper what is in TIME-WAIT as the engine ends, as far as it has room.
+    /// Tells the keeper what is in TIME-WAIT as the engine ends, as far as it has room. No answer
+    /// is waited for: nobody reads what comes to the engine's slot until the keeper has heard the
+    /// last word.
     pub fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
         for entries in told.chunks(TIME_WAITS_PER_MESSAGE) {
             let entries = entries.to_vec();
-            if self.ask(&Request::TimeWaits { entries }, &[]).is_err() {
-                break;
-            }
+            self.tell(&Request::TimeWaits { entries });
         }
     }
 

@@ -5,7 +5,7 @@
 //! long as that engine has not said no. When all have said no, the segment is for nobody and
 //! answered as for a closed port; unless the port is changing hands. Then its connection may be on
 //! its way from one engine to another, and the segment waits a moment before it is asked around
-//! once more: among those to whom connections go now, and before it is given up among all. One
+//! once more: among those to whom connections go now, and after every second wait among all. One
 //! that has waited in vain is dropped, which its peer answers by sending it again.
 
 use std::collections::{HashMap, VecDeque};
@@ -27,11 +27,15 @@ const SLOTS: u16 = SlotSet::BITS as u16;
 const MOVING_NS: u64 = 2_000_000_000;
 /// Segments that wait at most; a further one is dropped.
 const HELD_MAX: usize = 4096;
-/// The first wait of a segment; each further one is four times as long.
+/// The first wait of a segment; each further one is twice as long, so that a segment comes to its
+/// connection after no more than twice the time that this one takes to arrive.
 const WAIT_NS: u64 = 500_000;
-const WAIT_SHIFT: u8 = 2;
-/// Waits of a segment: two thirds of a second in all.
-const WAITS: u8 = 6;
+const WAIT_SHIFT: u8 = 1;
+/// Waits of a segment: half a second in all.
+const WAITS: u8 = 10;
+/// Everyone is asked after each second wait, because the connection may have come to an engine
+/// that the tables do not name, and after the last.
+const WAITS_FOR_ALL: u8 = 2;
 
 /// A segment that waits for its connection, as it came.
 #[derive(Debug)]
@@ -137,7 +141,7 @@ impl Strays {
         }
         let refused = asked.origin.filter(|slot| *slot < SLOTS);
         search.refused |= refused.map_or(0, |slot| 1 << slot);
-        let is_for_all = search.waits == 0 || search.waits + 1 >= WAITS;
+        let is_for_all = search.waits.is_multiple_of(WAITS_FOR_ALL) || search.waits + 1 >= WAITS;
         let others: &[u16] = match asked.is_anyones && is_for_all {
             true => &self.engines,
             false => &[],
@@ -340,8 +344,9 @@ mod tests {
             }
         }
         assert_eq!(strays.counts.given_up, 1);
-        // Everyone is asked at first and at last, and between them whoever takes connections in.
-        assert_eq!(passes, 3 * 3 + u64::from(WAITS) - 2);
+        // Everyone is asked every second time and at last, and between them whoever takes
+        // connections in.
+        assert_eq!(passes, 7 * 3 + u64::from(WAITS) + 1 - 7);
     }
 
     #[test]
@@ -368,7 +373,7 @@ mod tests {
             rounds += 1;
         }
         assert_eq!((rounds, strays.counts.given_up), (u64::from(WAITS), 1));
-        assert!((600_000_000..700_000_000).contains(&now), "{now}");
+        assert!((500_000_000..600_000_000).contains(&now), "{now}");
     }
 
     #[test]
