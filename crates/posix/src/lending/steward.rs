@@ -126,6 +126,8 @@ impl Steward {
         loop {
             self.begin_round();
             if self.post.is_ending.load(Ordering::SeqCst) {
+                // A child may have begun to use something a moment ago.
+                self.listen_to_all();
                 self.leave_datagrams();
             }
             if self.is_done() {
@@ -317,6 +319,11 @@ impl Steward {
                 self.end_pump(key);
             }
         }
+    }
+
+    fn listen_to_all(&mut self) {
+        let keys: Vec<u64> = self.children.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.listen(key));
     }
 
     fn listen(&mut self, key: u64) {

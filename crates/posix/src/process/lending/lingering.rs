@@ -16,9 +16,14 @@ use crate::process::wait::{Look, Plan};
 const LOOK_NS: u64 = 2_000_000;
 
 impl Process {
-    /// Whether others may use sockets of this process.
+    /// Whether others may use sockets of this process. The steward's thread, if there is one, is
+    /// known as one of ours when this returns.
     pub fn has_borrowers(&self) -> bool {
-        self.lending.post.has_pumps() || self.lending.post.has_steward()
+        let has_any = self.lending.post.has_pumps() || self.lending.post.has_steward();
+        if has_any {
+            self.lending.post.await_steward();
+        }
+        has_any
     }
 
     /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not

@@ -64,7 +64,11 @@ impl Process {
             token: self.next_token(),
             amount: attachment.slot().map_or(0, u64::from),
         };
-        let connection = control.ask_for(message)?;
+        let Some(connection) = control.ask_for(message) else {
+            // The steward may have been late.
+            it.say(Word::Leave, 0);
+            return None;
+        };
         if has_unread(socket) || !attachment.carry_in(sock, &connection) {
             it.say(Word::Leave, 0);
             return None;
