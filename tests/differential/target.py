@@ -26,8 +26,8 @@ RUNS = {"tcp": TcpRun, "udp": UdpRun}
 
 
 class Target:
-    def __init__(self, mode):
-        self.mode = mode
+    def __init__(self, mode, interfaces=1):
+        self.mode, self.interfaces = mode, interfaces
         self.world = World(mode)
         self.port = PORTS.start
         try:
@@ -53,6 +53,8 @@ class Target:
             ]
             subprocess.run(words, check=True, capture_output=True)
         world.use_ipv6()
+        if self.interfaces == 2:
+            world.use_second_pair()
         # The gateway has nothing to say of its own about what goes to peers behind it.
         world.peer_ns.ip("-6", "route", "add", "blackhole", "fd00:99::/64")
         if self.mode == "kernel":
@@ -72,7 +74,8 @@ class Target:
         self._warm_up()
 
     def _puppet(self, path):
-        world, gateway = self.world, ("--gw", World.PEER6)
+        # A gateway would be that of the last interface.
+        world, gateway = self.world, ("--route", f"::/0,via={World.PEER6}")
         if self.mode == "instance":
             world.instance = world.start_instance("t", *gateway)
         return world.stack(

@@ -1,6 +1,6 @@
 //! A packet filter for the server: rules of which the last matches.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use slipstack_channel::control::net::{
     FilterAction, FilterEnd, FilterReceived, FilterRule, NetworkState,
@@ -18,7 +18,7 @@ impl PortAuthority for Authority {
         Some((32_768, 60_999))
     }
 
-    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
         Ok(())
     }
 
@@ -29,7 +29,7 @@ impl PortAuthority for Authority {
         })
     }
 
-    fn listen_off(&self, _: IpAddr, _: u16, _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
 }
 
 /// One of addresses that send nothing, or the last one.

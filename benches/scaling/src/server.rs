@@ -77,11 +77,11 @@ impl PortAuthority for Ports {
         None
     }
 
-    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
         Ok(())
     }
 
-    fn listen_off(&self, _: IpAddr, _: u16, _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
 }
 
 /// An engine's stack.

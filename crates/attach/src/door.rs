@@ -10,6 +10,7 @@ use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
 use slipstack_config::{InterfaceSpec, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
+use slipstack_device::VlanTag;
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, InterfaceChoice, Options, Spread, VlanChoice};
 use slipstack_mem::{Descriptor, raised};
@@ -153,6 +154,10 @@ fn vlan(settings: &Settings, spec: &VlanSpec) -> VlanChoice {
     VlanChoice {
         port: settings.port_of(spec.interface.as_deref()),
         vlan: spec.id,
+        tag: VlanTag {
+            is_provider: spec.is_provider,
+            priorities: [spec.priority; 8],
+        },
         mtu: spec.mtu,
         addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
     }

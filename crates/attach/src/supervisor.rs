@@ -56,16 +56,16 @@ impl PortAuthority for Keeper {
 
     fn listen_on(
         &self,
-        address: IpAddr,
-        port: u16,
+        (addr, link): (SocketAddr, u16),
         transport: Transport,
         is_reuse_port: bool,
     ) -> Result<(), SocketError> {
         let request = Request::ListenOn {
             protocol: transport,
-            address,
-            port,
+            address: addr.ip(),
+            port: addr.port(),
             is_reuse_port,
+            link,
         };
         match self.link.ask(&request, &[]) {
             Ok(_) => Ok(()),
@@ -162,12 +162,13 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn listen_off(&self, address: IpAddr, port: u16, transport: Transport) {
+    fn listen_off(&self, (addr, link): (SocketAddr, u16), transport: Transport) {
         let _ = self.link.ask(
             &Request::ListenOff {
                 protocol: transport,
-                address,
-                port,
+                address: addr.ip(),
+                port: addr.port(),
+                link,
             },
             &[],
         );

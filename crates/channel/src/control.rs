@@ -71,11 +71,14 @@ pub enum Request {
         address: IpAddr,
         port: u16,
         is_reuse_port: bool,
+        /// The link that the socket is bound to, its number plus one; 0 = any.
+        link: u16,
     },
     ListenOff {
         protocol: Transport,
         address: IpAddr,
         port: u16,
+        link: u16,
     },
     /// A datagram socket of this client's engine is in the SO_REUSEPORT group of its address, or
     /// no longer so.

@@ -206,7 +206,10 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
 /// A change as a line, with what goes marked by `-` and what comes by `+`.
 fn line(change: &Change) -> String {
     let line = match change {
-        Change::AddVlan { name, vlan } => format!("+ interface {name}, VLAN {vlan}"),
+        Change::AddVlan { name, vlan, .. } => format!("+ interface {name}, VLAN {vlan}"),
+        Change::SetPriorities { name, priorities } => {
+            format!("interface {name}: priorities {priorities:?}")
+        }
         Change::DelInterface { name } => format!("- interface {name}"),
         Change::SetMtu { name, mtu } => format!("+ MTU {mtu} of {name}"),
         Change::SetUp { name, is_up } => {

@@ -375,8 +375,9 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the one \
             that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
-            that, also gw=, table= (its number if not given), mtu= and if= (which of several interfaces); answers from its \
-            addresses go by that table. May be given several times, or separated by semicolons",
+            that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= (the priority in its \
+            tags) and if= (which of several interfaces); answers from its addresses go by that \
+            table. May be given several times, or separated by semicolons",
     }
 
     is_persistent: bool = "persist" "" {

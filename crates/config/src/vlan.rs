@@ -13,6 +13,8 @@ use crate::interface::check_interface;
 const VLANS_MAX: usize = 129;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const ID_MAX: u16 = 4094;
+/// IEEE 802.1Q 9.6: a priority has three bits.
+const PRIORITY_MAX: u8 = 7;
 /// Every IPv4 link takes packets of this size (RFC 791).
 const MTU_MIN: u16 = 68;
 /// The tables that every stack has of its own: default, main, local.
@@ -29,6 +31,10 @@ pub struct VlanSpec {
     /// The routing table that its gateways are in; `None`: the one of its number.
     pub table: Option<u32>,
     pub mtu: Option<u16>,
+    /// Its tags are a provider's (802.1ad).
+    pub is_provider: bool,
+    /// The priority in its tags.
+    pub priority: u8,
     /// The interface that it is of; `None`: that of `--if`.
     pub interface: Option<String>,
 }
@@ -66,7 +72,8 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
     let syntax = || {
         format!(
             "a VLAN from 1 to {ID_MAX}, alone or with words such as in \
-             10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=, if=)"
+             10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=, \
+             proto=, pcp=, if=)"
         )
     };
     let mut words = text.split(',');
@@ -79,6 +86,8 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
         gateways: Vec::new(),
         table: None,
         mtu: None,
+        is_provider: false,
+        priority: 0,
         interface: None,
     };
     for word in words {
@@ -89,6 +98,14 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
             ("if", name) => {
                 check_interface(name)?;
                 spec.interface = Some(name.to_owned());
+            }
+            ("proto", "802.1ad") => spec.is_provider = true,
+            ("proto", "802.1Q" | "802.1q") => spec.is_provider = false,
+            ("pcp", priority) => {
+                let priority: Option<u8> = priority.parse().ok();
+                spec.priority = priority
+                    .filter(|it| *it <= PRIORITY_MAX)
+                    .ok_or_else(syntax)?;
             }
             ("mtu", mtu) => spec.mtu = Some(mtu.parse().map_err(|_| syntax())?),
             _ => return Err(syntax()),
@@ -101,7 +118,7 @@ fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
 fn check(spec: &VlanSpec) -> Result<(), String> {
     addressing::check("a VLAN", &spec.addresses, &spec.gateways)?;
     let is_bare = spec.gateways.is_empty() && spec.table.is_none() && spec.mtu.is_none();
-    let is_bare = is_bare && spec.interface.is_none();
+    let is_bare = is_bare && spec.interface.is_none() && !spec.is_provider && spec.priority == 0;
     if spec.addresses.is_empty() && !is_bare {
         return Err("a VLAN with ip=ADDRESS/LENGTH where it has other words".to_owned());
     }
@@ -128,6 +145,12 @@ impl fmt::Display for VlanSpec {
         if let Some(mtu) = self.mtu {
             write!(f, ",mtu={mtu}")?;
         }
+        if self.is_provider {
+            f.write_str(",proto=802.1ad")?;
+        }
+        if self.priority != 0 {
+            write!(f, ",pcp={}", self.priority)?;
+        }
         if let Some(name) = &self.interface {
             write!(f, ",if={name}")?;
         }
@@ -146,6 +169,7 @@ mod tests {
             "10,ip=10.10.10.5/24,ip=110.110.10.1/32,gw=10.10.10.1",
             "20,ip=10.10.20.5/24,ip=fd00:20::5/64,gw=10.10.20.1,gw=fd00:20::1,table=254,mtu=1400",
             "10,ip=10.10.10.5/24,if=eth1",
+            "10,ip=10.10.10.5/24,proto=802.1ad,pcp=5",
         ] {
             let vlan = parse_vlan(text).unwrap();
             assert_eq!(vlan.to_string(), text);
@@ -168,6 +192,9 @@ mod tests {
             "7,ip=10.1.0.5/24,mtu=60",
             "7,ip=10.1.0.5/24,color=red",
             "7,if=eth1",
+            "7,pcp=3",
+            "7,ip=10.1.0.5/24,pcp=8",
+            "7,ip=10.1.0.5/24,proto=802.3",
             "7,ip=10.1.0.5/24,if=eth1;7,ip=10.2.0.5/24,if=eth1",
         ] {
             assert!(parse_vlans(text).is_err(), "{text}");

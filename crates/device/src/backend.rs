@@ -26,6 +26,8 @@ pub struct Capabilities {
     pub is_heard: bool,
     /// The interface can be in a VLAN by tags of ours.
     pub has_vlans: bool,
+    /// Its VLANs may have a provider's tags (802.1ad).
+    pub has_provider_tags: bool,
 }
 
 impl Capabilities {
@@ -35,6 +37,7 @@ impl Capabilities {
         has_neighbours: false,
         is_heard: false,
         has_vlans: false,
+        has_provider_tags: false,
     };
 
     /// An interface that was there before is taken, beside the kernel.

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::{RawSlice, RawSpace};
+use slipstack_terms::VlanTag;
 use slipstack_wire::{RxMeta, TxOffload};
 
 /// Properties of a device by which an engine configures its stack.
@@ -77,10 +78,10 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
-    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link, of a device
+    /// Frames of these VLANs are wanted beside those of the device's own link, of a device
     /// with several ports those of these links ([`slipstack_wire::LinkId`]). A device without tags
     /// has none.
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         let _ = vlans;
     }
 
@@ -114,6 +115,12 @@ pub trait Device: Send {
         None
     }
 
+    /// Counters of the ports after the first, which [`Device::counters`] includes, with the numbers
+    /// of their links.
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        Vec::new()
+    }
+
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }
@@ -137,7 +144,7 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).tx(header, payload, offload)
     }
 
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         (**self).set_vlans(vlans);
     }
 
@@ -167,6 +174,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
 
     fn take_notice(&mut self) -> Option<String> {
         (**self).take_notice()
+    }
+
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        (**self).port_counters()
     }
 
     fn counters(&self) -> DeviceCounters {

@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use slipstack_mem::RawSlice;
+use slipstack_terms::VlanTag;
 pub use slipstack_wire::LinkId;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -200,7 +201,7 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx(header, payload, offload)
     }
 
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }
 
@@ -232,6 +233,10 @@ impl<D: Device> Device for Hooked<D> {
 
     fn take_notice(&mut self) -> Option<String> {
         self.device.take_notice()
+    }
+
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        self.device.port_counters()
     }
 
     fn counters(&self) -> DeviceCounters {

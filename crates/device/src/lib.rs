@@ -44,6 +44,7 @@ mod replay;
 mod responder;
 mod slots;
 mod steering;
+mod tags;
 mod tap;
 pub mod tee;
 mod vnet;
@@ -58,7 +59,7 @@ pub use kinds::{choose, find, usage};
 pub use packet::RingParams;
 pub use parts::{LinkProperties, SlotParams, SlotParts};
 pub use position::RingPosition;
-pub use slipstack_terms::Transport;
+pub use slipstack_terms::{Transport, VlanTag};
 pub use slipstack_wire::{Gso, LinkId, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 pub use slots::{PORTS_MAX, Slots, open_slot, peek_slot};
 pub use steering::{

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use slipstack_mem::RawSlice;
+use slipstack_terms::VlanTag;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::capture::{Capture, Direction};
@@ -159,7 +160,7 @@ impl<D: Device> Device for Tee<D> {
         Ok(())
     }
 
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }
 
@@ -190,6 +191,10 @@ impl<D: Device> Device for Tee<D> {
 
     fn take_notice(&mut self) -> Option<String> {
         self.device.take_notice()
+    }
+
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        self.device.port_counters()
     }
 
     fn counters(&self) -> DeviceCounters {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::InboxMessage;
-use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
+use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull, VlanTag};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
 use slipstack_wire::flow::FrameFlow;
@@ -117,7 +117,7 @@ impl Device for Sorting {
         self.device.tx(header, payload, offload)
     }
 
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }
 
@@ -143,6 +143,10 @@ impl Device for Sorting {
 
     fn tx_pending(&self) -> bool {
         self.device.tx_pending()
+    }
+
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        self.device.port_counters()
     }
 
     fn counters(&self) -> DeviceCounters {

@@ -20,14 +20,14 @@ pub trait PortAuthority: Send {
     /// One more block of outgoing ports, inclusive.
     fn lease_ports(&self) -> Option<(u16, u16)>;
 
-    /// Frames to this port come to this engine from now on.
+    /// Frames to this port come to this engine from now on. The number beside the address is that
+    /// of [`slipstack_stack::PortHold::link`].
     ///
     /// # Errors
     /// Somebody else has the port, or there is nobody to ask.
     fn listen_on(
         &self,
-        address: IpAddr,
-        port: u16,
+        at: (SocketAddr, u16),
         transport: Transport,
         is_reuse_port: bool,
     ) -> Result<(), SocketError>;
@@ -95,7 +95,7 @@ pub trait PortAuthority: Send {
         let _ = (id, text);
     }
 
-    fn listen_off(&self, address: IpAddr, port: u16, transport: Transport);
+    fn listen_off(&self, at: (SocketAddr, u16), transport: Transport);
 }
 
 /// Link-layer addresses that somebody else learns for us.

@@ -7,7 +7,7 @@ use slipstack_channel::{
     EngineEnd, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State, Transport,
 };
 use slipstack_mem::Doorbell;
-use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
+use slipstack_stack::{ConnId, Instant, ListenerId, PortHold, SocketOptions, UdpId};
 
 use crate::accept_queue::AcceptQueue;
 
@@ -59,6 +59,8 @@ pub(crate) struct Bound {
     /// [::] does not take IPv4 in.
     pub(crate) is_v6_only: bool,
     pub(crate) is_shared: bool,
+    /// The link that it is bound to; see [`PortHold::link`].
+    pub(crate) link: u16,
     /// The stack keeps the port reserved for this socket.
     pub(crate) is_reserved: bool,
     /// The port authority steers the port here.
@@ -68,6 +70,15 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
+    /// Where the stack holds the port.
+    pub(crate) fn hold(&self) -> PortHold {
+        PortHold {
+            ip: self.addr.ip(),
+            is_v6_only: self.is_v6_only,
+            link: self.link,
+        }
+    }
+
     pub(crate) fn span(&self) -> slipstack_stack::Bound {
         slipstack_stack::Bound::new(self.addr.ip(), self.is_v6_only)
     }

@@ -41,6 +41,7 @@ impl Engine {
             addr: local,
             is_v6_only: asked.is_v6_only,
             is_shared: asked.is_shared,
+            link: options.socket.link,
             is_reserved: false,
             is_announced,
             flow: None,

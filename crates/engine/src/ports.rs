@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::{SocketError, Transport};
-use slipstack_stack::{ConnId, Instant, PortRange, SocketOptions, UdpId, UdpOptions};
+use slipstack_stack::{ConnId, Instant, PortHold, PortRange, SocketOptions, UdpId, UdpOptions};
 
 use crate::client::Bound;
 use crate::effects::Fx;
@@ -21,18 +21,17 @@ impl Engine {
     /// Reserves a TCP port, leasing more outgoing ones when those we have are used up.
     pub(crate) fn reserve_port(
         &mut self,
-        addr: SocketAddr,
-        is_v6_only: bool,
+        wanted: (PortHold, u16),
         reuse: bool,
         range: PortRange,
     ) -> Result<u16, SocketError> {
-        let mut result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
-        if addr.port() == 0 {
+        let mut result = self.stack.tcp_reserve_port(wanted, reuse, range);
+        if wanted.1 == 0 {
             for round in 0..self.rounds(range) {
                 if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
                     break;
                 }
-                result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
+                result = self.stack.tcp_reserve_port(wanted, reuse, range);
             }
         }
         result
@@ -78,7 +77,8 @@ impl Engine {
     ) -> Result<ConnId, SocketError> {
         for port in self.single_ports(options.port_range) {
             let addr = SocketAddr::new(from, port);
-            let Ok(is_announced) = self.announce(Transport::Tcp, addr, true, false) else {
+            let Ok(is_announced) = self.announce(Transport::Tcp, (addr, options.link), true, false)
+            else {
                 continue;
             };
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
@@ -90,6 +90,7 @@ impl Engine {
                     addr,
                     is_v6_only: false,
                     is_shared: false,
+                    link: options.link,
                     is_reserved: false,
                     is_announced,
                     flow: None,
@@ -98,7 +99,7 @@ impl Engine {
                 return Ok(conn);
             }
             if let (true, Some(ports)) = (is_announced, &self.ports) {
-                ports.listen_off(from, port, Transport::Tcp);
+                ports.listen_off((addr, options.link), Transport::Tcp);
             }
             match outcome {
                 Err(SocketError::FlowExists) => {}
@@ -141,7 +142,12 @@ impl Engine {
         let bound = self.stack.udp_bind(addr, options.clone());
         let id = bound?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
-        match self.announce(Transport::Udp, local, options.is_shared, false) {
+        match self.announce(
+            Transport::Udp,
+            (local, options.socket.link),
+            options.is_shared,
+            false,
+        ) {
             Ok(is_announced) => Ok((id, is_announced)),
             Err(refusal) => {
                 let _ = self.stack.udp_close(id);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::{CloseMode, Limits, Reply, SocketError, State, Transport};
-use slipstack_stack::{ConnId, Instant, ListenOptions, PortRange};
+use slipstack_stack::{ConnId, Instant, ListenOptions, PortHold, PortRange};
 
 use crate::client::{Bound, Role, Socket, step_for};
 use crate::commands::Answer;
@@ -26,13 +26,20 @@ impl Engine {
         if socket.bound.is_some() || socket.role != Role::None {
             return Err(SocketError::InvalidArgument);
         }
+        let hold = PortHold {
+            ip: addr.ip(),
+            is_v6_only,
+            link: socket.options.as_deref().map_or(0, |it| it.link),
+        };
         let range = self.port_range(owner);
-        let port = self.reserve_port(addr, is_v6_only, reuse_addr || reuse_port, range)?;
+        let is_shared = reuse_addr || reuse_port;
+        let port = self.reserve_port((hold, addr.port()), is_shared, range)?;
         let addr = SocketAddr::new(addr.ip(), port);
         let bound = Bound {
             addr,
             is_v6_only,
             is_shared: reuse_port,
+            link: hold.link,
             is_reserved: true,
             is_announced: false,
             flow: None,
@@ -57,7 +64,7 @@ impl Engine {
     pub(crate) fn announce(
         &mut self,
         transport: Transport,
-        addr: SocketAddr,
+        (addr, link): (SocketAddr, u16),
         is_shared: bool,
         is_listening: bool,
     ) -> Result<bool, SocketError> {
@@ -67,17 +74,18 @@ impl Engine {
         if !is_listening && self.is_leased(addr.port()) {
             return Ok(false);
         }
-        ports.listen_on(addr.ip(), addr.port(), transport, is_shared)?;
+        ports.listen_on((addr, link), transport, is_shared)?;
         Ok(true)
     }
 
     /// A port of our choice, for an unbound socket that listens.
     fn bind_anywhere(&mut self, range: PortRange) -> Result<Bound, SocketError> {
-        let port = self.reserve_port(ANY, false, false, range)?;
+        let port = self.reserve_port((PortHold::of(ANY.ip()), 0), false, range)?;
         Ok(Bound {
             addr: SocketAddr::new(ANY.ip(), port),
             is_v6_only: false,
             is_shared: false,
+            link: 0,
             is_reserved: true,
             is_announced: false,
             flow: None,
@@ -107,27 +115,27 @@ impl Engine {
         };
         // The listener holds the port from here on.
         if bound.is_reserved {
-            self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
+            self.stack
+                .tcp_release_port(&bound.hold(), bound.addr.port());
             bound.is_reserved = false;
         }
+        bound.link = options.socket.link;
         let step = options.socket.rcvbuf.map_or(u64::MAX, step_for);
         let shared = options.reuse_port;
         let listened = self.stack.tcp_listen(bound.addr, options);
         let id = match listened {
             Ok(id) => id,
             Err(error) => {
-                let reserved = self.stack.tcp_reserve_port(
-                    bound.addr,
-                    bound.is_v6_only,
-                    true,
-                    PortRange::default(),
-                );
+                let wanted = (bound.hold(), bound.addr.port());
+                let reserved = self
+                    .stack
+                    .tcp_reserve_port(wanted, true, PortRange::default());
                 bound.is_reserved = reserved.is_ok();
                 self.note_bound(owner, bound);
                 return Err(error);
             }
         };
-        match self.announce(Transport::Tcp, bound.addr, shared, true) {
+        match self.announce(Transport::Tcp, (bound.addr, bound.link), shared, true) {
             Ok(is_announced) => bound.is_announced = is_announced,
             Err(refusal) => {
                 self.stack.tcp_unlisten(id).ok();
@@ -184,7 +192,8 @@ impl Engine {
             return;
         };
         if bound.is_reserved {
-            self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
+            self.stack
+                .tcp_release_port(&bound.hold(), bound.addr.port());
         }
         if let Some(flow) = bound.flow {
             self.env.flows.close_datagrams(flow);
@@ -192,8 +201,7 @@ impl Engine {
         if bound.is_announced
             && let Some(ports) = &self.ports
         {
-            let addr = bound.addr;
-            ports.listen_off(addr.ip(), addr.port(), kind);
+            ports.listen_off((bound.addr, bound.link), kind);
         }
     }
 
@@ -208,11 +216,13 @@ impl Engine {
         let mut bound = socket.bound;
         if let Some(bound) = &mut bound {
             if bound.is_reserved {
-                self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
+                self.stack
+                    .tcp_release_port(&bound.hold(), bound.addr.port());
                 bound.is_reserved = false;
             }
             if !bound.is_announced {
-                bound.is_announced = self.announce(Transport::Tcp, bound.addr, true, false)?;
+                bound.is_announced =
+                    self.announce(Transport::Tcp, (bound.addr, bound.link), true, false)?;
             }
         }
         if let Some(socket) = self.env.socket(owner) {

@@ -1,10 +1,14 @@
 //! Views of an engine: counters, flows and sockets.
 
+use slipstack_device::DeviceCounters;
 use slipstack_stack::{LinkTraffic, Stack};
 
 use crate::client::ClientId;
 use crate::engine::Engine;
 use crate::stats::{EngineCounters, SocketView};
+
+/// Counters of a device that are told of each of its ports.
+const LOSSES: [&str; 4] = ["rx_truncated", "rx_malformed", "rx_overrun", "tx_dropped"];
 
 /// Traffic of each further link, by its number.
 pub(crate) fn link_rows(stack: &Stack) -> impl Iterator<Item = (String, u64)> + '_ {
@@ -23,6 +27,15 @@ pub(crate) fn link_rows(stack: &Stack) -> impl Iterator<Item = (String, u64)> + 
         ]
         .map(|(name, value)| (format!("link_{link}_{name}"), value))
     })
+}
+
+/// Losses of ports after the first.
+fn port_rows(ports: &[(u16, DeviceCounters)]) -> Vec<(String, u64)> {
+    let rows = ports.iter().flat_map(|(link, counters)| {
+        let losses = counters.rows().filter(|(name, _)| LOSSES.contains(name));
+        losses.map(move |(name, value)| (format!("link_{link}_device_{name}"), value))
+    });
+    rows.collect()
 }
 
 impl Engine {
@@ -47,6 +60,7 @@ impl Engine {
             )
             .chain([("tcp_places".to_owned(), self.stack.tcp_places() as u64)])
             .chain(link_rows(&self.stack))
+            .chain(port_rows(&self.device.port_counters()))
             .filter(|(_, value)| *value > 0)
             .collect()
     }

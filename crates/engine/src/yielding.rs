@@ -134,7 +134,7 @@ impl Engine {
         let port = bound.addr.port();
         // The stack chooses among those of the same address.
         let is_keen = |it: Listening| {
-            it.owner != owner && it.yields == Yields::No && it.bound.span() == bound.span()
+            it.owner != owner && it.yields == Yields::No && it.bound.hold() == bound.hold()
         };
         if self.env.listeners_on(port).any(is_keen) {
             return Some(Yields::Here);

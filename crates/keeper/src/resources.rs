@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{
-    Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
+    Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry, VlanTag,
 };
 use slipstack_channel::control::{self, DeviceSummary};
 use slipstack_device::{Backend, Description, LinkId, Slots, Transport, choose, find, iface};
@@ -17,7 +17,7 @@ use slipstack_mem::process::end_signals;
 use tracing::error;
 
 use crate::device_state::DeviceState;
-use crate::error::KeeperError;
+use crate::error::{KeeperError, NO_PROVIDER_TAGS};
 use crate::interfaces::{self, InterfaceChoice};
 use crate::journal::Journal;
 use crate::leases::{Leases, PortBlocks};
@@ -97,6 +97,7 @@ pub struct VlanChoice {
     /// The port that it is of, from 0 on.
     pub port: u16,
     pub vlan: u16,
+    pub tag: VlanTag,
     /// `None`: the device's.
     pub mtu: Option<u16>,
     pub addresses: Vec<(IpAddr, u8)>,
@@ -111,7 +112,14 @@ impl VlanChoice {
         let mut changes = vec![Change::AddVlan {
             name: name.clone(),
             vlan: LinkId::new(self.port, self.vlan).0,
+            is_provider: self.tag.is_provider,
         }];
+        if self.tag.priorities != VlanTag::PLAIN.priorities {
+            changes.push(Change::SetPriorities {
+                name: name.clone(),
+                priorities: self.tag.priorities,
+            });
+        }
         changes.extend(self.mtu.map(|mtu| Change::SetMtu {
             name: name.clone(),
             mtu,
@@ -278,7 +286,8 @@ impl Resources {
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
         interfaces::add_addresses(&options.further, &mut network.state)?;
-        add_vlans(&options.vlans, &mut network)?;
+        let has_provider_tags = slots.backend().capabilities().has_provider_tags;
+        add_vlans(&options.vlans, has_provider_tags, &mut network)?;
         routes::check(&network.state)?;
         network.state.filter = u64::from(!options.filter.rules.is_empty());
         let mut routers = Vec::new();
@@ -485,8 +494,18 @@ fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(
     Ok(())
 }
 
-fn add_vlans(vlans: &[VlanChoice], network: &mut Network) -> Result<(), KeeperError> {
+fn add_vlans(
+    vlans: &[VlanChoice],
+    has_provider_tags: bool,
+    network: &mut Network,
+) -> Result<(), KeeperError> {
     for choice in vlans {
+        if choice.tag.is_provider && !has_provider_tags {
+            return Err(KeeperError::Vlan {
+                vlan: choice.vlan,
+                why: NO_PROVIDER_TAGS.to_owned(),
+            });
+        }
         let state = &network.state;
         let changes = choice.changes(state);
         let next = state.changed(&changes).map_err(|error| KeeperError::Vlan {

@@ -106,6 +106,7 @@ mod tests {
         let vlan = |vlan: u16| Change::AddVlan {
             name: format!("eth1.{vlan}"),
             vlan,
+            is_provider: false,
         };
         let route = |n: u32| Change::AddRoute {
             route: RouteEntry {

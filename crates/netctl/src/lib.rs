@@ -26,7 +26,7 @@ pub use slipstack_network::{
     NetworkState, Refused, RouteEntry, RouteKey, RuleEntry, ShareAction,
 };
 pub use slipstack_terms::{
-    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode,
+    FilterAction, FilterDirection, FilterKeep, FilterPart, Learnt, LimitBy, UnreachCode, VlanTag,
 };
 pub use slipstack_wire::{LinkId, zone};
 pub use sockets::{

@@ -7,6 +7,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::VlanTag;
 use slipstack_wire::LinkId;
 
 use crate::share::KernelShare;
@@ -60,6 +61,14 @@ pub enum Change {
         name: String,
         /// The number of its link ([`Interface::link`]).
         vlan: u16,
+        /// Its tags are a provider's (802.1ad).
+        #[serde(default)]
+        is_provider: bool,
+    },
+    /// Sets the priorities in a VLAN's tags ([`VlanTag::priorities`]).
+    SetPriorities {
+        name: String,
+        priorities: [u8; 8],
     },
     DelInterface {
         name: String,
@@ -134,6 +143,7 @@ pub enum Refused {
     Overlaps,
     TooMany,
     NoVlans,
+    InvalidPriority,
     NotShared,
     InvalidPorts,
 }
@@ -165,6 +175,7 @@ impl Refused {
                 "Operation not supported: the kernel does not share the stack's addresses; start it with --kni"
             }
             Refused::InvalidPorts => "Invalid ports: at most 256 ranges of ports from 1 to 65535",
+            Refused::InvalidPriority => "Invalid priority: 0 to 7, of a VLAN",
             Refused::NoVlans => {
                 "Operation not supported: VLANs need an interface that exists, not a TAP of Slipstack's own"
             }
@@ -210,7 +221,12 @@ impl NetworkState {
 
     fn apply(&mut self, change: &Change) -> Result<(), Refused> {
         match change {
-            Change::AddVlan { name, vlan } => self.add_vlan(name, *vlan),
+            Change::AddVlan {
+                name,
+                vlan,
+                is_provider,
+            } => self.add_vlan(name, *vlan, *is_provider),
+            Change::SetPriorities { name, priorities } => self.set_priorities(name, *priorities),
             Change::DelInterface { name } => self.del_interface(name),
             Change::SetMtu { name, mtu } => self.set_mtu(name, *mtu),
             Change::SetUp { name, is_up } => {
@@ -272,7 +288,7 @@ impl NetworkState {
         found.ok_or(Refused::NoSuchInterface)
     }
 
-    fn add_vlan(&mut self, name: &str, vlan: u16) -> Result<(), Refused> {
+    fn add_vlan(&mut self, name: &str, vlan: u16, is_provider: bool) -> Result<(), Refused> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
             return Err(Refused::InvalidName);
@@ -293,7 +309,7 @@ impl NetworkState {
         if self.interfaces.iter().filter(is_of_port).count() >= INTERFACES_MAX {
             return Err(Refused::TooMany);
         }
-        self.interfaces.push(Interface {
+        let mut interface = Interface {
             name: name.to_owned(),
             index: INDEX_BASE | port.index << 12 | u32::from(link.vlan()),
             vlan,
@@ -302,7 +318,23 @@ impl NetworkState {
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,
-        });
+            tag: VlanTag {
+                is_provider,
+                ..VlanTag::PLAIN
+            },
+        };
+        interface.mtu = interface.mtu_max(port.mtu);
+        self.interfaces.push(interface);
+        Ok(())
+    }
+
+    fn set_priorities(&mut self, name: &str, priorities: [u8; 8]) -> Result<(), Refused> {
+        let interface = self.interface(name)?;
+        // IEEE 802.1Q 9.6: a priority has three bits.
+        if interface.is_port() || priorities.iter().any(|it| *it > 7) {
+            return Err(Refused::InvalidPriority);
+        }
+        interface.tag.priorities = priorities;
         Ok(())
     }
 
@@ -328,9 +360,9 @@ impl NetworkState {
         if found.is_port() {
             return Err(Refused::OwnInterface);
         }
-        let port = self.port_of(found).mtu;
+        let mtu_max = found.mtu_max(self.port_of(found).mtu);
         let interface = self.interface(name)?;
-        if !(MTU_MIN..=port).contains(&mtu) {
+        if !(MTU_MIN..=mtu_max).contains(&mtu) {
             return Err(Refused::InvalidMtu);
         }
         interface.mtu = mtu;

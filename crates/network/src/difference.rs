@@ -45,7 +45,9 @@ impl NetworkState {
             steps.add(Change::DelRoute(key_of(route)))?;
         }
         for interface in &self.interfaces {
-            match wanted.find_vlan(interface.vlan) {
+            let kind = interface.tag.is_provider;
+            let other = wanted.find_vlan(interface.vlan);
+            match other.filter(|it| it.tag.is_provider == kind) {
                 None => steps.add(Change::DelInterface {
                     name: interface.name.clone(),
                 })?,
@@ -120,6 +122,7 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
             steps.add(Change::AddVlan {
                 name: other.name.clone(),
                 vlan: other.vlan,
+                is_provider: other.tag.is_provider,
             })?;
         }
         let Some(interface) = steps.state.find_vlan(other.vlan).cloned() else {
@@ -129,6 +132,12 @@ fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), Change
             steps.add(Change::SetMtu {
                 name: interface.name.clone(),
                 mtu: other.mtu,
+            })?;
+        }
+        if interface.tag.priorities != other.tag.priorities {
+            steps.add(Change::SetPriorities {
+                name: interface.name.clone(),
+                priorities: other.tag.priorities,
             })?;
         }
         if interface.is_down != other.is_down {

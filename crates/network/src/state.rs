@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use slipstack_terms::Learnt;
+use slipstack_terms::{Learnt, VlanTag};
 use slipstack_wire::LinkId;
 use slipstack_wire::zone::{plain, zone_of};
 
@@ -63,12 +63,25 @@ pub struct Interface {
     /// An operator has put it down: it neither takes nor sends anything.
     #[serde(default)]
     pub is_down: bool,
+    /// How its frames are tagged, if it is a VLAN.
+    #[serde(default)]
+    pub tag: VlanTag,
 }
 
 impl Interface {
     /// Which port it is, or which VLAN of which port.
     pub fn link(&self) -> LinkId {
         LinkId(self.vlan)
+    }
+
+    /// The largest MTU that it may have on a port which takes packets of this size.
+    pub fn mtu_max(&self, port_mtu: u16) -> u16 {
+        // The kernel lets packet sockets send frames that are longer by an 802.1Q tag and no other.
+        const TAG_LEN: u16 = 4;
+        match self.tag.is_provider {
+            true => port_mtu.saturating_sub(TAG_LEN),
+            false => port_mtu,
+        }
     }
 
     /// Returns whether it is a port's own, and not a VLAN.
@@ -229,6 +242,7 @@ impl NetworkState {
             addresses: Vec::new(),
             hosts: Vec::new(),
             is_down: false,
+            tag: VlanTag::PLAIN,
         };
         self.interfaces.first().unwrap_or(NONE)
     }
@@ -286,11 +300,11 @@ impl NetworkState {
             .unwrap_or_else(|| self.own())
     }
 
-    /// Links of the device beside the first port's own that are up.
-    pub fn vlans(&self) -> Vec<u16> {
+    /// Links of the device beside the first port's own that are up, with their tags.
+    pub fn vlans(&self) -> Vec<(u16, VlanTag)> {
         let up = self.interfaces.iter().filter(|it| !self.is_down(it));
-        let vlans = up.map(|it| it.vlan);
-        vlans.filter(|vlan| *vlan != 0).collect()
+        let vlans = up.map(|it| (it.vlan, it.tag));
+        vlans.filter(|(vlan, _)| *vlan != 0).collect()
     }
 
     /// Configured addresses of all interfaces.

@@ -85,7 +85,7 @@ pub use ip::{IcmpDetails, IpMeta, PathCause, PathError};
 pub use network_layer::{Cx, NetworkLayer, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, GroupChange, KeepAlive, ListenOptions, MtuDiscovery, MulticastOption,
-    PortRange, SocketOption, SocketOptions, UdpOptions,
+    PortHold, PortRange, SocketOption, SocketOptions, UdpOptions,
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;

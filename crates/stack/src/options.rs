@@ -2,13 +2,42 @@
 //!
 //! `tos` is the differentiated services field of RFC 9293 3.9.1.9.
 
+use core::net::IpAddr;
+
 pub use slipstack_terms::{
     CloseMode, Congestion, GroupChange, KeepAlive, MtuDiscovery, MulticastOption, PortRange,
     SocketOption, SocketOptions,
 };
 
+use crate::bound::Bound;
+
 /// IP time to live unless the program, or of IPv6 a router, says otherwise (Linux, RFC 1700).
 pub const DEFAULT_TTL: u8 = 64;
+
+/// The addresses and the link at which a socket holds a local port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortHold {
+    pub ip: IpAddr,
+    /// [::] does not take IPv4 in.
+    pub is_v6_only: bool,
+    /// The link that the socket is bound to, as [`crate::Choice::link`]; 0 = any.
+    pub link: u16,
+}
+
+impl PortHold {
+    /// At an address of any link.
+    pub const fn of(ip: IpAddr) -> PortHold {
+        PortHold {
+            ip,
+            is_v6_only: false,
+            link: 0,
+        }
+    }
+
+    pub(crate) fn bound(&self) -> Bound {
+        Bound::new(self.ip, self.is_v6_only)
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {

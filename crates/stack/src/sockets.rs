@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
-use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
+use crate::options::{CloseMode, ListenOptions, PortHold, PortRange, SocketOption, SocketOptions};
 use crate::stack::{Stack, cx};
 use slipstack_terms::TcpInfo;
 
@@ -79,18 +79,16 @@ impl Stack {
     /// the port taken.
     pub fn tcp_reserve_port(
         &mut self,
-        local: SocketAddr,
-        is_v6_only: bool,
+        wanted: (PortHold, u16),
         reuse: bool,
         range: PortRange,
     ) -> Result<u16, SocketError> {
-        self.tcp
-            .reserve_port(local, is_v6_only, reuse, range, &mut cx!(self))
+        self.tcp.reserve_port(wanted, reuse, range, &mut cx!(self))
     }
 
     /// Gives back what [`Stack::tcp_reserve_port`] took.
-    pub fn tcp_release_port(&mut self, local: SocketAddr, is_v6_only: bool) {
-        self.tcp.release_port(local, is_v6_only);
+    pub fn tcp_release_port(&mut self, hold: &PortHold, port: u16) {
+        self.tcp.release_port(hold, port);
     }
 
     /// The program has put stream bytes up to `upto` into its send ring. They leave with `flush`.

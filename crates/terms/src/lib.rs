@@ -26,6 +26,7 @@ mod settings;
 mod state;
 mod tcp_info;
 mod transport;
+mod vlan_tag;
 mod words;
 
 pub use chooser::{CHOOSER_MAX, ChooserPart};
@@ -44,4 +45,5 @@ pub use settings::{EcnMode, LogLevel, Spin};
 pub use state::SocketState;
 pub use tcp_info::TcpInfo;
 pub use transport::Transport;
+pub use vlan_tag::VlanTag;
 pub use words::{WORDS, Words, ip_of, ip_words};

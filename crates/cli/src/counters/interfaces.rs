@@ -92,8 +92,8 @@ impl Counted {
 }
 
 impl Counted {
-    /// Counts of a further link. Losses are not told apart by link: they are counted at the
-    /// device's own.
+    /// Counts of a further link. What the device loses is told apart by port: what VLANs lose is
+    /// their port's.
     fn of_link(samples: &[&Sample], link: u16) -> Counted {
         let of = |name: &str| {
             let name = format!("link_{link}_{name}");
@@ -105,10 +105,11 @@ impl Counted {
                 rx_bytes: of("rx_bytes"),
                 tx_packets: of("tx_frames"),
                 tx_bytes: of("tx_bytes"),
-                ..Traffic::default()
+                rx_dropped: of("device_rx_overrun"),
+                tx_dropped: 0,
             },
-            rx_errors: 0,
-            tx_errors: 0,
+            rx_errors: of("device_rx_truncated") + of("device_rx_malformed"),
+            tx_errors: of("device_tx_dropped"),
         }
     }
 
@@ -116,7 +117,11 @@ impl Counted {
     fn without(mut self, samples: &[&Sample], links: &[u16]) -> Counted {
         let traffic = &mut self.traffic;
         for link in links {
-            let other = Counted::of_link(samples, *link).traffic;
+            let counted = Counted::of_link(samples, *link);
+            self.rx_errors = self.rx_errors.saturating_sub(counted.rx_errors);
+            self.tx_errors = self.tx_errors.saturating_sub(counted.tx_errors);
+            let other = counted.traffic;
+            traffic.rx_dropped = traffic.rx_dropped.saturating_sub(other.rx_dropped);
             traffic.rx_packets = traffic.rx_packets.saturating_sub(other.rx_packets);
             traffic.rx_bytes = traffic.rx_bytes.saturating_sub(other.rx_bytes);
             traffic.tx_packets = traffic.tx_packets.saturating_sub(other.tx_packets);

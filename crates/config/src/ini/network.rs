@@ -241,6 +241,8 @@ fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), Con
             gateways: gateways(porter, section)?,
             table: Some(attachment.table()),
             mtu: None,
+            is_provider: false,
+            priority: 0,
             interface,
         };
         specs.push(spec.to_string());

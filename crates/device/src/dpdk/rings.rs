@@ -74,7 +74,8 @@ pub struct Lie;
 /// Metadata of a frame in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// 802.1Q VLAN whose tag is not in the bytes; 0 = none.
+    /// 802.1Q VLAN whose tag is not in the bytes, of frames that are sent with their priority; 0 =
+    /// none.
     pub vlan: u16,
     /// The offloads, as virtio has them.
     pub virtio: [u8; vnet::TAP_LEN],

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use slipstack_mem::{Doorbell, RawSlice};
+use slipstack_terms::VlanTag;
 use slipstack_wire::TxOffload;
 
 use super::raw;
@@ -13,6 +14,7 @@ use super::rings::{FRAME_MAX, Reader, Rings, Tag, Way, Writer};
 use super::watch::Watch;
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::parts::LinkProperties;
+use crate::tags::Tags;
 use crate::vnet::{self, Received};
 
 /// Descriptors and memory that a slot is made of.
@@ -36,7 +38,7 @@ pub(super) struct DpdkSlot {
     reader: Reader,
     writer: Writer,
     /// VLANs beside the link's own.
-    vlans: Vec<u16>,
+    vlans: Tags,
     /// The bell may have been rung since it was last cleared.
     is_armed: Cell<bool>,
     has_unsent: bool,
@@ -51,7 +53,7 @@ impl DpdkSlot {
         Ok(DpdkSlot {
             reader: setup.rings.reader(Way::ToSlot),
             writer: setup.rings.writer(Way::FromSlot),
-            vlans: Vec::new(),
+            vlans: Tags::default(),
             is_armed: Cell::new(true),
             has_unsent: false,
             buffer: Vec::new(),
@@ -75,7 +77,9 @@ impl DpdkSlot {
         let is_own = frame.tag.vlan == own;
         let received = vnet::parse(&frame.tag.virtio);
         match received {
-            Some(Received::Frame(mut meta)) if is_own || self.vlans.contains(&frame.tag.vlan) => {
+            Some(Received::Frame(mut meta))
+                if is_own || self.vlans.is_wanted(frame.tag.vlan, false) =>
+            {
                 meta.link = if is_own { 0 } else { frame.tag.vlan };
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len as u64;
@@ -143,7 +147,7 @@ impl Device for DpdkSlot {
         let tag = Tag {
             vlan: match offload.link {
                 0 => self.setup.link.vlan,
-                vlan => vlan,
+                vlan => self.vlans.tag(vlan, header).1,
             },
             virtio: vnet::build(header, &offload),
         };
@@ -161,8 +165,8 @@ impl Device for DpdkSlot {
         Ok(())
     }
 
-    fn set_vlans(&mut self, vlans: &[u16]) {
-        self.vlans = vlans.to_vec();
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+        self.vlans.set(vlans);
     }
 
     fn flush(&mut self) {

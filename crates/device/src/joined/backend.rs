@@ -83,6 +83,7 @@ impl Backend for Joined {
                 has_neighbours: true,
                 is_heard: true,
                 has_vlans: true,
+                has_provider_tags: true,
                 ..Capabilities::NONE
             },
         }

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use slipstack_mem::{Descriptor, RawSlice, raised};
+use slipstack_terms::VlanTag;
 use slipstack_wire::{LinkId, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
@@ -174,12 +175,15 @@ impl Device for JoinedSlot {
     }
 
     /// A port after the first is up if its own link is among them.
-    fn set_vlans(&mut self, vlans: &[u16]) {
+    fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         for (at, port) in self.ports.iter_mut().enumerate() {
-            port.is_down = at > 0 && !vlans.contains(&LinkId::new(at as u16, 0).0);
-            let links = vlans.iter().map(|link| LinkId(*link));
-            let own = links.filter(|link| usize::from(link.port()) == at && link.vlan() != 0);
-            let own: Vec<u16> = own.map(LinkId::vlan).collect();
+            port.is_down = at > 0
+                && !vlans
+                    .iter()
+                    .any(|(link, _)| *link == LinkId::new(at as u16, 0).0);
+            let links = vlans.iter().map(|(link, tag)| (LinkId(*link), *tag));
+            let own = links.filter(|(link, _)| usize::from(link.port()) == at && link.vlan() != 0);
+            let own: Vec<(u16, VlanTag)> = own.map(|(link, tag)| (link.vlan(), tag)).collect();
             port.device.set_vlans(&own);
         }
     }
@@ -217,6 +221,13 @@ impl Device for JoinedSlot {
     fn take_notice(&mut self) -> Option<String> {
         let ports = self.ports.iter_mut();
         ports.filter_map(|port| port.device.take_notice()).next()
+    }
+
+    fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
+        let ports = self.ports.iter().enumerate().skip(1);
+        let counters =
+            ports.map(|(at, port)| (LinkId::new(at as u16, 0).0, port.device.counters()));
+        counters.collect()
     }
 
     fn counters(&self) -> DeviceCounters {

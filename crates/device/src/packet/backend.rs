@@ -33,6 +33,7 @@ impl Backend for Packet {
                 is_heard: true,
                 has_neighbours: true,
                 has_vlans: true,
+                has_provider_tags: true,
                 ..Capabilities::NONE
             },
         }

@@ -37,8 +37,8 @@ pub(crate) struct SlotHeader {
     tag_kind: u16,
 }
 
-/// IEEE 802.1Q 9.4: the EtherType of customers' tags.
-const CUSTOMER_TAG: u16 = 0x8100;
+/// IEEE 802.1Q 9.4: the EtherType of providers' tags.
+const PROVIDER_TAG: u16 = 0x88a8;
 /// The VLAN's number in a tag; the rest is priority.
 const TAG_VLAN: u16 = 0x0fff;
 
@@ -49,15 +49,15 @@ impl SlotHeader {
         u64::from(self.sec) * 1_000_000_000 + u64::from(self.nsec)
     }
 
-    /// The VLAN that a frame came in; 0 = none, or a tag with a priority alone. `None`: a
-    /// provider's.
+    /// The VLAN that a frame came in, and whether its tag was a provider's; 0 = none, or a tag with
+    /// a priority alone.
     #[inline]
-    pub fn vlan(&self, status: u32) -> Option<u16> {
+    pub fn vlan(&self, status: u32) -> (u16, bool) {
         if status & STATUS_VLAN_VALID == 0 {
-            return Some(0);
+            return (0, false);
         }
-        let is_customers = status & STATUS_VLAN_TPID_VALID == 0 || self.tag_kind == CUSTOMER_TAG;
-        is_customers.then_some(self.tag & TAG_VLAN)
+        let is_provider = status & STATUS_VLAN_TPID_VALID != 0 && self.tag_kind == PROVIDER_TAG;
+        (self.tag & TAG_VLAN, is_provider)
     }
 }
 

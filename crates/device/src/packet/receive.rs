@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use slipstack_mem::wall_ns_at;
+use slipstack_terms::VlanTag;
 use slipstack_wire::{RxChecksum, RxMeta};
 
 use super::RingParams;
@@ -15,6 +16,7 @@ use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
 use crate::device::{DeviceCounters, Sink};
 use crate::position::RingPosition;
+use crate::tags::Tags;
 use crate::vnet::{self, Received};
 
 /// Bytes of large frames after which a run ends: what the program reads next shall still be in the
@@ -36,8 +38,8 @@ pub(crate) struct Receive {
     empty_turns: u32,
     /// The VLAN of the device's own link, 0 = what has no tag.
     vlan: u16,
-    /// Others whose frames are wanted, in order.
-    vlans: Vec<u16>,
+    /// Others whose frames are wanted.
+    vlans: Tags,
 }
 
 impl Receive {
@@ -57,16 +59,15 @@ impl Receive {
             large_bytes: 0,
             empty_turns: 0,
             vlan,
-            vlans: Vec::new(),
+            vlans: Tags::default(),
         };
         receive.release_leftover();
         Ok(receive)
     }
 
     /// Frames of these VLANs are handed over too.
-    pub(crate) fn set_vlans(&mut self, vlans: &[u16]) {
-        self.vlans = vlans.to_vec();
-        self.vlans.sort_unstable();
+    pub(crate) fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+        self.vlans.set(vlans);
     }
 
     /// A predecessor that died between storing its position and giving the slot back leaves a
@@ -146,10 +147,9 @@ impl Receive {
         counters: &mut DeviceCounters,
     ) -> usize {
         // The kernel has taken the tag out of the frame.
-        let tag = header.vlan(status);
-        let vlan = match tag {
-            Some(vlan) if vlan == self.vlan => 0,
-            Some(vlan) if self.vlans.binary_search(&vlan).is_ok() => vlan,
+        let vlan = match header.vlan(status) {
+            (vlan, false) if vlan == self.vlan => 0,
+            (vlan, is_provider) if self.vlans.is_wanted(vlan, is_provider) => vlan,
             _ => {
                 counters.rx_vlan += 1;
                 return 0;
@@ -247,7 +247,7 @@ pub(crate) fn peek(
             break;
         }
         let header = ring.header(slot);
-        if header.captured < header.len || header.vlan(status) != Some(vlan) {
+        if header.captured < header.len || header.vlan(status) != (vlan, false) {
             continue;
         }
         if let Some((virtio, frame)) = split_slot(ring.bytes(slot), header)

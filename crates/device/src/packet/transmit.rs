@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use slipstack_mem::RawSlice;
+use slipstack_terms::VlanTag;
 use slipstack_wire::TxOffload;
 
 use super::sys;
 use crate::device::{DeviceCounters, TxFull};
+use crate::tags::Tags;
 use crate::vnet;
 
 /// Frames up to this length, virtio header included, are copied into the arena.
@@ -35,6 +37,8 @@ pub(crate) struct Transmit {
     is_stalled: bool,
     /// The VLAN of the device's own link, 0 = its frames have no tag.
     vlan: u16,
+    /// Tags of others.
+    tags: Tags,
 }
 
 /// The result of a send.
@@ -53,7 +57,13 @@ impl Transmit {
             nobufs_in_row: 0,
             is_stalled: false,
             vlan,
+            tags: Tags::default(),
         }
+    }
+
+    /// Frames of these VLANs have these tags.
+    pub(crate) fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
+        self.tags.set(vlans);
     }
 
     /// Frames wait that the kernel did not take.
@@ -100,11 +110,12 @@ impl Transmit {
             counters.tx_dropped += 1;
             return Ok(());
         };
+        let (kind, control) = self.tags.tag(offload.link, header);
+        let ([a, b], [c, d]) = (kind.to_be_bytes(), control.to_be_bytes());
         let mut tagged = [0; HEADER_MAX];
         let len = header.len() + TAG_LEN;
-        let [high, low] = offload.link.to_be_bytes();
         tagged[..ADDRESSES].copy_from_slice(addresses);
-        tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[0x81, 0, high, low]);
+        tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[a, b, c, d]);
         tagged[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
         let tag = TAG_LEN as u16;
         let offload = TxOffload {

@@ -26,7 +26,7 @@ impl PortAuthority for KeeperStub {
         None
     }
 
-    fn listen_on(&self, _: IpAddr, _: u16, _: Transport, _: bool) -> Result<(), SocketError> {
+    fn listen_on(&self, _: (SocketAddr, u16), _: Transport, _: bool) -> Result<(), SocketError> {
         Ok(())
     }
 
@@ -47,7 +47,7 @@ impl PortAuthority for KeeperStub {
         })
     }
 
-    fn listen_off(&self, _: IpAddr, _: u16, _: Transport) {}
+    fn listen_off(&self, _: (SocketAddr, u16), _: Transport) {}
 }
 
 fn engine(keeper: &Arc<Mutex<Keeper>>) -> Engine {

@@ -23,6 +23,9 @@ pub struct Listener {
     /// Unspecified: every address.
     pub address: IpAddr,
     pub port: u16,
+    /// The link that its sockets are bound to, its number plus one; 0 = any.
+    #[serde(default)]
+    pub link: u16,
     pub reuse_port: bool,
     /// The engine that serves it; `None`: claimed by a process that has no engine yet.
     pub slot: Option<u16>,
@@ -66,6 +69,7 @@ impl Listeners {
                 && l.protocol == wanted.protocol
                 && l.port == wanted.port
                 && l.address == wanted.address
+                && l.link == wanted.link
         };
         if let Some(held) = self.table.iter_mut().find(same) {
             held.count = held.count.saturating_add(1);
@@ -81,9 +85,15 @@ impl Listeners {
     }
 
     /// Takes one claim back. Unknown claims are ignored.
-    pub fn release(&mut self, client: ClientId, protocol: Transport, address: IpAddr, port: u16) {
+    pub fn release(
+        &mut self,
+        client: ClientId,
+        protocol: Transport,
+        (address, port, link): (IpAddr, u16, u16),
+    ) {
         let position = self.table.iter().position(|l| {
-            l.client == client && l.protocol == protocol && l.address == address && l.port == port
+            (l.client, l.protocol) == (client, protocol)
+                && (l.address, l.port, l.link) == (address, port, link)
         });
         let Some(position) = position else { return };
         match self.table[position].count {
@@ -222,16 +232,18 @@ impl Listeners {
 }
 
 fn may_share(held: &Listener, wanted: &Listener) -> bool {
-    is_apart(held.address, wanted.address)
+    is_apart(held, wanted)
         || held.client == wanted.client
         || held.family == wanted.family
         || (held.reuse_port && wanted.reuse_port && held.uid == wanted.uid)
 }
 
-/// Two addresses, and not every one. Steering does not tell them apart, so what one engine has no
-/// use for is offered to the others on the port.
-fn is_apart(a: IpAddr, b: IpAddr) -> bool {
-    a != b && !a.is_unspecified() && !b.is_unspecified()
+/// Two addresses, and not every one, or two links. Steering does not tell them apart, so what one
+/// engine has no use for is offered to the others on the port.
+fn is_apart(held: &Listener, wanted: &Listener) -> bool {
+    let (a, b) = (held.address, wanted.address);
+    let has_two_links = held.link != 0 && wanted.link != 0 && held.link != wanted.link;
+    has_two_links || (a != b && !a.is_unspecified() && !b.is_unspecified())
 }
 
 #[cfg(test)]
@@ -247,6 +259,7 @@ mod tests {
             protocol: Transport::Tcp,
             address: Ipv4Addr::UNSPECIFIED.into(),
             port,
+            link: 0,
             reuse_port: false,
             slot: Some(client as u16),
             is_yielding: false,
@@ -282,6 +295,21 @@ mod tests {
         };
         assert_eq!(listeners.claim(datagrams), Ok(()));
         assert_eq!(listeners.claim(listener(2, 2, 81)), Ok(()));
+    }
+
+    #[test]
+    fn two_programs_share_a_port_on_two_links() {
+        let mut listeners = Listeners::default();
+        let on = |client, link| Listener {
+            link,
+            ..listener(client, client, 80)
+        };
+        assert_eq!(listeners.claim(on(1, 1)), Ok(()));
+        assert_eq!(listeners.claim(on(2, 11)), Ok(()));
+        for link in [0, 1, 11] {
+            assert!(listeners.claim(on(3, link)).is_err(), "{link}");
+        }
+        assert_eq!(listeners.slots(Transport::Tcp, 80), [1, 2]);
     }
 
     #[test]

@@ -165,8 +165,7 @@ impl Leases {
         &mut self,
         id: ClientId,
         protocol: Transport,
-        address: IpAddr,
-        port: u16,
+        (address, port, link): (IpAddr, u16, u16),
         reuse_port: bool,
     ) -> Result<(), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
@@ -177,6 +176,7 @@ impl Leases {
             protocol,
             address,
             port,
+            link,
             reuse_port,
             slot: client.slot,
             is_yielding: false,

@@ -46,7 +46,7 @@ impl NetEffects {
         let (Some(coming), Some(flow)) = (self.coming, find_flow(ip, segment)) else {
             return false;
         };
-        let verdict = self.judge(&flow, segment, coming);
+        let verdict = self.judge(&flow, (ip.link, segment), coming);
         let (slot, waits) = match verdict {
             Verdict::Answer => return false,
             Verdict::Pass(slot) => (Some(slot), coming.waits),
@@ -72,7 +72,7 @@ impl NetEffects {
         true
     }
 
-    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Verdict {
+    fn judge(&mut self, flow: &Flow, (link, segment): (u16, &[u8]), coming: Coming) -> Verdict {
         let Coming { now, origin, .. } = coming;
         let is_syn = segment
             .get(FLAGS_AT)
@@ -90,7 +90,7 @@ impl NetEffects {
         let is_moving = self.strays.is_moving(flow.local.port(), now) || self.parked.has(flow);
         let route = self.find_route(flow);
         if is_syn {
-            return self.judge_request(flow, segment, (route, is_moving), coming);
+            return self.judge_request(flow, (link, segment), (route, is_moving), coming);
         }
         // An exception that outlives its flow sends the next one of the same two ends here.
         let is_ours = !coming.is_astray && route == 0;
@@ -120,7 +120,7 @@ impl NetEffects {
     fn judge_request(
         &mut self,
         flow: &Flow,
-        segment: &[u8],
+        (link, segment): (u16, &[u8]),
         (route, is_moving): (u16, bool),
         coming: Coming,
     ) -> Verdict {
@@ -144,9 +144,10 @@ impl NetEffects {
             Next::Nobody(waits) => waits,
         };
         // Some process holds a listening socket: on the kernel the connection would come about.
-        let intent = self.intents.find(flow.local, coming.now);
+        let intent = self.intents.find(flow.local, link, coming.now);
         if let Some(intent) = intent.filter(|_| route == 0) {
-            self.backlogs.want(flow.local.port(), intent);
+            let link = self.intents.link_of(&intent);
+            self.backlogs.want(flow.local.port(), (intent, link));
         }
         match is_moving || intent.is_some() {
             true => Verdict::Hold(waits),
@@ -191,7 +192,10 @@ impl NetEffects {
         if is_to_group && (coming.origin.is_some() || datagram.to.ip().is_multicast()) {
             return false;
         }
-        let Some(intent) = self.dgram_intents.find(datagram.to, coming.now) else {
+        let Some(intent) = self
+            .dgram_intents
+            .find(datagram.to, datagram.link, coming.now)
+        else {
             return false;
         };
         for frame in datagram_frames(datagram, link) {

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use slipstack_channel::{PASSED_CHUNK, Passed, PassingHead};
 use slipstack_stack::{
     CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, ListenOptions, ListenerId,
+    SocketOptions,
 };
 
 use super::Net;
@@ -31,6 +32,8 @@ const ASK_NS: u64 = 100_000_000;
 #[derive(Debug)]
 struct Unattended {
     local: SocketAddr,
+    /// The link that it is bound to, as `Choice::link`.
+    link: u16,
     id: ListenerId,
     /// Connections that wait no more, and those that the stack was told of (wrapping).
     gone: u32,
@@ -57,7 +60,7 @@ pub(super) struct Backlogs {
     conns: HashMap<ConnId, Waiting>,
     bytes: usize,
     /// Sockets that have been asked for and are not listened for yet.
-    wanted: Vec<(SocketAddr, Intent)>,
+    wanted: Vec<(SocketAddr, Intent, u16)>,
     asked_ns: u64,
     /// Number of the last message about a connection that was passed on.
     tag: u64,
@@ -68,12 +71,18 @@ pub(super) struct Backlogs {
 
 impl Backlogs {
     /// Somebody asks for a connection to a socket that no engine serves.
-    pub(super) fn want(&mut self, port: u16, intent: Intent) {
+    pub(super) fn want(&mut self, port: u16, (intent, link): (Intent, u16)) {
         let local = SocketAddr::new(intent.ip, port);
-        let is_known = self.listeners.iter().any(|it| it.local == local)
-            || self.wanted.iter().any(|(wanted, _)| *wanted == local);
+        let is_known = self
+            .listeners
+            .iter()
+            .any(|it| (it.local, it.link) == (local, link))
+            || self
+                .wanted
+                .iter()
+                .any(|(wanted, _, on)| (*wanted, *on) == (local, link));
         if !is_known && self.listeners.len() + self.wanted.len() < LISTENERS_MAX {
-            self.wanted.push((local, intent));
+            self.wanted.push((local, intent, link));
         }
     }
 
@@ -189,8 +198,8 @@ impl Net {
     /// Listens for sockets that somebody has asked for, passes connections on whose port an engine
     /// serves, and ends those whose socket is closed.
     pub(super) fn serve_backlogs(&mut self, now: u64) {
-        for (local, intent) in std::mem::take(&mut self.effects.backlogs.wanted) {
-            self.listen_for(local, intent, now);
+        for (local, intent, link) in std::mem::take(&mut self.effects.backlogs.wanted) {
+            self.listen_for((local, link), intent, now);
         }
         let Net { effects, stack, .. } = self;
         let backlogs = &mut effects.backlogs;
@@ -229,12 +238,15 @@ impl Net {
         }
     }
 
-    fn listen_for(&mut self, local: SocketAddr, intent: Intent, now: u64) {
+    fn listen_for(&mut self, (local, link): (SocketAddr, u16), intent: Intent, now: u64) {
         let options = ListenOptions {
             backlog: intent.backlog.min(BACKLOG_MAX),
             reuse_port: true,
             is_v6_only: intent.is_v6_only,
-            ..ListenOptions::default()
+            socket: SocketOptions {
+                link,
+                ..SocketOptions::default()
+            },
         };
         // Where it cannot, the SYN waits until an engine serves the port.
         let Ok(id) = self.stack.tcp_listen(local, options) else {
@@ -246,6 +258,7 @@ impl Net {
         }
         backlogs.listeners.push(Unattended {
             local,
+            link,
             id,
             gone: 0,
             told: 0,

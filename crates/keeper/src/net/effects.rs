@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use slipstack_channel::InboxMessage;
+use slipstack_channel::control::net::NetworkState;
 use slipstack_device::{Device, Flow, SlotSet, Steering, Transport};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
@@ -66,7 +67,7 @@ impl NetEffects {
         neighbours: Neighbours,
         care: Care,
     ) -> NetEffects {
-        NetEffects {
+        let mut effects = NetEffects {
             device,
             mac: network.mac,
             own: network
@@ -90,11 +91,18 @@ impl NetEffects {
             doomed: HashSet::new(),
             coming: None,
             local: Vec::new(),
-        }
+        };
+        effects.set_links(&network.state);
+        effects
     }
 
     pub(super) fn set_own(&mut self, own: Vec<IpAddr>) {
         self.own = own;
+    }
+
+    pub(super) fn set_links(&mut self, state: &NetworkState) {
+        self.intents.set_links(state);
+        self.dgram_intents.set_links(state);
     }
 
     pub(super) fn take_local(&mut self) -> Vec<Vec<u8>> {

@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use slipstack_channel::control::net::NetworkState;
 use slipstack_device::Transport;
 use slipstack_device::netlink::{self, Request};
+use slipstack_stack::Choice;
 
 /// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
@@ -27,6 +29,8 @@ const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 /// `idiag_wqueue`: of a listener the most that wait.
 const BACKLOG_AT: usize = 60;
+/// `idiag_if`
+const DEVICE_AT: usize = 40;
 /// INET_DIAG_SOCKOPT and the bit `freebind` of its first byte.
 const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
@@ -46,6 +50,8 @@ pub(super) struct Intent {
     pub(super) backlog: u32,
     /// SO_RCVBUF, as the kernel counts.
     pub(super) rcvbuf: u32,
+    /// The interface that it is bound to (SO_BINDTODEVICE); 0 = none.
+    device: u32,
 }
 
 impl Intent {
@@ -66,6 +72,8 @@ pub(super) struct Intents {
     proto: Transport,
     ports: Ports,
     asked_ns: Option<u64>,
+    /// Links of the stack, each with its interface's number.
+    links: Vec<(u16, u32)>,
 }
 
 impl Intents {
@@ -74,7 +82,20 @@ impl Intents {
             proto,
             ports: Ports::new(),
             asked_ns: None,
+            links: Vec::new(),
         }
+    }
+
+    pub(super) fn set_links(&mut self, state: &NetworkState) {
+        let links = state.interfaces.iter().map(|it| (it.vlan, it.index));
+        self.links = links.collect();
+    }
+
+    /// The choice of a link that a socket has made, as [`Choice::link`].
+    pub(super) fn link_of(&self, intent: &Intent) -> u16 {
+        let found = self.links.iter().find(|(_, index)| *index == intent.device);
+        let found = found.filter(|_| intent.device != 0);
+        found.map_or(0, |(link, _)| Choice::link_of(*link))
     }
 
     /// Returns whether somebody means to hear on this port, at any address.
@@ -89,11 +110,16 @@ impl Intents {
         self.ports.contains_key(&port)
     }
 
-    /// The socket that means to hear what comes to this address.
-    pub(super) fn find(&mut self, at: SocketAddr, now: u64) -> Option<Intent> {
+    /// The socket that means to hear what comes to this address on a link, one that is bound to the
+    /// link before others.
+    pub(super) fn find(&mut self, at: SocketAddr, link: u16, now: u64) -> Option<Intent> {
+        let known = self.links.iter().find(|(number, _)| *number == link);
+        let index = known.map_or(0, |(_, index)| *index);
         let of = |ports: &Ports| {
-            let intents = ports.get(&at.port())?;
-            intents.iter().find(|it| it.takes(at.ip())).copied()
+            let intents = ports.get(&at.port())?.iter();
+            let admits = |it: &&Intent| it.device == 0 || it.device == index;
+            let hearing = intents.filter(|it| it.takes(at.ip())).filter(admits);
+            hearing.max_by_key(|it| it.device != 0).copied()
         };
         self.refresh(now, |ports| of(ports).is_some());
         of(&self.ports)
@@ -155,6 +181,7 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
         is_v6_only: false,
         backlog: u32::from_ne_bytes(body.get(BACKLOG_AT..BACKLOG_AT + 4)?.try_into().ok()?),
         rcvbuf: 0,
+        device: u32::from_ne_bytes(body.get(DEVICE_AT..DEVICE_AT + 4)?.try_into().ok()?),
     };
     let mut has_freebind = false;
     for (kind, value) in netlink::attributes(body.get(ANSWER..)?) {
@@ -217,6 +244,7 @@ mod tests {
             is_v6_only,
             backlog: 0,
             rcvbuf: 0,
+            device: 0,
         };
         let (v4, v6) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1u16; 8]));
         let any4 = of(Ipv4Addr::UNSPECIFIED.into(), false);

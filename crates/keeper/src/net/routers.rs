@@ -33,6 +33,7 @@ impl Net {
         tune(&mut self.stack, &state.tunables);
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.effects.set_own(own);
+        self.effects.set_links(state);
         self.told.left = self.effects.strays.engines().to_vec();
     }
 

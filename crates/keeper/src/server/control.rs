@@ -15,6 +15,7 @@ use tracing::info;
 
 use super::Server;
 use super::clients::{Answer, refuse};
+use crate::error::NO_PROVIDER_TAGS;
 use crate::log::FILTER_TARGET;
 use crate::routes::check_forwarding;
 
@@ -95,6 +96,21 @@ impl Server {
                 "File exists: it is the VLAN of the interface itself",
                 Some(at),
             );
+        }
+        let capabilities = self.resources.slots.backend().capabilities();
+        let is_provider = |change: &Change| {
+            matches!(
+                change,
+                Change::AddVlan {
+                    is_provider: true,
+                    ..
+                }
+            )
+        };
+        if !capabilities.has_provider_tags
+            && let Some(at) = changes.iter().position(is_provider)
+        {
+            return denied(NO_PROVIDER_TAGS, Some(at));
         }
         let is_unknown = |change: &Change| matches!(change, Change::Tune { name, .. } if Tunable::find(name).is_none());
         if let Some(at) = changes.iter().position(is_unknown) {

@@ -79,17 +79,19 @@ impl Server {
                 address,
                 port,
                 is_reuse_port,
-            } => self.on_listen(client, protocol, address, port, is_reuse_port),
+                link,
+            } => self.on_listen(client, protocol, (address, port, link), is_reuse_port),
             Request::ListenOff {
                 protocol,
                 address,
                 port,
+                link,
             } => {
-                self.resources
-                    .state
-                    .leases
-                    .listeners
-                    .release(client, protocol, address, port);
+                self.resources.state.leases.listeners.release(
+                    client,
+                    protocol,
+                    (address, port, link),
+                );
                 if protocol == Transport::Tcp {
                     self.net.note_moving(port, now);
                 }
@@ -271,8 +273,7 @@ impl Server {
         &mut self,
         client: ClientId,
         protocol: Transport,
-        address: IpAddr,
-        port: u16,
+        (address, port, link): (IpAddr, u16, u16),
         is_reuse_port: bool,
     ) -> Answer {
         if port == 0 {
@@ -282,11 +283,12 @@ impl Server {
             let why = format!("another program has a connection from port {port}");
             return refuse(Refusal::AddressInUse, why);
         }
-        let claimed =
-            self.resources
-                .state
-                .leases
-                .listen(client, protocol, address, port, is_reuse_port);
+        let claimed = self.resources.state.leases.listen(
+            client,
+            protocol,
+            (address, port, link),
+            is_reuse_port,
+        );
         claimed.map_err(|error| self.explain(&error))?;
         self.steer_ports(&[(protocol, port, port)]);
         self.done()

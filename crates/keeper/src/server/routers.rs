@@ -52,8 +52,9 @@ impl Server {
             let of_port = |it: &&mut Interface| it.link().own() == port.link();
             for interface in state.interfaces.iter_mut().filter(of_port) {
                 // One that is narrower by choice stays so while it fits.
-                if interface.mtu == port.mtu || interface.mtu > mtu {
-                    interface.mtu = mtu;
+                let (before, after) = (interface.mtu_max(port.mtu), interface.mtu_max(mtu));
+                if interface.mtu == before || interface.mtu > after {
+                    interface.mtu = after;
                 }
             }
         }

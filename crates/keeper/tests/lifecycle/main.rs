@@ -343,6 +343,7 @@ fn listen_on(port: u16) -> Request {
         address: Ipv4Addr::UNSPECIFIED.into(),
         port,
         is_reuse_port: false,
+        link: 0,
     }
 }
 

@@ -23,6 +23,7 @@ fn vlan(name: &str, vlan: u16) -> Change {
     Change::AddVlan {
         name: name.to_owned(),
         vlan,
+        is_provider: false,
     }
 }
 
@@ -163,4 +164,38 @@ fn a_gateway_leads_by_the_port_of_its_network() {
     let overlaps = [address("eth1", "10.2.0.6", 24)];
     let error = state.changed(&overlaps).unwrap_err();
     assert_eq!(error.refused, Refused::Overlaps);
+}
+
+#[test]
+fn a_providers_vlan_is_narrower_by_its_tag_and_has_priorities() {
+    let provider = Change::AddVlan {
+        name: "eth1.20".to_owned(),
+        vlan: 20,
+        is_provider: true,
+    };
+    let priorities = |name: &str, priority| Change::SetPriorities {
+        name: name.to_owned(),
+        priorities: [priority; 8],
+    };
+    let with_vlan = state()
+        .changed(&[provider, priorities("eth1.20", 5)])
+        .unwrap();
+    let made = with_vlan.find("eth1.20").unwrap();
+    assert_eq!((made.mtu, made.tag.is_provider), (1496, true));
+    assert_eq!(made.tag.priorities, [5; 8]);
+    assert!(
+        with_vlan.changed(&[vlan("other", 20)]).is_err(),
+        "one of each number"
+    );
+    for (name, priority) in [("eth1.20", 8), ("eth1", 1)] {
+        let refused = with_vlan
+            .changed(&[priorities(name, priority)])
+            .unwrap_err();
+        assert_eq!(refused.refused, Refused::InvalidPriority, "{name}");
+    }
+    // One of the other kind takes its place.
+    let wanted = state().changed(&[vlan("eth1.20", 20)]).unwrap();
+    let changes = with_vlan.changes_to(&wanted).unwrap();
+    let made = with_vlan.changed(&changes).unwrap();
+    assert_eq!(made.interfaces, wanted.interfaces);
 }

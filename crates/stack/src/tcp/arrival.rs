@@ -14,6 +14,15 @@ pub(super) struct Arrival<'a> {
     /// The demultiplexer's hash of the key.
     pub hash: u64,
     pub segment: &'a Segment<'a>,
+    /// The link that it came on, if a listener may have to be chosen.
+    pub link: Option<u16>,
+}
+
+impl<'a> Arrival<'a> {
+    /// Key, hash and segment.
+    pub fn parts(&self) -> (&'a FlowKey, u64, &'a Segment<'a>) {
+        (self.key, self.hash, self.segment)
+    }
 }
 
 /// The packet of a segment that another engine may have to take.

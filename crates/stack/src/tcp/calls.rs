@@ -18,14 +18,13 @@ use super::output::{self, control, window};
 use super::phase::Phase;
 use super::verdict::Verdict;
 use super::{Tcp, keepalive, seq, urgent};
-use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
 use crate::fib::{Choice, Query};
 use crate::ids::{ConnId, ListenerId};
 use crate::network_layer::{Cx, OutPacket, OutSegment};
-use crate::options::{CloseMode, ListenOptions, PortRange, SocketOption, SocketOptions};
+use crate::options::{CloseMode, ListenOptions, PortHold, PortRange, SocketOption, SocketOptions};
 use crate::time::{Instant, nanos};
 
 /// A program may be ahead of the acknowledged stream by at most this much.
@@ -42,14 +41,18 @@ impl Tcp {
         if self.listeners.len() >= super::LISTENERS_MAX as usize {
             return Err(SocketError::LimitReached);
         }
-        let is_v6_only = options.is_v6_only;
+        let hold = PortHold {
+            ip: local.ip(),
+            is_v6_only: options.is_v6_only,
+            link: options.socket.link,
+        };
         let range = options.socket.port_range;
-        let port = self.reserve_port(local, is_v6_only, options.reuse_port, range, cx)?;
+        let port = self.reserve_port((hold, local.port()), options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
         let choice = cx.net.choices.note(Choice::of(&options.socket));
         let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
-        let Some(id) = self.listeners.add(local, options, preset) else {
-            self.ports.release(Bound::new(local.ip(), is_v6_only), port);
+        let Some(id) = self.listeners.add(local, hold, options, preset) else {
+            self.ports.release(&hold, port);
             return Err(SocketError::LimitReached);
         };
         Ok(id)
@@ -71,7 +74,9 @@ impl Tcp {
         let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
         let choice = cx.net.choices.note(Choice::of(&options));
         listener.preset = Preset::of(&options, &cx.config.tcp, choice);
+        let links = (listener.options.socket.link, options.link);
         listener.options.socket = options;
+        self.listeners.set_link(links.0, links.1);
         Ok(())
     }
 
@@ -92,30 +97,26 @@ impl Tcp {
     /// Half-open connections are dropped; those that wait for accept are the caller's to close.
     pub fn unlisten(&mut self, id: ListenerId) -> Result<(), SocketError> {
         let listener = self.listeners.remove(id).ok_or(SocketError::UnknownId)?;
-        self.ports.release(listener.bound(), listener.local.port());
+        self.ports.release(&listener.hold, listener.local.port());
         Ok(())
     }
 
     /// Holds a port without listening. Port 0 picks one of the ephemeral range.
     pub fn reserve_port(
         &mut self,
-        local: SocketAddr,
-        is_v6_only: bool,
+        (hold, port): (PortHold, u16),
         reuse_port: bool,
         range: PortRange,
         cx: &mut Cx<'_>,
     ) -> Result<u16, SocketError> {
-        let ip = local.ip();
-        let bound = Bound::new(ip, is_v6_only);
+        let ip = hold.ip;
         if !ip.is_unspecified() && !cx.net.is_own(ip) {
             return Err(SocketError::AddrNotAvailable);
         }
-        if local.port() != 0 {
-            let is_held = self.ports.hold(bound, local.port(), reuse_port);
-            return if is_held {
-                Ok(local.port())
-            } else {
-                Err(SocketError::AddrInUse)
+        if port != 0 {
+            return match self.ports.hold(&hold, port, reuse_port) {
+                true => Ok(port),
+                false => Err(SocketError::AddrInUse),
             };
         }
         let start = cx.rng.next_u64();
@@ -124,13 +125,12 @@ impl Tcp {
             .ports
             .pick(start, |ports, port| range.has(port) && !ports.is_held(port))
             .ok_or(SocketError::AddrNotAvailable)?;
-        self.ports.hold(bound, port, reuse_port);
+        self.ports.hold(&hold, port, reuse_port);
         Ok(port)
     }
 
-    pub fn release_port(&mut self, local: SocketAddr, is_v6_only: bool) {
-        self.ports
-            .release(Bound::new(local.ip(), is_v6_only), local.port());
+    pub fn release_port(&mut self, hold: &PortHold, port: u16) {
+        self.ports.release(hold, port);
     }
 
     /// RFC 9293 3.10.1, active. `local` port 0 (or no local address) picks a port (RFC 6056).

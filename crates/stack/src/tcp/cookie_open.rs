@@ -62,12 +62,14 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        let &Arrival { key, segment, .. } = arrival;
+        let &Arrival {
+            key, segment, link, ..
+        } = arrival;
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 || !self.listeners.expects_cookies(key, now) {
             return false;
         }
-        let Some(entry) = self.restore(now, key, segment, cx) else {
+        let Some(entry) = self.restore(now, (key, link), segment, cx) else {
             cx.counters.bump(Counter::RxTcpBadCookies);
             return false;
         };
@@ -86,11 +88,11 @@ impl Tcp {
     fn restore(
         &mut self,
         now: Instant,
-        key: &FlowKey,
+        (key, link): (&FlowKey, Option<u16>),
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
     ) -> Option<SynEntry> {
-        let id = self.listeners.choose(key, &self.hasher)?;
+        let id = self.listeners.choose(key, link, &self.hasher)?;
         let listener = self.listeners.find(id)?;
         let choice = cx.net.choices.find(listener.preset.choice);
         cx.net.find_path_by(now, &key.query().by(choice))?;

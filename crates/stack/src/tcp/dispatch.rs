@@ -64,6 +64,7 @@ impl Tcp {
             key: &key,
             hash,
             segment: &segment,
+            link: Some(ip.link),
         };
         let packet = Packet { ip, segment: bytes };
         match place {
@@ -102,7 +103,12 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let &Arrival { key, hash, segment } = arrival;
+        let &Arrival {
+            key,
+            hash,
+            segment,
+            link,
+        } = arrival;
         let entry = self.time_waits.entries.at(index);
         let is_outlived = entry.is_some_and(|entry| entry.is_outlived_by(segment));
         if is_outlived && packet.pass_on(fx) {
@@ -115,7 +121,7 @@ impl Tcp {
             return self.on_stranger(now, arrival, Opening::default(), cx, fx);
         }
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
-        if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {
+        if is_reopened && self.listeners.choose(key, link, &self.hasher).is_none() {
             if packet.pass_on(fx) {
                 cx.counters.bump_segment(Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
@@ -157,7 +163,8 @@ impl Tcp {
         // A segment with neither ACK nor RST is no connection's, and a listener's even without a
         // SYN.
         let listener = if !segment.flags.is_ack() && !segment.flags.is_rst() {
-            self.listeners.choose(arrival.key, &self.hasher)
+            self.listeners
+                .choose(arrival.key, arrival.link, &self.hasher)
         } else {
             None
         };

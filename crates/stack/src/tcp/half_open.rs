@@ -199,7 +199,7 @@ impl Tcp {
         }
         let id = self
             .listeners
-            .choose(&entry.key, &self.hasher)
+            .choose(&entry.key, None, &self.hasher)
             .ok_or(SocketError::UnknownId)?;
         let hash = self.hasher.table(&entry.key);
         match self.find_place(&entry.key, hash) {

@@ -13,8 +13,9 @@ use super::flow::{FlowHasher, FlowKey};
 use super::options::Preset;
 use super::slab::Slab;
 use crate::bound::Bound;
+use crate::fib::Choice;
 use crate::ids::ListenerId;
-use crate::options::ListenOptions;
+use crate::options::{ListenOptions, PortHold};
 use crate::time::Instant;
 
 /// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a
@@ -24,6 +25,8 @@ pub const HALF_OPEN_MIN: u32 = 256;
 #[derive(Debug)]
 pub struct Listener {
     pub local: SocketAddr,
+    /// Where it holds its port.
+    pub hold: PortHold,
     pub options: ListenOptions,
     /// Settings that accepted connections begin with.
     pub preset: Preset,
@@ -40,6 +43,11 @@ pub struct Listener {
 impl Listener {
     pub fn bound(&self) -> Bound {
         Bound::new(self.local.ip(), self.options.is_v6_only)
+    }
+
+    /// The link that it is bound to, as [`crate::fib::Choice::link`].
+    fn link(&self) -> u16 {
+        self.options.socket.link
     }
 
     /// `listen(2)`: backlog + 1 connections may wait, as on Linux.
@@ -70,6 +78,8 @@ struct Group {
 pub struct Listeners {
     slab: Slab<Listener>,
     groups: HashTable<Group>,
+    /// How many are bound to a link.
+    linked: u32,
 }
 
 impl Listeners {
@@ -77,6 +87,7 @@ impl Listeners {
         Listeners {
             slab: Slab::new(limit),
             groups: HashTable::new(),
+            linked: 0,
         }
     }
 
@@ -84,13 +95,16 @@ impl Listeners {
     pub fn add(
         &mut self,
         local: SocketAddr,
+        hold: PortHold,
         options: ListenOptions,
         preset: Preset,
     ) -> Option<ListenerId> {
-        let bound = Bound::new(local.ip(), options.is_v6_only).bits();
+        let bound = hold.bound().bits();
         let port = local.port();
+        let is_linked = options.socket.link != 0;
         let listener = Listener {
             local,
+            hold,
             options,
             preset,
             offered: 0,
@@ -101,6 +115,7 @@ impl Listeners {
         };
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };
+        self.linked += u32::from(is_linked);
         match self
             .groups
             .find_mut(hash(bound, port), |g| g.bound == bound && g.port == port)
@@ -125,6 +140,7 @@ impl Listeners {
         self.slab.find(id.index, id.generation)?;
         self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
+        self.linked -= u32::from(listener.link() != 0);
         let (bound, port) = (listener.bound().bits(), listener.local.port());
         let hash = hash(bound, port);
         if let Ok(mut entry) = self
@@ -153,13 +169,23 @@ impl Listeners {
 
     /// All that may have opened a flow.
     pub fn ids_of(&self, key: &FlowKey) -> Vec<ListenerId> {
-        let group = self.group_of(key);
-        group.map_or(Vec::new(), |group| group.members.clone())
+        let groups = self.groups_of(key);
+        groups
+            .flat_map(|group| group.members.iter().copied())
+            .collect()
     }
 
-    /// The listener for a new flow: the exact address before the family's
-    /// wildcard, and that before the wildcard of both.
-    pub fn choose(&self, key: &FlowKey, hasher: &FlowHasher) -> Option<ListenerId> {
+    /// The listener for a new flow that came on a link (`None`: on any): the exact address before
+    /// the family's wildcard, and that before the wildcard of both.
+    pub fn choose(
+        &self,
+        key: &FlowKey,
+        link: Option<u16>,
+        hasher: &FlowHasher,
+    ) -> Option<ListenerId> {
+        if self.linked > 0 {
+            return self.choose_on_link(key, link, hasher);
+        }
         let group = self.group_of(key)?;
         match group.members[..] {
             [] => None,
@@ -170,6 +196,47 @@ impl Listeners {
             }
             ref many => self.choose_keen(many, hasher.spread(key)),
         }
+    }
+
+    /// Returns whether there is a listener at the address of a flow, of whichever link.
+    pub fn has_any(&self, key: &FlowKey) -> bool {
+        self.group_of(key).is_some()
+    }
+
+    /// As on Linux, of equal addresses those that are bound to the link come first.
+    #[cold]
+    fn choose_on_link(
+        &self,
+        key: &FlowKey,
+        link: Option<u16>,
+        hasher: &FlowHasher,
+    ) -> Option<ListenerId> {
+        let admits = |id: &ListenerId| {
+            let listener = self.find(*id)?;
+            let is_bound = listener.link() != 0;
+            let is_meant =
+                !is_bound || link.is_none_or(|it| listener.link() == Choice::link_of(it));
+            is_meant.then_some((*id, is_bound))
+        };
+        for group in self.groups_of(key) {
+            let admitting: Vec<(ListenerId, bool)> =
+                group.members.iter().filter_map(admits).collect();
+            let has_bound = admitting.iter().any(|(_, is_bound)| *is_bound);
+            let best = admitting
+                .iter()
+                .filter(|(_, is_bound)| *is_bound == has_bound);
+            let best: Vec<ListenerId> = best.map(|(id, _)| *id).collect();
+            if !best.is_empty() {
+                return self.choose_keen(&best, hasher.spread(key));
+            }
+        }
+        None
+    }
+
+    /// A listener's options have another link.
+    pub fn set_link(&mut self, before: u16, after: u16) {
+        self.linked -= u32::from(before != 0);
+        self.linked += u32::from(after != 0);
     }
 
     /// One of those that do not yield, if there is one.
@@ -233,6 +300,16 @@ impl Listeners {
         self.find_group(key.local_bits(), port)
             .or_else(|| self.find_group(Bound::all_like(key.local_ip()).bits(), port))
             .or_else(|| self.find_group(Bound::All.bits(), port))
+    }
+
+    /// All groups that a flow may belong to, the nearest first.
+    fn groups_of(&self, key: &FlowKey) -> impl Iterator<Item = &Group> {
+        let family = Bound::all_like(key.local_ip()).bits();
+        let bounds = [key.local_bits(), family, Bound::All.bits()];
+        let port = key.local_port;
+        bounds
+            .into_iter()
+            .filter_map(move |bound| self.find_group(bound, port))
     }
 
     fn find_group(&self, bound: u128, port: u16) -> Option<&Group> {

@@ -142,7 +142,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let &Arrival { key, hash, segment } = arrival;
+        let (key, hash, segment) = arrival.parts();
         if cx.config.tcp.user_timeout_option {
             entry.peer_timeout = segment.user_timeout();
         }
@@ -193,7 +193,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let &Arrival { key, hash, segment } = arrival;
+        let (key, hash, segment) = arrival.parts();
         cx.counters.bump(Counter::RxTcpSteps);
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 {
@@ -282,12 +282,12 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let &Arrival { key, hash, segment } = arrival;
+        let (key, hash, segment) = arrival.parts();
         let half = handshake.half;
         // The listener may have ended meanwhile (a program reloads): another one of the group takes
         // over.
         if self.listeners.find(handshake.listener).is_none() {
-            let Some(sibling) = self.listeners.choose(key, &self.hasher) else {
+            let Some(sibling) = self.listeners.choose(key, arrival.link, &self.hasher) else {
                 if let HalfOpen::Stored(index) = half {
                     self.drop_syn(index, hash);
                 }
@@ -420,7 +420,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
-        let &Arrival { key, hash, segment } = arrival;
+        let (key, hash, segment) = arrival.parts();
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
         cx.counters.bump_segment(counter_in_time_wait(segment));
@@ -475,8 +475,8 @@ impl Tcp {
         let tcp = &cx.config.tcp;
         // Where the listener has ended, and nobody took its place, the handshake's end would only
         // be reset.
-        let is_orphan = self.listeners.find(entry.listener).is_none()
-            && self.listeners.choose(&entry.key, &self.hasher).is_none();
+        let is_orphan =
+            self.listeners.find(entry.listener).is_none() && !self.listeners.has_any(&entry.key);
         // syn_ack_recalc(): who has acknowledged is waited for, and asked once more at the end.
         let is_awaited = entry.is_acked() && entry.deferrals_left() > 0;
         let is_tired = entry.tries >= tcp.synack_retries && !is_awaited;

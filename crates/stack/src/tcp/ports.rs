@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use hashbrown::HashTable;
 
 use crate::bound::Bound;
+use crate::options::PortHold;
 use crate::rng::{Rng, SipKey};
 use crate::scatter::Scatter;
 
@@ -15,7 +16,17 @@ const HOLDERS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holder {
     bound: Bound,
+    /// [`crate::fib::Choice::link`]: sockets of two links do not meet.
+    link: u16,
     reuse_port: bool,
+}
+
+impl Holder {
+    fn clashes(&self, other: &Holder) -> bool {
+        let is_apart = self.link != 0 && other.link != 0 && self.link != other.link;
+        let is_shared = self.reuse_port && other.reuse_port;
+        !is_apart && !is_shared && self.bound.overlaps(other.bound)
+    }
 }
 
 #[derive(Debug)]
@@ -65,13 +76,14 @@ impl Ports {
     }
 
     /// Holds a port. `false`: somebody else has it.
-    pub fn hold(&mut self, bound: Bound, port: u16, reuse_port: bool) -> bool {
-        let holder = Holder { bound, reuse_port };
+    pub fn hold(&mut self, hold: &PortHold, port: u16, reuse_port: bool) -> bool {
+        let holder = Holder {
+            bound: hold.bound(),
+            link: hold.link,
+            reuse_port,
+        };
         if let Some(entry) = self.find_mut(port) {
-            let clashes = entry
-                .holders
-                .iter()
-                .any(|h| h.bound.overlaps(bound) && !(h.reuse_port && reuse_port));
+            let clashes = entry.holders.iter().any(|h| h.clashes(&holder));
             if clashes || entry.holders.len() >= HOLDERS_MAX {
                 return false;
             }
@@ -88,7 +100,8 @@ impl Ports {
         true
     }
 
-    pub fn release(&mut self, bound: Bound, port: u16) {
+    pub fn release(&mut self, hold: &PortHold, port: u16) {
+        let (bound, link) = (hold.bound(), hold.link);
         let Ok(mut entry) = self
             .table
             .find_entry(hash(&self.key, port), |p| p.number == port)
@@ -96,7 +109,10 @@ impl Ports {
             return;
         };
         let holders = &mut entry.get_mut().holders;
-        if let Some(at) = holders.iter().position(|h| h.bound == bound) {
+        if let Some(at) = holders
+            .iter()
+            .position(|h| (h.bound, h.link) == (bound, link))
+        {
             holders.swap_remove(at);
         }
         if holders.is_empty() {
@@ -142,21 +158,40 @@ mod tests {
     use super::*;
     use core::net::IpAddr;
 
-    fn ip(last: u8) -> Bound {
-        Bound::One(IpAddr::from([10, 0, 0, last]))
+    fn ip(last: u8) -> PortHold {
+        PortHold::of(IpAddr::from([10, 0, 0, last]))
+    }
+
+    fn ports() -> Ports {
+        Ports::new((100, 103), Scatter::NONE, &mut Rng::new(&[0; 32]))
     }
 
     #[test]
     fn binds_clash_when_their_addresses_overlap() {
-        let mut ports = Ports::new((100, 103), Scatter::NONE, &mut Rng::new(&[0; 32]));
-        assert!(ports.hold(ip(1), 80, false));
-        assert!(ports.hold(ip(2), 80, false));
-        assert!(!ports.hold(ip(1), 80, true));
-        assert!(!ports.hold(Bound::AllV4, 80, false));
-        ports.release(ip(1), 80);
-        ports.release(ip(2), 80);
+        let mut ports = ports();
+        let all = PortHold::of(IpAddr::from([0; 4]));
+        assert!(ports.hold(&ip(1), 80, false));
+        assert!(ports.hold(&ip(2), 80, false));
+        assert!(!ports.hold(&ip(1), 80, true));
+        assert!(!ports.hold(&all, 80, false));
+        ports.release(&ip(1), 80);
+        ports.release(&ip(2), 80);
         assert!(!ports.is_held(80));
-        assert!(ports.hold(ip(1), 80, true) && ports.hold(ip(1), 80, true));
+        assert!(ports.hold(&ip(1), 80, true) && ports.hold(&ip(1), 80, true));
+    }
+
+    #[test]
+    fn binds_of_two_links_do_not_clash_and_one_of_none_does_with_both() {
+        let mut ports = ports();
+        let on = |link| PortHold {
+            link,
+            ..PortHold::of(IpAddr::from([0; 4]))
+        };
+        assert!(ports.hold(&on(11), 80, false));
+        assert!(ports.hold(&on(21), 80, false));
+        assert!(!ports.hold(&on(11), 80, false) && !ports.hold(&on(0), 80, false));
+        ports.release(&on(11), 80);
+        assert!(!ports.hold(&on(21), 80, false) && ports.hold(&on(11), 80, false));
     }
 
     #[test]

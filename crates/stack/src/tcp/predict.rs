@@ -122,6 +122,8 @@ impl Tcp {
             key: &key,
             hash,
             segment,
+            // The handshake has its listener.
+            link: None,
         };
         match place {
             Some(Place::Connection(index)) => {

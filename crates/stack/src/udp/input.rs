@@ -68,7 +68,7 @@ impl Udp {
         }
         let Some(id) = self.find_taker(from, to, meta.link) else {
             // The sockets of a port that is served here are connected to others: nobody else waits.
-            if !self.serves(to) && fx.stray_datagram(&arrived, false) {
+            if !self.serves(to, meta.link) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
                 return UdpOutcome::Done;
             }
@@ -131,20 +131,24 @@ impl Udp {
                 && (is_connected || !socket.options.socket.awaits_peer)
                 && socket.choice.admits(link)
                 && socket.remote.is_none_or(|remote| is_peer(remote, from));
-            // Among wildcards one of the datagram's own family.
+            // Among wildcards one that is bound to the link, and one of the datagram's own family.
             let is_family = socket.local.is_ipv4() == to.is_ipv4();
-            let quality =
-                u8::from(is_family) + 2 * u8::from(!is_wildcard) + 4 * u8::from(is_connected);
+            let is_linked = socket.choice.link != 0;
+            let quality = u8::from(is_family)
+                + 2 * u8::from(is_linked)
+                + 4 * u8::from(!is_wildcard)
+                + 8 * u8::from(is_connected);
             matches.then_some((UdpId::new(index, slot.generation), quality))
         })
     }
 
-    /// Returns whether a socket is bound to this address, whoever it is connected to.
-    fn serves(&self, to: SocketAddr) -> bool {
+    /// Returns whether a socket is bound to this address and admits this link, whoever it is
+    /// connected to.
+    fn serves(&self, to: SocketAddr, link: u16) -> bool {
         let indices = self.ports.get(&to.port()).map_or(&[][..], Vec::as_slice);
         indices.iter().any(|&index| {
             let socket = self.slots[index as usize].socket.as_ref();
-            socket.is_some_and(|socket| socket.takes().takes(to.ip()))
+            socket.is_some_and(|it| it.takes().takes(to.ip()) && it.choice.admits(link))
         })
     }
 

@@ -269,8 +269,12 @@ impl Udp {
 
     fn is_taken(&self, ip: IpAddr, port: u16, options: &UdpOptions) -> bool {
         let bound = Bound::new(ip, options.is_v6_only);
-        self.holders(bound, port)
-            .any(|holder| !(options.is_shared && holder.options.is_shared))
+        let link = options.socket.link;
+        let is_apart = |other: u16| link != 0 && other != 0 && link != other;
+        self.holders(bound, port).any(|holder| {
+            let is_shared = options.is_shared && holder.options.is_shared;
+            !(is_shared || is_apart(holder.choice.link))
+        })
     }
 
     fn is_held(&self, bound: Bound, port: u16) -> bool {

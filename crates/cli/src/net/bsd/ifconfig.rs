@@ -111,9 +111,15 @@ impl Style {
         if !it.is_port() {
             let port = shown_name(state, state.port_of(it));
             let vlan = it.link().vlan();
+            let kind = if it.tag.is_provider {
+                "802.1ad"
+            } else {
+                "802.1q"
+            };
+            let priority = it.tag.priorities[0];
             let _ = writeln!(
                 text,
-                "\tvlan: {vlan} vlanproto: 802.1q vlanpcp: 0 parent interface: {port}"
+                "\tvlan: {vlan} vlanproto: {kind} vlanpcp: {priority} parent interface: {port}"
             );
         }
         text
@@ -178,6 +184,14 @@ fn changes(
                 changes.push(Change::AddVlan {
                     name: name.to_owned(),
                     vlan: LinkId::new(port.link().port(), id).0,
+                    is_provider: read_protocol(words)?,
+                });
+            }
+            "vlanpcp" => {
+                let priority = words.parsed(word)?;
+                changes.push(Change::SetPriorities {
+                    name: called.clone(),
+                    priorities: [priority; 8],
                 });
             }
             "destroy" | "unplumb" => changes.push(Change::DelInterface {
@@ -204,6 +218,18 @@ fn changes(
         }
     }
     Ok(changes)
+}
+
+/// `vlanproto 802.1ad`, or nothing.
+fn read_protocol(words: &mut Words<'_>) -> Result<bool, Failure> {
+    if !words.take("vlanproto") {
+        return Ok(false);
+    }
+    match words.value("vlanproto")? {
+        "802.1ad" | "802.1AD" | "qinq" => Ok(true),
+        "802.1q" | "802.1Q" => Ok(false),
+        other => Err(words.wrong("vlanproto", other)),
+    }
 }
 
 fn again(failure: &Failure) -> Failure {

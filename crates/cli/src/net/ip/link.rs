@@ -47,7 +47,11 @@ pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
     };
     let tag = match it.link().vlan() {
         0 => String::new(),
-        id => format!("    vlan protocol 802.1Q id {id}\n"),
+        id => format!(
+            "    vlan protocol {} id {id}{}\n",
+            protocol(it),
+            priorities(it)
+        ),
     };
     let state = match it.is_down {
         true => "BROADCAST,MULTICAST> mtu",
@@ -80,15 +84,59 @@ pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
         let id = it.link().vlan();
         told["link"] = json!(state.port_of(it).name);
         told["linkinfo"] =
-            json!({"info_kind": "vlan", "info_data": {"protocol": "802.1Q", "id": id}});
+            json!({"info_kind": "vlan", "info_data": {"protocol": protocol(it), "id": id}});
+        let of_class = |(from, to): (usize, &u8)| json!({"from": from, "to": to});
+        let map = it.tag.priorities.iter().enumerate();
+        let map: Vec<Value> = map.filter(|(_, to)| **to != 0).map(of_class).collect();
+        if !map.is_empty() {
+            told["linkinfo"]["info_data"]["egress_qos"] = json!(map);
+        }
     }
     told
+}
+
+fn protocol(it: &Interface) -> &'static str {
+    match it.tag.is_provider {
+        true => "802.1ad",
+        false => "802.1Q",
+    }
+}
+
+fn priorities(it: &Interface) -> String {
+    let map = it.tag.priorities.iter().enumerate();
+    let map = map.filter(|(_, to)| **to != 0);
+    let map: Vec<String> = map.map(|(from, to)| format!(" {from}:{to}")).collect();
+    match map.is_empty() {
+        true => String::new(),
+        false => format!(" egress-qos-map {{{} }}", map.concat()),
+    }
+}
+
+/// Reads the pairs `CLASS:PRIORITY` behind `egress-qos-map`.
+fn read_priorities(words: &mut Words<'_>, map: &mut [u8; 8]) -> Result<(), Failure> {
+    let pair = |word: &str| {
+        let (from, to) = word.split_once(':')?;
+        let (from, to): (usize, u8) = (from.parse().ok()?, to.parse().ok()?);
+        (from < 8 && to < 8).then_some((from, to))
+    };
+    let mut count = 0;
+    while let Some(word) = words.peek().filter(|word| word.contains(':')) {
+        let (from, to) = pair(word).ok_or_else(|| words.wrong("egress-qos-map", word))?;
+        map[from] = to;
+        words.next();
+        count += 1;
+    }
+    match count {
+        0 => Err(words.missing("CLASS:PRIORITY, each from 0 to 7")),
+        _ => Ok(()),
+    }
 }
 
 /// `link add link eth1 name eth1.10 type vlan id 10`
 fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
     let (mut name, mut kind, mut vlan) = (None, None, None);
+    let (mut is_provider, mut priorities) = (false, [0; 8]);
     let mut parent = state.own();
     while let Some(word) = words.next() {
         match word {
@@ -102,9 +150,11 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
             "type" => kind = Some(words.value(word)?),
             "id" => vlan = Some(words.parsed(word)?),
             "protocol" | "proto" => match words.value(word)? {
-                "802.1Q" | "802.1q" => {}
+                "802.1Q" | "802.1q" => is_provider = false,
+                "802.1ad" => is_provider = true,
                 other => return Err(words.wrong(word, other)),
             },
+            "egress-qos-map" => read_priorities(&mut words, &mut priorities)?,
             other if name.is_none() => name = Some(other.to_owned()),
             other => return Err(words.unknown(other)),
         }
@@ -118,7 +168,15 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     }
     let name = name.unwrap_or_else(|| format!("{}.{id}", parent.name));
     let vlan = LinkId::new(parent.link().port(), id).0;
-    target.change(vec![Change::AddVlan { name, vlan }])
+    let mut changes = vec![Change::AddVlan {
+        name: name.clone(),
+        vlan,
+        is_provider,
+    }];
+    if priorities != [0; 8] {
+        changes.push(Change::SetPriorities { name, priorities });
+    }
+    target.change(changes)
 }
 
 fn delete(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
@@ -132,7 +190,8 @@ fn delete(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
 fn set(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     words.take("dev");
     let state = target.network()?;
-    let name = find_interface(&state, words.value("set")?)?.name.clone();
+    let found = find_interface(&state, words.value("set")?)?;
+    let name = found.name.clone();
     let mut changes = Vec::new();
     while let Some(word) = words.next() {
         match word {
@@ -140,6 +199,16 @@ fn set(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
                 name: name.clone(),
                 mtu: words.parsed(word)?,
             }),
+            // `type vlan` before it.
+            "type" if words.peek() == Some("vlan") => _ = words.next(),
+            "egress-qos-map" => {
+                let mut priorities = found.tag.priorities;
+                read_priorities(&mut words, &mut priorities)?;
+                changes.push(Change::SetPriorities {
+                    name: name.clone(),
+                    priorities,
+                });
+            }
             "up" | "down" => changes.push(Change::SetUp {
                 name: name.clone(),
                 is_up: word == "up",

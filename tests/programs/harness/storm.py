@@ -1,0 +1,158 @@
+"""Changes of a running network, as many as can be, over the control protocol itself, by somebody
+who looks whether each holds whole or not at all."""
+
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+
+VERSION = 3
+# Pairs of an address and a route that needs it: one never holds without the other.
+PAIRS = 8
+# Changes in a message: the address and the route of as many pairs as this comes to.
+CHANGES = 2 * PAIRS
+
+
+def address(pair):
+    return f"10.77.0.{100 + pair}"
+
+
+def network(pair):
+    return f"192.168.{pair}.0"
+
+
+class Control:
+    """A connection to whoever is the keeper now."""
+
+    def __init__(self, world):
+        self.world, self.socket = world, None
+
+    def ask(self, query):
+        """The answer; `None`: the keeper died before it gave one."""
+        try:
+            if self.socket is None:
+                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.socket.settimeout(5)
+                path = next(self.world.run_dir.glob("*-eth1/control"))
+                self.socket.connect(str(path))
+            call = {"Net": {"version": VERSION, "query": query}}
+            self.socket.sendall(json.dumps(call).encode())
+            answer = self.socket.recv(1 << 17)
+            if answer:
+                return json.loads(answer)["Net"]
+        except (OSError, StopIteration):
+            pass
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+        time.sleep(0.01)
+        return None
+
+    def network(self):
+        for _ in range(500):
+            answer = self.ask("Network")
+            if answer:
+                return answer["Network"]
+        raise AssertionError("no keeper has answered for five seconds")
+
+
+def change(pairs, is_there):
+    """Brings the pairs or takes them away."""
+    changes = []
+    for pair in pairs:
+        route = {
+            "to": [network(pair), 24],
+            "via": "10.77.0.1",
+            "vlan": None,
+            "table": 254,
+            "metric": 0,
+            "source": address(pair),
+            "mtu": None,
+            "is_unreachable": False,
+        }
+        key = {"to": [network(pair), 24], "table": 254, "via": None, "metric": None, "vlan": None}
+        own = {"interface": "eth1", "address": [address(pair), 32], "mode": "Add"}
+        gone = {"interface": "eth1", "ip": address(pair), "prefix_len": None}
+        both = [
+            {"AddAddress": own | {"is_certain": True}},
+            {"AddRoute": {"route": route, "mode": "Add"}},
+        ]
+        changes += both if is_there else [{"DelRoute": key}, {"DelAddress": gone}]
+    return {"Set": changes}
+
+
+def pairs_of(state):
+    """The pairs that hold; fails for one of which only a half does."""
+    own = {ip for it in state["interfaces"] for ip, _ in it["addresses"]}
+    routes = {route["to"][0]: route["source"] for route in state["routes"]}
+    found = set()
+    for pair in range(PAIRS):
+        halves = address(pair) in own, routes.get(network(pair)) == address(pair)
+        assert halves[0] == halves[1], f"pair {pair}: address, route {halves}"
+        found |= {pair} if halves[0] else set()
+    assert found in (set(), set(range(PAIRS))), f"some of one message's pairs: {found}"
+    return found
+
+
+class Storm(threading.Thread):
+    """Brings and takes all pairs again and again; another thread looks at what holds."""
+
+    def __init__(self, world):
+        super().__init__(daemon=True)
+        self.world, self.is_over = world, threading.Event()
+        self.made = self.lost = self.seen = 0
+        self.failure = None
+
+    def run(self):
+        watcher = threading.Thread(target=self.guarded, args=(self.watch,), daemon=True)
+        watcher.start()
+        self.guarded(self.change)
+        watcher.join(10)
+
+    def guarded(self, work):
+        try:
+            work()
+        except Exception as failure:  # It is told by whoever waits.
+            self.failure = self.failure or failure
+            self.is_over.set()
+
+    def change(self):
+        control = Control(self.world)
+        is_there = bool(pairs_of(control.network()))
+        while not self.is_over.is_set():
+            answer = control.ask(change(range(PAIRS), not is_there))
+            if answer is None:
+                # Old or new: the successor says which.
+                self.lost += 1
+                is_there = bool(pairs_of(control.network()))
+                continue
+            assert "Changed" in answer, answer
+            is_there = not is_there
+            self.made += CHANGES
+
+    def watch(self):
+        control = Control(self.world)
+        while not self.is_over.wait(random.uniform(0, 0.02)):
+            pairs_of(control.network())
+            self.seen += 1
+
+    def end(self):
+        """Stops, and says whether the pairs are there now."""
+        self.is_over.set()
+        self.join(20)
+        if self.failure:
+            raise self.failure
+        return bool(pairs_of(Control(self.world).network()))
+
+
+@contextlib.contextmanager
+def storm(world):
+    it = Storm(world)
+    it.start()
+    try:
+        yield it
+    finally:
+        it.is_over.set()
+        it.join(20)

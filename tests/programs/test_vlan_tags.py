@@ -1,0 +1,72 @@
+"""Kinds of VLAN tags and the priorities in them: 802.1ad beside 802.1Q, by class of packets."""
+
+import hashlib
+
+from harness import test
+from harness.process import until
+from harness.tagged import CUSTOMER, PROVIDER, Wire
+
+# Answers each datagram, from port 7001 as one who has no time.
+ECHO = """
+import select, socket
+both = []
+for port in 7000, 7001:
+    one = socket.socket(type=socket.SOCK_DGRAM)
+    one.bind(("0.0.0.0", port))
+    both.append(one)
+both[1].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
+while True:
+    for one in select.select(both, [], [])[0]:
+        one.sendto(*one.recvfrom(100))
+"""
+
+
+@test(modes=("inprocess", "instance"))
+def a_provider_vlan_and_its_priorities_are_set_up_while_a_server_runs(world):
+    server = world.stack("/usr/bin/python3", "-c", ECHO)
+    until(lambda: "reached at" in server.errors(), 10, "the stack is up")
+    said = lambda *words: world.admin(*words).finish()
+    link = "ip", "link", "add", "link", "eth1", "name", "eth1.20", "type", "vlan"
+    said(*link, "protocol", "802.1ad", "id", 20)
+    said("ip", "addr", "add", "10.10.20.5/24", "dev", "eth1.20", "nodad")
+    wire = Wire(world)
+    assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 20)
+    assert wire.asks(CUSTOMER, 20, "10.10.20.5", 0.3) == (None, None)
+    assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 20)
+    assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7001) == 20
+    said("ip", "link", "set", "eth1.20", "type", "vlan", "egress-qos-map", "0:3", "6:5")
+    shown = said("ip", "link", "show", "eth1.20")
+    assert "vlan protocol 802.1ad id 20 egress-qos-map { 0:3 6:5 }" in shown, shown
+    assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 3 << 13 | 20)
+    assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7000) == 3 << 13 | 20
+    assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7001) == 5 << 13 | 20
+    refused = world.admin(*link[:6], "other", "type", "vlan", "id", 20)
+    assert "File exists" in refused.errors(), refused.errors()
+    # As F-Stack's tool says it.
+    said("ifconfig", "f-stack-0.20", "destroy")
+    said("ifconfig", "f-stack-0.20", "create", "vlanproto", "802.1ad", "vlanpcp", 2)
+    said("ifconfig", "f-stack-0.20", "inet", "10.10.20.6/24", "no_dad")
+    assert wire.asks(PROVIDER, 20, "10.10.20.6") == (PROVIDER, 2 << 13 | 20)
+    shown = said("ifconfig", "f-stack-0.20")
+    assert "vlan: 20 vlanproto: 802.1ad vlanpcp: 2 parent interface: eth1" in shown, shown
+
+
+@test(modes=("inprocess",))
+def two_stacks_meet_in_a_provider_vlan(world):
+    folder = world.folder / "files"
+    folder.mkdir()
+    data = hashlib.shake_256(b"provider").digest(3_000_000)
+    (folder / "big").write_bytes(data)
+    vlan = lambda address: ["--vlan", f"20,ip={address}/24,proto=802.1ad,pcp=4"]
+    server = world.stack(
+        "/usr/bin/python3", "-m", "http.server", 8000, cwd=folder, options=vlan("10.10.20.5")
+    )
+    until(lambda: "reached at" in server.errors(), 10, "the stack is up")
+    wire = Wire(world)
+    assert wire.asks(PROVIDER, 20, "10.10.20.5") == (PROVIDER, 4 << 13 | 20)
+    out = world.folder / "got"
+    other = ["--if", "eth1", *vlan("10.10.20.6"), "--run-dir", world.run_dir]
+    fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]
+    url = "http://10.10.20.5:8000/big"
+    world.peer(world.slipstack, "run", *other, "--", *fetch, url).finish()
+    assert out.read_bytes() == data
