@@ -3,6 +3,7 @@
 import http.client
 import os
 import socket
+import ssl
 import struct
 import threading
 
@@ -10,6 +11,7 @@ from harness import test
 from harness.process import until
 
 from test_serve import exchange, serve
+from test_serve_tls import certificate
 
 ALONE = ("inprocess",)
 
@@ -116,6 +118,75 @@ def bytes_half_closes_and_resets_go_through(world):
             assert sock.recv(1) is None, "no backend: a reset"
     except ConnectionResetError:
         pass
+
+
+class Trust:
+    """A certificate for a proxy, and clients that trust it."""
+
+    def __init__(self, world):
+        self.world = world
+        pem, key = certificate(world.folder, "one")
+        self.words = ["--tls-cert", pem, "--tls-key", key]
+        self.context = ssl.create_default_context(cafile=pem)
+
+    def connect(self, port):
+        return self.context.wrap_socket(self.world.connect(port), server_hostname="one.example")
+
+
+@test(modes=ALONE)
+def requests_that_come_by_tls_go_to_backends_without_it(world):
+    _, words = backends(world, "one")
+    trust = Trust(world)
+    serve(world, "proxy", "--port", 8443, *trust.words, *words)
+    client = http.client.HTTPConnection(world.address, 8443, timeout=10)
+    client.sock = trust.connect(8443)
+    data = os.urandom(300_000)
+    for path in ("/", "/chunked"):
+        assert ask(world, 8443, path="/by", client=client) == (200, b"https")
+        assert ask(world, 8443, "POST", path, data, client=client) == (200, data)
+        pieces = (data[at : at + 7000] for at in range(0, len(data), 7000))
+        assert ask(world, 8443, "POST", path, pieces, chunked=True, client=client) == (200, data)
+    with world.connect(8443) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 400 ")
+    client.close()
+
+
+@test(modes=ALONE)
+def bytes_and_ends_of_tls_go_through_both_ways(world):
+    with world.at_peer():
+        listener = socket.create_server((world.PEER, 9000))
+    trust = Trust(world)
+    words = ["--protocol", "tcp", "--check-every", 0, "--backend", f"{world.PEER}:9000"]
+    serve(world, "proxy", "--port", 7443, *trust.words, *words)
+    listener.settimeout(20)
+
+    def greet_and_echo():
+        backend, _ = listener.accept()
+        with backend:
+            backend.sendall(b"hello")
+            while piece := backend.recv(1 << 16):
+                backend.sendall(piece)
+
+    echo = threading.Thread(target=greet_and_echo)
+    echo.start()
+    data = os.urandom(3_000_000)
+    with trust.connect(7443) as sock:
+        assert sock.recv(5) == b"hello"
+        writer = threading.Thread(target=sock.sendall, args=(data,))
+        writer.start()
+        got = b""
+        while len(got) < len(data):
+            piece = sock.recv(1 << 16)
+            assert piece, len(got)
+            got += piece
+        writer.join()
+        assert got == data
+        with sock.unwrap() as plain:
+            assert plain.recv(1) == b"", "after the notice comes the end"
+    echo.join(10)
+    assert not echo.is_alive(), "the backend has heard of the client's end"
+    listener.close()
 
 
 @test(modes=ALONE)

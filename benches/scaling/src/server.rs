@@ -147,6 +147,7 @@ fn proxy(backends: Vec<SocketAddr>) -> Proxy {
         check_every: None,
         check_path: None,
         figures: Arc::new(Figures::default()),
+        keys: None,
     })
 }
 

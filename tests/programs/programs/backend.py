@@ -1,5 +1,5 @@
 """An HTTP/1.1 backend that keeps connections: answers its name, the number of connections so far,
-and a body it was sent."""
+and a body it was sent; to /by how it was told that the client has come."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,8 @@ class Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self):
+        if self.path == "/by":
+            return self.answer(str(self.headers.get("X-Forwarded-Proto")).encode())
         self.answer(f"{NAME} {connections} {self.headers.get('X-Forwarded-For')}".encode())
 
     def do_POST(self):

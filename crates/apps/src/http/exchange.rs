@@ -8,10 +8,9 @@ use std::sync::Arc;
 use slipstack_service::{ConnectionId, Context};
 
 use super::files::{About, Content, Found, LongFile};
-use super::handshake::Shaken;
 use super::memo::Seen;
 use super::request::Skip;
-use crate::tls::Transport;
+use crate::tls::{Shaken, Transport};
 
 pub const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
 pub const CLOSE: &str = "Connection: close\r\n\r\n";

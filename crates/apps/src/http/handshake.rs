@@ -1,67 +1,17 @@
-//! The beginning of a connection with TLS: a worker does the handshake.
+//! The beginning of a connection with TLS.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use slipstack_service::{Busy, ConnectionId};
+use slipstack_service::ConnectionId;
 
 use super::exchange::{Done, Exchange};
 use super::server::{Cx, Http};
 use super::status::Status;
-use crate::tls::{Broken, Session, Transport};
-
-/// A session that a worker has brought on.
-#[derive(Debug)]
-pub struct Shaken {
-    session: Box<Session>,
-    /// Bytes to be sent, also after an error.
-    out: Vec<u8>,
-    outcome: Result<(), Broken>,
-}
+use crate::tls::{Handed, Shaken};
 
 impl Http {
-    /// Begins a session if TLS is served; `None`: it cannot be had.
-    pub(super) fn transport(&self) -> Option<Transport> {
-        let Some(keys) = &self.options.keys else {
-            return Some(Transport::Plain);
-        };
-        let session = Session::new(keys)?;
-        Some(Transport::Tls(Box::new(session)))
-    }
-
     /// Hands what has come of a handshake to a worker.
     pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
-        let Transport::Tls(session) = &mut state.transport else {
-            return;
-        };
-        let bytes = cx.received(id).contiguous(session.room());
-        session.take_in(&bytes);
-        cx.consume(id, bytes.len());
-        if session.is_something_else() {
-            state.transport = Transport::Plain;
-            return self.refuse(cx, id, state, Status::BadRequest);
-        }
-        let Transport::Tls(session) = std::mem::replace(&mut state.transport, Transport::Away)
-        else {
-            return;
-        };
-        // It stays here if no worker has time.
-        let place = Arc::new(Mutex::new(Some(session)));
-        let worker = Arc::clone(&place);
-        let job = move || {
-            let mut session = take(&worker)?;
-            let mut out = Vec::new();
-            let outcome = session.work(&mut out);
-            Some(Shaken {
-                session,
-                out,
-                outcome,
-            })
-        };
-        if let Err(Busy) = cx.submit(id, move || Done::Shaken(job())) {
-            if let Some(session) = take(&place) {
-                state.transport = Transport::Tls(session);
-            }
-            cx.retry(id);
+        if state.transport.shake(cx, id, Done::Shaken) == Handed::SomethingElse {
+            self.refuse(cx, id, state, Status::BadRequest);
         }
     }
 
@@ -73,13 +23,9 @@ impl Http {
         state: &mut Exchange,
         shaken: Shaken,
     ) {
-        let is_sent = cx.write(id, &shaken.out) == shaken.out.len();
-        if shaken.outcome.is_err() || !is_sent {
-            // The alert is on its way.
-            cx.consume(id, usize::MAX);
+        if state.transport.on_shaken(cx, id, shaken).is_err() {
             return cx.close(id);
         }
-        state.transport = Transport::Tls(shaken.session);
         if state.transport.is_ready() {
             state.is_timed = false;
             cx.set_timer(id, self.options.idle);
@@ -92,8 +38,4 @@ impl Http {
             cx.close(id);
         }
     }
-}
-
-fn take(place: &Mutex<Option<Box<Session>>>) -> Option<Box<Session>> {
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

@@ -498,7 +498,7 @@ impl Service for Http {
             }
             *count += 1;
         }
-        let transport = self.transport()?;
+        let transport = Transport::new(self.options.keys.as_deref())?;
         let mut state = Exchange::new(peer, transport);
         state.is_timed = !state.transport.is_ready();
         cx.set_timer(

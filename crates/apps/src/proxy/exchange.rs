@@ -6,14 +6,14 @@ use std::time::Duration;
 use slipstack_service::ConnectionId;
 
 use super::backends::Tried;
-use super::framing::{self, Ending, Parsed, Request, Response};
+use super::body::{End, Moved, move_body, move_run};
+use super::framing::{self, Ending, Parsed, Request, Response, Sender};
 use super::server::{Cx, Figures, Proxy, Side};
 use super::stream::Stream;
 use crate::http::request::{HEAD_MAX, Skip};
 use crate::http::status::Status;
+use crate::tls::Transport;
 
-/// Bytes of a chunked body in which a line is looked for.
-const LINES: usize = 1024;
 /// How long a client may go on sending after its last answer.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a backend's connection waits for another request.
@@ -48,7 +48,8 @@ enum Answer {
 /// A client's connection.
 #[derive(Debug)]
 pub(super) struct Client {
-    peer: Option<IpAddr>,
+    pub(super) transport: Transport,
+    sender: Sender,
     step: Step,
     backend: Option<ConnectionId>,
     /// The backend has answered another request before.
@@ -63,9 +64,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(peer: Option<IpAddr>) -> Client {
+    pub(super) fn new(peer: Option<IpAddr>, transport: Transport) -> Client {
         Client {
-            peer,
+            sender: Sender {
+                ip: peer,
+                is_secure: !matches!(transport, Transport::Plain),
+            },
+            transport,
             step: Step::Head,
             backend: None,
             is_reused: false,
@@ -93,70 +98,6 @@ impl Client {
     }
 }
 
-/// How far a body has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moved {
-    All,
-    /// More room is to come.
-    Part,
-    /// More bytes are to come.
-    Starved,
-    Broken,
-}
-
-/// Moves what there is of a body: bytes from ring to ring, copied once, and the lines of chunks.
-fn move_body(cx: &Cx<'_>, from: ConnectionId, to: ConnectionId, rest: &mut Skip) -> Moved {
-    while *rest != Skip::Nothing {
-        if let Some(left) = rest.run() {
-            let moved = move_run(cx, from, to, left);
-            rest.take(moved);
-            if moved < left {
-                return match cx.received(from).is_empty() {
-                    true => Moved::Starved,
-                    false => Moved::Part,
-                };
-            }
-            continue;
-        }
-        let bytes = cx.received(from).contiguous(LINES);
-        if bytes.is_empty() {
-            return Moved::Starved;
-        }
-        let part = &bytes[..bytes.len().min(cx.room(to))];
-        let mut after = *rest;
-        let Ok(len) = after.pass(part) else {
-            return Moved::Broken;
-        };
-        if len == 0 && part.len() < bytes.len() {
-            cx.await_room(to);
-            return Moved::Part;
-        }
-        if len == 0 {
-            return Moved::Starved;
-        }
-        if cx.write(to, &part[..len]) < len {
-            return Moved::Broken;
-        }
-        cx.consume(from, len);
-        *rest = after;
-    }
-    Moved::All
-}
-
-/// Moves up to `left` bytes from where they lie; returns how many there were, and room for.
-fn move_run(cx: &Cx<'_>, from: ConnectionId, to: ConnectionId, left: u64) -> u64 {
-    let most = usize::try_from(left).unwrap_or(usize::MAX);
-    let [first, second] = cx.received(from).pieces();
-    let first = &first[..first.len().min(most)];
-    let second = &second[..second.len().min(most - first.len())];
-    if first.is_empty() {
-        return 0;
-    }
-    let written = cx.write_vectored(to, &[first, second].map(std::io::IoSlice::new));
-    cx.consume(from, written);
-    written as u64
-}
-
 impl Proxy {
     /// Goes on with a client's request as far as there are bytes and room.
     pub(super) fn advance(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
@@ -170,8 +111,7 @@ impl Proxy {
                 Step::Reaching => return,
                 Step::Asking => return self.ask(cx, id, client),
                 Step::Draining => {
-                    let len = cx.received(id).len();
-                    cx.consume(id, len);
+                    client.transport.discard(cx, id);
                     if cx.has_ended(id) {
                         cx.close(id);
                     }
@@ -183,19 +123,21 @@ impl Proxy {
 
     /// Takes the next request; `false`: it has not come.
     fn take_request(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) -> bool {
-        let bytes = cx.received(id).contiguous(HEAD_MAX + 1);
-        if bytes.is_empty() {
-            if cx.has_ended(id) {
-                cx.close(id);
-            }
-            return false;
+        let bytes = client.transport.lend(cx, id, HEAD_MAX + 1);
+        let parsed = match bytes.is_empty() {
+            true => Ok(Parsed::Partial),
+            false => framing::request(&bytes, client.sender),
+        };
+        if let Ok(Parsed::Head(_, len)) = &parsed {
+            client.transport.consume(cx, id, *len);
         }
-        let (request, len) = match framing::request(&bytes, client.peer) {
-            Ok(Parsed::Head(request, len)) => (request, len),
+        client.transport.take_back(bytes);
+        let request = match parsed {
+            Ok(Parsed::Head(request, _)) => request,
             Ok(Parsed::Partial) => {
-                if cx.has_ended(id) {
-                    cx.consume(id, bytes.len());
-                    cx.close(id);
+                if client.transport.has_ended(cx, id) {
+                    client.transport.discard(cx, id);
+                    client.transport.close(cx, id);
                 }
                 return false;
             }
@@ -204,7 +146,6 @@ impl Proxy {
                 return true;
             }
         };
-        cx.consume(id, len);
         Figures::add(&self.options.figures.requests);
         client.body = Skip::new(request.body);
         client.keeps_alive = request.keeps_alive;
@@ -250,16 +191,24 @@ impl Proxy {
             client.is_head_sent = true;
         }
         let was_asked = client.body == Skip::Nothing;
-        match move_body(cx, id, backend, &mut client.body) {
+        let moved = {
+            let transport = &mut client.transport;
+            let (mut from, mut plain) = (End { id, transport }, Transport::Plain);
+            let mut to = End {
+                id: backend,
+                transport: &mut plain,
+            };
+            move_body(cx, &mut from, &mut to, &mut client.body)
+        };
+        match moved {
             // The backend's time runs from the last byte of the request on.
             Moved::All if !was_asked => cx.set_timer(id, self.options.answer),
             Moved::All => {}
-            Moved::Starved if cx.has_ended(id) => {
+            Moved::Starved if client.transport.has_ended(cx, id) => {
                 // Half a request, and no more to come.
                 self.drop_backend(cx, client);
-                let len = cx.received(id).len();
-                cx.consume(id, len);
-                cx.close(id);
+                client.transport.discard(cx, id);
+                client.transport.close(cx, id);
             }
             Moved::Part | Moved::Starved => cx.set_timer(id, self.options.idle),
             Moved::Broken => {
@@ -284,22 +233,26 @@ impl Proxy {
             if client.backend != Some(backend) || !cx.is_open(id) || !cx.is_open(backend) {
                 return;
             }
+            let (transport, mut plain) = (&mut client.transport, Transport::Plain);
+            let mut to = End { id, transport };
+            let mut from = End {
+                id: backend,
+                transport: &mut plain,
+            };
             match &mut client.answer {
                 Answer::Head => {
                     if !self.answer_head(cx, id, client, backend) {
                         return;
                     }
                 }
-                Answer::Body(rest) => match move_body(cx, backend, id, rest) {
+                Answer::Body(rest) => match move_body(cx, &mut from, &mut to, rest) {
                     Moved::All => return self.end_exchange(cx, id, client),
                     Moved::Starved if cx.has_ended(backend) => return cx.reset(id),
                     Moved::Part | Moved::Starved => return cx.set_timer(id, self.options.idle),
                     Moved::Broken => return cx.reset(id),
                 },
                 Answer::UntilEnd => {
-                    let pieces = cx.received(backend).pieces().map(std::io::IoSlice::new);
-                    let written = cx.write_vectored(id, &pieces);
-                    cx.consume(backend, written);
+                    move_run(cx, &mut from, &mut to, u64::MAX);
                     return cx.set_timer(id, self.options.idle);
                 }
             }
@@ -342,7 +295,8 @@ impl Proxy {
         }
         end_head(&mut response, client.keeps_alive, is_interim);
         let head = std::io::IoSlice::new(&response.head);
-        if cx.write_all(id, &[head]).is_err() {
+        if !client.transport.write_whole(cx, id, &[head]) {
+            cx.await_room(id);
             return false;
         }
         cx.consume(backend, len);
@@ -369,8 +323,9 @@ impl Proxy {
         backend: ConnectionId,
     ) {
         client.backend = None;
-        self.put_side(id, Side::Stream(Stream::with(backend)));
-        self.put_side(backend, Side::Stream(Stream::with(id)));
+        let transport = std::mem::take(&mut client.transport);
+        self.put_side(id, Side::Stream(Stream::with(backend, transport)));
+        self.put_side(backend, Side::Stream(Stream::with(id, Transport::Plain)));
         self.pass_on(cx, id, backend);
         self.pass_on(cx, backend, id);
     }
@@ -450,7 +405,8 @@ impl Proxy {
     /// A client's time is over.
     pub(super) fn on_late(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
         match client.step {
-            Step::Head | Step::Draining => cx.close(id),
+            Step::Head => client.transport.close(cx, id),
+            Step::Draining => cx.close(id),
             Step::Reaching | Step::Asking => {
                 self.drop_backend(cx, client);
                 match client.answer {
@@ -464,11 +420,15 @@ impl Proxy {
     /// Answers a request that no backend has answered. The connection stays if the request has
     /// come to its end.
     fn fail_with(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client, line: &str) {
-        if client.body != Skip::Nothing || !client.keeps_alive || cx.has_ended(id) {
+        let has_ended = client.transport.has_ended(cx, id);
+        if client.body != Skip::Nothing || !client.keeps_alive || has_ended {
             return self.end_with(cx, id, client, line);
         }
         let is_head_method = client.request.as_ref().is_some_and(|it| it.is_head_method);
-        write_page(cx, id, line, "keep-alive", is_head_method);
+        let page = page(line, "keep-alive", is_head_method);
+        client
+            .transport
+            .write(cx, id, &[std::io::IoSlice::new(&page)]);
         client.request = None;
         client.step = Step::Head;
         cx.set_timer(id, self.options.idle);
@@ -476,25 +436,33 @@ impl Proxy {
     }
 
     /// Answers with a status of our own and ends the connection.
-    fn end_with(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client, line: &str) {
-        write_page(cx, id, line, "close", false);
+    pub(super) fn end_with(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        client: &mut Client,
+        line: &str,
+    ) {
+        let page = page(line, "close", false);
+        client
+            .transport
+            .write(cx, id, &[std::io::IoSlice::new(&page)]);
         self.drain(cx, id, client);
     }
 
     fn drain(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
         client.step = Step::Draining;
         client.request = None;
-        cx.shutdown(id);
+        client.transport.shutdown(cx, id);
         cx.set_timer(id, DRAIN);
-        let len = cx.received(id).len();
-        cx.consume(id, len);
+        client.transport.discard(cx, id);
         if cx.has_ended(id) {
             cx.close(id);
         }
     }
 }
 
-fn write_page(cx: &Cx<'_>, id: ConnectionId, line: &str, connection: &str, is_to_head: bool) {
+fn page(line: &str, connection: &str, is_to_head: bool) -> Vec<u8> {
     let body = format!("{line}\n");
     let page = format!(
         "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
@@ -502,7 +470,7 @@ fn write_page(cx: &Cx<'_>, id: ConnectionId, line: &str, connection: &str, is_to
         body.len(),
         if is_to_head { "" } else { &body }
     );
-    cx.write(id, page.as_bytes());
+    page.into_bytes()
 }
 
 /// Ends a response's head with what holds for the client's connection.

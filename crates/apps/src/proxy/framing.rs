@@ -58,6 +58,8 @@ pub enum Parsed<T> {
     Partial,
 }
 
+const FORWARDED_PROTO: &str = "X-Forwarded-Proto";
+
 /// Fields that say where a message ends.
 #[derive(Default)]
 struct Framing<'a> {
@@ -167,11 +169,19 @@ fn check_partial<T>(bytes: &[u8]) -> Result<Parsed<T>, Status> {
     }
 }
 
-/// Parses a request of `client`, and writes its head for the backend.
+/// The client of a request, as its backend is told of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    pub ip: Option<IpAddr>,
+    /// It has come by TLS.
+    pub is_secure: bool,
+}
+
+/// Parses a request of `sender`, and writes its head for the backend.
 ///
 /// # Errors
 /// The status that answers it.
-pub fn request(bytes: &[u8], client: Option<IpAddr>) -> Result<Parsed<Request>, Status> {
+pub fn request(bytes: &[u8], sender: Sender) -> Result<Parsed<Request>, Status> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut fields);
     let len = match parsed.parse(bytes) {
@@ -186,12 +196,16 @@ pub fn request(bytes: &[u8], client: Option<IpAddr>) -> Result<Parsed<Request>, 
         parsed.path.unwrap_or_default(),
     );
     let is_v11 = parsed.version == Some(1);
-    let framing = Framing::of(parsed.headers)?;
+    let mut framing = Framing::of(parsed.headers)?;
     if method == "CONNECT" {
         return Err(Status::MethodNotAllowed);
     }
     if (is_v11 && !framing.has_host) || (framing.is_chunked && !is_v11) {
         return Err(Status::BadRequest);
+    }
+    if sender.is_secure {
+        // The client does not say what it has come by.
+        framing.named.push(FORWARDED_PROTO.as_bytes());
     }
     let mut head = Vec::with_capacity(len + 128);
     let version = u8::from(is_v11);
@@ -202,8 +216,11 @@ pub fn request(bytes: &[u8], client: Option<IpAddr>) -> Result<Parsed<Request>, 
         format!("1.{version} slipstack").as_bytes(),
         &mut head,
     );
-    if let Some(client) = client {
-        put_field("X-Forwarded-For", client.to_string().as_bytes(), &mut head);
+    if let Some(ip) = sender.ip {
+        put_field("X-Forwarded-For", ip.to_string().as_bytes(), &mut head);
+    }
+    if sender.is_secure {
+        put_field(FORWARDED_PROTO, b"https", &mut head);
     }
     match framing.upgrade.filter(|_| framing.says_upgrade && is_v11) {
         Some(upgrade) => {
@@ -270,7 +287,12 @@ mod tests {
     use super::*;
 
     fn asked(text: &str) -> Result<Request, Status> {
-        match request(text.as_bytes(), Some(IpAddr::from([192, 0, 2, 1])))? {
+        asked_by(text, false)
+    }
+
+    fn asked_by(text: &str, is_secure: bool) -> Result<Request, Status> {
+        let ip = Some(IpAddr::from([192, 0, 2, 1]));
+        match request(text.as_bytes(), Sender { ip, is_secure })? {
             Parsed::Head(request, len) => {
                 assert_eq!(len, text.len());
                 Ok(request)
@@ -288,6 +310,19 @@ mod tests {
                       X-Forwarded-For: 192.0.2.1\r\n\r\n";
         assert_eq!(String::from_utf8(request.head).unwrap(), wanted);
         assert!(!request.keeps_alive && request.is_repeatable);
+    }
+
+    #[test]
+    fn a_backend_hears_from_the_proxy_alone_that_a_request_came_by_tls() {
+        let text = "GET / HTTP/1.1\r\nHost: x\r\nx-forwarded-proto: http\r\n\r\n";
+        let heads = [true, false].map(|is_secure| asked_by(text, is_secure).unwrap().head);
+        let [secure, plain] = heads.map(|head| String::from_utf8(head).unwrap());
+        assert!(
+            secure.contains("\r\nX-Forwarded-Proto: https\r\n"),
+            "{secure}"
+        );
+        assert!(!secure.contains("proto: http\r\n"), "{secure}");
+        assert!(plain.contains("proto: http\r\n"), "{plain}");
     }
 
     #[test]

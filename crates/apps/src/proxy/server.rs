@@ -11,6 +11,7 @@ use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service,
 use super::backends::{Backends, Balance, Tried};
 use super::exchange::Client;
 use super::stream::Stream;
+use crate::tls::{Keys, Shaken, Transport};
 
 /// The kind of traffic that the proxy passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct ProxyOptions {
     /// A check asks for this path; without one it connects only.
     pub check_path: Option<String>,
     pub figures: Arc<Figures>,
+    /// For TLS with clients.
+    pub keys: Option<Arc<Keys>>,
 }
 
 /// The part that a connection plays for the proxy.
@@ -90,7 +93,7 @@ struct Attempt {
     tried: Tried,
 }
 
-pub(super) type Cx<'a> = Context<'a, ()>;
+pub(super) type Cx<'a> = Context<'a, Option<Shaken>>;
 
 /// See the module.
 pub struct Proxy {
@@ -280,8 +283,9 @@ impl Proxy {
     }
 
     /// Something has come on a connection, or there is more room on it.
-    fn on_progress(&mut self, cx: &Cx<'_>, id: ConnectionId) {
+    pub(super) fn on_progress(&mut self, cx: &Cx<'_>, id: ConnectionId) {
         match self.take_side(id) {
+            side if !side.is_ready() => self.shake(cx, id, side),
             Side::None => {
                 let len = cx.received(id).len();
                 cx.consume(id, len);
@@ -369,7 +373,8 @@ impl Proxy {
 
 impl Service for Proxy {
     type Connection = ();
-    type Result = ();
+    /// `None`: the session was somewhere else.
+    type Result = Option<Shaken>;
 
     fn on_start(&mut self, cx: &Cx<'_>) {
         for addr in &self.options.listen {
@@ -386,15 +391,16 @@ impl Service for Proxy {
             return self.on_reached(cx, id, attempt);
         }
         *self.place(id) = Place::default();
+        let transport = Transport::new(self.options.keys.as_deref())?;
         match self.options.protocol {
             Protocol::Http => {
                 let peer = cx.remote(id).map(|addr| addr.ip());
-                self.put_side(id, Side::Client(Box::new(Client::new(peer))));
+                self.put_side(id, Side::Client(Box::new(Client::new(peer, transport))));
                 cx.set_timer(id, self.options.idle);
             }
             Protocol::Tcp => {
                 Figures::add(&self.options.figures.requests);
-                self.put_side(id, Side::Stream(Stream::default()));
+                self.put_side(id, Side::Stream(Stream::new(transport)));
                 cx.set_timer(id, self.options.answer);
                 if !self.reach(cx, id, Tried::default()) {
                     Figures::add(&self.options.figures.failures);
@@ -411,6 +417,10 @@ impl Service for Proxy {
 
     fn on_room(&mut self, cx: &Cx<'_>, id: ConnectionId, (): &mut ()) {
         self.on_progress(cx, id);
+    }
+
+    fn on_result(&mut self, cx: &Cx<'_>, id: ConnectionId, (): &mut (), result: Option<Shaken>) {
+        self.on_shaken(cx, id, result);
     }
 
     fn on_end(&mut self, cx: &Cx<'_>, id: ConnectionId, (): &mut ()) {

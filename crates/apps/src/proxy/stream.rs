@@ -1,12 +1,15 @@
-//! Bytes from one connection to the other, ring to ring.
+//! Bytes from one connection to the other, ring to ring or through TLS.
 
 use slipstack_service::ConnectionId;
 
+use super::body::{End, Moved, move_run};
 use super::server::{Cx, Proxy, Side};
+use crate::tls::Transport;
 
 /// One connection of a pair.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
+    pub(super) transport: Transport,
     /// `None`: the backend has not been reached.
     pub(super) partner: Option<ConnectionId>,
     /// Its peer's end has been passed on.
@@ -14,10 +17,18 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn with(partner: ConnectionId) -> Stream {
+    /// A client's, for which a backend is to be reached.
+    pub(super) fn new(transport: Transport) -> Stream {
+        Stream {
+            transport,
+            ..Stream::default()
+        }
+    }
+
+    pub(super) fn with(partner: ConnectionId, transport: Transport) -> Stream {
         Stream {
             partner: Some(partner),
-            has_passed_end: false,
+            ..Stream::new(transport)
         }
     }
 }
@@ -32,7 +43,7 @@ impl Proxy {
     ) {
         stream.partner = Some(id);
         self.put_side(client, Side::Stream(stream));
-        self.put_side(id, Side::Stream(Stream::with(client)));
+        self.put_side(id, Side::Stream(Stream::with(client, Transport::Plain)));
         cx.set_timer(client, self.options.idle);
         cx.set_timer(id, self.options.idle);
         self.pass_on(cx, client, id);
@@ -43,24 +54,35 @@ impl Proxy {
         if !cx.is_open(from) || !cx.is_open(to) {
             return;
         }
-        let received = cx.received(from);
-        if !received.is_empty() {
-            let pieces = received.pieces().map(std::io::IoSlice::new);
-            let written = cx.write_vectored(to, &pieces);
-            cx.consume(from, written);
-        }
-        if !cx.received(from).is_empty() || !cx.has_ended(from) {
-            return;
-        }
+        let [mut source, mut sink] = [from, to].map(|id| self.take_transport(id));
+        let has_ended = source.is_ready()
+            && sink.is_ready()
+            && pass_bytes(cx, (from, &mut source), (to, &mut sink));
         if let Side::Stream(stream) = &mut self.place(from).side
+            && has_ended
             && !std::mem::replace(&mut stream.has_passed_end, true)
         {
-            cx.shutdown(to);
+            sink.shutdown(cx, to);
         }
+        self.put_transport(from, source);
+        self.put_transport(to, sink);
         let has_passed = |proxy: &mut Proxy, id| matches!(&proxy.place(id).side, Side::Stream(stream) if stream.has_passed_end);
-        if has_passed(self, from) && has_passed(self, to) {
+        if has_ended && has_passed(self, from) && has_passed(self, to) {
             cx.close(from);
             cx.close(to);
+        }
+    }
+
+    fn take_transport(&mut self, id: ConnectionId) -> Transport {
+        match &mut self.place(id).side {
+            Side::Stream(stream) => std::mem::take(&mut stream.transport),
+            _ => Transport::Plain,
+        }
+    }
+
+    fn put_transport(&mut self, id: ConnectionId, transport: Transport) {
+        if let Side::Stream(stream) = &mut self.place(id).side {
+            stream.transport = transport;
         }
     }
 
@@ -81,4 +103,24 @@ impl Proxy {
             cx.reset(partner);
         }
     }
+}
+
+/// Passes on what has come. Returns whether the end has come too.
+fn pass_bytes(
+    cx: &Cx<'_>,
+    (from, source): (ConnectionId, &mut Transport),
+    (to, sink): (ConnectionId, &mut Transport),
+) -> bool {
+    let (mut from_end, mut to_end) = (
+        End {
+            id: from,
+            transport: source,
+        },
+        End {
+            id: to,
+            transport: sink,
+        },
+    );
+    let (_, outcome) = move_run(cx, &mut from_end, &mut to_end, u64::MAX);
+    outcome == Moved::Starved && from_end.transport.has_ended(cx, from)
 }

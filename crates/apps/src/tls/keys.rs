@@ -13,8 +13,8 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
-/// The one protocol that is offered (RFC 7301).
-const HTTP11: &[u8] = b"http/1.1";
+/// The one protocol of a web server (RFC 7301).
+pub const HTTP11: &[u8] = b"http/1.1";
 
 /// A chain's file and its key's.
 type Files = (PathBuf, PathBuf);
@@ -23,17 +23,24 @@ type Files = (PathBuf, PathBuf);
 #[derive(Debug)]
 pub struct Keys {
     files: Vec<Files>,
+    protocols: Vec<Vec<u8>>,
     config: RwLock<Arc<ServerConfig>>,
 }
 
 impl Keys {
-    /// Reads each chain (PEM, the server's own certificate first) and its key.
+    /// Reads each chain (PEM, the server's own certificate first) and its key. Clients agree upon
+    /// one of the `protocols`; without any, nothing is said of that.
     ///
     /// # Errors
     /// A sentence that names the file and what is wrong with it.
-    pub fn load(files: Vec<Files>) -> Result<Keys, String> {
-        let config = RwLock::new(config(&files)?);
-        Ok(Keys { files, config })
+    pub fn load(files: Vec<Files>, protocols: &[&[u8]]) -> Result<Keys, String> {
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
+        let config = RwLock::new(config(&files, &protocols)?);
+        Ok(Keys {
+            files,
+            protocols,
+            config,
+        })
     }
 
     /// Reads the files again, for connections that come from now on. Tickets that were given
@@ -42,7 +49,7 @@ impl Keys {
     /// # Errors
     /// As [`Keys::load`]; what was read before stays in use.
     pub fn reload(&self) -> Result<(), String> {
-        let config = config(&self.files)?;
+        let config = config(&self.files, &self.protocols)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -52,7 +59,7 @@ impl Keys {
     }
 }
 
-fn config(files: &[Files]) -> Result<Arc<ServerConfig>, String> {
+fn config(files: &[Files], protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let pairs = files.iter().map(|files| read(files, &provider));
     let pairs = pairs.collect::<Result<Vec<_>, String>>()?;
@@ -62,7 +69,7 @@ fn config(files: &[Files]) -> Result<Arc<ServerConfig>, String> {
         .map_err(words)?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(ByName(pairs)));
-    config.alpn_protocols = vec![HTTP11.to_vec()];
+    config.alpn_protocols = protocols.to_vec();
     config.ticketer = ring::Ticketer::new().map_err(words)?;
     Ok(Arc::new(config))
 }

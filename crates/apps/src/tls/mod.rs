@@ -4,10 +4,12 @@
 //! output of its own, so that a peer that does not read holds nothing but its ring. The handshake,
 //! of which a signature by RSA takes most of a millisecond, is a worker's.
 
+mod handshake;
 mod keys;
 mod session;
 mod transport;
 
-pub use keys::Keys;
+pub use handshake::{Handed, Shaken};
+pub use keys::{HTTP11, Keys};
 pub use session::{Broken, Session};
 pub use transport::{Lent, Transport};

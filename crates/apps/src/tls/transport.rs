@@ -12,8 +12,9 @@ use super::session::{OVERHEAD, RECORD_MAX, Session};
 const ROOM_MIN: usize = 1024;
 
 /// The way between a connection and its service.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Transport {
+    #[default]
     Plain,
     Tls(Box<Session>),
     /// A worker has the session.
@@ -108,6 +109,15 @@ impl Transport {
     #[inline]
     pub fn has_ended<R>(&self, cx: &Context<'_, R>, id: ConnectionId) -> bool {
         cx.has_ended(id) || matches!(self, Transport::Tls(session) if session.has_ended())
+    }
+
+    /// Returns how many bytes could be written whole now.
+    pub fn room<R>(&self, cx: &Context<'_, R>, id: ConnectionId) -> usize {
+        match self {
+            Transport::Plain => cx.room(id),
+            Transport::Tls(_) => cx.room(id).saturating_sub(OVERHEAD),
+            Transport::Away => 0,
+        }
     }
 
     /// Writes as many of the bytes as there is room for; [`slipstack_service::Service::on_room`]

@@ -104,15 +104,21 @@ fn http() -> Command {
                     "Append a line for each request (combined format, UTC); - is standard output",
                 ),
         )
-        .arg(file(
+        .args(tls());
+    server(command, "8081")
+}
+
+fn tls() -> [Arg; 2] {
+    [
+        file(
             "tls-cert",
             "Serve TLS with this chain of certificates (PEM); may be given several times",
-        ))
-        .arg(file(
+        ),
+        file(
             "tls-key",
             "Key of the chain that is named at the same place (PEM)",
-        ));
-    server(command, "8081")
+        ),
+    ]
 }
 
 fn dns() -> Command {
@@ -197,7 +203,8 @@ fn proxy() -> Command {
         .after_help(
             "Examples:\n  \
              slipstack serve proxy --if eth1 --ip 10.0.0.5/24 --port 80 --backend 10.0.0.7:8080\n  \
-             slipstack serve proxy --protocol tcp --backend 10.0.0.7:5432 --backend 10.0.0.8:5432",
+             slipstack serve proxy --protocol tcp --backend 10.0.0.7:5432 --backend 10.0.0.8:5432\n  \
+             slipstack serve proxy --port 443 --tls-cert chain.pem --tls-key key.pem --backend …",
         )
         .arg(
             Arg::new("backend")
@@ -254,7 +261,8 @@ fn proxy() -> Command {
                 .long("check-path")
                 .value_name("PATH")
                 .help("A check asks for this path and wants 2xx or 3xx; without it, it connects"),
-        );
+        )
+        .args(tls());
     server(command, "8080")
 }
 

@@ -67,6 +67,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             check_every: None,
             check_path: None,
             figures: figures_of(site),
+            keys: None,
         })
     })
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use slipstack_apps::http::{Http, HttpOptions, Log, Root};
-use slipstack_apps::tls::Keys;
-use slipstack_attach::HangUps;
+use slipstack_apps::tls::HTTP11;
 
-use super::hosting::{Common, Site};
+use super::hosting::Site;
+use super::tls;
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,16 +20,7 @@ const LOG_MOST: Duration = Duration::from_secs(2);
 const WHOLE_MAX: u64 = 1 << 20;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let files = tls_files(matches)?;
-    let (common, keys) = match files.is_empty() {
-        true => (Common::new(matches)?, None),
-        false => {
-            let (common, hang_ups) = Common::with_reload(matches)?;
-            let keys = Arc::new(Keys::load(files).map_err(Failure::new)?);
-            reload_at(hang_ups, Arc::clone(&keys))?;
-            (common, Some(keys))
-        }
-    };
+    let (common, keys) = tls::common(matches, &[HTTP11])?;
     if common.pool.is_none() {
         return Err(Failure::new(
             "files are read by workers: --workers 1 or more",
@@ -74,26 +65,4 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
     }
     served
-}
-
-/// Chains and keys, each chain with the key that is given at the same place.
-fn tls_files(matches: &ArgMatches) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
-    let all = |name: &str| -> Vec<PathBuf> {
-        let given = matches.get_many::<PathBuf>(name).unwrap_or_default();
-        given.cloned().collect()
-    };
-    let (chains, keys) = (all("tls-cert"), all("tls-key"));
-    match chains.len() == keys.len() {
-        true => Ok(chains.into_iter().zip(keys).collect()),
-        false => Err(Failure::new("each --tls-cert needs its --tls-key")),
-    }
-}
-
-fn reload_at(hang_ups: HangUps, keys: Arc<Keys>) -> Result<(), Failure> {
-    let reload = move || match keys.reload() {
-        Ok(()) => output::say("slipstack: the certificates have been read again"),
-        Err(why) => output::say(&format!("slipstack: the old certificates stay: {why}")),
-    };
-    let started = hang_ups.on_each(reload);
-    started.map_err(|error| Failure::new(format!("cannot wait for SIGHUP: {error}")))
 }

@@ -9,6 +9,7 @@ mod faulty;
 mod hosting;
 mod http;
 mod proxy;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
+use slipstack_apps::tls::HTTP11;
 
-use super::hosting::{Common, Site};
+use super::hosting::Site;
+use super::tls;
 use crate::failure::Failure;
 
 /// As many as the proxy keeps apart.
@@ -31,15 +33,18 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let balance: Balance = text("balance")
         .map_or(Ok(Balance::RoundRobin), |text| text.parse())
         .map_err(|wanted| Failure::new(format!("--balance is {wanted}")))?;
-    let common = Common::new(matches)?;
+    let is_tcp = text("protocol").as_deref() == Some("tcp");
+    let protocols: &[&[u8]] = if is_tcp { &[] } else { &[HTTP11] };
+    let (common, keys) = tls::common(matches, protocols)?;
     let options = |site: &Site| ProxyOptions {
         listen: site.listen.clone(),
         backlog: number("backlog"),
         backends: backends.clone(),
         balance,
-        protocol: match text("protocol").as_deref() {
-            Some("tcp") => Protocol::Tcp,
-            _ => Protocol::Http,
+        protocol: if is_tcp {
+            Protocol::Tcp
+        } else {
+            Protocol::Http
         },
         idle: seconds("idle"),
         answer: seconds("answer-timeout"),
@@ -47,6 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         check_every: Some(seconds("check-every")).filter(|every| !every.is_zero()),
         check_path: text("check-path"),
         figures: Arc::new(Figures::default()),
+        keys: keys.clone(),
     };
     common.serve("the proxy", |site| Proxy::new(options(site)))
 }

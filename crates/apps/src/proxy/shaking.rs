@@ -1,0 +1,64 @@
+//! The beginning of a client's connection with TLS.
+
+use slipstack_service::ConnectionId;
+
+use super::server::{Cx, Proxy, Side};
+use crate::http::status::Status;
+use crate::tls::{Handed, Shaken, Transport};
+
+impl Side {
+    /// Returns whether it may be told of bytes: there is no handshake under way.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        match self {
+            Side::Client(client) => client.transport.is_ready(),
+            Side::Stream(stream) => stream.transport.is_ready(),
+            Side::None | Side::Server(_) | Side::Idle | Side::Probe => true,
+        }
+    }
+
+    fn transport(&mut self) -> Option<&mut Transport> {
+        match self {
+            Side::Client(client) => Some(&mut client.transport),
+            Side::Stream(stream) => Some(&mut stream.transport),
+            Side::None | Side::Server(_) | Side::Idle | Side::Probe => None,
+        }
+    }
+}
+
+impl Proxy {
+    /// Hands what has come of a handshake to a worker.
+    pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, mut side: Side) {
+        let handed = match side.transport() {
+            Some(transport) => transport.shake(cx, id, |shaken| shaken),
+            None => Handed::On,
+        };
+        match (handed, side) {
+            (Handed::SomethingElse, Side::Client(mut client)) => {
+                self.end_with(cx, id, &mut client, Status::BadRequest.line());
+                self.put_client(id, client);
+            }
+            (Handed::SomethingElse, side) => {
+                self.put_side(id, side);
+                cx.close(id);
+            }
+            (Handed::On, side) => self.put_side(id, side),
+        }
+    }
+
+    /// Goes on with what a worker brings.
+    pub(super) fn on_shaken(&mut self, cx: &Cx<'_>, id: ConnectionId, shaken: Option<Shaken>) {
+        let mut side = self.take_side(id);
+        let outcome = match (side.transport(), shaken) {
+            (Some(transport), Some(shaken)) => transport.on_shaken(cx, id, shaken).is_ok(),
+            _ => false,
+        };
+        let goes_on = side.is_ready() || !cx.received(id).is_empty();
+        self.put_side(id, side);
+        match (outcome, goes_on) {
+            (true, true) => self.on_progress(cx, id),
+            (true, false) if !cx.has_ended(id) => {}
+            _ => cx.close(id),
+        }
+    }
+}

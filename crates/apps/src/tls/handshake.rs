@@ -1,0 +1,104 @@
+//! The beginning of a connection with TLS: a worker does the handshake.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use slipstack_service::{Busy, ConnectionId, Context};
+
+use super::keys::Keys;
+use super::session::{Broken, Session};
+use super::transport::Transport;
+
+/// A session that a worker has brought on.
+#[derive(Debug)]
+pub struct Shaken {
+    session: Box<Session>,
+    /// Bytes to be sent, also after an error.
+    out: Vec<u8>,
+    outcome: Result<(), Broken>,
+}
+
+/// The fate of the bytes of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// A worker has them, or will have them.
+    On,
+    /// They begin no handshake; the transport is plain from now on.
+    SomethingElse,
+}
+
+impl Transport {
+    /// Begins a session if there are keys; `None`: it cannot be had.
+    pub fn new(keys: Option<&Keys>) -> Option<Transport> {
+        let Some(keys) = keys else {
+            return Some(Transport::Plain);
+        };
+        let session = Session::new(keys)?;
+        Some(Transport::Tls(Box::new(session)))
+    }
+
+    /// Hands what has come of a handshake to a worker. Its result comes as `result` makes it one of
+    /// the service's, and goes to [`Transport::on_shaken`]; `None`: it cannot go on.
+    pub fn shake<R: Send + 'static>(
+        &mut self,
+        cx: &Context<'_, R>,
+        id: ConnectionId,
+        result: impl FnOnce(Option<Shaken>) -> R + Send + 'static,
+    ) -> Handed {
+        let Transport::Tls(session) = self else {
+            return Handed::On;
+        };
+        let bytes = cx.received(id).contiguous(session.room());
+        session.take_in(&bytes);
+        cx.consume(id, bytes.len());
+        if session.is_something_else() {
+            *self = Transport::Plain;
+            return Handed::SomethingElse;
+        }
+        let Transport::Tls(session) = std::mem::replace(self, Transport::Away) else {
+            return Handed::On;
+        };
+        // It stays here if no worker has time.
+        let place = Arc::new(Mutex::new(Some(session)));
+        let worker = Arc::clone(&place);
+        let job = move || {
+            let mut session = take(&worker)?;
+            let mut out = Vec::new();
+            let outcome = session.work(&mut out);
+            Some(Shaken {
+                session,
+                out,
+                outcome,
+            })
+        };
+        if let Err(Busy) = cx.submit(id, move || result(job())) {
+            if let Some(session) = take(&place) {
+                *self = Transport::Tls(session);
+            }
+            cx.retry(id);
+        }
+        Handed::On
+    }
+
+    /// Goes on with what a worker brings.
+    ///
+    /// # Errors
+    /// The session is over, and its alert on its way: the connection is to be closed.
+    pub fn on_shaken<R>(
+        &mut self,
+        cx: &Context<'_, R>,
+        id: ConnectionId,
+        shaken: Shaken,
+    ) -> Result<(), Broken> {
+        let is_sent = cx.write(id, &shaken.out) == shaken.out.len();
+        if shaken.outcome.is_err() || !is_sent {
+            cx.consume(id, usize::MAX);
+            return Err(Broken);
+        }
+        *self = Transport::Tls(shaken.session);
+        Ok(())
+    }
+}
+
+fn take(place: &Mutex<Option<Box<Session>>>) -> Option<Box<Session>> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
