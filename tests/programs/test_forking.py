@@ -404,6 +404,59 @@ def a_copy_in_the_parent_keeps_the_connection_open(world):
         assert sock.recv(1) == b""
 
 
+SHARING = """
+import os, socket, sys
+server = socket.create_server((sys.argv[1], 7200))
+sock, _ = server.accept()
+def talk(count):
+    for _ in range(count):
+        data = sock.recv(100)
+        sock.sendall(b"%d " % (os.getpid() == child) + data)
+child = os.fork()
+if child == 0:
+    child = os.getpid()
+    server.close()
+    talk(3)
+    done, tell = os.pipe()
+    stay, leave = os.pipe()
+    if os.fork() == 0:
+        os.close(leave)
+        talk(20)
+        os.write(tell, b"x")
+        os.read(stay, 1)
+        os._exit(0)
+    os.close(stay)
+    os.read(done, 1)
+    talk(20)
+    os._exit(0)
+sock.close()
+os.wait()
+"""
+
+
+@test
+def a_child_and_a_child_of_its_use_a_connection_in_turn(world):
+    started = world.stack("/usr/bin/python3", "-c", SHARING, world.address)
+    opened = []
+
+    def is_open():
+        try:
+            opened.append(world.connect(7200))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    until(is_open, 10, "the listener")
+    with opened[0] as sock:
+        sock.settimeout(10)
+        for number in range(43):
+            sock.sendall(b"line %d" % number)
+            is_childs = number < 3 or number >= 23
+            assert sock.recv(100) == b"%d line %d" % (is_childs, number), number
+        assert sock.recv(100) == b""
+    started.finish()
+
+
 @test
 def a_program_gets_the_connection_as_its_input_and_output(world):
     for how in ("exec", "run"):

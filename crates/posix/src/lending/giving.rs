@@ -56,7 +56,7 @@ impl Steward {
         ) else {
             return false;
         };
-        if !self.is_free(&socket) {
+        if !self.is_free(root, &socket) {
             return false;
         }
         if let Some(attachment) = self.lender.living_attachment() {
@@ -71,6 +71,9 @@ impl Steward {
     /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under
     /// way.
     fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
+        if !self.is_only_child(root) {
+            return None;
+        }
         let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == id;
         let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
         // Bytes that the child has written leave first.

@@ -415,7 +415,8 @@ impl Steward {
             }
             _ => (Reply::refused(Errno::ENOTCONN), 0),
         };
-        reply.is_free = pumped.is_some() && socket.is_some_and(|socket| self.is_free(socket));
+        reply.is_free =
+            pumped.is_some() && socket.is_some_and(|socket| self.is_free(child.root, socket));
         let parts = [&reply.bytes()[..], &self.room[..len]];
         give(&child.control, message.token, parts);
         if let Some(key) = pumped
@@ -427,8 +428,17 @@ impl Steward {
         }
     }
 
-    /// Whether a child has a datagram socket for itself.
-    pub(super) fn is_free(&self, socket: &Arc<Description>) -> bool {
+    /// Whether the child of `root` has no children of its own, which would have its pairs too.
+    pub(super) fn is_only_child(&self, root: u64) -> bool {
+        let of_root = self.children.values().filter(|child| child.root == root);
+        of_root.count() == 1
+    }
+
+    /// Whether the child of `root` has a datagram socket for itself.
+    pub(super) fn is_free(&self, root: u64, socket: &Arc<Description>) -> bool {
+        if !self.is_only_child(root) {
+            return false;
+        }
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(socket);
         is_its_own && socket.kind == Kind::Dgram && socket.may_end()
     }

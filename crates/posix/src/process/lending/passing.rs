@@ -71,6 +71,8 @@ impl Process {
                 None
             }
             Some(Decided::Foreign(it)) => {
+                // From now on another program has the pair too.
+                it.turns.never_ask();
                 if self.hold_borrowed(&socket, it, Reach::Unheard) {
                     self.take_borrowed(&socket, it, Wish::if_reads(reads));
                 }
