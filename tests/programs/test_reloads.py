@@ -1,7 +1,9 @@
 """Restarts and reloads of servers, each while clients ask: no request fails, and none waits."""
 
+import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -266,6 +268,62 @@ def a_service_that_is_activated_by_its_socket_may_end_and_come_again(world):
     for _ in range(59):
         assert get(world, PORT)[0] == 200
     started.finish(10)
+
+
+ACTIVATE = "/usr/bin/systemd-socket-activate"
+
+
+def first_connection(world):
+    """A look whether the port is open would be the connection that starts the service."""
+    made = []
+
+    def is_made():
+        with contextlib.suppress(ConnectionRefusedError, socket.timeout):
+            made.append(world.connect(PORT, 3))
+        return made
+
+    until(is_made, 10, "a connection")
+    return made[0]
+
+
+def activated(world, *options):
+    """A service that has been started for its first connection, and has sent all of it back."""
+    listen = f"{world.address}:{PORT}"
+    started = world.stack(found(ACTIVATE), "-l", listen, *options)
+    with first_connection(world) as sock:
+        sent = os.urandom(300_000)
+        sender = threading.Thread(
+            target=lambda: (sock.sendall(sent), sock.shutdown(socket.SHUT_WR))
+        )
+        sender.start()
+        received = b"".join(iter(lambda: sock.recv(1 << 16), b""))
+        sender.join()
+    assert received == sent, (len(received), started.tail())
+    return started
+
+
+@test
+def systemd_activates_a_service_by_its_first_connection(world):
+    service = """
+import os, socket
+assert os.environ["LISTEN_FDS"] == "1" and os.environ["LISTEN_PID"] == str(os.getpid())
+with socket.socket(fileno=3) as server:
+    sock, _ = server.accept()
+    sock.sendall(b"".join(iter(lambda: sock.recv(1 << 16), b"")))
+    sock.close()
+"""
+    started = activated(world, "/usr/bin/python3", "-c", service)
+    started.finish(10)
+
+
+@test
+def systemd_activates_a_service_for_each_connection(world):
+    started = activated(world, "--accept", "--inetd", "/bin/cat")
+    with world.connect(PORT) as sock:
+        sock.sendall(b"again")
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.makefile("rb").read() == b"again"
+    started.stop()
 
 
 def is_answered(world):

@@ -1,0 +1,142 @@
+"""A worker that is stopped, frozen or in a debugger holds up its own connections alone."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from harness import Skip, test
+from harness.nginx import Nginx
+from harness.process import until
+
+REQUEST = b"GET %s HTTP/1.1\r\nHost: test\r\n\r\n"
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def ask(sock, path=b"/worker"):
+    sock.sendall(REQUEST % path)
+
+
+def answer(sock):
+    """The body of the next answer on a kept connection."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += more(sock)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(head.partition(b"Content-Length: ")[2].split(b"\r")[0])
+    while len(body) < length:
+        body += more(sock)
+    return body
+
+
+def more(sock):
+    data = sock.recv(1 << 16)
+    assert data, "the end instead of an answer"
+    return data
+
+
+def connections_to_both(world, nginx):
+    """A kept connection to each worker, by its process number."""
+    found = {}
+    until(lambda: len(nginx.workers()) == 2, 5, "both workers")
+
+    def add_one():
+        sock = world.connect(8080, 5)
+        ask(sock)
+        found.setdefault(int(answer(sock)), sock)
+        return len(found) == 2
+
+    until(add_one, 10, "connections to both workers")
+    return found
+
+
+def holds_up_nobody_else(world, hold):
+    nginx = Nginx(world, workers=2)
+    found = connections_to_both(world, nginx)
+    held, other = sorted(found)
+    with hold(held):
+        found[held].settimeout(0.3)
+        ask(found[held], b"/big.bin")
+        for _ in range(6):
+            ask(found[other])
+            assert int(answer(found[other])) == other
+            with world.connect(8080, 2) as sock:
+                ask(sock)
+                assert int(answer(sock)) == other
+        with contextlib.suppress(TimeoutError, socket.timeout):
+            raise AssertionError(f"an answer of the one that is held: {more(found[held])[:80]}")
+    found[held].settimeout(10)
+    assert answer(found[held]) == nginx.big
+    for sock in found.values():
+        sock.close()
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """In a cgroup of its own, of either version."""
+    if (CGROUPS / "freezer").is_dir():
+        group, switch, words = CGROUPS / "freezer", "freezer.state", ("FROZEN", "THAWED")
+    elif (CGROUPS / "cgroup.procs").exists():
+        group, switch, words = CGROUPS, "cgroup.freeze", ("1", "0")
+    else:
+        raise Skip("no cgroup freezer is mounted")
+    home = group
+    group = group / f"slipstack-test-{pid}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise Skip(f"a cgroup cannot be made: {error}") from error
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / switch).write_text(words[0])
+        yield
+    finally:
+        (group / switch).write_text(words[1])
+        (home / "cgroup.procs").write_text(str(pid))
+        until(lambda: not (group / "cgroup.procs").read_text(), 5, "the cgroup is empty")
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def debugged(pid):
+    gdb = shutil.which("gdb")
+    if gdb is None:
+        raise Skip("gdb is not installed")
+    words = [gdb, "-nx", "-q", "-p", str(pid)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, **pipes) as debugger:
+        state = lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        until(lambda: state() == "t", 20, "the debugger has stopped it")
+        try:
+            yield
+        finally:
+            debugger.stdin.write(b"detach\nquit\n")
+            debugger.stdin.close()
+            debugger.wait(20)
+
+
+@test
+def a_stopped_worker_holds_up_its_own_connections_alone(world):
+    holds_up_nobody_else(world, stopped)
+
+
+@test
+def a_frozen_worker_holds_up_its_own_connections_alone(world):
+    holds_up_nobody_else(world, frozen)
+
+
+@test
+def a_worker_in_a_debugger_holds_up_its_own_connections_alone(world):
+    holds_up_nobody_else(world, debugged)
