@@ -270,6 +270,20 @@ def a_service_that_is_activated_by_its_socket_may_end_and_come_again(world):
     started.finish(10)
 
 
+@test
+def connections_of_a_process_that_leaves_go_to_one_that_sleeps(world):
+    count = 40
+    started = world.stack(*world.program("sleeper.py"), world.address, PORT, count)
+    until(lambda: "sleeping" in started.output(), 10, "both processes listen")
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(world.connect(PORT, 10)) for _ in range(count)]
+        for number, sock in enumerate(socks):
+            sock.sendall(b"%d" % number)
+        for number, sock in enumerate(socks):
+            assert sock.recv(100) == b"%d" % number
+    started.finish(10)
+
+
 ACTIVATE = "/usr/bin/systemd-socket-activate"
 
 

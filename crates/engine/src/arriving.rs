@@ -95,7 +95,8 @@ impl Engine {
         true
     }
 
-    /// Sends a handshake that is under way to whoever may complete it.
+    /// Sends a handshake that is under way to whoever may complete it. If nobody else may, a
+    /// listener of this engine does, though it yields.
     pub(crate) fn send_half_open(&mut self, image: &HalfOpenImage, hops: u8) {
         if let Some(ends) = image.endpoints()
             && let Some(slot) = self.find_taker(ends)
@@ -105,7 +106,7 @@ impl Engine {
             let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
             self.post_all(slot, std::iter::once(message));
             self.env.counters.half_open_out += 1;
-        } else {
+        } else if self.stack.tcp_adopt_half_open(self.env.now, image).is_err() {
             self.env.counters.half_open_refused += 1;
         }
     }
@@ -206,8 +207,11 @@ impl Engine {
         if let Some(listener) = listener.filter(|_| partial.is_bare) {
             self.inherit(now, conn, listener);
         }
-        let taken =
-            ends.is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
+        // The others may all have left the port while the listener here yields to them.
+        let taken = ends.is_some_and(|ends| {
+            self.give_here(conn, ends, partial.state, &partial.bytes)
+                || self.give_back(conn, ends, partial.state, &partial.bytes, None)
+        });
         if !taken {
             let mut fx = Fx::new(&mut self.env, &mut *self.device);
             self.stack

@@ -184,8 +184,8 @@ impl Engine {
     }
 
     /// Nobody wants it: whoever listens all the same, though its program does not accept at the
-    /// moment.
-    fn give_back(
+    /// moment. The listener that it comes from takes it again if there is no other.
+    pub(crate) fn give_back(
         &mut self,
         conn: ConnId,
         ends: (SocketAddr, SocketAddr),
@@ -193,9 +193,12 @@ impl Engine {
         bytes: &[u8],
         from: Option<Owner>,
     ) -> bool {
-        let serves = |it: &Listening| Some(it.owner) != from && it.bound.span().takes(ends.0.ip());
-        let found = self.env.listeners_on(ends.0.port()).find(serves);
-        found.is_some_and(|it| self.give_to(it.owner, conn, ends, state, bytes))
+        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip());
+        let owners = self.env.listeners_on(ends.0.port()).filter(serves);
+        let owners: Vec<Owner> = owners.map(|it| it.owner).collect();
+        let other = owners.iter().find(|owner| Some(**owner) != from);
+        let found = other.or(owners.first()).copied();
+        found.is_some_and(|owner| self.give_to(owner, conn, ends, state, bytes))
     }
 
     fn give_to(
