@@ -5,12 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_channel::control::net::zone::zoned_ip;
-use slipstack_channel::control::net::{Interface, Learnt, LinkId, NetworkState};
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
-use slipstack_channel::{
-    Attach, AttachError, EngineHandle, Policy, PolicyInterface, ProgramEnd, REGION_LEN_MAX,
-};
+use slipstack_channel::{Attach, AttachError, EngineHandle, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
@@ -308,46 +305,7 @@ fn of_instance(error: Error) -> AttachError {
 
 /// Returns the policy that follows from the keeper's welcome.
 fn policy(welcome: Welcome) -> Policy {
-    let network = welcome.network;
-    let learnt = network.learnt.clone().unwrap_or_default();
-    let networks = learnt.networks.iter();
-    let networks = networks.map(|net| (net.address.into(), net.prefix_len));
-    // The stack refuses destinations that a route makes unreachable. A default route outside the
-    // main table is for sockets that have an address of the stack or choose the table.
-    let routes = network.routes.iter().filter(|route| route.to.1 != 0);
-    let routes = routes.map(|route| route.to);
-    let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));
-    let of_interface = |it: &Interface| {
-        let link = LinkId(it.vlan);
-        let nets = it.addresses.clone().into_iter();
-        nets.map(move |(ip, len)| (zoned_ip(ip, link), len))
-    };
-    let configured = network.interfaces.iter().flat_map(of_interface);
-    let interfaces = network.interfaces.iter();
-    Policy {
-        gateways: network.gateways(),
-        networks: networks.chain(routes).collect(),
-        mtu_v6: learnt.mtu,
-        revision: network.revision,
-        addrs: configured.chain(hosts).collect(),
-        mtu: network.own().mtu,
-        interface: network.own().index,
-        has_groups: !welcome.device.is_own,
-        links: interfaces.map(|it| policy_link(it, &learnt)).collect(),
-    }
-}
-
-fn policy_link(interface: &Interface, learnt: &Learnt) -> PolicyInterface {
-    let link = LinkId(interface.vlan);
-    let configured = interface.addresses.iter();
-    let configured = configured.map(|(ip, _)| zoned_ip(*ip, link));
-    let learnt = learnt.addresses.iter().filter(|it| it.link == link.0);
-    PolicyInterface {
-        name: interface.name.clone(),
-        index: interface.index,
-        vlan: interface.vlan,
-        addrs: configured.chain(learnt.map(|it| it.ip.into())).collect(),
-    }
+    Policy::of(welcome.network, !welcome.device.is_own)
 }
 
 fn remote(

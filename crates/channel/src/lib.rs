@@ -26,6 +26,7 @@ mod layout;
 mod left;
 mod owner;
 mod passing;
+mod policy;
 mod program;
 mod receive_ring;
 mod reply;
@@ -38,7 +39,7 @@ mod state;
 mod urgent;
 
 pub use addr::Ends;
-pub use attach::{Attach, AttachError, EngineHandle, Policy, PolicyInterface};
+pub use attach::{Attach, AttachError, EngineHandle};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
@@ -57,6 +58,7 @@ pub use layout::{
 pub use left::LeftConnection;
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
+pub use policy::Policy;
 pub use program::{
     CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError,
     ProgramEnd, Segment, Unsent,

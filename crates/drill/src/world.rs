@@ -285,17 +285,9 @@ impl Attach for VirtualAttach {
 
     fn policy(&self) -> Result<Policy, AttachError> {
         let config = self.0.config();
-        Ok(Policy {
-            addrs: config.addrs(),
-            gateways: WorldConfig::gateways(),
-            networks: Vec::new(),
-            revision: 0,
-            mtu_v6: None,
-            mtu: config.stack.network.own().mtu,
-            interface: 0,
-            has_groups: true,
-            links: Vec::new(),
-        })
+        let mtu = config.stack.network.own().mtu;
+        let network = NetworkState::of(mtu, config.addrs(), &WorldConfig::gateways());
+        Ok(Policy::of(network, true))
     }
 
     fn after_fork_child(&self) {}

@@ -65,7 +65,7 @@ fn nobody_is_asked_before_the_first_need_and_everybody_once() {
     let program = client(&with_connection(on_eth1(&folder), &control));
     assert!(keeper.asked().is_empty());
     let policy = program.policy().unwrap();
-    assert_eq!(policy.addrs, [([10, 0, 0, 5].into(), 24)]);
+    assert_eq!(policy.addresses(), [([10, 0, 0, 5].into(), 24)]);
     program.policy().unwrap();
     assert_eq!(keeper.asked().len(), 1);
     let hello = &keeper.hellos()[0];
@@ -84,9 +84,13 @@ fn the_policy_by_now_is_asked_for_each_time() {
     });
     let control = keeper.inherited();
     let program = client(&with_connection(on_eth1(&folder), &control));
-    assert_eq!(program.policy().unwrap().revision, 0);
-    assert_eq!(program.policy_by_now().unwrap().revision, 5);
-    assert_eq!(program.policy().unwrap().revision, 5, "it is kept");
+    assert_eq!(program.policy().unwrap().network().revision, 0);
+    assert_eq!(program.policy_by_now().unwrap().network().revision, 5);
+    assert_eq!(
+        program.policy().unwrap().network().revision,
+        5,
+        "it is kept"
+    );
     assert_eq!(keeper.hellos().len(), 1);
 }
 

@@ -163,7 +163,7 @@ impl Process {
         }
         Ok(Some(Accepted {
             fd: number.number(),
-            peer: self.shown(peer, socket.family),
+            peer: self.network.shown(peer, socket.family),
         }))
     }
 }

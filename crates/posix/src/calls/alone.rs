@@ -40,10 +40,14 @@ impl Process {
 
     pub(crate) fn bind_alone(&self, socket: &Arc<Description>, addr: SocketAddr) -> Outcome<()> {
         let ip = addr.ip();
-        let is_for_many = |ip| self.policy().is_some_and(|policy| policy.is_broadcast(ip));
+        let is_for_many = |ip| {
+            self.network
+                .policy()
+                .is_some_and(|policy| policy.is_broadcast(ip))
+        };
         let is_group = ip.is_multicast() || is_for_many(ip);
         let may_be_group = is_group && socket.kind == Kind::Dgram;
-        if !ip.is_unspecified() && !may_be_group && !self.is_own(addr) {
+        if !ip.is_unspecified() && !may_be_group && !self.network.is_own(addr) {
             return Err(Errno::EADDRNOTAVAIL.into());
         }
         let port = match addr.port() {
@@ -96,7 +100,11 @@ impl Process {
     }
 
     pub(crate) fn listen_alone(&self, socket: &Arc<Description>, backlog: i32) -> Outcome<()> {
-        if self.policy().is_none_or(|policy| policy.addrs.is_empty()) {
+        if self
+            .network
+            .policy()
+            .is_none_or(|policy| policy.addresses().is_empty())
+        {
             return Err(Errno::ENETDOWN.into());
         }
         let known = socket.cold.lock().bound;

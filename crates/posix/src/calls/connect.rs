@@ -52,7 +52,7 @@ impl Process {
             Kind::Stream => parse(addr, socket.family)?,
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
-        let given = self.zoned_for(&socket, given);
+        let given = self.network.zoned_for(&socket, given);
         // __inet_stream_connect(): SO_ERROR may have told the error of the attempt that has failed.
         if let Some(Decided::Stream(stream)) = socket.decided()
             && stream.is_failed()
@@ -124,7 +124,7 @@ impl Process {
         if remote.port() == 0 {
             return Err(Errno::ECONNREFUSED.into());
         }
-        if self.is_own(remote) {
+        if self.network.is_own(remote) {
             self.realize_all();
         }
         let attachment = match self.attached_to_connect() {
@@ -162,7 +162,10 @@ impl Process {
         let ip = remote.ip();
         ip.is_multicast()
             || ip == Ipv4Addr::BROADCAST
-            || self.policy().is_some_and(|policy| policy.is_broadcast(ip))
+            || self
+                .network
+                .policy()
+                .is_some_and(|policy| policy.is_broadcast(ip))
     }
 
     /// Connects a blocking socket on the loopback, where it is known at once who is refused: he may
@@ -337,7 +340,7 @@ impl Process {
     pub(crate) fn check_link(&self, remote: SocketAddr) -> Result<(), Errno> {
         let ip = remote.ip().to_canonical();
         let is_far = |ip: Ipv4Addr| !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast());
-        match (ip, self.policy()) {
+        match (ip, self.network.policy()) {
             (IpAddr::V4(v4), Some(policy)) if is_far(v4) && !policy.is_on_link(ip) => {
                 Err(Errno::ENETUNREACH)
             }
@@ -374,14 +377,20 @@ impl Process {
         let cold = socket.cold.lock();
         let scope = scope_of(remote);
         let is_ours = if remote.ip().is_multicast() {
-            socket.kind == Kind::Dgram && self.sends_to_group(&cold.options, remote.ip(), scope)
-        } else if is_link_local(remote.ip()) && scope != 0 && !self.is_interface_of_stack(scope) {
+            socket.kind == Kind::Dgram
+                && self
+                    .network
+                    .sends_to_group(&cold.options, remote.ip(), scope)
+        } else if is_link_local(remote.ip())
+            && scope != 0
+            && !self.network.is_interface_of_stack(scope)
+        {
             false
         } else {
-            self.is_reachable(remote)
+            self.network.is_reachable(remote)
         };
         if !is_ours {
-            return Some(match self.policy() {
+            return Some(match self.network.policy() {
                 Some(_) => Reason::Route,
                 None => Reason::NoStack,
             });

@@ -53,7 +53,7 @@ impl Process {
             }
         }
         *self.held.lock() = held;
-        self.policy.hold();
+        self.network.hold();
         self.engines.trouble.hold();
         self.engines.station.sleepers.hold();
         self.report.hold();
@@ -143,7 +143,7 @@ impl Process {
         self.report.release();
         self.engines.station.sleepers.release();
         self.engines.trouble.release();
-        self.policy.release();
+        self.network.release();
         // Not what the table has now: another thread may have taken something out of it after that
         // was locked.
         let held = mem::take(&mut *self.held.lock());
@@ -360,7 +360,7 @@ impl Process {
             _ => return None,
         };
         let number = Descriptor::new(item[1..].trim_end_matches('n').parse().ok()?)?;
-        let addr = self.zoned(kernel_name(number)?);
+        let addr = self.network.zoned(kernel_name(number)?);
         let family = match addr {
             SocketAddr::V4(_) => Family::V4,
             SocketAddr::V6(_) => Family::V6,

@@ -30,7 +30,7 @@ impl Process {
         let socket = self.usable_socket_of(fd)?;
         let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
         let given = parse_local(addr, socket.family)?;
-        let addr = match self.zoned_for(&socket, given) {
+        let addr = match self.network.zoned_for(&socket, given) {
             Given::Addr(addr) if is_bound => {
                 return Err(self.refuse_to_rebind(&socket, addr).into());
             }
@@ -49,6 +49,7 @@ impl Process {
         // On a group or a broadcast address the kernel's part hears what comes by its interfaces.
         let is_group = addr.ip().is_multicast()
             || self
+                .network
                 .policy()
                 .is_some_and(|policy| policy.is_broadcast(addr.ip()));
         let is_wildcard = addr.ip().is_unspecified() || (is_group && socket.kind == Kind::Dgram);
@@ -70,10 +71,10 @@ impl Process {
         }
         let is_v6_only = socket.is_v6_only();
         let is_group = |ip: IpAddr| {
-            let policy = self.policy();
+            let policy = self.network.policy();
             policy.is_some_and(|policy| {
                 let has_family = |own: &(IpAddr, u8)| own.0.is_ipv4() == ip.is_ipv4();
-                (ip.is_multicast() && policy.addrs.iter().any(has_family))
+                (ip.is_multicast() && policy.addresses().iter().any(has_family))
                     || policy.is_broadcast(ip)
             })
         };
@@ -88,16 +89,17 @@ impl Process {
                     }
                 };
                 let has_own = self
+                    .network
                     .policy()
-                    .is_some_and(|policy| policy.addrs.iter().any(|(own, _)| is_taken(*own)));
+                    .is_some_and(|policy| policy.addresses().iter().any(|(own, _)| is_taken(*own)));
                 (!has_own).then_some(Reason::NoStack)
             }
             // Without its interface, or with another, the kernel says what is wrong.
-            ip if is_link_local(ip) && !self.is_interface_of_stack(scope_of(addr)) => {
+            ip if is_link_local(ip) && !self.network.is_interface_of_stack(scope_of(addr)) => {
                 Some(Reason::LocalAddress)
             }
-            ip if !ip.is_loopback() && self.policy().is_none() => Some(Reason::NoStack),
-            _ => (!self.is_own(addr)).then_some(Reason::LocalAddress),
+            ip if !ip.is_loopback() && self.network.policy().is_none() => Some(Reason::NoStack),
+            _ => (!self.network.is_own(addr)).then_some(Reason::LocalAddress),
         }
     }
 
@@ -138,7 +140,7 @@ impl Process {
         let local = match rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family)) {
             Ok(()) => {
                 socket.note_v6_only(number);
-                kernel_name(number).map_or(addr, |name| self.zoned(name))
+                kernel_name(number).map_or(addr, |name| self.network.zoned(name))
             }
             Err(rustix::io::Errno::ADDRINUSE) if self.is_ports_kernel_chosen(socket.kind, addr) => {
                 self.cede(socket)?;
@@ -220,7 +222,11 @@ impl Process {
         if socket.is_alone() {
             return self.listen_alone(&socket, backlog);
         }
-        if self.policy().is_none_or(|policy| policy.addrs.is_empty()) {
+        if self
+            .network
+            .policy()
+            .is_none_or(|policy| policy.addresses().is_empty())
+        {
             let (why, refusal) = (Reason::NoStack, Errno::ENETDOWN);
             self.permit_kernel(&socket, Placed::Nothing, why, refusal)?;
             return self.become_kernel(&socket, why, Placed::Nothing);
@@ -324,7 +330,7 @@ impl Process {
     #[cold]
     fn refuse_to_rebind(&self, socket: &Description, addr: SocketAddr) -> Errno {
         let addr = SocketAddr::new(addr.ip(), 0);
-        if socket.family == Family::V6 || self.is_own(addr) {
+        if socket.family == Family::V6 || self.network.is_own(addr) {
             return Errno::EINVAL;
         }
         let (domain, kind) = (AddressFamily::INET, SocketType::DGRAM);
@@ -408,7 +414,7 @@ impl Process {
             Some(Decided::Listener(_)) | None => bound_addr,
         };
         let addr = addr.unwrap_or(unnamed);
-        Ok(self.shown(addr, socket.family))
+        Ok(self.network.shown(addr, socket.family))
     }
 
     /// `getpeername`.
@@ -427,7 +433,7 @@ impl Process {
             Some(Decided::Foreign(it)) => it.remote().ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };
-        Ok(self.shown(remote, socket.family))
+        Ok(self.network.shown(remote, socket.family))
     }
 }
 

@@ -144,7 +144,7 @@ impl Process {
             flags: libc::MSG_ERRQUEUE
                 | flag(it.len > len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(self.shown(it.to, socket.family)),
+            from: Some(self.network.shown(it.to, socket.family)),
             control_len,
         })
     }
@@ -162,7 +162,7 @@ impl Process {
         Some(Received {
             len: 0,
             flags: libc::MSG_ERRQUEUE | if is_control_cut { libc::MSG_CTRUNC } else { 0 },
-            from: from.map(|to| self.shown(to, socket.family)),
+            from: from.map(|to| self.network.shown(to, socket.family)),
             control_len,
         })
     }
@@ -211,7 +211,7 @@ impl Process {
     fn setting(&self, socket: &Description) -> Setting {
         Setting {
             family: socket.family,
-            interface: self.stack_interface(),
+            interface: self.network.stack_interface(),
             now_ns: self.now_ns(),
         }
     }
@@ -227,7 +227,7 @@ impl Process {
         let mut writer = Writer::new(control);
         if wishes != Wishes::default() {
             let setting = Setting {
-                interface: self.interface_of(it.envelope.link),
+                interface: self.network.interface_of(it.envelope.link),
                 ..self.setting(socket)
             };
             writer.put_all(wishes, &it.envelope, setting);
@@ -242,7 +242,7 @@ impl Process {
             },
             flags: flag(it.full_len > it.len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(self.shown(it.from, socket.family)),
+            from: Some(self.network.shown(it.from, socket.family)),
             control_len,
         }
     }

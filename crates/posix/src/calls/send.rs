@@ -146,7 +146,7 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         let given = to.map(|to| parse(to, socket.family)).transpose()?;
-        let remote = match given.map(|given| self.zoned_for(socket, given)) {
+        let remote = match given.map(|given| self.network.zoned_for(socket, given)) {
             None => return Err(Errno::EINVAL.into()),
             Some(Given::Unspecified) => return Err(Errno::EOPNOTSUPP.into()),
             Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),

@@ -51,12 +51,12 @@ impl Process {
             return Ok(sent);
         }
         let is_more = flags & libc::MSG_MORE != 0 || dgram.gathering.is_corked();
-        let to = destination(to, socket.family)?.map(|to| self.zoned_to(socket, to));
+        let to = destination(to, socket.family)?.map(|to| self.network.zoned_to(socket, to));
         let mut sending = parse_control(control, socket.family)?;
         if let Some(src) = sending.src.filter(|src| is_link_local(*src)) {
-            sending.src = Some(self.zoned_source(src, sending.interface));
+            sending.src = Some(self.network.zoned_source(src, sending.interface));
         }
-        let is_foreign = |src| !self.is_own(SocketAddr::new(src, 0));
+        let is_foreign = |src| !self.network.is_own(SocketAddr::new(src, 0));
         let why_kernel = match (dgram.side(), to) {
             // Permitted when it was connected.
             (Side::Kernel, None) => Some(Reason::Loopback),
@@ -142,7 +142,7 @@ impl Process {
         };
         socket.error_queue.push(QueuedMessage::TooLong {
             to: SocketAddr::new(remote.ip(), port),
-            mtu: self.mtu_to(remote.ip()).into(),
+            mtu: self.network.mtu_to(remote.ip()).into(),
         });
         socket.notify(socket.error_queue.bits());
     }
@@ -169,7 +169,7 @@ impl Process {
         }
         let is_strange = |src: IpAddr| {
             src.is_ipv4() != remote.ip().to_canonical().is_ipv4()
-                || !self.is_own(SocketAddr::new(src, 0))
+                || !self.network.is_own(SocketAddr::new(src, 0))
         };
         match sending.src {
             Some(IpAddr::V4(src)) if is_strange(src.into()) => return Err(Errno::ENETUNREACH),
@@ -184,7 +184,7 @@ impl Process {
             segment: NonZeroU16::new(segment),
             link: match sending.interface {
                 0 => None,
-                index => self.link_of_interface(index),
+                index => self.network.link_of_interface(index),
             },
             mark: match sending.mark {
                 Some(mark) => self.may_mark(mark)?.then_some(mark),
@@ -215,7 +215,7 @@ impl Process {
         if dgram.ways.may_broadcast() || remote.is_ipv6() {
             return Ok(());
         }
-        match self.policy() {
+        match self.network.policy() {
             Some(policy) if policy.is_broadcast(remote.ip()) => Err(Errno::EACCES),
             _ => Ok(()),
         }
@@ -232,7 +232,9 @@ impl Process {
         segment: usize,
     ) -> Result<(), Errno> {
         match self.check_fit(dgram, remote, len, segment) {
-            Err(Errno::EMSGSIZE) if len <= payload_longest(remote) && self.has_other_mtu() => {
+            Err(Errno::EMSGSIZE)
+                if len <= payload_longest(remote) && self.network.has_other_mtu() =>
+            {
                 self.check_fit(dgram, remote, len, segment)
             }
             outcome => outcome,
@@ -246,7 +248,7 @@ impl Process {
         len: usize,
         segment: usize,
     ) -> Result<(), Errno> {
-        let mtu = self.mtu_to(remote.ip());
+        let mtu = self.network.mtu_to(remote.ip());
         let len_max = match segment {
             0 => dgram.payload_max(remote, mtu),
             _ => payload_longest(remote),
@@ -259,7 +261,7 @@ impl Process {
             return check_segments(len, segment, room);
         }
         // What we say to ourselves is not cut on the kernel.
-        if len > room && !self.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
+        if len > room && !self.network.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
             return Err(Errno::ENOBUFS);
         }
         Ok(())
@@ -335,7 +337,7 @@ impl Process {
     ) -> Result<(), Errno> {
         if self.has_intents.load(Ordering::Relaxed) {
             let to = to.or_else(|| *dgram.remote.lock());
-            if to.is_some_and(|to| self.is_own(to)) {
+            if to.is_some_and(|to| self.network.is_own(to)) {
                 self.realize_all();
             }
         }

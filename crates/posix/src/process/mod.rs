@@ -10,7 +10,6 @@ mod network;
 mod numbers;
 mod owners;
 pub(crate) mod place;
-mod policy;
 pub(crate) mod report;
 mod reuse;
 mod rows;
@@ -38,9 +37,9 @@ use crate::process::chosen::Chosen;
 use crate::process::engines::Engines;
 use crate::process::kqueues::Kqueues;
 use crate::process::log::Log;
+use crate::process::network::Network;
 use crate::process::numbers::Numbers;
 use crate::process::owners::Owners;
-use crate::process::policy::Known;
 use crate::process::report::Report;
 pub use crate::process::settings::Settings;
 use crate::process::table::{Entry, Table};
@@ -98,7 +97,7 @@ pub struct Process {
     /// Taken while a set comes into another.
     pub(crate) nesting: Lock<()>,
     pub(crate) owners: Owners,
-    pub(crate) policy: Known,
+    pub(crate) network: Network,
     pub(crate) numbers: Numbers,
     ids: AtomicU64,
     /// This process's number.
@@ -124,16 +123,17 @@ impl Process {
         let kernel: Arc<dyn Kernel> = kernel.into();
         let settings = Arc::new(settings);
         let log = Arc::new(Log::new(Arc::clone(&kernel), settings.verbosity));
-        let engines = Engines::new(
+        let engines = Arc::new(Engines::new(
             Arc::clone(&kernel),
             attach,
             Arc::clone(&settings),
             Arc::clone(&log),
-        );
+        ));
         Process {
             kernel,
             log,
-            engines: Arc::new(engines),
+            network: Network::new(Arc::clone(&engines)),
+            engines,
             spinners: Spinners::new(),
             table: Table::new(),
             report: Report::new(settings.journal),
@@ -143,7 +143,6 @@ impl Process {
             kqueues: Kqueues::default(),
             signal_bell: OnceLock::new(),
             owners: Owners::default(),
-            policy: Known::default(),
             numbers: Numbers::default(),
             ids: AtomicU64::new(1),
             pid: AtomicU32::new(std::process::id()),

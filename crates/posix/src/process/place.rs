@@ -379,7 +379,7 @@ impl Process {
     /// Leaves datagrams to groups on the stack's interface to the stack's part; the kernel's part,
     /// which would get the same again, leaves it.
     fn spare_kernel_groups(&self, socket: &Description) {
-        let index = self.stack_interface();
+        let index = self.network.stack_interface();
         let has_own = filter_in(&socket.cold.lock().options).is_some();
         if let Some(number) = socket.kernel_number()
             && index != 0

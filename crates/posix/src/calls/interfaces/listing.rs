@@ -11,18 +11,18 @@ impl Process {
     /// The number of an interface of the stack by its name.
     #[must_use]
     pub fn interface_named(&self, name: &[u8]) -> Option<u32> {
-        let policy = self.policy()?;
-        let mut links = policy.links.iter();
-        let found = links.find(|it| it.index != 0 && it.name.as_bytes() == name);
+        let policy = self.network.policy()?;
+        let mut interfaces = policy.network().interfaces.iter();
+        let found = interfaces.find(|it| it.index != 0 && it.name.as_bytes() == name);
         found.map(|it| it.index)
     }
 
     /// The name of an interface of the stack by its number.
     #[must_use]
     pub fn interface_numbered(&self, index: u32) -> Option<String> {
-        let policy = self.policy()?;
-        let mut links = policy.links.iter();
-        let found = links.find(|it| index != 0 && it.index == index);
+        let policy = self.network.policy()?;
+        let mut interfaces = policy.network().interfaces.iter();
+        let found = interfaces.find(|it| index != 0 && it.index == index);
         found.map(|it| it.name.clone())
     }
 
@@ -30,20 +30,19 @@ impl Process {
     /// interface.
     #[must_use]
     pub fn own_addresses(&self) -> Vec<OwnAddress> {
-        let Some(policy) = self.policy() else {
+        let Some(policy) = self.network.policy() else {
             return Vec::new();
         };
-        let Some(name) = name_of(policy.interface) else {
+        let Some(name) = name_of(policy.interface()) else {
             return Vec::new();
         };
-        let addresses = policy.addrs.iter().map(|&(ip, prefix)| {
-            let mut vlans = policy.links.iter().filter(|link| link.vlan != 0);
-            let vlan = vlans.find(|link| link.addrs.contains(&ip));
+        let addresses = policy.addresses().iter().map(|&(ip, prefix)| {
+            let other = policy.interface_with(ip).filter(|it| it.vlan != 0);
             OwnAddress {
                 ip: zone::plain_ip(ip),
                 prefix,
-                interface: vlan.map_or(policy.interface, |link| link.index),
-                name: vlan.map_or(&name, |link| &link.name).clone(),
+                interface: other.map_or(policy.interface(), |it| it.index),
+                name: other.map_or(&name, |it| &it.name).clone(),
             }
         });
         let mut own: Vec<OwnAddress> = addresses.collect();

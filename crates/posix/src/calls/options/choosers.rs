@@ -15,7 +15,7 @@ impl Process {
     pub(super) fn chooser_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
         self.numbers.keep_spare();
-        let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
+        let is_ours = socket.kind == Kind::Dgram && self.network.policy().is_some();
         if is_ours && looks_beyond(&code, &BESIDE) {
             return Err(Errno::EOPNOTSUPP);
         }

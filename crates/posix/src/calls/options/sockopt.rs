@@ -32,11 +32,14 @@ impl Process {
         if let Some(set) = self.set_elsewhere(&socket, (level, name), value) {
             return Ok(set?);
         }
-        if self.set_membership(&socket, level, name, value)? {
+        if self.network.set_membership(&socket, level, name, value)? {
             self.realize_bound(&socket);
             return Ok(());
         }
-        if self.choose_way(&socket, (level, name), value)? {
+        if self
+            .network
+            .choose_way(&*self.kernel, &socket, (level, name), value)?
+        {
             return Ok(());
         }
         let code = match (level, name) {
@@ -55,7 +58,7 @@ impl Process {
             }
             cold.options.clone()
         };
-        self.note_leaving(&socket, level, name, value);
+        self.network.note_leaving(&socket, level, name, value);
         note_beside(&socket, (level, name), value, &options)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
@@ -84,7 +87,7 @@ impl Process {
         value: &[u8],
     ) -> Result<(), Errno> {
         if let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
-            && self.policy().is_some()
+            && self.network.policy().is_some()
         {
             return Err(error);
         }
@@ -109,7 +112,7 @@ impl Process {
     fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
         self.numbers.keep_spare();
-        let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
+        let is_ours = socket.kind == Kind::Dgram && self.network.policy().is_some();
         if is_ours && looks_beyond(&code, &[]) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -124,7 +127,7 @@ impl Process {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        if self.is_stacks_interface(level, name, value) {
+        if self.network.is_stacks_interface(level, name, value) {
             // The kernel may have no such interface.
             return Ok(());
         }
@@ -282,7 +285,7 @@ impl Process {
         {
             return Ok(put(value, &mtu.to_ne_bytes()));
         }
-        if let Some(word) = self.leaving_by(&socket, level, name) {
+        if let Some(word) = self.network.leaving_by(&socket, level, name) {
             return Ok(put(value, &word));
         }
         if let Some(len) = self.own_to_socket(fd, &socket, (level, name), value)? {
@@ -317,11 +320,11 @@ impl Process {
             }
             (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
             // The kernel's part has it for our own purpose.
-            (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.policy().is_some() => {
+            (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.network.policy().is_some() => {
                 Some(i32::from(socket.cold.lock().options.has_freebind()))
             }
             (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
-                if self.policy().is_some() && socket.family == Family::V6 =>
+                if self.network.policy().is_some() && socket.family == Family::V6 =>
             {
                 Some(i32::from(socket.cold.lock().options.has_freebind()))
             }
@@ -377,7 +380,7 @@ impl Process {
                 tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
                 Ok(Some(len))
             }
-            _ => Ok(self.filter_of(socket, level, name, value)?),
+            _ => Ok(self.network.filter_of(socket, level, name, value)?),
         }
     }
 

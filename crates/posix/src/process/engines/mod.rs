@@ -78,6 +78,10 @@ impl Engines {
         self.place.lock().clone()
     }
 
+    pub(super) fn now_ns(&self) -> u64 {
+        self.kernel.now_ns()
+    }
+
     /// Every engine of this process.
     pub(crate) fn all(&self) -> Vec<Arc<Attachment>> {
         let mut attachments: Vec<Arc<Attachment>> = self.first().into_iter().collect();

@@ -132,7 +132,7 @@ impl Process {
     /// A socket that a new program has been given under `number`, of which the kernel's part tells
     /// where it is bound: it may come to be this program's own.
     pub(crate) fn own_datagrams(&self, socket: &Description, number: Descriptor) -> Option<Dgram> {
-        let addr = self.zoned(kernel_name(number)?);
+        let addr = self.network.zoned(kernel_name(number)?);
         let is_wildcard = addr.ip().is_unspecified();
         socket.cold.lock().bound = Some(Bound {
             addr,

@@ -203,7 +203,7 @@ impl Process {
     fn has_part_in(&self, number: Descriptor) -> bool {
         kernel_name(number).is_some_and(|addr| {
             let addr = stack_addr(addr);
-            addr.ip().is_unspecified() || addr.ip().is_multicast() || self.is_own(addr)
+            addr.ip().is_unspecified() || addr.ip().is_multicast() || self.network.is_own(addr)
         })
     }
 }

@@ -6,6 +6,7 @@ use slipstack_channel::{SockId, SocketOption};
 
 use crate::attachment::Attachment;
 use crate::kernel::Kernel;
+use crate::socket::description::{Decided, Description};
 use crate::socket::options::Options;
 use crate::socket::options::attaching::{
     ATTACH, CHOOSE, attach_chooser, attach_filter, chooser_in,
@@ -36,5 +37,33 @@ pub(crate) fn push_options(attachment: &Attachment, sock: SockId, options: &Opti
 pub(crate) fn push_chooser(attachment: &Attachment, sock: SockId, options: &Options) {
     for part in chooser_in(options).into_iter().flatten() {
         attachment.set_option(sock, SocketOption::Chooser(part));
+    }
+}
+
+impl Description {
+    /// Sets an option of SOL_SOCKET that chooses the way of packets, here and at the engine.
+    pub(crate) fn set_way(&self, name: i32, value: &[u8]) {
+        let options = {
+            let mut cold = self.cold.lock();
+            cold.options.set(libc::SOL_SOCKET, name, value);
+            cold.options.clone()
+        };
+        let Some(option) = options.for_stack(libc::SOL_SOCKET, name) else {
+            return;
+        };
+        match self.decided() {
+            Some(Decided::Stream(stream)) => stream.set_option(option),
+            Some(Decided::Dgram(dgram)) => {
+                if let Some((attachment, sock)) = dgram.part() {
+                    attachment.set_option(sock, option);
+                }
+            }
+            Some(Decided::Listener(listener)) => {
+                if let Some((attachment, sock)) = &*listener.stack() {
+                    attachment.set_option(*sock, option);
+                }
+            }
+            Some(Decided::Foreign(_)) | None => {}
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use slipstack_channel::Heuristics;
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Driver, EngineEnd, EngineHandle, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
@@ -57,11 +58,8 @@ impl Attach for TestAttach {
     }
 
     fn policy(&self) -> Result<Policy, AttachError> {
-        Ok(Policy {
-            addrs: vec![(OWN.into(), 24)],
-            mtu: 1500,
-            ..Policy::default()
-        })
+        let network = NetworkState::of(1500, vec![(OWN.into(), 24)], &[]);
+        Ok(Policy::of(network, false))
     }
 
     fn after_fork_child(&self) {}

@@ -1,38 +1,88 @@
-//! Questions about the network: what is reachable by the stack, what is its own, how large packets
-//! may be.
+//! The network as this process knows it: what is reachable by the stack, what is its own, how large
+//! packets may be.
+//!
+//! The policy is asked for once, and again when the engine says that the network has changed.
+//! Before there is an engine it is asked for again now and then.
+
+mod choosing;
+mod filters;
+mod groups;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::Policy;
 use slipstack_channel::control::net::{LinkId, zone};
-use slipstack_mem::now_ns;
+use slipstack_mem::{Lock, now_ns};
 
 use crate::addr::{AddrBytes, Family, Given, is_link_local, scope_of};
-use crate::process::Process;
-use crate::process::policy::{Current, Fresh};
+use crate::process::engines::Engines;
 use crate::socket::description::Description;
 
 /// How old what may change may be.
 const AGE_MAX_NS: u64 = 1_000_000_000;
 
-impl Process {
+/// The network of the engines that this process has or would have.
+pub(crate) struct Network {
+    engines: Arc<Engines>,
+    /// The first answer.
+    first: OnceLock<Option<Policy>>,
+    /// Taken while that is asked for.
+    asking: Lock<()>,
+    now: Lock<Option<Fresh>>,
+    /// `now` has something.
+    has_other: AtomicBool,
+    /// The link's MTU, once that was asked for again; 0 = it was not.
+    mtu: AtomicU16,
+    mtu_asked_ns: AtomicU64,
+}
+
+struct Fresh {
+    policy: Arc<Policy>,
+    asked_ns: u64,
+}
+
+impl Network {
+    pub(super) fn new(engines: Arc<Engines>) -> Network {
+        Network {
+            engines,
+            first: OnceLock::new(),
+            asking: Lock::default(),
+            now: Lock::default(),
+            has_other: AtomicBool::new(false),
+            mtu: AtomicU16::new(0),
+            mtu_asked_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Over a fork. After the sockets: who looks at one asks.
+    pub(crate) fn hold(&self) {
+        self.asking.hold();
+        self.now.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.now.release();
+        self.asking.release();
+    }
+
     /// `None`: nobody can be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         let attachment = self.engines.first();
         let told = attachment.map(|attachment| attachment.program.network_revision());
-        if told == Some(first.revision) && !self.policy.has_other.load(Ordering::Relaxed) {
+        if told == Some(first.network().revision) && !self.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }
         let now = now_ns();
         let is_current = |known: &Fresh| match told {
             // The engine has said whether the network has changed.
-            Some(revision) => known.policy.revision == revision,
+            Some(revision) => known.policy.network().revision == revision,
             None => now.saturating_sub(known.asked_ns) < AGE_MAX_NS,
         };
-        let mut fresh = self.policy.now.lock();
+        let mut fresh = self.now.lock();
         if let Some(known) = fresh.as_ref().filter(|known| is_current(known)) {
             return Some(Current::Fresh(Arc::clone(&known.policy)));
         }
@@ -46,15 +96,15 @@ impl Process {
             policy: Arc::clone(&policy),
             asked_ns: now,
         });
-        self.policy.has_other.store(true, Ordering::Relaxed);
+        self.has_other.store(true, Ordering::Relaxed);
         Some(Current::Fresh(policy))
     }
 
     /// Returns the last policy, for calls that are too frequent to look for changes.
     fn last_policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        if self.policy.has_other.load(Ordering::Relaxed)
-            && let Some(fresh) = &*self.policy.now.lock()
+        if self.has_other.load(Ordering::Relaxed)
+            && let Some(fresh) = &*self.now.lock()
         {
             return Some(Current::Fresh(Arc::clone(&fresh.policy)));
         }
@@ -66,12 +116,9 @@ impl Process {
         let Some(policy) = self.last_policy() else {
             return u16::MAX;
         };
-        match self.policy.mtu.load(Ordering::Relaxed) {
+        match self.mtu.load(Ordering::Relaxed) {
             0 => policy.mtu_to(ip),
-            mtu => match (ip.to_canonical(), policy.mtu_v6) {
-                (IpAddr::V6(_), Some(told)) => told.min(mtu),
-                _ => mtu,
-            },
+            mtu => policy.mtu_by(mtu, ip),
         }
     }
 
@@ -79,21 +126,22 @@ impl Process {
     /// takes less.
     #[cold]
     pub(crate) fn has_other_mtu(&self) -> bool {
-        let (known, now) = (&self.policy, now_ns());
-        let asked = known.mtu_asked_ns.load(Ordering::Relaxed);
+        let now = now_ns();
+        let asked = self.mtu_asked_ns.load(Ordering::Relaxed);
         if now.saturating_sub(asked) < AGE_MAX_NS {
             return false;
         }
-        known.mtu_asked_ns.store(now, Ordering::Relaxed);
+        self.mtu_asked_ns.store(now, Ordering::Relaxed);
         let Ok(policy) = self.engines.attach.policy_by_now() else {
             return false;
         };
-        known.mtu.swap(policy.mtu, Ordering::Relaxed) != policy.mtu
+        let mtu = policy.network().own().mtu;
+        self.mtu.swap(mtu, Ordering::Relaxed) != mtu
     }
 
     /// The stack's interface by its number in the kernel, 0 = it has none there.
     pub(crate) fn stack_interface(&self) -> u32 {
-        self.first_policy().map_or(0, |policy| policy.interface)
+        self.first_policy().map_or(0, |policy| policy.interface())
     }
 
     /// The number in the kernel of the interface that a link of the stack is, that of the first for
@@ -103,8 +151,7 @@ impl Process {
             return self.stack_interface();
         };
         let policy = self.policy();
-        let mut links = policy.iter().flat_map(|policy| &policy.links);
-        let found = links.find(|it| it.vlan == link);
+        let found = policy.as_ref().and_then(|it| it.network().find_vlan(link));
         found.map_or_else(|| self.stack_interface(), |it| it.index)
     }
 
@@ -112,8 +159,9 @@ impl Process {
     pub(crate) fn link_of_interface(&self, index: u32) -> Option<u16> {
         let policy = self.policy().filter(|_| index != 0)?;
         // With one interface there is nothing to choose.
-        let mut links = policy.links.iter().filter(|_| policy.links.len() > 1);
-        links.find(|it| it.index == index).map(|it| it.vlan)
+        let interfaces = &policy.network().interfaces;
+        let mut several = interfaces.iter().filter(|_| interfaces.len() > 1);
+        several.find(|it| it.index == index).map(|it| it.vlan)
     }
 
     /// Whether an interface is one of the stack's.
@@ -132,7 +180,7 @@ impl Process {
         addr
     }
 
-    /// As [`Process::zoned`] of what a program gives to a socket: without an interface, the one is
+    /// As [`Network::zoned`] of what a program gives to a socket: without an interface, the one is
     /// meant that the socket is bound to.
     #[inline]
     pub(crate) fn zoned_to(&self, socket: &Description, addr: SocketAddr) -> SocketAddr {
@@ -177,16 +225,16 @@ impl Process {
     }
 
     fn first_policy(&self) -> Option<&Policy> {
-        let first = &self.policy.first;
+        let first = &self.first;
         if let Some(policy) = first.get() {
             return policy.as_ref();
         }
         // A fork waits until it is known: a child of one in between would wait for ever.
-        let _asking = self.policy.asking.lock();
+        let _asking = self.asking.lock();
         let policy = first.get_or_init(|| match self.engines.attach.policy() {
             Ok(policy) => Some(policy),
             Err(error) => {
-                self.engines.on_trouble(&error, self.now_ns());
+                self.engines.on_trouble(&error, self.engines.now_ns());
                 None
             }
         });
@@ -200,5 +248,22 @@ impl Process {
     pub(crate) fn is_reachable(&self, addr: SocketAddr) -> bool {
         self.policy()
             .is_some_and(|policy| policy.is_reachable(addr.ip()))
+    }
+}
+
+/// A policy at hand.
+pub(crate) enum Current<'a> {
+    Fixed(&'a Policy),
+    Fresh(Arc<Policy>),
+}
+
+impl Deref for Current<'_> {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        match self {
+            Current::Fixed(policy) => policy,
+            Current::Fresh(policy) => policy,
+        }
     }
 }

@@ -2,16 +2,16 @@
 //! ip_mc_gsfget(), ip6_mc_msfget()).
 
 use crate::errno::Errno;
-use crate::process::Process;
+use crate::process::network::Network;
 use crate::socket::description::{Description, Kind};
 use crate::socket::options::structures::{
     IP_MSFILTER, MCAST_MSFILTER, NARROW, WIDE, put, put_source, word_at,
 };
 
-impl Process {
+impl Network {
     /// IP_MSFILTER and MCAST_MSFILTER of a group on the stack's interface. `Ok(None)`: of another,
     /// or another option.
-    pub(super) fn filter_of(
+    pub(crate) fn filter_of(
         &self,
         socket: &Description,
         level: i32,

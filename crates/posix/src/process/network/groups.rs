@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use slipstack_channel::{MulticastOption, SocketOption};
 
 use crate::errno::Errno;
-use crate::process::Process;
+use crate::process::network::Network;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::Options;
 use crate::socket::options::multicast::{
@@ -15,9 +15,9 @@ use crate::socket::options::multicast::{
 use crate::socket::options::structures::{IP_MSFILTER, group_of, v4_at, word_at};
 use crate::socket::options::way::leaving;
 
-impl Process {
+impl Network {
     /// A call about groups. `Ok(false)`: it is about none, or about an interface of the kernel's.
-    pub(super) fn set_membership(
+    pub(crate) fn set_membership(
         &self,
         socket: &Description,
         level: i32,
@@ -60,7 +60,7 @@ impl Process {
 
     /// IP_MULTICAST_IF and IPV6_MULTICAST_IF that name the stack's interface: no kernel socket
     /// takes them.
-    pub(super) fn is_stacks_interface(&self, level: i32, name: i32, value: &[u8]) -> bool {
+    pub(crate) fn is_stacks_interface(&self, level: i32, name: i32, value: &[u8]) -> bool {
         match interface_of(level, name, value) {
             Some(Interface::Any) | None => false,
             Some(interface) => self.is_stacks(interface, Ipv4Addr::UNSPECIFIED.into()),
@@ -74,28 +74,32 @@ impl Process {
             Interface::Any => None,
             Interface::Address(own) => {
                 let own = IpAddr::V4(own);
-                policy.links.iter().find(|it| it.addrs.contains(&own))
+                policy.interface_with(own)
             }
-            Interface::Index(index) => policy.links.iter().find(|it| it.index == index),
+            Interface::Index(index) => policy
+                .network()
+                .interfaces
+                .iter()
+                .find(|it| it.index == index),
         };
         found.map(|it| it.vlan)
     }
 
     /// Has datagrams leave by the interface that IP_MULTICAST_IF, IP_UNICAST_IF or one of their
     /// counterparts of IPv6 names.
-    pub(super) fn note_leaving(&self, socket: &Description, level: i32, name: i32, value: &[u8]) {
+    pub(crate) fn note_leaving(&self, socket: &Description, level: i32, name: i32, value: &[u8]) {
         let Some(recorded) = leaving(level, name) else {
             return;
         };
         let interface = interface_of(level, name, value);
         let link = interface.and_then(|interface| self.link_named(interface));
         let place = link.map_or(0, |link| i32::from(link) + 1);
-        self.note_way(socket, recorded, &place.to_ne_bytes());
+        socket.set_way(recorded, &place.to_ne_bytes());
     }
 
     /// The value of one of these options that names an interface of the stack's: the kernel's part
     /// has not been told.
-    pub(super) fn leaving_by(
+    pub(crate) fn leaving_by(
         &self,
         socket: &Description,
         level: i32,
@@ -123,7 +127,7 @@ impl Process {
     }
 
     /// The group that a filter's structure names with its link, if it is one of the stack's.
-    pub(super) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<(IpAddr, u16)> {
+    pub(crate) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<(IpAddr, u16)> {
         let group = group_of(name, value)?;
         let interface = if name == IP_MSFILTER {
             interface(0, v4_at(value, 4)?)
@@ -138,7 +142,11 @@ impl Process {
         self.policy().is_some_and(|policy| match interface {
             Interface::Any => policy.takes_group(group),
             Interface::Address(own) => policy.is_own(own.into()),
-            Interface::Index(index) => policy.links.iter().any(|it| it.index == index),
+            Interface::Index(index) => policy
+                .network()
+                .interfaces
+                .iter()
+                .any(|it| it.index == index),
         })
     }
 

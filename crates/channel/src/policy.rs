@@ -1,0 +1,223 @@
+//! The network as a program places its sockets by it.
+
+use std::net::IpAddr;
+
+use slipstack_netctl::zone::{zone_of_ip, zoned_ip};
+use slipstack_netctl::{Interface, NetworkState};
+
+/// The rules by which a socket belongs on the stack: they follow from the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    network: NetworkState,
+    /// Groups and broadcasts that name no interface are the stack's: on an interface that was named
+    /// for it, and where it has the way to everywhere.
+    has_groups: bool,
+    /// The stack's addresses with their prefix lengths, those of a link with its zone.
+    addresses: Vec<(IpAddr, u8)>,
+    gateways: Vec<IpAddr>,
+    /// Networks that are reached beside those of the addresses.
+    networks: Vec<(IpAddr, u8)>,
+}
+
+impl Policy {
+    /// The policy that follows from a network. `has_groups`: groups and broadcasts that name no
+    /// interface are the stack's, whatever its routes are.
+    pub fn of(network: NetworkState, has_groups: bool) -> Policy {
+        // The stack refuses destinations that a route makes unreachable. A default route outside
+        // the main table is for sockets that have an address of the stack or choose the table.
+        let routes = network.routes.iter().filter(|route| route.to.1 != 0);
+        let routes = routes.map(|route| route.to);
+        let learnt = network.learnt.iter().flat_map(|learnt| &learnt.networks);
+        let learnt = learnt.map(|net| (net.address.into(), net.prefix_len));
+        let networks = learnt.chain(routes).collect();
+        let of_interface = |it: &Interface| {
+            let link = it.link();
+            let nets = it.addresses.clone().into_iter();
+            nets.map(move |(ip, len)| (zoned_ip(ip, link), len))
+        };
+        let configured = network.interfaces.iter().flat_map(of_interface);
+        let hosts = network.learnt.iter().flat_map(|learnt| &learnt.addresses);
+        let hosts = hosts.map(|told| (told.ip.into(), 128));
+        Policy {
+            addresses: configured.chain(hosts).collect(),
+            gateways: network.gateways(),
+            networks,
+            has_groups,
+            network,
+        }
+    }
+
+    /// Returns the network from which the policy follows.
+    pub fn network(&self) -> &NetworkState {
+        &self.network
+    }
+
+    /// Returns the stack's addresses with their prefix lengths, those of a link with its zone.
+    pub fn addresses(&self) -> &[(IpAddr, u8)] {
+        &self.addresses
+    }
+
+    /// Returns the number in the kernel of the stack's first interface; 0 = it has none there.
+    pub fn interface(&self) -> u32 {
+        self.network.own().index
+    }
+
+    /// Returns the interface that has one of the stack's addresses.
+    pub fn interface_with(&self, own: IpAddr) -> Option<&Interface> {
+        let learnt = self.network.learnt.iter().flat_map(|it| &it.addresses);
+        let learnt = || learnt.clone().filter(|it| IpAddr::from(it.ip) == own);
+        let has = |it: &&Interface| {
+            let mut configured = it.addresses.iter();
+            configured.any(|(ip, _)| zoned_ip(*ip, it.link()) == own)
+                || learnt().any(|told| told.link == it.vlan)
+        };
+        self.network.interfaces.iter().find(has)
+    }
+
+    /// Returns whether the address is one of the stack's.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.addresses.iter().any(|(own, _)| *own == ip)
+    }
+
+    /// Returns whether it is sent to everybody on the stack's link: a broadcast of IPv4.
+    pub fn is_broadcast(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip.to_canonical() else {
+            return false;
+        };
+        let is_directed = |&(own, prefix): &(IpAddr, u8)| match own {
+            IpAddr::V4(own) if prefix < 31 => {
+                let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+                ip.to_bits() == own.to_bits() | host || ip.to_bits() == own.to_bits() & !host
+            }
+            _ => false,
+        };
+        ip.is_broadcast() || self.addresses.iter().any(is_directed)
+    }
+
+    /// Returns whether a group that is named without an interface is the stack's.
+    pub fn takes_group(&self, group: IpAddr) -> bool {
+        let is_v4 = group.to_canonical().is_ipv4();
+        let mut gateways = self.gateways.iter();
+        (self.has_groups || gateways.any(|gateway| gateway.is_ipv4() == is_v4))
+            && self.addresses.iter().any(|(own, _)| own.is_ipv4() == is_v4)
+    }
+
+    /// Returns whether the stack reaches the address: on a link of its own, or through the gateway
+    /// (never the loopback network, which is the kernel's).
+    pub fn is_reachable(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        if ip.is_multicast() || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast()) {
+            return self.takes_group(ip);
+        }
+        if ip.is_loopback() || ip.is_unspecified() {
+            return false;
+        }
+        // From another of our addresses nobody could answer (RFC 4007 9).
+        if is_local(ip) {
+            let is_there = |own: IpAddr| is_local(own) && zone_of_ip(own) == zone_of_ip(ip);
+            return self.addresses.iter().any(|(own, _)| is_there(*own));
+        }
+        self.gateways
+            .iter()
+            .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
+            || self.addresses.iter().any(|&net| contains(net, ip))
+            || self.networks.iter().any(|&net| contains(net, ip))
+    }
+
+    /// Returns whether a station with this address would be on a link of the stack's.
+    pub fn is_on_link(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.addresses.iter().any(|&net| contains(net, ip))
+    }
+
+    /// Returns the largest packet to an address that the link takes.
+    pub fn mtu_to(&self, ip: IpAddr) -> u16 {
+        self.mtu_by(self.network.own().mtu, ip)
+    }
+
+    /// As [`Policy::mtu_to`], by a link of `mtu` bytes.
+    pub fn mtu_by(&self, mtu: u16, ip: IpAddr) -> u16 {
+        let told = self.network.learnt.as_ref().and_then(|learnt| learnt.mtu);
+        match (ip.to_canonical(), told) {
+            (IpAddr::V6(_), Some(told)) => told.min(mtu),
+            _ => mtu,
+        }
+    }
+}
+
+/// Returns whether the address is valid on its link alone.
+fn is_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
+    let common = match (net, ip) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    common >= u32::from(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn policy(addresses: &[(&str, u8)], gateways: &[&str], has_groups: bool) -> Policy {
+        let addresses = addresses.iter().map(|(text, len)| (ip(text), *len));
+        let gateways: Vec<IpAddr> = gateways.iter().map(|text| ip(text)).collect();
+        let network = NetworkState::of(1500, addresses.collect(), &gateways);
+        Policy::of(network, has_groups)
+    }
+
+    #[test]
+    fn policy_tells_own_and_reachable_addresses() {
+        let alone = policy(&[("10.0.0.5", 24)], &[], false);
+        assert!(alone.is_own(ip("10.0.0.5")) && alone.is_own(ip("::ffff:10.0.0.5")));
+        assert!(alone.is_reachable(ip("10.0.0.77")));
+        assert!(!alone.is_reachable(ip("10.0.1.77")));
+        let policy = policy(&[("10.0.0.5", 24)], &["10.0.0.1"], false);
+        assert!(policy.is_reachable(ip("1.1.1.1")));
+        assert!(!policy.is_reachable(ip("127.0.0.1")) && !policy.is_reachable(ip("::1")));
+    }
+
+    #[test]
+    fn a_family_is_reached_through_its_own_network_and_gateway() {
+        let own = [("10.0.0.5", 24), ("fd00::5", 64)];
+        let one = policy(&own, &["10.0.0.1"], false);
+        assert!(one.is_own(ip("fd00::5")) && one.is_reachable(ip("fd00::77")));
+        assert!(!one.is_reachable(ip("fd01::1")) && one.is_reachable(ip("1.1.1.1")));
+        // RFC 4007 9: from an address of wider scope no answer would come back.
+        assert!(!one.is_reachable(ip("fe80::1")) && !one.is_reachable(ip("ff02::1")));
+        assert!(one.is_broadcast(ip("10.0.0.255")) && !one.is_broadcast(ip("10.0.0.254")));
+        assert!(one.takes_group(ip("239.1.2.3")) && !one.takes_group(ip("ff0e::7")));
+        assert!(policy(&own, &[], true).is_reachable(ip("ff0e::7")));
+        assert!(policy(&own, &["fe80::1"], false).is_reachable(ip("fd01::1")));
+    }
+
+    #[test]
+    fn the_interface_of_an_address_is_that_of_its_link() {
+        let link = |vlan, own| Interface {
+            vlan,
+            addresses: vec![(ip(own), 64)],
+            ..Interface::default()
+        };
+        let network = NetworkState {
+            interfaces: vec![link(0, "fe80::5"), link(7, "fe80::5"), link(8, "10.8.0.5")],
+            ..NetworkState::default()
+        };
+        let policy = Policy::of(network, false);
+        let links: Vec<Option<u16>> = policy
+            .addresses()
+            .iter()
+            .map(|(own, _)| policy.interface_with(*own).map(|it| it.vlan))
+            .collect();
+        assert_eq!(links, [Some(0), Some(7), Some(8)]);
+        assert!(policy.interface_with(ip("10.8.0.6")).is_none());
+    }
+}
