@@ -84,7 +84,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
             "protocol": 6,
             "is_v6": None,
             "direction": "In",
-            "vlan": None,
+            "link": None,
             "part": "Setup",
             "from": end(nets=[[source, 32]]),
             "to": end(ports=[[8000, 8000]]),
@@ -100,7 +100,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
             link.connect(str(control))
             link.send(
                 json.dumps(
-                    {"Net": {"version": 3, "query": {"SetFilter": rules[at : at + 250]}}}
+                    {"Net": {"version": 4, "query": {"SetFilter": rules[at : at + 250]}}}
                 ).encode()
             )
             answer = json.loads(link.recv(200_000))

@@ -167,7 +167,7 @@ fn route(spec: &RouteSpec) -> RouteEntry {
     RouteEntry {
         to: spec.to,
         via: spec.via,
-        vlan: None,
+        link: None,
         table: spec.table,
         metric: spec.metric,
         source: spec.source,

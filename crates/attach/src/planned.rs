@@ -58,7 +58,7 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
     let is_named = |it: &Interface| interfaces.iter().any(|known| known.name == it.name);
     let rest: Vec<Interface> = now.ports().filter(|it| !is_named(it)).cloned().collect();
     interfaces.extend(rest);
-    interfaces.sort_by_key(|it| it.vlan);
+    interfaces.sort_by_key(|it| it.link);
     rules.sort_by_key(|rule| rule.priority);
     let mut planned = NetworkState {
         interfaces,

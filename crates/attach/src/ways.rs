@@ -64,7 +64,7 @@ pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
         let link = way.link.0;
         let gateways = way.gateways.into_iter();
         gateways.map(move |(gateway, table)| RouteEntry {
-            vlan: Some(link),
+            link: Some(link),
             table,
             ..RouteEntry::default_by(gateway)
         })

@@ -69,7 +69,7 @@ impl Policy {
         let has = |it: &&Interface| {
             let mut configured = it.addresses.iter();
             configured.any(|(ip, _)| zoned_ip(*ip, it.link()) == own)
-                || learnt().any(|told| told.link == it.vlan)
+                || learnt().any(|told| told.link == it.link)
         };
         self.network.interfaces.iter().find(has)
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_interface_of_an_address_is_that_of_its_link() {
         let link = |vlan, own| Interface {
-            vlan,
+            link: vlan,
             addresses: vec![(ip(own), 64)],
             ..Interface::default()
         };
@@ -215,7 +215,7 @@ mod tests {
         let links: Vec<Option<u16>> = policy
             .addresses()
             .iter()
-            .map(|(own, _)| policy.interface_with(*own).map(|it| it.vlan))
+            .map(|(own, _)| policy.interface_with(*own).map(|it| it.link))
             .collect();
         assert_eq!(links, [Some(0), Some(7), Some(8)]);
         assert!(policy.interface_with(ip("10.8.0.6")).is_none());

@@ -206,7 +206,7 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
 /// A change as a line, with what goes marked by `-` and what comes by `+`.
 fn line(change: &Change) -> String {
     let line = match change {
-        Change::AddVlan { name, vlan, .. } => format!("+ interface {name}, VLAN {vlan}"),
+        Change::AddVlan { name, link, .. } => format!("+ interface {name}, VLAN {link}"),
         Change::SetPriorities { name, priorities } => {
             format!("interface {name}: priorities {priorities:?}")
         }

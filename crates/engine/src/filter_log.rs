@@ -61,7 +61,7 @@ fn line(rule: &FilterRule, packet: &Packet, network: &NetworkState) -> String {
         FilterDirection::In => "in",
         FilterDirection::Out => "out",
     };
-    let interface = network.find_vlan(packet.link);
+    let interface = network.find_link(packet.link);
     let name = interface.map_or("unknown", |it| it.name.as_str());
     let mut line = format!(
         "ipfw: {} {action} {protocol} {src} {dst} {way} via {name}",

@@ -134,7 +134,7 @@ impl Words<'_> {
             from,
             to,
             direction: configured.direction,
-            link: configured.vlan,
+            link: configured.link,
             part: configured.part,
             clauses,
             state: configured.keep,

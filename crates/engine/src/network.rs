@@ -84,7 +84,7 @@ impl Engine {
 
     /// Programs go by it from now on.
     fn publish(&mut self, network: &NetworkState) {
-        self.device.set_vlans(&network.vlans());
+        self.device.set_vlans(&network.further_links());
         for (name, value) in &network.tunables {
             if let Some(tunable) = Tunable::find(name) {
                 self.stack.tune(tunable, *value);

@@ -44,7 +44,7 @@ pub fn configure(
     let mut port = Port {
         device: open_keeper_slot(slots, words)?,
     };
-    port.device.set_vlans(&network.state.vlans());
+    port.device.set_vlans(&network.state.further_links());
     let config = StackConfig {
         seed: std::array::from_fn(|_| random_u64() as u8),
         ..network.stack_config()

@@ -30,10 +30,10 @@ const FRAMES_MAX: usize = 256;
 /// Asks the link for our addresses, all of them at a time; an answer is an error.
 pub fn probe(slots: &Slots, words: &SlotWords, network: &Network) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
-    device.set_vlans(&network.state.vlans());
+    device.set_vlans(&network.state.further_links());
     let interfaces = network.state.interfaces.iter();
     let wanted = |it: &Interface| {
-        let (link, own) = (it.vlan, it.mac);
+        let (link, own) = (it.link, it.mac);
         let addresses = it.addresses.iter();
         let wanted = addresses.map(move |(ip, _)| Wanted { link, own, ip: *ip });
         wanted.collect::<Vec<_>>()
@@ -41,7 +41,7 @@ pub fn probe(slots: &Slots, words: &SlotWords, network: &Network) -> Result<(), 
     let addresses: Vec<Wanted> = interfaces.flat_map(wanted).collect();
     match find_owner(&mut *device, &addresses) {
         Some((taken, mac)) => {
-            let port = network.state.find_vlan(LinkId(taken.link).own().0);
+            let port = network.state.find_link(LinkId(taken.link).own().0);
             Err(KeeperError::AddressTaken {
                 address: taken.ip,
                 mac,

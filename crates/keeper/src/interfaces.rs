@@ -23,7 +23,7 @@ impl InterfaceChoice {
     pub fn interface(&self, number: usize) -> Interface {
         Interface {
             name: self.interface.clone(),
-            vlan: LinkId::new(number as u16, 0).0,
+            link: LinkId::new(number as u16, 0).0,
             ..Interface::default()
         }
     }

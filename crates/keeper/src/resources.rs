@@ -106,12 +106,12 @@ pub struct VlanChoice {
 impl VlanChoice {
     /// Returns the changes that make an interface of it, under the name that Linux would give it.
     pub fn changes(&self, network: &NetworkState) -> Vec<Change> {
-        let port = network.find_vlan(LinkId::new(self.port, 0).0);
+        let port = network.find_link(LinkId::new(self.port, 0).0);
         let port = port.unwrap_or_else(|| network.own());
         let name = format!("{}.{}", port.name, self.vlan);
         let mut changes = vec![Change::AddVlan {
             name: name.clone(),
-            vlan: LinkId::new(self.port, self.vlan).0,
+            link: LinkId::new(self.port, self.vlan).0,
             is_provider: self.tag.is_provider,
         }];
         if self.tag.priorities != VlanTag::PLAIN.priorities {

@@ -105,7 +105,7 @@ mod tests {
         use crate::{Change, Mode, NetworkState, RouteEntry};
         let vlan = |vlan: u16| Change::AddVlan {
             name: format!("eth1.{vlan}"),
-            vlan,
+            link: vlan,
             is_provider: false,
         };
         let route = |n: u32| Change::AddRoute {

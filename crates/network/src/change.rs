@@ -50,7 +50,7 @@ pub struct RouteKey {
     pub table: u32,
     pub via: Option<IpAddr>,
     pub metric: Option<u32>,
-    pub vlan: Option<u16>,
+    pub link: Option<u16>,
 }
 
 /// One change.
@@ -60,7 +60,7 @@ pub enum Change {
     AddVlan {
         name: String,
         /// The number of its link ([`Interface::link`]).
-        vlan: u16,
+        link: u16,
         /// Its tags are a provider's (802.1ad).
         #[serde(default)]
         is_provider: bool,
@@ -109,7 +109,7 @@ pub enum Change {
         mode: Mode,
     },
     DelNeighbour {
-        vlan: u16,
+        link: u16,
         ip: IpAddr,
     },
     SetForwarding(bool),
@@ -223,9 +223,9 @@ impl NetworkState {
         match change {
             Change::AddVlan {
                 name,
-                vlan,
+                link,
                 is_provider,
-            } => self.add_vlan(name, *vlan, *is_provider),
+            } => self.add_vlan(name, *link, *is_provider),
             Change::SetPriorities { name, priorities } => self.set_priorities(name, *priorities),
             Change::DelInterface { name } => self.del_interface(name),
             Change::SetMtu { name, mtu } => self.set_mtu(name, *mtu),
@@ -249,7 +249,7 @@ impl NetworkState {
             Change::AddRule(rule) => self.add_rule(rule),
             Change::DelRule(rule) => self.del_rule(rule),
             Change::AddNeighbour { entry, mode } => self.add_neighbour(*entry, *mode),
-            Change::DelNeighbour { vlan, ip } => self.del_neighbour(*vlan, *ip),
+            Change::DelNeighbour { link, ip } => self.del_neighbour(*link, *ip),
             Change::SetForwarding(is_on) => {
                 self.is_forwarding = *is_on;
                 Ok(())
@@ -288,18 +288,18 @@ impl NetworkState {
         found.ok_or(Refused::NoSuchInterface)
     }
 
-    fn add_vlan(&mut self, name: &str, vlan: u16, is_provider: bool) -> Result<(), Refused> {
+    fn add_vlan(&mut self, name: &str, number: u16, is_provider: bool) -> Result<(), Refused> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
             return Err(Refused::InvalidName);
         }
-        let link = LinkId(vlan);
+        let link = LinkId(number);
         if !(1..=VLAN_MAX).contains(&link.vlan()) {
             return Err(Refused::InvalidVlan);
         }
-        let port = self.find_vlan(link.own().0);
+        let port = self.find_link(link.own().0);
         let port = port.ok_or(Refused::NoSuchInterface)?.clone();
-        if self.find(name).is_some() || self.find_vlan(vlan).is_some() {
+        if self.find(name).is_some() || self.find_link(number).is_some() {
             return Err(Refused::Exists);
         }
         if !port.hosts.is_empty() {
@@ -312,7 +312,7 @@ impl NetworkState {
         let mut interface = Interface {
             name: name.to_owned(),
             index: INDEX_BASE | port.index << 12 | u32::from(link.vlan()),
-            vlan,
+            link: number,
             mac: port.mac,
             mtu: port.mtu,
             addresses: Vec::new(),
@@ -340,18 +340,18 @@ impl NetworkState {
 
     fn del_interface(&mut self, name: &str) -> Result<(), Refused> {
         let gone = self.find(name).ok_or(Refused::NoSuchInterface)?;
-        let vlan = gone.vlan;
+        let link = gone.link;
         if gone.is_port() {
             return Err(Refused::OwnInterface);
         }
         let own: Vec<IpAddr> = gone.addresses.iter().map(|(ip, _)| *ip).collect();
         let leads_there = |state: &NetworkState, route: &RouteEntry| {
-            state.vlan_of(route) == Some(vlan) || route.source.is_some_and(|ip| own.contains(&ip))
+            state.link_of(route) == Some(link) || route.source.is_some_and(|ip| own.contains(&ip))
         };
         let before = self.clone();
         self.routes.retain(|route| !leads_there(&before, route));
-        self.neighbours.retain(|entry| entry.vlan != vlan);
-        self.interfaces.retain(|it| it.vlan != vlan);
+        self.neighbours.retain(|entry| entry.link != link);
+        self.interfaces.retain(|it| it.link != link);
         Ok(())
     }
 
@@ -425,7 +425,7 @@ impl NetworkState {
         interface
             .addresses
             .remove(at.ok_or(Refused::NoSuchAddress)?);
-        let vlan = interface.vlan;
+        let link = interface.link;
         let mut left = interface.addresses.iter();
         let is_last = !left.any(|(own, _)| own.is_ipv4() == ip.is_ipv4());
         // As on Linux: routes with that source go, and with the last address all routes of the
@@ -433,7 +433,7 @@ impl NetworkState {
         self.routes.retain(|route| {
             let is_orphaned = is_last
                 && route.to.0.is_ipv4() == ip.is_ipv4()
-                && before.vlan_of(route) == Some(vlan);
+                && before.link_of(route) == Some(link);
             route.source != Some(ip) && !is_orphaned
         });
         Ok(())
@@ -444,15 +444,15 @@ impl NetworkState {
         if [0, LOCAL_TABLE].contains(&route.table) {
             return Err(Refused::InvalidTable);
         }
-        if let Some(vlan) = route.vlan
-            && self.find_vlan(vlan).is_none()
+        if let Some(link) = route.link
+            && self.find_link(link).is_none()
         {
             return Err(Refused::NoSuchInterface);
         }
         let is_own = |ip: IpAddr| self.addresses().iter().any(|(own, _)| *own == ip);
         if route
             .via
-            .is_some_and(|via| !self.is_neighbour(via, route.vlan) || is_own(via))
+            .is_some_and(|via| !self.is_neighbour(via, route.link) || is_own(via))
         {
             return Err(Refused::InvalidGateway);
         }
@@ -462,11 +462,11 @@ impl NetworkState {
         Ok(())
     }
 
-    fn is_neighbour(&self, ip: IpAddr, vlan: Option<u16>) -> bool {
+    fn is_neighbour(&self, ip: IpAddr, link: Option<u16>) -> bool {
         let direct = self.routes.iter().filter(|route| route.via.is_none());
-        let mut direct = direct.filter(|route| vlan.is_none() || route.vlan == vlan);
+        let mut direct = direct.filter(|route| link.is_none() || route.link == link);
         let interfaces = self.interfaces.iter();
-        let mut interfaces = interfaces.filter(|it| vlan.is_none_or(|vlan| it.vlan == vlan));
+        let mut interfaces = interfaces.filter(|it| link.is_none_or(|link| it.link == link));
         is_link_local(ip)
             || interfaces.any(|it| it.addresses.iter().any(|net| contains(*net, ip)))
             || direct.any(|route| contains(route.to, ip))
@@ -497,8 +497,8 @@ impl NetworkState {
                 && key.via.is_none_or(|via| route.via == Some(via))
                 && key.metric.is_none_or(|metric| route.metric == metric)
                 && key
-                    .vlan
-                    .is_none_or(|vlan| self.vlan_of(route) == Some(vlan))
+                    .link
+                    .is_none_or(|link| self.link_of(route) == Some(link))
         };
         let at = self.routes.iter().position(is_meant);
         self.routes.remove(at.ok_or(Refused::NoSuchRoute)?);
@@ -536,10 +536,10 @@ impl NetworkState {
     }
 
     fn add_neighbour(&mut self, entry: NeighbourEntry, mode: Mode) -> Result<(), Refused> {
-        if self.find_vlan(entry.vlan).is_none() {
+        if self.find_link(entry.link).is_none() {
             return Err(Refused::NoSuchInterface);
         }
-        let is_same = |other: &NeighbourEntry| (other.vlan, other.ip) == (entry.vlan, entry.ip);
+        let is_same = |other: &NeighbourEntry| (other.link, other.ip) == (entry.link, entry.ip);
         let found = self.neighbours.iter().position(is_same);
         match (found, mode) {
             (Some(_), Mode::Add) => return Err(Refused::Exists),
@@ -551,8 +551,8 @@ impl NetworkState {
         Ok(())
     }
 
-    fn del_neighbour(&mut self, vlan: u16, ip: IpAddr) -> Result<(), Refused> {
-        let is_meant = |entry: &NeighbourEntry| (entry.vlan, entry.ip) == (vlan, ip);
+    fn del_neighbour(&mut self, link: u16, ip: IpAddr) -> Result<(), Refused> {
+        let is_meant = |entry: &NeighbourEntry| (entry.link, entry.ip) == (link, ip);
         let at = self.neighbours.iter().position(is_meant);
         self.neighbours.remove(at.ok_or(Refused::NoSuchNeighbour)?);
         Ok(())
@@ -591,7 +591,7 @@ impl RouteKey {
             table: MAIN_TABLE,
             via: None,
             metric: None,
-            vlan: None,
+            link: None,
         }
     }
 }

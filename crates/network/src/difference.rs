@@ -46,7 +46,7 @@ impl NetworkState {
         }
         for interface in &self.interfaces {
             let kind = interface.tag.is_provider;
-            let other = wanted.find_vlan(interface.vlan);
+            let other = wanted.find_link(interface.link);
             match other.filter(|it| it.tag.is_provider == kind) {
                 None => steps.add(Change::DelInterface {
                     name: interface.name.clone(),
@@ -92,7 +92,7 @@ fn key_of(route: &RouteEntry) -> RouteKey {
         table: route.table,
         via: route.via,
         metric: Some(route.metric),
-        vlan: route.vlan,
+        link: route.link,
     }
 }
 
@@ -118,14 +118,14 @@ fn remove_addresses(
 
 fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), ChangeError> {
     for other in &wanted.interfaces {
-        if steps.state.find_vlan(other.vlan).is_none() {
+        if steps.state.find_link(other.link).is_none() {
             steps.add(Change::AddVlan {
                 name: other.name.clone(),
-                vlan: other.vlan,
+                link: other.link,
                 is_provider: other.tag.is_provider,
             })?;
         }
-        let Some(interface) = steps.state.find_vlan(other.vlan).cloned() else {
+        let Some(interface) = steps.state.find_link(other.link).cloned() else {
             continue;
         };
         if interface.mtu != other.mtu && !other.is_port() {
@@ -167,16 +167,16 @@ mod tests {
     use super::*;
     use crate::state::{Interface, MAIN_TABLE};
 
-    fn interface(vlan: u16, addresses: &[(&str, u8)]) -> Interface {
+    fn interface(link: u16, addresses: &[(&str, u8)]) -> Interface {
         let addresses = addresses
             .iter()
             .map(|(ip, len)| (ip.parse().unwrap(), *len));
         Interface {
-            name: match vlan {
+            name: match link {
                 0 => "eth1".to_owned(),
-                vlan => format!("eth1.{vlan}"),
+                link => format!("eth1.{link}"),
             },
-            vlan,
+            link,
             mtu: 1500,
             addresses: addresses.collect(),
             ..Interface::default()
@@ -199,7 +199,7 @@ mod tests {
         let made = now.changed(&changes).unwrap();
         assert!(made.changes_to(wanted).unwrap().is_empty());
         for other in &wanted.interfaces {
-            let mut found = made.find_vlan(other.vlan).unwrap().addresses.clone();
+            let mut found = made.find_link(other.link).unwrap().addresses.clone();
             let mut addresses = other.addresses.clone();
             found.sort();
             addresses.sort();
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn an_address_moves_from_one_vlan_to_another() {
-        let vlan = |id, addresses: &[_]| interface(id, addresses);
+        let link = |id, addresses: &[_]| interface(id, addresses);
         let own = || interface(0, &[("10.0.0.5", 24)]);
-        let now = state(vec![own(), vlan(7, &[("10.7.0.5", 24)])], &[]);
-        let wanted = state(vec![own(), vlan(8, &[("10.7.0.5", 24)])], &[]);
+        let now = state(vec![own(), link(7, &[("10.7.0.5", 24)])], &[]);
+        let wanted = state(vec![own(), link(8, &[("10.7.0.5", 24)])], &[]);
         let changes = check(&now, &wanted);
         assert!(matches!(&changes[0], Change::DelInterface { name } if name == "eth1.7"));
         assert_eq!(changes.len(), 3);

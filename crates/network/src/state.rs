@@ -51,7 +51,7 @@ pub struct Interface {
     pub index: u32,
     /// The number of its link ([`Interface::link`]): of a VLAN of the first port that of the VLAN;
     /// 0 = the port's own link.
-    pub vlan: u16,
+    pub link: u16,
     /// Its link-layer address.
     pub mac: [u8; 6],
     /// Largest IP packet in bytes.
@@ -71,7 +71,7 @@ pub struct Interface {
 impl Interface {
     /// Which port it is, or which VLAN of which port.
     pub fn link(&self) -> LinkId {
-        LinkId(self.vlan)
+        LinkId(self.link)
     }
 
     /// The largest MTU that it may have on a port which takes packets of this size.
@@ -96,8 +96,8 @@ pub struct RouteEntry {
     pub to: (IpAddr, u8),
     /// `None`: the destination is a neighbour.
     pub via: Option<IpAddr>,
-    /// The VLAN that it leads by; `None`: the one of the gateway's network.
-    pub vlan: Option<u16>,
+    /// The link that it leads by; `None`: the one of the gateway's network.
+    pub link: Option<u16>,
     pub table: u32,
     pub metric: u32,
     pub source: Option<IpAddr>,
@@ -111,7 +111,7 @@ impl RouteEntry {
         RouteEntry {
             to: (unspecified(gateway.is_ipv4()), 0),
             via: Some(gateway),
-            vlan: None,
+            link: None,
             table: MAIN_TABLE,
             metric: 0,
             source: None,
@@ -169,7 +169,7 @@ impl RuleEntry {
 /// A neighbour whose link-layer address is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourEntry {
-    pub vlan: u16,
+    pub link: u16,
     pub ip: IpAddr,
     pub mac: [u8; 6],
 }
@@ -222,13 +222,13 @@ impl NetworkState {
             && *is_forwarding == other.is_forwarding
     }
 
-    /// The VLAN that a route leads by; `None`: it leads nowhere.
-    pub fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
+    /// The link that a route leads by; `None`: it leads nowhere.
+    pub fn link_of(&self, route: &RouteEntry) -> Option<u16> {
         if route.is_unreachable {
             return None;
         }
-        let towards = |via| self.interface_towards(via).map_or(0, |it| it.vlan);
-        Some(route.vlan.unwrap_or_else(|| route.via.map_or(0, towards)))
+        let towards = |via| self.interface_towards(via).map_or(0, |it| it.link);
+        Some(route.link.unwrap_or_else(|| route.via.map_or(0, towards)))
     }
 
     /// The device's own interface.
@@ -236,7 +236,7 @@ impl NetworkState {
         const NONE: &Interface = &Interface {
             name: String::new(),
             index: 0,
-            vlan: 0,
+            link: 0,
             mac: [0; 6],
             mtu: 0,
             addresses: Vec::new(),
@@ -251,8 +251,8 @@ impl NetworkState {
         self.interfaces.iter().find(|it| it.name == name)
     }
 
-    pub fn find_vlan(&self, vlan: u16) -> Option<&Interface> {
-        self.interfaces.iter().find(|it| it.vlan == vlan)
+    pub fn find_link(&self, link: u16) -> Option<&Interface> {
+        self.interfaces.iter().find(|it| it.link == link)
     }
 
     /// The ports of the device, which VLANs are of.
@@ -269,7 +269,7 @@ impl NetworkState {
     /// Those that come up have their addresses and routes again.
     #[must_use]
     pub fn in_force(&self) -> NetworkState {
-        let is_down = |vlan: u16| self.find_vlan(vlan).is_some_and(|it| self.is_down(it));
+        let is_down = |link: u16| self.find_link(link).is_some_and(|it| self.is_down(it));
         let mut state = self.clone();
         if self.interfaces.iter().all(|it| !it.is_down) {
             return state;
@@ -279,9 +279,9 @@ impl NetworkState {
             all.any(|it| self.is_down(it) && it.addresses.iter().any(|(own, _)| *own == ip))
         };
         state.routes.retain(|route| {
-            !self.vlan_of(route).is_some_and(is_down) && !route.source.is_some_and(is_gone)
+            !self.link_of(route).is_some_and(is_down) && !route.source.is_some_and(is_gone)
         });
-        state.neighbours.retain(|entry| !is_down(entry.vlan));
+        state.neighbours.retain(|entry| !is_down(entry.link));
         state
             .interfaces
             .retain(|it| it.is_port() || !self.is_down(it));
@@ -296,15 +296,15 @@ impl NetworkState {
 
     /// The port that an interface is, or that its VLAN is of.
     pub fn port_of(&self, interface: &Interface) -> &Interface {
-        self.find_vlan(interface.link().own().0)
+        self.find_link(interface.link().own().0)
             .unwrap_or_else(|| self.own())
     }
 
     /// Links of the device beside the first port's own that are up, with their tags.
-    pub fn vlans(&self) -> Vec<(u16, VlanTag)> {
+    pub fn further_links(&self) -> Vec<(u16, VlanTag)> {
         let up = self.interfaces.iter().filter(|it| !self.is_down(it));
-        let vlans = up.map(|it| (it.vlan, it.tag));
-        vlans.filter(|(vlan, _)| *vlan != 0).collect()
+        let links = up.map(|it| (it.link, it.tag));
+        links.filter(|(link, _)| *link != 0).collect()
     }
 
     /// Configured addresses of all interfaces.
@@ -338,7 +338,7 @@ impl NetworkState {
             let nets = it.addresses.iter().filter(|net| contains(**net, ip));
             nets.map(move |(_, len)| (*len, it))
         });
-        lens.max_by_key(|(len, it)| (*len, core::cmp::Reverse(it.vlan)))
+        lens.max_by_key(|(len, it)| (*len, core::cmp::Reverse(it.link)))
             .map(|(_, it)| it)
     }
 }

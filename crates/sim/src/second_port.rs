@@ -16,7 +16,7 @@ const FIRST_MARK: u8 = 0x77;
 pub fn move_to_second(config: &mut StackConfig) {
     let index = config.mac[5];
     let second = Interface {
-        vlan: LINK.0,
+        link: LINK.0,
         mac: config.mac,
         ..config.network.own().clone()
     };
@@ -28,7 +28,7 @@ pub fn move_to_second(config: &mut StackConfig) {
 
 /// The address and the link-layer address by which others know a host.
 pub fn identity(config: &StackConfig) -> (IpAddr, [u8; 6]) {
-    let (addrs, mac) = match config.network.find_vlan(LINK.0) {
+    let (addrs, mac) = match config.network.find_link(LINK.0) {
         Some(second) => (&second.addresses, second.mac),
         None => (&config.network.own().addresses, config.mac),
     };

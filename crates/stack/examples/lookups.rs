@@ -47,7 +47,7 @@ fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
         let at = |host: u16| IpAddr::from([10, 1, link as u8, host as u8]);
         let addresses = 1..=ADDRESSES;
         network.interfaces.push(Interface {
-            vlan: link,
+            link: link,
             mtu: 1500,
             addresses: addresses
                 .clone()
@@ -57,7 +57,7 @@ fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
         });
         let table = u32::from(link) + 1000;
         network.routes.push(RouteEntry {
-            vlan: Some(link),
+            link: Some(link),
             table,
             ..RouteEntry::default_by(at(1))
         });
@@ -78,7 +78,7 @@ fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
         let gateway = Ipv4Addr::new(10, 0, 0, 2 + (n % 250) as u8);
         network.routes.push(RouteEntry {
             to: (net.into(), 12 + (n % 17) as u8),
-            vlan: Some(0),
+            link: Some(0),
             ..RouteEntry::default_by(gateway.into())
         });
     }

@@ -15,7 +15,7 @@ use crate::route6::Routes6;
 pub fn routes4(network: &NetworkState) -> Routes {
     let mut routes = Routes::of(&network.own().addresses, &gateways(network));
     for link in links(network) {
-        routes.add_link(link.vlan, &link.addresses);
+        routes.add_link(link.link, &link.addresses);
     }
     fill(network, &mut routes.fib, false);
     routes
@@ -25,7 +25,7 @@ pub fn routes4(network: &NetworkState) -> Routes {
 pub fn routes6(network: &NetworkState) -> Routes6 {
     let mut routes = Routes6::of(&network.own().addresses, &gateways(network));
     for link in links(network) {
-        routes.add_link(link.vlan, &link.addresses);
+        routes.add_link(link.link, &link.addresses);
     }
     fill(network, &mut routes.fib, true);
     routes
@@ -33,7 +33,7 @@ pub fn routes6(network: &NetworkState) -> Routes6 {
 
 /// Links beside the device's own: its 802.1Q VLANs, its further ports and theirs.
 pub fn links(network: &NetworkState) -> impl Iterator<Item = &Interface> {
-    network.interfaces.iter().filter(|it| it.vlan != 0)
+    network.interfaces.iter().filter(|it| it.link != 0)
 }
 
 /// A default gateway is a neighbour whatever the networks are.
@@ -48,7 +48,7 @@ fn is_gateway(network: &NetworkState, route: &RouteEntry) -> bool {
         && route.source.is_none()
         && route.mtu.is_none()
         && route.via.is_some()
-        && network.vlan_of(route) == Some(0)
+        && network.link_of(route) == Some(0)
 }
 
 /// Puts what is configured for a family behind what its addresses bring. The first of two that are
@@ -66,7 +66,7 @@ fn fill(network: &NetworkState, fib: &mut Fib, is_v6: bool) {
 
 fn entry(network: &NetworkState, route: &RouteEntry) -> Entry {
     let (ip, len) = route.to;
-    let link = LinkId(network.vlan_of(route).unwrap_or(0));
+    let link = LinkId(network.link_of(route).unwrap_or(0));
     let target = match route.via {
         _ if route.is_unreachable => Target::Unreachable,
         Some(via) => Target::Via(zoned_ip(via, link)),

@@ -179,7 +179,7 @@ impl Neighbours {
     /// These neighbours are configured; those that were and are not among them are known no longer.
     /// Frames that wait for one of them are dropped: their senders send again.
     pub fn set_permanent(&mut self, wanted: &[NeighbourEntry]) {
-        let ip_of = |it: &NeighbourEntry| zoned_ip(it.ip, LinkId(it.vlan));
+        let ip_of = |it: &NeighbourEntry| zoned_ip(it.ip, LinkId(it.link));
         self.entries
             .retain(|entry| !entry.is_permanent || wanted.iter().any(|it| ip_of(it) == entry.ip));
         for it in wanted {

@@ -133,7 +133,7 @@ impl NetworkLayer {
 
     /// Notes what the links beside the device's own take, and who we are there.
     pub(crate) fn set_links(&mut self, network: &NetworkState) {
-        self.link_mtus = links(network).map(|it| (it.vlan, it.mtu)).collect();
+        self.link_mtus = links(network).map(|it| (it.link, it.mtu)).collect();
         self.link_mtus.sort_unstable();
         let others: Vec<_> = network.ports().skip(1).map(|it| it.mac).collect();
         self.macs.set_others(&others);

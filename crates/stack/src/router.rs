@@ -283,6 +283,6 @@ impl Cx<'_> {
 
 /// The links that a stack has.
 fn links_of(network: &NetworkState) -> impl Iterator<Item = LinkId> + '_ {
-    let further = links(network).map(|it| LinkId(it.vlan));
+    let further = links(network).map(|it| LinkId(it.link));
     core::iter::once(LinkId(0)).chain(further)
 }

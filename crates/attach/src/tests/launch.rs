@@ -26,7 +26,7 @@ fn who_names_what_there_is_gets_it() {
     let mut with_port = welcome();
     with_port.network.interfaces.push(Interface {
         name: "eth2".to_owned(),
-        vlan: slipstack_device::LinkId::new(1, 0).0,
+        link: slipstack_device::LinkId::new(1, 0).0,
         addresses: vec![([10, 0, 1, 5].into(), 24)],
         ..Interface::default()
     });

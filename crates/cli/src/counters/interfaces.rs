@@ -150,14 +150,14 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         };
         let own = &state.own().name;
         let of_device: Vec<&Sample> = samples.iter().filter(|it| it.interface == *own).collect();
-        let others = state.interfaces.iter().map(|it| it.vlan);
+        let others = state.interfaces.iter().map(|it| it.link);
         let others: Vec<u16> = others.filter(|link| *link != 0).collect();
         let wanted = matches.get_one::<String>("interface");
         let wanted =
             wanted.map(|name| find_interface(&state, name).map_or(u32::MAX, |it| it.index));
         let shown = state.interfaces.iter();
         for interface in shown.filter(|it| wanted.is_none_or(|index| it.index == index)) {
-            let counted = match interface.vlan {
+            let counted = match interface.link {
                 0 => Counted::sum(&of_device).without(&of_device, &others),
                 link => Counted::of_link(&of_device, link),
             };

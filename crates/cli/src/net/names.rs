@@ -15,7 +15,7 @@ const FSTACK_PORT: &str = "f-stack-";
 pub fn find_interface<'a>(state: &'a NetworkState, name: &str) -> Result<&'a Interface, Failure> {
     let found = state.find(name).or_else(|| match link_in(state, name)? {
         (port, None) => Some(port),
-        (port, Some(vlan)) => state.find_vlan(LinkId::new(port.link().port(), vlan).0),
+        (port, Some(vlan)) => state.find_link(LinkId::new(port.link().port(), vlan).0),
     });
     found.ok_or_else(|| Failure::new(format!("Cannot find device \"{name}\"")))
 }
@@ -41,7 +41,7 @@ pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface
 pub fn shown_name(state: &NetworkState, interface: &Interface) -> String {
     let port = state.port_of(interface);
     let is_derived = |vlan| interface.name == format!("{}.{vlan}", port.name);
-    let number = state.ports().position(|it| it.vlan == port.vlan);
+    let number = state.ports().position(|it| it.link == port.link);
     match (number, interface.link().vlan()) {
         (Some(number), 0) if is_fstack_tool() => format!("{FSTACK_PORT}{number}"),
         (Some(number), vlan) if is_fstack_tool() && is_derived(vlan) => {
@@ -77,8 +77,8 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 
 /// The name of the interface that a route leads by.
 pub fn device_of<'a>(state: &'a NetworkState, route: &RouteEntry) -> &'a str {
-    let vlan = state.vlan_of(route).unwrap_or(0);
-    let found = state.find_vlan(vlan);
+    let link = state.link_of(route).unwrap_or(0);
+    let found = state.find_link(link);
     &found.unwrap_or(state.own()).name
 }
 

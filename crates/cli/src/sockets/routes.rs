@@ -136,7 +136,7 @@ fn connected(state: &NetworkState, interface: &Interface, net: (IpAddr, u8)) -> 
 }
 
 fn configured(state: &NetworkState, route: &RouteEntry, fib: u32) -> Line {
-    let interface = state.vlan_of(route).and_then(|link| state.find_vlan(link));
+    let interface = state.link_of(route).and_then(|link| state.find_link(link));
     let interface = interface.unwrap_or(state.own());
     Line {
         destination: net_text(route.to),

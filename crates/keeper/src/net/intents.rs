@@ -87,7 +87,7 @@ impl Intents {
     }
 
     pub(super) fn set_links(&mut self, state: &NetworkState) {
-        let links = state.interfaces.iter().map(|it| (it.vlan, it.index));
+        let links = state.interfaces.iter().map(|it| (it.link, it.index));
         self.links = links.collect();
     }
 

@@ -120,7 +120,7 @@ impl Net {
         tune(&mut stack, &network.tunables);
         tune(&mut stack, &network.state.tunables);
         let mut device = device;
-        device.set_vlans(&network.state.vlans());
+        device.set_vlans(&network.state.further_links());
         let mut effects = NetEffects::new(
             device,
             network,

@@ -27,7 +27,7 @@ impl Net {
 
     /// The network has changed: the own stack goes by it, and engines are told.
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
-        self.effects.device.set_vlans(&state.vlans());
+        self.effects.device.set_vlans(&state.further_links());
         let network = Arc::new(state.clone());
         self.stack.set_network(Instant(now), network);
         tune(&mut self.stack, &state.tunables);

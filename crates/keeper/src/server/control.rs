@@ -69,7 +69,7 @@ impl Server {
     /// The neighbours that are known, each with the link that leads to it.
     fn neighbours(&self) -> Vec<(u16, IpAddr, [u8; 6])> {
         let state = &self.resources.network.state;
-        let link = |ip| state.interface_towards(ip).map_or(0, |it| it.vlan);
+        let link = |ip| state.interface_towards(ip).map_or(0, |it| it.link);
         let known = self.resources.neighbours.entries().into_iter();
         known.map(|(ip, mac)| (link(ip), ip, mac)).collect()
     }
@@ -84,8 +84,8 @@ impl Server {
     pub(super) fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
         let state = &self.resources.network.state;
         let is_own = |change: &Change| match change {
-            Change::AddVlan { vlan, .. } => {
-                let link = LinkId(*vlan);
+            Change::AddVlan { link, .. } => {
+                let link = LinkId(*link);
                 let port = self.resources.slots.ports().nth(usize::from(link.port()));
                 port.is_some_and(|(_, port)| port.vlan == link.vlan())
             }

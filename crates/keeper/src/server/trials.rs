@@ -112,7 +112,7 @@ fn wanted(state: &NetworkState, changes: &[Change]) -> Vec<Wanted> {
             let it = state.find(interface).filter(|it| !state.is_down(it))?;
             let is_ours = state.addresses().iter().any(|(own, _)| own == ip);
             (!is_ours).then_some(Wanted {
-                link: it.vlan,
+                link: it.link,
                 own: it.mac,
                 ip: *ip,
             })

@@ -76,7 +76,7 @@ pub enum FilterTest {
     SourcePort(Vec<(u16, u16)>),
     DestinationPort(Vec<(u16, u16)>),
     Direction(FilterDirection),
-    /// It comes or goes by this VLAN; 0 = the device's own link.
+    /// It comes or goes by this link; 0 = the first port's own.
     Via(u16),
     Part(FilterPart),
     /// Bits of a TCP segment that are set, and bits that are not.
@@ -117,7 +117,7 @@ pub struct FilterRule {
     pub to: FilterEnd,
     pub direction: Option<FilterDirection>,
     /// 0 = the device's own link.
-    pub vlan: Option<u16>,
+    pub link: Option<u16>,
     pub part: Option<FilterPart>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub set: u8,
@@ -146,7 +146,7 @@ impl FilterRule {
             from: FilterEnd::default(),
             to: FilterEnd::default(),
             direction: None,
-            vlan: None,
+            link: None,
             part: None,
             set: 0,
             clauses: Vec::new(),

@@ -22,7 +22,7 @@ fn state() -> NetworkState {
 fn vlan(name: &str, vlan: u16) -> Change {
     Change::AddVlan {
         name: name.to_owned(),
-        vlan,
+        link: vlan,
         is_provider: false,
     }
 }
@@ -116,7 +116,7 @@ fn two_ports() -> NetworkState {
     state.interfaces.push(Interface {
         name: "eth2".to_owned(),
         index: 8,
-        vlan: LinkId::new(1, 0).0,
+        link: LinkId::new(1, 0).0,
         mac: [2, 0, 0, 0, 0, 8],
         mtu: 9000,
         addresses: vec![(ip("10.2.0.5"), 24)],
@@ -160,7 +160,7 @@ fn a_gateway_leads_by_the_port_of_its_network() {
     let after = state
         .changed(&[route("0.0.0.0", 0, "10.2.0.1", MAIN_TABLE)])
         .unwrap();
-    assert_eq!(after.vlan_of(&after.routes[0]), Some(LinkId::new(1, 0).0));
+    assert_eq!(after.link_of(&after.routes[0]), Some(LinkId::new(1, 0).0));
     let overlaps = [address("eth1", "10.2.0.6", 24)];
     let error = state.changed(&overlaps).unwrap_err();
     assert_eq!(error.refused, Refused::Overlaps);
@@ -170,7 +170,7 @@ fn a_gateway_leads_by_the_port_of_its_network() {
 fn a_providers_vlan_is_narrower_by_its_tag_and_has_priorities() {
     let provider = Change::AddVlan {
         name: "eth1.20".to_owned(),
-        vlan: 20,
+        link: 20,
         is_provider: true,
     };
     let priorities = |name: &str, priority| Change::SetPriorities {

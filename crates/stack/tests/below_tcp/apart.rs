@@ -28,7 +28,7 @@ fn router(mtu: u16) -> Table {
         *network = NetworkState::of(1500, own, &[]);
         network.is_forwarding = true;
         network.interfaces.push(Interface {
-            vlan: LinkId::new(1, 0).0,
+            link: LinkId::new(1, 0).0,
             mac: OTHER_MAC,
             mtu,
             addresses: vec![(OTHER.into(), 24), ("fd01::5".parse().unwrap(), 64)],

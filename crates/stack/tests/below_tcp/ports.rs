@@ -17,7 +17,7 @@ const PORT: LinkId = LinkId::new(1, 0);
 fn table(change: impl FnOnce(&mut NetworkState)) -> Table {
     let mut network = NetworkState::of(1500, vec![(IP.into(), 24)], &[]);
     network.interfaces.push(Interface {
-        vlan: PORT.0,
+        link: PORT.0,
         mac: OTHER_MAC,
         mtu: 1400,
         addresses: vec![(OTHER.into(), 24)],

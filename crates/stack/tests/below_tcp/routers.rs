@@ -390,7 +390,7 @@ fn input_on(table: &mut Table, link: u16, frame: &[u8]) {
 /// A keeper with a VLAN, each of whose links has a router with the same link-local address.
 fn two_links() -> Table {
     let vlan = Interface {
-        vlan: VLAN,
+        link: VLAN,
         mtu: 1500,
         ..Interface::default()
     };
@@ -497,7 +497,7 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
 fn a_claim_of_an_address_counts_on_its_link_alone() {
     // RFC 4862 5.4.3.
     let vlan = Interface {
-        vlan: VLAN,
+        link: VLAN,
         mtu: 1500,
         ..Interface::default()
     };

@@ -24,13 +24,13 @@ fn network() -> NetworkState {
     };
     let mut network = NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()]);
     network.interfaces.push(Interface {
-        vlan: VLAN,
+        link: VLAN,
         mtu: 1400,
         addresses: vec![(OWN.into(), 24), (VIRTUAL.into(), 32)],
         ..Interface::default()
     });
     network.routes.push(RouteEntry {
-        vlan: Some(VLAN),
+        link: Some(VLAN),
         table: 10,
         ..RouteEntry::default_by(ROUTER.into())
     });
@@ -127,7 +127,7 @@ fn nobody_asks_for_a_neighbour_that_is_configured() {
     let mut table = table();
     let mut network = network();
     network.neighbours = vec![NeighbourEntry {
-        vlan: 0,
+        link: 0,
         ip: GATEWAY.into(),
         mac: PEER_MAC,
     }];

@@ -183,7 +183,7 @@ fn changes(
                 name.clone_into(&mut called);
                 changes.push(Change::AddVlan {
                     name: name.to_owned(),
-                    vlan: LinkId::new(port.link().port(), id).0,
+                    link: LinkId::new(port.link().port(), id).0,
                     is_provider: read_protocol(words)?,
                 });
             }

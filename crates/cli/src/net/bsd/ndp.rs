@@ -144,7 +144,7 @@ fn prefixes(state: &NetworkState) -> String {
         }
     }
     for net in state.learnt.iter().flat_map(|learnt| &learnt.networks) {
-        let it = state.find_vlan(net.link).unwrap_or(state.own());
+        let it = state.find_link(net.link).unwrap_or(state.own());
         let ip = plain(net.address);
         one((ip.into(), net.prefix_len), &shown_name(state, it), "LAO");
     }
@@ -155,7 +155,7 @@ fn prefixes(state: &NetworkState) -> String {
 fn routers(state: &NetworkState) -> String {
     let mut text = String::new();
     for router in state.learnt.iter().flat_map(|learnt| &learnt.routers) {
-        let it = state.find_vlan(zone_of(*router).0);
+        let it = state.find_link(zone_of(*router).0);
         let name = shown_name(state, it.unwrap_or(state.own()));
         let ip = plain(*router);
         let _ = writeln!(text, "{ip}%{name} if={name}, flags=, pref=medium");

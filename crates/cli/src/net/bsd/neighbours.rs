@@ -45,27 +45,27 @@ impl Table {
     pub fn list(&self, interface: Option<&str>) -> Result<Vec<Neighbour>, Failure> {
         let state = self.network()?;
         let only = match interface {
-            Some(name) => Some(find_interface(&state, name)?.vlan),
+            Some(name) => Some(find_interface(&state, name)?.link),
             None => None,
         };
         let Answer::Neighbours(known) = self.target.ask(Query::Neighbours)? else {
             return Err(Failure::new("the keeper gave an answer that does not fit"));
         };
-        let learnt = known.into_iter().map(|(vlan, ip, mac)| {
-            let entry = NeighbourEntry { vlan, ip, mac };
-            ((ip, vlan), (entry, false))
+        let learnt = known.into_iter().map(|(link, ip, mac)| {
+            let entry = NeighbourEntry { link, ip, mac };
+            ((ip, link), (entry, false))
         });
         let set = state.neighbours.iter();
-        let set = set.map(|entry| ((entry.ip, entry.vlan), (*entry, true)));
+        let set = set.map(|entry| ((entry.ip, entry.link), (*entry, true)));
         let mut all: BTreeMap<_, _> = learnt.chain(set).collect();
-        all.retain(|(ip, vlan), _| {
-            ip.is_ipv4() == self.is_v4 && only.is_none_or(|only| only == *vlan)
+        all.retain(|(ip, link), _| {
+            ip.is_ipv4() == self.is_v4 && only.is_none_or(|only| only == *link)
         });
         let neighbour = |(entry, is_permanent): (NeighbourEntry, bool)| Neighbour {
             ip: entry.ip,
             mac: mac_text(entry.mac),
             interface: state
-                .find_vlan(entry.vlan)
+                .find_link(entry.link)
                 .map_or_else(String::new, |it| shown_name(&state, it)),
             is_permanent,
             entry,
@@ -75,13 +75,13 @@ impl Table {
 
     /// Forgets a neighbour. One that was learnt is set before, because what was set can be deleted.
     fn forget(&self, it: &Neighbour) -> Result<(), Failure> {
-        let NeighbourEntry { vlan, ip, .. } = it.entry;
+        let NeighbourEntry { link, ip, .. } = it.entry;
         if !it.is_permanent {
             let (entry, mode) = (it.entry, Mode::Replace);
             self.target
                 .change(vec![Change::AddNeighbour { entry, mode }])?;
         }
-        self.target.change(vec![Change::DelNeighbour { vlan, ip }])
+        self.target.change(vec![Change::DelNeighbour { link, ip }])
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn set(
     let entry = NeighbourEntry {
         ip,
         mac,
-        vlan: on.vlan,
+        link: on.link,
     };
     let mode = Mode::Replace;
     table

@@ -44,7 +44,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             } else {
                 Mode::Change
             };
-            if asked.route.via.is_none() && asked.route.vlan.is_none() {
+            if asked.route.via.is_none() && asked.route.link.is_none() {
                 return Err(words.missing("the gateway"));
             }
             let route = asked.route.clone();
@@ -85,7 +85,7 @@ fn flush(target: &Target, state: &NetworkState, words: &mut Words<'_>) -> Result
             table: route.table,
             via: route.via,
             metric: Some(route.metric),
-            vlan: None,
+            link: None,
         })
     };
     target.change(routes.map(removal).collect())?;
@@ -101,7 +101,7 @@ struct Asked {
 impl Asked {
     fn read(state: &NetworkState, words: &mut Words<'_>, is_v6: bool) -> Result<Asked, Failure> {
         let (mut is_v6, mut is_host, mut is_net) = (is_v6, false, false);
-        let (mut to, mut via, mut len, mut vlan) = (None, None, None, None);
+        let (mut to, mut via, mut len, mut link) = (None, None, None, None);
         let mut table = MAIN_TABLE;
         while let Some(word) = words.next() {
             match word {
@@ -116,7 +116,7 @@ impl Asked {
                 }
                 "-prefixlen" => len = Some(words.parsed(word)?),
                 "-interface" | "-iface" => {
-                    vlan = Some(find_interface(state, words.value(word)?)?.vlan);
+                    link = Some(find_interface(state, words.value(word)?)?.link);
                 }
                 "default" if to.is_none() => to = Some("default"),
                 text if to.is_none() => to = Some(text),
@@ -150,7 +150,7 @@ impl Asked {
         let route = RouteEntry {
             to: network_of((ip, len)),
             via,
-            vlan,
+            link,
             table,
             ..RouteEntry::default_by(ip)
         };
@@ -177,7 +177,7 @@ impl Asked {
 }
 
 fn shown_device(state: &NetworkState, route: &RouteEntry) -> String {
-    let found = state.vlan_of(route).and_then(|link| state.find_vlan(link));
+    let found = state.link_of(route).and_then(|link| state.find_link(link));
     shown_name(state, found.unwrap_or(state.own()))
 }
 

@@ -59,7 +59,7 @@ pub(super) fn text(state: &NetworkState, only: Option<&str>, options: Options) -
             let _ = writeln!(text, " scope global {}", it.name);
         }
         let learnt = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
-        for known in learnt.filter(|known| known.link == it.vlan && options.wants(true)) {
+        for known in learnt.filter(|known| known.link == it.link && options.wants(true)) {
             let scope = if known.ip.is_unicast_link_local() {
                 "link"
             } else {

@@ -167,10 +167,10 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
         return Err(words.wrong("id", &id.to_string()));
     }
     let name = name.unwrap_or_else(|| format!("{}.{id}", parent.name));
-    let vlan = LinkId::new(parent.link().port(), id).0;
+    let link = LinkId::new(parent.link().port(), id).0;
     let mut changes = vec![Change::AddVlan {
         name: name.clone(),
-        vlan,
+        link,
         is_provider,
     }];
     if priorities != [0; 8] {

@@ -34,7 +34,7 @@ fn show(target: &Target, options: Options) -> Result<(), Failure> {
         all.insert(ip, (interface.name.clone(), mac, "REACHABLE"));
     }
     for entry in &state.neighbours {
-        let interface = state.find_vlan(entry.vlan).unwrap_or(state.own());
+        let interface = state.find_link(entry.link).unwrap_or(state.own());
         all.insert(entry.ip, (interface.name.clone(), entry.mac, "PERMANENT"));
     }
     all.retain(|ip, _| options.wants(ip.is_ipv6()));
@@ -50,14 +50,14 @@ fn show(target: &Target, options: Options) -> Result<(), Failure> {
 
 fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure> {
     let state = target.network()?;
-    let (mut ip, mut mac, mut vlan) = (None, None, None);
+    let (mut ip, mut mac, mut link) = (None, None, None);
     while let Some(word) = words.next() {
         match word {
             "lladdr" => {
                 let text = words.value(word)?;
                 mac = Some(parse_mac(text).ok_or_else(|| words.wrong(word, text))?);
             }
-            "dev" => vlan = Some(find_interface(&state, words.value(word)?)?.vlan),
+            "dev" => link = Some(find_interface(&state, words.value(word)?)?.link),
             "nud" => match words.value(word)? {
                 "permanent" | "reachable" => {}
                 other => return Err(words.wrong(word, other)),
@@ -68,21 +68,21 @@ fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure>
     let entry = NeighbourEntry {
         ip: ip.ok_or_else(|| words.missing("the neighbour's address"))?,
         mac: mac.ok_or_else(|| words.missing("lladdr ADDRESS"))?,
-        vlan: vlan.ok_or_else(|| words.missing("dev NAME"))?,
+        link: link.ok_or_else(|| words.missing("dev NAME"))?,
     };
     target.change(vec![Change::AddNeighbour { entry, mode }])
 }
 
 fn delete(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     let state = target.network()?;
-    let (mut ip, mut vlan) = (None, 0);
+    let (mut ip, mut link) = (None, 0);
     while let Some(word) = words.next() {
         match word {
-            "dev" => vlan = find_interface(&state, words.value(word)?)?.vlan,
+            "dev" => link = find_interface(&state, words.value(word)?)?.link,
             "lladdr" => _ = words.value(word)?,
             text => ip = Some(text.parse().map_err(|_| words.wrong("a neighbour", text))?),
         }
     }
     let ip = ip.ok_or_else(|| words.missing("the neighbour's address"))?;
-    target.change(vec![Change::DelNeighbour { vlan, ip }])
+    target.change(vec![Change::DelNeighbour { link, ip }])
 }

@@ -208,7 +208,7 @@ fn describe(
                 }
                 route.via = Some(gateway.parse().map_err(|_| words.wrong(word, gateway))?);
             }
-            "dev" | "oif" => route.vlan = Some(find_interface(state, words.value(word)?)?.vlan),
+            "dev" | "oif" => route.link = Some(find_interface(state, words.value(word)?)?.link),
             "table" => {
                 let text = words.value(word)?;
                 route.table = table(text, words)?.ok_or_else(|| words.wrong(word, text))?;
@@ -252,6 +252,6 @@ fn delete(target: &Target, options: Options, mut words: Words<'_>) -> Result<(),
         table: route.table,
         via: route.via,
         metric: has_metric.then_some(route.metric),
-        vlan: route.vlan,
+        link: route.link,
     })])
 }

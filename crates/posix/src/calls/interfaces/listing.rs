@@ -37,7 +37,7 @@ impl Process {
             return Vec::new();
         };
         let addresses = policy.addresses().iter().map(|&(ip, prefix)| {
-            let other = policy.interface_with(ip).filter(|it| it.vlan != 0);
+            let other = policy.interface_with(ip).filter(|it| it.link != 0);
             OwnAddress {
                 ip: zone::plain_ip(ip),
                 prefix,

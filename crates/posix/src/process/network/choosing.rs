@@ -79,7 +79,7 @@ fn bind_to(
         let (level, name) = (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX);
         kernel.setsockopt(number.number(), level, name, &index)?;
     }
-    let place = link.map_or(0, |link| i32::from(link.vlan) + 1);
+    let place = link.map_or(0, |link| i32::from(link.link) + 1);
     let mut cold = socket.cold.lock();
     cold.options
         .set(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &[]);

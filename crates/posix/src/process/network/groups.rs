@@ -82,7 +82,7 @@ impl Network {
                 .iter()
                 .find(|it| it.index == index),
         };
-        found.map(|it| it.vlan)
+        found.map(|it| it.link)
     }
 
     /// Has datagrams leave by the interface that IP_MULTICAST_IF, IP_UNICAST_IF or one of their

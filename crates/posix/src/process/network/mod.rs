@@ -151,7 +151,7 @@ impl Network {
             return self.stack_interface();
         };
         let policy = self.policy();
-        let found = policy.as_ref().and_then(|it| it.network().find_vlan(link));
+        let found = policy.as_ref().and_then(|it| it.network().find_link(link));
         found.map_or_else(|| self.stack_interface(), |it| it.index)
     }
 
@@ -161,7 +161,7 @@ impl Network {
         // With one interface there is nothing to choose.
         let interfaces = &policy.network().interfaces;
         let mut several = interfaces.iter().filter(|_| interfaces.len() > 1);
-        several.find(|it| it.index == index).map(|it| it.vlan)
+        several.find(|it| it.index == index).map(|it| it.link)
     }
 
     /// Whether an interface is one of the stack's.

@@ -348,7 +348,7 @@ fn options(
             "recv" | "xmit" => {
                 words.next();
                 let interface = find_interface(state, words.value(word)?)?;
-                rule.vlan = Some(interface.vlan);
+                rule.link = Some(interface.link);
                 rule.direction = Some(match word {
                     "recv" => FilterDirection::In,
                     _ => FilterDirection::Out,
@@ -371,8 +371,8 @@ fn add_terms(rule: &mut FilterRule, terms: Vec<(bool, FilterTest)>) -> Result<()
                 rule.direction = Some(*direction);
                 true
             }
-            FilterTest::Via(vlan) if rule.vlan.is_none() => {
-                rule.vlan = Some(*vlan);
+            FilterTest::Via(link) if rule.link.is_none() => {
+                rule.link = Some(*link);
                 true
             }
             FilterTest::Part(part) if rule.protocol == Some(TCP) && rule.part.is_none() => {
@@ -404,7 +404,7 @@ fn option(words: &mut Words<'_>, state: &NetworkState) -> Result<FilterTest, Fai
         "out" => FilterTest::Direction(FilterDirection::Out),
         "established" => FilterTest::Part(FilterPart::Established),
         "setup" => FilterTest::Part(FilterPart::Setup),
-        "via" => FilterTest::Via(find_interface(state, words.value("via")?)?.vlan),
+        "via" => FilterTest::Via(find_interface(state, words.value("via")?)?.link),
         "recv" | "xmit" => {
             return Err(Failure::new(format!(
                 "ipfw: {word} stands alone: use via, in and out with \"not\" and in {{ }} blocks"

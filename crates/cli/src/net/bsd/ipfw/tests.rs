@@ -6,9 +6,9 @@ use super::text::Writer;
 use crate::net::words::Words;
 
 fn state() -> NetworkState {
-    let interface = |name: &str, vlan| Interface {
+    let interface = |name: &str, link| Interface {
         name: name.to_owned(),
-        vlan,
+        link,
         ..Interface::default()
     };
     NetworkState {

@@ -73,8 +73,8 @@ impl Writer<'_> {
         if let Some(direction) = rule.direction {
             let _ = write!(text, " {}", direction_text(direction));
         }
-        if let Some(vlan) = rule.vlan {
-            let _ = write!(text, " via {}", self.interface(vlan));
+        if let Some(link) = rule.link {
+            let _ = write!(text, " via {}", self.interface(link));
         }
         if let Some(keep) = rule.keep {
             keep_text(keep, text);
@@ -191,7 +191,7 @@ impl Writer<'_> {
             FilterTest::SourcePort(ports) => format!("src-port {}", self.ports(ports, None)),
             FilterTest::DestinationPort(ports) => format!("dst-port {}", self.ports(ports, None)),
             FilterTest::Direction(direction) => direction_text(*direction).to_owned(),
-            FilterTest::Via(vlan) => format!("via {}", self.interface(*vlan)),
+            FilterTest::Via(link) => format!("via {}", self.interface(*link)),
             FilterTest::Part(part) => part_text(*part).to_owned(),
             FilterTest::TcpFlags { set, clear } => {
                 format!("tcpflags {}", names::tcp_flags_text(*set, *clear))
@@ -204,9 +204,9 @@ impl Writer<'_> {
         }
     }
 
-    fn interface(&self, vlan: u16) -> String {
-        let interface = self.state.find_vlan(vlan).map(|it| it.name.clone());
-        interface.unwrap_or_else(|| format!("vlan{vlan}"))
+    fn interface(&self, link: u16) -> String {
+        let interface = self.state.find_link(link).map(|it| it.name.clone());
+        interface.unwrap_or_else(|| format!("vlan{link}"))
     }
 }
 
