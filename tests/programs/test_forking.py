@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness import test
 from harness.http import is_reset
+from harness.moves import Moves
 from harness.process import until
 
 SIZE = 2_000_000
@@ -516,3 +517,11 @@ def programs(world):
         *report["programs"],
         *(program for instance in report["instances"] for program in instance["programs"]),
     ]
+
+
+@test
+def connections_move_between_processes_while_some_are_killed(world):
+    started = world.stack(*world.program("moving.py"), world.address, 7300)
+    world.wait_port(7300, process=started)
+    done = Moves(world, 7300, 3, seed=1).run()
+    assert done >= 20, done
