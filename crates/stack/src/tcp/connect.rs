@@ -7,7 +7,7 @@ use core::time::Duration;
 use slipstack_wire::tcp_options::TcpOptions;
 
 use super::cc::Control;
-use super::connection::{Connection, Options, Receive, Send};
+use super::connection::{Beginning, Connection, Options, Receive, Send};
 use super::establish;
 use super::fast_open::{ServerCache, client};
 use super::flow::{FlowHasher, FlowKey};
@@ -19,7 +19,7 @@ use super::sizes::MSS_DEFAULT;
 use super::sizes::MSS_MIN;
 use super::sizes::WINDOW_SHIFT_MAX;
 use super::sizes::mss_default;
-use super::timers::{Resend, Timers};
+use super::timers::Resend;
 use super::verdict::Verdict;
 use super::{ecn, isn, mtu_search, resend_timer, seq, user_timeout};
 use crate::config::MtuProbing;
@@ -54,41 +54,23 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
     let mss = seed.mss;
-    Connection {
+    Connection::begin(Beginning {
         key: seed.key,
         hash: seed.hash as u32,
         id: seed.id,
-        phase: Phase::SynSent,
-        is_dirty: false,
-        is_queued: false,
-        is_orphan: false,
-        is_passive: false,
-        keep_sent: 0,
-        backoff: Default::default(),
-        soft_error: None,
         snd: build_send(seed, mss, now),
         rcv: build_receive(seed, mss, now, cx),
-        rtt: Default::default(),
         cc: Control::new(preset.congestion, u32::from(mss), tcp.pacing),
-        ecn: Default::default(),
         choice: preset.choice,
         opts: Options {
             ts_offset: seed.ts_offset,
             mss_max: mss,
             ..preset.opts.clone()
         },
-        timers: Timers::default(),
-        flight: None,
-        hop: None,
         tso_max: seed.path.tso_max,
         mtu: seed.path.mtu,
         challenge_after_ms: now.as_millis() as u32,
-        stalled_at: Tick::NONE,
-        retransmitted: 0,
-        segments: Default::default(),
-        past: Default::default(),
-        kept: None,
-    }
+    })
 }
 
 /// Nothing sent but the SYN.

@@ -1,5 +1,7 @@
 //! The connection block: data split by concern. Verbs live in the files of their concern.
 
+mod agreed;
+
 use alloc::boxed::Box;
 
 use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
@@ -22,6 +24,8 @@ use crate::choices::ChoiceId;
 use crate::ids::ConnId;
 use crate::network_layer::NextHop;
 use crate::time::{Instant, Tick};
+
+pub use agreed::{Fixed, Manner, Options};
 
 /// Send sequence variables (RFC 9293 3.3.1), widened (see [`seq`]).
 #[derive(Debug)]
@@ -56,79 +60,6 @@ pub struct Send {
     pub has_more: bool,
     /// Limit of the send ring; auto-tuned unless [`Fixed::has_limit`].
     pub limit: u32,
-}
-
-/// The conditions that keep a connection from the send fast path, in one byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner(u8);
-
-impl Manner {
-    const CORKED: u8 = 1;
-    const URGENT: u8 = 2;
-    const OWES_TIMEOUT: u8 = 4;
-    const REBUILT: u8 = 8;
-
-    pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
-        let mut manner = Manner::default();
-        manner.set_corked(is_corked);
-        manner.set_owes_timeout(owes_timeout);
-        manner
-    }
-
-    #[inline]
-    pub fn is_plain(self) -> bool {
-        self.0 == 0
-    }
-
-    /// TCP_CORK.
-    #[inline]
-    pub fn is_corked(self) -> bool {
-        self.0 & Self::CORKED != 0
-    }
-
-    /// Urgent data may be under way (see [`super::urgent`]).
-    #[inline]
-    pub fn may_be_urgent(self) -> bool {
-        self.0 & Self::URGENT != 0
-    }
-
-    /// The peer is to be told of the user timeout (see [`super::user_timeout`]).
-    #[inline]
-    pub fn owes_timeout(self) -> bool {
-        self.0 & Self::OWES_TIMEOUT != 0
-    }
-
-    /// A segment may carry what others do not.
-    #[inline]
-    pub fn may_say_more(self) -> bool {
-        self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0
-    }
-
-    /// The former engine of the connection was killed, and may have sent more than is known here.
-    #[inline]
-    pub fn is_rebuilt(self) -> bool {
-        self.0 & Self::REBUILT != 0
-    }
-
-    pub fn set_rebuilt(&mut self, on: bool) {
-        self.set(Self::REBUILT, on);
-    }
-
-    pub fn set_owes_timeout(&mut self, on: bool) {
-        self.set(Self::OWES_TIMEOUT, on);
-    }
-
-    pub fn set_corked(&mut self, on: bool) {
-        self.set(Self::CORKED, on);
-    }
-
-    pub fn set_urgent(&mut self, on: bool) {
-        self.set(Self::URGENT, on);
-    }
-
-    fn set(&mut self, bit: u8, on: bool) {
-        self.0 = if on { self.0 | bit } else { self.0 & !bit };
-    }
 }
 
 impl Send {
@@ -216,63 +147,6 @@ impl Receive {
     }
 }
 
-/// Flags for values that the program has set and that are not tuned automatically, in one byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fixed(u8);
-
-impl Fixed {
-    const LIMIT: u8 = 0x80;
-
-    pub fn of(has_limit: bool, syn_retries: Option<u8>) -> Fixed {
-        let mut fixed = Fixed::default();
-        fixed.set_limit(has_limit);
-        fixed.set_syn_retries(syn_retries.unwrap_or(0));
-        fixed
-    }
-
-    /// The limit of the send ring.
-    #[inline]
-    pub fn has_limit(self) -> bool {
-        self.0 & Self::LIMIT != 0
-    }
-
-    pub fn set_limit(&mut self, on: bool) {
-        self.0 = self.0 & !Self::LIMIT | if on { Self::LIMIT } else { 0 };
-    }
-
-    /// Retransmissions of a SYN (TCP_SYNCNT, 127 at most).
-    pub fn syn_retries(self) -> Option<u8> {
-        Some(self.0 & !Self::LIMIT).filter(|tries| *tries > 0)
-    }
-
-    pub fn set_syn_retries(&mut self, tries: u8) {
-        self.0 = self.0 & Self::LIMIT | tries.min(!Self::LIMIT);
-    }
-}
-
-/// Options agreed in the handshake, and those that the program set.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub has_timestamps: bool,
-    pub has_sack: bool,
-    pub has_scaling: bool,
-    pub ts_offset: u32,
-    pub no_delay: bool,
-    pub manner: Manner,
-    pub fixed: Fixed,
-    pub keep_alive: bool,
-    pub keep_probes: u8,
-    pub keep_idle_ms: u32,
-    pub keep_interval_ms: u32,
-    /// 0 = none.
-    pub user_timeout_ms: u32,
-    /// `u32::MAX` = the configuration's default.
-    pub linger2_ms: u32,
-    pub mss_max: u16,
-    pub tos: u8,
-    pub ttl: u8,
-}
-
 /// A connection from SYN-SENT (or a finished passive handshake) to TIME-WAIT.
 #[derive(Debug)]
 pub struct Connection {
@@ -320,7 +194,59 @@ pub struct Connection {
     pub kept: Option<Box<Kept>>,
 }
 
+/// The parts of a connection that are not at rest when it begins.
+#[derive(Debug)]
+pub struct Beginning {
+    pub key: FlowKey,
+    pub hash: u32,
+    pub id: ConnId,
+    pub snd: Send,
+    pub rcv: Receive,
+    pub cc: Control,
+    pub choice: ChoiceId,
+    pub opts: Options,
+    pub tso_max: u32,
+    pub mtu: u16,
+    pub challenge_after_ms: u32,
+}
+
 impl Connection {
+    /// A connection in SYN-SENT. Always inlined: it is made where it stays.
+    #[inline(always)]
+    pub fn begin(beginning: Beginning) -> Connection {
+        Connection {
+            key: beginning.key,
+            hash: beginning.hash,
+            id: beginning.id,
+            phase: Phase::SynSent,
+            is_dirty: false,
+            is_queued: false,
+            is_orphan: false,
+            is_passive: false,
+            keep_sent: 0,
+            backoff: Default::default(),
+            soft_error: None,
+            snd: beginning.snd,
+            rcv: beginning.rcv,
+            rtt: Default::default(),
+            cc: beginning.cc,
+            ecn: Default::default(),
+            opts: beginning.opts,
+            timers: Timers::default(),
+            flight: None,
+            hop: None,
+            tso_max: beginning.tso_max,
+            mtu: beginning.mtu,
+            choice: beginning.choice,
+            challenge_after_ms: beginning.challenge_after_ms,
+            stalled_at: Tick::NONE,
+            retransmitted: 0,
+            segments: Default::default(),
+            past: Default::default(),
+            kept: None,
+        }
+    }
+
     #[inline]
     pub fn flight_mut(&mut self) -> &mut InFlight {
         let (kept, past) = (&mut self.kept, &self.past);
