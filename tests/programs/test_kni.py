@@ -81,7 +81,13 @@ def listed_ports_are_the_stacks_and_connections_stay_where_they_are(world):
             assert is_kernels(world, client) == (action == "alltokni"), action
         assert (says(ours), says(kernels)) == ("stack hello", "kernel hello"), action
     shown = json.loads(world.admin("knictl", "--json").output())
-    assert shown == {"action": "alltokni", "method": "reject", "tcp": str(OURS), "udp": ""}, shown
+    assert shown == {
+        "action": "alltokni",
+        "method": "reject",
+        "rates": [0, 0, 0],
+        "tcp": str(OURS),
+        "udp": "",
+    }, shown
     # A list that changes, and the kernel's answer to pings, once.
     assert world.admin("knictl", "-a", "default", "--tcp", f"80,{OURS}-{OURS + 9}").wait(10) == 0
     assert says(ours) == "stack hello" and refuses(world, OURS + 5)
@@ -192,6 +198,38 @@ def a_connection_that_has_ended_leaves_nothing_behind_with_another_keeper(world)
                 return False
 
     until(is_the_kernels, 15, "the flow is forgotten")
+
+
+# Counts what comes to a port of the kernel's.
+COUNT = """
+import socket, sys
+heard = socket.socket(type=socket.SOCK_DGRAM)
+heard.bind((sys.argv[2], int(sys.argv[1])))
+print("ready", flush=True)
+while heard.recv(100):
+    print("one", flush=True)
+"""
+
+
+@test(modes=("inprocess",))
+def what_goes_to_the_kernel_is_limited_and_what_goes_to_the_stack_is_not(world):
+    share(world, "--kni", "reject", "--kni-tcp", OURS, "--kni-general-rate", 20)
+    assert "general 20" in world.admin("knictl").finish()
+    counter = world.beside("python3", "-c", COUNT, KERNELS, world.STACK)
+    until(lambda: "ready" in counter.output(), 10, "the counter hears")
+    time.sleep(1.1)
+    with world.at_peer(), socket.socket(type=socket.SOCK_DGRAM) as sender:
+        for _ in range(300):
+            sender.sendto(b"one", (world.STACK, KERNELS))
+    with world.connect(OURS) as client:
+        for _ in range(100):
+            assert says(client) == "stack hello"
+    # Two seconds may have been met.
+    heard = counter.output().count("one")
+    assert 5 <= heard <= 40, heard
+    # As soon as the next second begins the kernel hears again.
+    time.sleep(1.1)
+    assert says(world.connect(KERNELS)) == "kernel hello"
 
 
 @test(modes=("inprocess",))

@@ -137,6 +137,11 @@ fn share(settings: &Settings) -> Option<KernelShare> {
             "alltoff" => ShareAction::AllToStack,
             _ => ShareAction::Default,
         },
+        rates: [
+            settings.kni_console_rate,
+            settings.kni_general_rate,
+            settings.kni_kernel_rate,
+        ],
     })
 }
 

@@ -93,11 +93,17 @@ impl Settings {
 
     fn check_share(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: &str| Err(ConfigError::Combination(sentence.to_owned()));
+        let rates = [
+            self.kni_console_rate,
+            self.kni_general_rate,
+            self.kni_kernel_rate,
+        ];
         let has_lists = !self.kni_tcp.is_empty() || !self.kni_udp.is_empty();
+        let has_lists = has_lists || rates.iter().any(|rate| *rate > 0);
         match self.kni {
-            None if has_lists || self.kni_action != "default" => {
-                wrong("--kni-tcp, --kni-udp and --kni-action need --kni reject or --kni accept")
-            }
+            None if has_lists || self.kni_action != "default" => wrong(
+                "--kni-tcp, --kni-udp, --kni-action and rates need --kni reject or --kni accept",
+            ),
             Some(_) if self.interface.is_none() || self.makes_interface() => {
                 wrong("--kni needs --if INTERFACE: one on which the kernel has the addresses too")
             }

@@ -139,6 +139,27 @@ options! {
             alltoff (all to the stack)",
     }
 
+    kni_console_rate: u32 = "kni-console-rate" "PACKETS" {
+        kind: Kind::Count { min: 0, max: u32::MAX },
+        default: "0",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: ARP and packets to groups that go to the kernel in a second at most; 0: as many as come",
+    }
+
+    kni_general_rate: u32 = "kni-general-rate" "PACKETS" {
+        kind: Kind::Count { min: 0, max: u32::MAX },
+        default: "0",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: other packets that go to the kernel in a second at most; 0: as many as come",
+    }
+
+    kni_kernel_rate: u32 = "kni-kernel-rate" "PACKETS" {
+        kind: Kind::Count { min: 0, max: u32::MAX },
+        default: "0",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: packets of both kinds together that go to the kernel in a second at most; 0: as many as come",
+    }
+
     instances: Vec<String> = "instance" "NAME" {
         kind: Kind::Names,
         default: "",

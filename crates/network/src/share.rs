@@ -33,6 +33,10 @@ pub struct KernelShare {
     pub tcp: Vec<(u16, u16)>,
     pub udp: Vec<(u16, u16)>,
     pub action: ShareAction,
+    /// Packets a second that go to the kernel at most: ARP and what goes to groups, the rest, and
+    /// both together; 0 = as many as come.
+    #[serde(default)]
+    pub rates: [u32; 3],
 }
 
 impl KernelShare {
@@ -67,6 +71,7 @@ mod tests {
             tcp: vec![(80, 80), (8000, 8999)],
             udp: Vec::new(),
             action: ShareAction::Default,
+            rates: [0; 3],
         };
         assert!(!share.is_kernels(false, 80) && !share.is_kernels(false, 8999));
         assert!(share.is_kernels(false, 22) && share.is_kernels(true, 80));

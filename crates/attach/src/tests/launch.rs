@@ -100,6 +100,7 @@ fn sharing_with_the_kernel_is_settled_at_the_start() {
         tcp: Vec::new(),
         udp: Vec::new(),
         action: ShareAction::Default,
+        rates: [0; 3],
     });
     check(&kni, &shared).unwrap();
     // A program that asks for no sharing takes what the keeper has.

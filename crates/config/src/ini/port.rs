@@ -129,24 +129,15 @@ impl Porter<'_> {
     /// Section [kni]: the kernel keeps the interface always, and ports of the stack's addresses if
     /// it is on.
     fn kernel_path(&mut self) -> Result<(), ConfigError> {
-        const RATES: [&str; 3] = [
-            "console_packets_ratelimit",
-            "general_packets_ratelimit",
-            "kernel_packets_ratelimit",
-        ];
         let is_on = self
             .entry("kni", "enable")
             .is_some_and(|entry| entry.value != "0");
         let entries: Vec<Entry> = self.entries_of("kni").cloned().collect();
         let known = |entry: &&Entry| keys_of("kni").iter().any(|(key, _)| *key == entry.key);
         for entry in entries.iter().filter(known) {
-            let key = entry.key.as_str();
             if !is_on {
                 let sentence = "the kernel keeps the interface and its own addresses";
                 self.note(entry, NoteKind::Moot, sentence);
-            } else if RATES.contains(&key) && entry.value != "0" {
-                let sentence = "what goes to the kernel is not limited: it never passes the stack";
-                self.note(entry, NoteKind::Differs, sentence);
             }
         }
         if !is_on {
@@ -172,6 +163,16 @@ impl Porter<'_> {
         for (key, option) in [("tcp_port", "kni-tcp"), ("udp_port", "kni-udp")] {
             if let Some(ports) = self.parsed("kni", key, ports)? {
                 self.give(option, ports, self.line("kni", key));
+            }
+        }
+        for (key, option) in [
+            ("console_packets_ratelimit", "kni-console-rate"),
+            ("general_packets_ratelimit", "kni-general-rate"),
+            ("kernel_packets_ratelimit", "kni-kernel-rate"),
+        ] {
+            let rate = |text: &str| text.parse::<u32>().map_err(|_| "a number".to_owned());
+            if let Some(rate) = self.parsed("kni", key, rate)?.filter(|rate| *rate > 0) {
+                self.give(option, rate.to_string(), self.line("kni", key));
             }
         }
         let actions = one_of(&["default", "alltokni", "alltoff"]);

@@ -108,8 +108,8 @@ fn several_vlans_have_tables_by_their_place_in_the_filter() {
 
 #[test]
 fn ports_are_shared_with_the_kernel() {
-    let kni =
-        "[kni]\nenable=1\nmethod=Reject\ntcp_port=80,443\nudp_port=53-54\nkni_action=alltokni\n";
+    let kni = "[kni]\nenable=1\nmethod=Reject\ntcp_port=80,443\nudp_port=53-54\n\
+         kni_action=alltokni\ngeneral_packets_ratelimit=1000\nkernel_packets_ratelimit=0\n";
     let found = settings(&format!("{BASE}{kni}"), 0);
     assert_eq!(found.kni.as_deref(), Some("reject"));
     let tcp: Vec<String> = found.kni_tcp.iter().map(ToString::to_string).collect();
@@ -118,6 +118,7 @@ fn ports_are_shared_with_the_kernel() {
         ("80 443".into(), 54)
     );
     assert_eq!(found.kni_action, "alltokni");
+    assert_eq!((found.kni_general_rate, found.kni_kernel_rate), (1000, 0));
     let off = kni.replace("enable=1", "enable=0");
     assert_eq!(settings(&format!("{BASE}{off}"), 0).kni, None);
     let error = parse(&format!("{BASE}[kni]\nenable=1\n")).unwrap_err();

@@ -47,6 +47,7 @@ pub(crate) enum Alu {
     Add = 0x00,
     Sub = 0x10,
     Mul = 0x20,
+    Div = 0x30,
     Or = 0x40,
     And = 0x50,
     Lsh = 0x60,

@@ -8,7 +8,7 @@ use super::programs::{
 };
 use crate::steering::layout;
 
-use super::asm::Reg::{R0, R1, R2, R6, R8, R10};
+use super::asm::Reg::{R0, R1, R2, R6, R7, R8, R10};
 
 /// The `pkt_type` of what the kernel beside us sends.
 const KIND_OUTGOING: i32 = 4;
@@ -52,6 +52,64 @@ impl Emitter<'_> {
     }
 }
 
+/// Classes of what goes to the kernel, by their places in the table.
+#[derive(Clone, Copy)]
+enum Rate {
+    /// ARP, and what goes to groups.
+    Console = 0,
+    General = 1,
+    /// Both together.
+    Kernel = 2,
+}
+
+impl Emitter<'_> {
+    /// Goes to `drop` if this second has had as many packets of a class as may be. Processors that
+    /// count at one instant may let a few more pass.
+    fn limit(&mut self, rate: Rate, drop: Label) {
+        const SECOND_NS: i32 = 1_000_000_000;
+        let [done, same, counted] = core::array::from_fn(|_| self.code.label());
+        self.table(R2, layout::RATE_LIMITS + 4 * rate as usize);
+        let code = &mut self.code;
+        code.load(Width::B4, R7, R2, 0);
+        code.jump_if(If::Eq, R7, 0, done);
+        code.call(Helper::KtimeNs);
+        code.alu(Alu::Div, R0, SECOND_NS);
+        self.table(R2, layout::RATE_STATES + 16 * rate as usize);
+        let code = &mut self.code;
+        code.load(Width::B8, R1, R2, 0);
+        code.jump_if_reg(If::Eq, R1, R0, same);
+        code.store(Width::B8, R2, 0, R0);
+        code.alu(Alu::Mov, R1, 0);
+        code.store(Width::B8, R2, 8, R1);
+        code.bind(same);
+        code.load(Width::B8, R1, R2, 8);
+        code.jump_if_reg(If::Lt, R1, R7, counted);
+        code.jump(drop);
+        code.bind(counted);
+        code.alu(Alu::Add, R1, 1);
+        code.store(Width::B8, R2, 8, R1);
+        code.bind(done);
+    }
+
+    /// Ends with what the kernel gets, if its rates permit.
+    fn leave_to_kernel(&mut self, class: Rate, drop: Label) {
+        self.limit(class, drop);
+        self.limit(Rate::Kernel, drop);
+        self.code.exit_with(INGRESS_NEXT);
+    }
+
+    /// Goes to `group` if the IPv4 destination in R8 is a group or everybody.
+    fn if_group(&mut self, group: Label) {
+        let code = &mut self.code;
+        // The first byte is the lowest in memory.
+        code.alu_reg(Alu::Mov, R1, R8);
+        code.alu(Alu::And, R1, 0xf0);
+        code.jump_if(If::Eq, R1, 0xe0, group);
+        code.load_u64(R2, 0xffff_ffff);
+        code.jump_if_reg(If::Eq, R8, R2, group);
+    }
+}
+
 /// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
 /// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
 /// its Ethernet header.
@@ -69,13 +127,8 @@ pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     emit.ip_header(reject);
     emit.match_address(layout::OWN, own);
     emit.match_address(layout::BROADCAST, accept);
+    emit.if_group(accept);
     let code = &mut emit.code;
-    // 224.0.0.0/4 and 255.255.255.255: the first byte is the lowest in memory.
-    code.alu_reg(Alu::Mov, R1, R8);
-    code.alu(Alu::And, R1, 0xf0);
-    code.jump_if(If::Eq, R1, 0xe0, accept);
-    code.load_u64(R2, 0xffff_ffff);
-    code.jump_if_reg(If::Eq, R8, R2, accept);
     code.jump(strange);
     code.bind(reject);
     code.exit_with(0);
@@ -122,14 +175,8 @@ pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
 /// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
 pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
     let mut emit = Emitter::new(maps, 14);
-    let (next, own, arp, drop, v6, own6) = (
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-    );
+    let [own, arp, drop, v6, own6] = core::array::from_fn(|_| emit.code.label());
+    let [stale, console, general] = core::array::from_fn(|_| emit.code.label());
     if needs_heartbeat {
         emit.code.call(Helper::KtimeNs);
         emit.table(R2, layout::HEARTBEAT);
@@ -137,41 +184,49 @@ pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
         code.load(Width::B8, R1, R2, 0);
         code.alu_reg(Alu::Sub, R0, R1);
         code.load_u64(R1, HEARTBEAT_MAX);
-        code.jump_if_reg(If::SignedGt, R0, R1, next);
+        code.jump_if_reg(If::SignedGt, R0, R1, stale);
     }
     emit.protocol();
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, arp);
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
-    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, next);
-    emit.ip_header(next);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, general);
+    emit.ip_header(general);
     emit.match_address(layout::OWN, own);
-    emit.code.bind(next);
+    emit.if_group(console);
+    emit.code.bind(general);
+    emit.leave_to_kernel(Rate::General, drop);
+    emit.code.bind(console);
+    emit.leave_to_kernel(Rate::Console, drop);
+    emit.code.bind(stale);
     emit.code.exit_with(INGRESS_NEXT);
 
     // A kernel that answers for addresses of other interfaces must not answer for ours.
     emit.code.bind(arp);
-    emit.copy(14 + 24, IP_DESTINATION, 4, next);
+    emit.copy(14 + 24, IP_DESTINATION, 4, console);
     emit.code.load(Width::B4, R8, R10, IP_DESTINATION);
-    emit.code.jump_if(If::Eq, R8, 0, next);
+    emit.code.jump_if(If::Eq, R8, 0, console);
     let arp_own = emit.code.label();
     emit.match_address(layout::OWN, arp_own);
-    emit.code.jump(next);
+    emit.code.jump(console);
     emit.code.bind(arp_own);
     emit.table(R2, layout::FLAGS);
     let code = &mut emit.code;
     code.load(Width::B4, R1, R2, 0);
     let flag = layout::FLAG_SHARE.cast_signed();
-    code.jump_if(If::AnySet, R1, flag, next);
+    code.jump_if(If::AnySet, R1, flag, console);
     code.bind(drop);
     code.exit_with(INGRESS_DROP);
 
     code.bind(own);
-    emit.unless_shared(Family::V4, next, next, drop);
+    emit.unless_shared(Family::V4, general, general, drop);
     emit.code.bind(v6);
-    emit.ip6_header(next);
+    emit.ip6_header(general);
     emit.match_own6(own6);
-    emit.code.jump(next);
+    // ff00::/8
+    emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
+    emit.code.jump_if(If::Eq, R1, 0xff, console);
+    emit.code.jump(general);
     emit.code.bind(own6);
-    emit.unless_shared(Family::V6, next, next, drop);
+    emit.unless_shared(Family::V6, general, general, drop);
     emit.code.finish()
 }

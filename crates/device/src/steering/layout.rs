@@ -1,7 +1,7 @@
 //! Where everything lies in the one value of the steering table.
 //!
 //! ```text
-//! 0        header: count of exceptions, flags, hash key, heartbeat, half in use
+//! 0        header: count of exceptions, flags, hash key, heartbeat, half in use, rates
 //! 128      one byte per slot: 1 = alive
 //! 4096     TCP ports   65,536 × u16: 0 = the keeper's slot, n = slot n, 0x8000 | g = group g
 //! 135168   UDP ports   the same
@@ -22,6 +22,12 @@ pub(crate) const HEARTBEAT: usize = 16;
 pub(crate) const CHANGED: usize = 24;
 /// Which half of the addresses is in use: 0 or 1 (u32).
 pub(crate) const HALF_IN_USE: usize = 32;
+/// Packets a second that go to the kernel, of each of [`RATES`] classes; 0 = no limit (u32 each).
+pub(crate) const RATE_LIMITS: usize = 36;
+/// The second that is running, and its packets (u64 each), of each class. Programs write here.
+pub(crate) const RATE_STATES: usize = 64;
+/// Classes: ARP and what goes to groups; the rest; both together.
+pub(crate) const RATES: usize = 3;
 pub(crate) const ALIVE: usize = 128;
 pub(crate) const TCP_PORTS: usize = 4096;
 pub(crate) const UDP_PORTS: usize = TCP_PORTS + 2 * 65_536;
@@ -76,4 +82,6 @@ pub(crate) const PROBES: usize = 16;
 pub(crate) const PROBE_STEP: u32 = 1361;
 
 const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && KERNEL_UDP + 65_536 / 8 <= ADDRESSES);
+const _: () = assert!(RATE_LIMITS + 4 * RATES <= RATE_STATES);
+const _: () = assert!(RATE_STATES + 16 * RATES <= ALIVE);
 const _: () = assert!(OWN6 + 16 * (PLACES_MAX + PLACES_TRIED) <= HALF_LEN);

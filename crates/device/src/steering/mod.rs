@@ -20,6 +20,7 @@ mod frame;
 pub(crate) mod hash;
 pub(crate) mod layout;
 mod load;
+mod rates;
 mod raw;
 mod table;
 #[cfg(test)]

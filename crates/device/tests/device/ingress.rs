@@ -113,6 +113,12 @@ fn on_a_shared_address_the_kernels_ports_and_flows_are_not_dropped() {
     assert_eq!((leaks(&pair, 54), leaks(&pair, 53)), (10, 0));
     steering.remove_exception(&flow(53)).unwrap();
     assert_eq!(leaks_of_flow(53), 0);
+    // Of ten packets in one second, or in two.
+    steering.set_rates([0, 4, 0]).unwrap();
+    assert!((4..=8).contains(&leaks(&pair, 54)));
+    steering.set_rates([0, 0, 6]).unwrap();
+    assert!((6..=10).contains(&leaks(&pair, 54)));
+    steering.set_rates([0; 3]).unwrap();
     steering.set_kernel_port(Transport::Udp, 54, false).unwrap();
     assert_eq!(leaks(&pair, 54), 0);
 }

@@ -395,8 +395,7 @@ mod tests {
             listeners.release(
                 ClientId(1),
                 Transport::Tcp,
-                Ipv4Addr::UNSPECIFIED.into(),
-                80,
+                (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
             );
         };
         release(&mut listeners);

@@ -47,7 +47,12 @@ fn a_client_that_leaves_frees_all_its_ports() {
     let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
     leases
-        .listen(a, Transport::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, false)
+        .listen(
+            a,
+            Transport::Tcp,
+            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
+            false,
+        )
         .expect("listen");
     let places = leases.lease_ports(a, 17, 1).expect("ports");
     let ports = leases.blocks().ports(places);
@@ -70,8 +75,7 @@ fn workers_share_and_strangers_are_refused() {
         .listen(
             master,
             Transport::Tcp,
-            Ipv4Addr::UNSPECIFIED.into(),
-            80,
+            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
             false,
         )
         .expect("claim");
@@ -82,8 +86,7 @@ fn workers_share_and_strangers_are_refused() {
             .listen(
                 worker,
                 Transport::Tcp,
-                Ipv4Addr::UNSPECIFIED.into(),
-                80,
+                (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
                 false,
             )
             .expect("worker");
@@ -94,8 +97,7 @@ fn workers_share_and_strangers_are_refused() {
         leases.listen(
             stranger,
             Transport::Tcp,
-            Ipv4Addr::UNSPECIFIED.into(),
-            80,
+            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
             false
         ),
         Err(LeaseError::Listen(ListenRefused::InUse(master)))
@@ -107,7 +109,12 @@ fn claims_made_before_the_engine_are_served_by_it() {
     let mut leases = Leases::new(2, blocks());
     let a = leases.enter(program(1, 1)).expect("room");
     leases
-        .listen(a, Transport::Udp, Ipv4Addr::UNSPECIFIED.into(), 53, false)
+        .listen(
+            a,
+            Transport::Udp,
+            (Ipv4Addr::UNSPECIFIED.into(), 53, 0),
+            false,
+        )
         .expect("claim");
     assert_eq!(leases.route(Transport::Udp, 53), Route::Keeper);
     leases.lease_slot(a).expect("slot");
@@ -122,11 +129,11 @@ fn a_port_among_the_outgoing_ones_of_another_program_may_be_claimed() {
     let first = leases.blocks().ports(places)[0];
     let b = engine(&mut leases, 2, 2);
     assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(1));
-    let any = Ipv4Addr::UNSPECIFIED.into();
-    assert_eq!(leases.listen(b, Transport::Tcp, any, first, false), Ok(()));
+    let any = (Ipv4Addr::UNSPECIFIED.into(), first, 0);
+    assert_eq!(leases.listen(b, Transport::Tcp, any, false), Ok(()));
     assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(2));
     assert_eq!(leases.route(Transport::Udp, first), Route::Slot(1));
-    leases.listeners.release(b, Transport::Tcp, any, first);
+    leases.listeners.release(b, Transport::Tcp, any);
     assert_eq!(leases.route(Transport::Tcp, first), Route::Slot(1));
 }
 
@@ -136,7 +143,12 @@ fn leases_survive_being_written_and_read() {
     let a = engine(&mut leases, 1, 1);
     leases.lease_ports(a, 3, 1).expect("ports");
     leases
-        .listen(a, Transport::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, true)
+        .listen(
+            a,
+            Transport::Tcp,
+            (Ipv4Addr::UNSPECIFIED.into(), 80, 0),
+            true,
+        )
         .expect("listen");
     let text = serde_json::to_vec(&leases).expect("write");
     let mut again: Leases = serde_json::from_slice(&text).expect("read");

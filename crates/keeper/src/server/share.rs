@@ -29,8 +29,12 @@ impl Server {
     /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and
     /// with the leases.
     pub(super) fn share_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
-        if self.resources.network.state.share.is_none() {
+        let Some(share) = &self.resources.network.state.share else {
             return;
+        };
+        let limited = self.resources.slots.steering().set_rates(share.rates);
+        if let Err(error) = limited {
+            warn!(%error, "what goes to the kernel cannot be limited");
         }
         let (to_kernel, to_stack) = self.moved_ports(ranges);
         let moved = self

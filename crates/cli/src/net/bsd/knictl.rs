@@ -132,6 +132,13 @@ fn text(share: &KernelShare) -> String {
         };
         let _ = writeln!(text, "{name}     {ports}");
     }
+    if share.rates != [0; 3] {
+        let [console, general, kernel] = share.rates;
+        let _ = writeln!(
+            text,
+            "rates   console {console}, general {general}, kernel {kernel} packets a second"
+        );
+    }
     text
 }
 
@@ -141,6 +148,7 @@ fn json(share: &KernelShare) -> String {
         "method": method_of(share),
         "tcp": list(&share.tcp),
         "udp": list(&share.udp),
+        "rates": share.rates,
     });
     format!("{value}\n")
 }
