@@ -13,6 +13,12 @@ def start_server(world, start, *more):
     return server
 
 
+def benchmark(address, tests, count):
+    """The words that run redis-benchmark against `address`."""
+    of_server = ["redis-benchmark", "-h", address, "-p", PORT]
+    return [*of_server, "-q", "-t", tests, "-n", count]
+
+
 @test
 def serves_a_kernel_client(world):
     server = start_server(world, world.stack)
@@ -33,21 +39,10 @@ def serves_a_kernel_client(world):
 def serves_redis_benchmark_on_the_kernel(world):
     server = start_server(world, world.stack)
     world.wait_port(PORT, process=server)
-    benchmark = [
-        "redis-benchmark",
-        "-h",
-        world.address,
-        "-p",
-        PORT,
-        "-q",
-        "-t",
-        "set,get,lrange_100",
-        "-n",
-        20000,
-    ]
-    text = world.peer(*benchmark).finish(40)
+    words = benchmark(world.address, "set,get,lrange_100", 20000)
+    text = world.peer(*words).finish(40)
     assert text.count("requests per second") >= 3, text
-    text = world.peer(*benchmark, "-P", 16).finish(40)
+    text = world.peer(*words, "-P", 16).finish(40)
     assert text.count("requests per second") >= 3, text
 
 
@@ -55,21 +50,8 @@ def serves_redis_benchmark_on_the_kernel(world):
 def redis_benchmark_runs_on_the_stack(world):
     start_server(world, world.peer)
     wait_kernel_server(world)
-    benchmark = [
-        "redis-benchmark",
-        "-h",
-        world.peer_address,
-        "-p",
-        PORT,
-        "-q",
-        "-t",
-        "set,get",
-        "-n",
-        20000,
-        "-c",
-        50,
-    ]
-    text = world.stack(*benchmark).finish(40)
+    words = [*benchmark(world.peer_address, "set,get", 20000), "-c", 50]
+    text = world.stack(*words).finish(40)
     assert text.count("requests per second") == 2, text
 
 
@@ -104,21 +86,8 @@ def blocking_and_subscribed_clients_are_woken(world):
 def threaded_io_works(world):
     server = start_server(world, world.stack, "--io-threads", 2, "--io-threads-do-reads", "yes")
     world.wait_port(PORT, process=server)
-    benchmark = [
-        "redis-benchmark",
-        "-h",
-        world.address,
-        "-p",
-        PORT,
-        "-q",
-        "-t",
-        "set,get",
-        "-n",
-        5000,
-        "-c",
-        50,
-    ]
-    assert world.peer(*benchmark).finish(40).count("requests per second") == 2
+    words = [*benchmark(world.address, "set,get", 5000), "-c", 50]
+    assert world.peer(*words).finish(40).count("requests per second") == 2
 
 
 @test

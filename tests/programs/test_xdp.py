@@ -13,7 +13,7 @@ from harness.nginx import Nginx
 from harness.process import until
 from test_iperf3 import assert_moved, measure
 from test_mtu import HEADERS, LEN, Asker, set_mtu
-from test_redis import PORT, start_server
+from test_redis import PORT, benchmark, start_server
 
 ONLY = ("inprocess", "instance")
 # The kernel's, on the interface that the stack shares with it.
@@ -44,19 +44,8 @@ def redis_serves_a_benchmark(world):
     world.kind = "xdp"
     server = start_server(world, world.stack)
     world.wait_port(PORT, process=server)
-    benchmark = [
-        "redis-benchmark",
-        "-h",
-        world.address,
-        "-p",
-        PORT,
-        "-q",
-        "-t",
-        "set,get,lrange_100",
-        "-n",
-        5000,
-    ]
-    text = world.peer(*benchmark).finish(40)
+    words = benchmark(world.address, "set,get,lrange_100", 5000)
+    text = world.peer(*words).finish(40)
     assert text.count("requests per second") >= 3, text
 
 

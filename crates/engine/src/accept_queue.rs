@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_another_listener_is_no_room_in_the_backlog() {
+    fn a_connection_from_another_listener_takes_no_room_in_the_backlog() {
         let mut queue = AcceptQueue::default();
         queue.on_offered(Instant(0));
         queue.on_passed_in();

@@ -119,7 +119,7 @@ fn sent(world: &World) -> u64 {
 }
 
 #[test]
-fn what_one_turn_has_no_time_for_leaves_with_the_next_though_nobody_asks() {
+fn data_beyond_the_budget_of_a_turn_leaves_with_the_next() {
     let mut world = World::new();
     let sock = with_datagrams(&mut world, AT_A_TIME + 900);
     world.hosts[0].engine.commands(Instant(world.now));
@@ -133,7 +133,7 @@ fn what_one_turn_has_no_time_for_leaves_with_the_next_though_nobody_asks() {
 }
 
 #[test]
-fn what_one_turn_has_no_time_for_leaves_before_the_socket_is_closed() {
+fn data_beyond_the_budget_of_a_turn_leaves_before_the_close() {
     let mut world = World::new();
     let sock = with_datagrams(&mut world, 3 * AT_A_TIME);
     world.hosts[0].program.close(sock, CloseMode::Orderly);

@@ -189,7 +189,7 @@ fn a_lie_about_the_send_ring_resets_the_liars_connections() {
 }
 
 #[test]
-fn what_a_killed_program_had_written_is_delivered_and_its_stream_ends() {
+fn data_of_a_killed_program_is_delivered_and_followed_by_a_fin() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let (client, server) = world.connect(listener, 80);

@@ -339,7 +339,7 @@ fn a_trickle_that_is_read_at_once_never_closes_the_window() {
 }
 
 #[test]
-fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
+fn connections_that_a_closing_listener_did_not_accept_go_to_its_sibling() {
     let mut world = World::new();
     let listeners = [(); 2].map(|()| world.listen_shared(1, 80, true));
     let program = world.hosts[0].program.clone();
@@ -458,7 +458,7 @@ fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
 
 /// The keeper may never hear of it: a program that is killed while it ends, a message that is lost.
 #[test]
-fn what_is_handed_over_stays_in_the_directory_until_the_keeper_has_it() {
+fn a_handed_over_connection_stays_in_the_directory_until_the_keeper_has_it() {
     let mut world = World::new();
     let listener = world.listen(1, 8080);
     world.connect(listener, 8080);

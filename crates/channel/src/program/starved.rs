@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_memory_hears_when_there_is_some() {
+    fn a_writer_that_found_no_memory_is_woken_when_there_is_some() {
         let (_engine, program, mut taken) = full();
         let sock = program.open_socket(Transport::Tcp).unwrap();
         let other = program.open_socket(Transport::Tcp).unwrap();

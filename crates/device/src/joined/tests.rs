@@ -32,7 +32,7 @@ fn received(device: &mut dyn Device, budget: usize) -> Vec<LinkId> {
 }
 
 #[test]
-fn what_comes_by_a_port_has_its_number() {
+fn frames_have_the_number_of_their_port() {
     let (mut slot, [mut far_a, mut far_b]) = joined();
     assert!(!slot.has_rx());
     send(&mut far_a, [BROADCAST; 6], LinkId::new(0, 0));

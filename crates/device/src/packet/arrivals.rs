@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_clock_was_read_waits() {
+    fn frames_after_the_clock_was_read_wait() {
         let mut arrivals = Arrivals::default();
         let read_at = START + 3_000_000;
         assert!(arrivals.admits(START, || None));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_much_to_do_does_not_nap() {
+    fn a_busy_engine_does_not_nap() {
         let naps = Naps::new();
         naps.state.lock().moderation = napping();
         naps.on_turn(PLENTY);

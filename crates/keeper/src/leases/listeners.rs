@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_serves_only_while_all_do() {
+    fn a_yielding_listener_serves_only_while_all_yield() {
         let mut listeners = Listeners::default();
         for client in 1..=2 {
             assert_eq!(listeners.claim(listener(client, 5, 80)), Ok(()));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_moment_what_is_sent_again_left_after_newer_data() {
+    fn at_equal_times_a_retransmission_counts_as_sent_after_new_data() {
         // RFC 8985 6.2 step 2.
         let (mut rack, mut board, rtt) = world();
         let head = Range { start: 0, end: 10 };

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_timers_of_loss_one_runs_at_a_time() {
+    fn only_one_loss_timer_runs_at_a_time() {
         // RFC 8985 8.
         let mut timers = Timers::default();
         for kind in [

@@ -376,7 +376,7 @@ fn losses_of_a_large_flight_are_found_in_order() {
 }
 
 #[test]
-fn of_what_was_sent_again_the_latest_that_is_missing_is_waited_for() {
+fn the_timer_waits_for_the_latest_missing_retransmission() {
     // RFC 8985 6.2 step 5.
     let mut board = with_holes(40);
     while board.walk(|_, _| Judgement::Lost).is_unfinished {}

@@ -181,7 +181,7 @@ fn a_program_that_stops_answering_is_waited_for_once() {
 }
 
 #[test]
-fn what_comes_long_after_data_is_no_answer_to_it() {
+fn data_long_after_a_segment_is_no_answer_to_it() {
     let (mut world, mut upto) = (established(), 0);
     for _ in 0..3 {
         assert_eq!(exchange(&mut world, 200, &mut upto).len(), 1);
@@ -237,7 +237,7 @@ fn a_peer_that_was_silent_for_a_timeout_is_acknowledged_quickly_again() {
 }
 
 #[test]
-fn what_makes_the_buffer_grow_is_acknowledged_segment_by_segment() {
+fn segments_that_make_the_buffer_grow_are_acknowledged_one_by_one() {
     let mut world = established();
     let (now, conn) = (world.now, world.conn.unwrap());
     let before = world.stack.tcp_rcvbuf(conn);

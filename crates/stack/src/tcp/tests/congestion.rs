@@ -159,7 +159,7 @@ fn the_first_two_duplicates_let_new_segments_go() {
 }
 
 #[test]
-fn what_duplicates_let_go_stays_within_the_peers_window() {
+fn segments_released_by_duplicate_acks_stay_within_the_peers_window() {
     // RFC 3042 2: only if the receiver's advertised window allows.
     let mut world = accepted(1_000, true);
     world.window = 11_000;
@@ -216,7 +216,7 @@ fn one_loss_takes_the_window_down_evenly() {
 }
 
 #[test]
-fn what_is_sacked_belongs_to_the_flight_that_a_loss_halves() {
+fn sacked_bytes_belong_to_the_flight_that_a_loss_halves() {
     // RFC 5681 equation 4: half of what was outstanding when the loss was seen, however much of it
     // one ACK reports.
     let mut config = config();

@@ -288,7 +288,7 @@ fn the_first_open_asks_and_the_next_one_waits_for_data() {
 }
 
 #[test]
-fn what_the_syn_ack_does_not_acknowledge_follows_at_once() {
+fn data_that_the_syn_ack_does_not_acknowledge_follows_at_once() {
     for (taken, rest) in [(0, (0, 300)), (120, (120, 180))] {
         let mut world = client();
         connect(&mut world, PEER_PORT);

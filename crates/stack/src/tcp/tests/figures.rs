@@ -27,7 +27,7 @@ fn counts(world: &World) -> (u32, u32, u32) {
 }
 
 #[test]
-fn what_is_lost_stays_so_until_it_is_acknowledged() {
+fn a_lost_segment_stays_lost_until_it_is_acknowledged() {
     let mut world = established();
     world.write(10_000);
     world.take_sent();

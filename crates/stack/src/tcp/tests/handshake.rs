@@ -151,7 +151,7 @@ fn a_listener_that_defers_takes_a_connection_with_its_data_or_its_end() {
 }
 
 #[test]
-fn who_acknowledges_and_is_silent_is_asked_again_at_the_end_of_the_deferral() {
+fn a_silent_client_gets_another_syn_ack_when_the_deferral_ends() {
     let mut world = deferred(2);
     // The first timeout passes in silence.
     world.sleep(1_500 * MS);
@@ -498,7 +498,7 @@ fn the_user_timeout_ends_an_open_in_time() {
 }
 
 #[test]
-fn what_the_program_says_of_the_service_stands_in_every_segment() {
+fn every_segment_has_the_type_of_service_that_the_program_set() {
     // RFC 9293 3.9.1.9: before the open, and changed while the connection is there.
     let mut world = World::new(config());
     let options = SocketOptions {

@@ -49,7 +49,7 @@ fn a_moved_connection_goes_on_both_ways() {
 }
 
 #[test]
-fn what_was_in_flight_is_sent_again_if_lost() {
+fn data_in_flight_before_the_move_is_sent_again_if_lost() {
     let mut world = established();
     world.write(3000);
     let mut world = moved(world);
@@ -450,7 +450,7 @@ fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
 }
 
 #[test]
-fn what_left_elsewhere_measures_nothing() {
+fn segments_sent_by_another_engine_give_no_round_trip_sample() {
     for congestion in [crate::Congestion::Cubic, crate::Congestion::Bbr] {
         let mut first = config();
         first.tcp.congestion = congestion;

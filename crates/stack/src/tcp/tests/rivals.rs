@@ -187,7 +187,7 @@ fn answered(config: StackConfig) -> (World, HalfOpenImage, u32) {
 }
 
 #[test]
-fn of_two_answers_to_a_syn_either_opens_the_connection() {
+fn either_of_two_syn_acks_to_one_syn_opens_the_connection() {
     for late in [10 * MS, 990 * MS, 1_500 * MS] {
         for (takes_first, moves_on) in [(true, false), (false, false), (true, true), (false, true)]
         {
@@ -214,7 +214,7 @@ fn of_two_answers_to_a_syn_either_opens_the_connection() {
 }
 
 #[test]
-fn of_three_answers_to_a_syn_the_third_has_no_place() {
+fn a_third_syn_ack_to_one_syn_is_not_kept() {
     let (mut world, first, _) = answered(config());
     world.now.0 += SECOND;
     let (mut other, _) = with_handshake(&world, ISS);

@@ -118,7 +118,7 @@ fn three_sacked_segments_resend_the_hole_at_once() {
 }
 
 #[test]
-fn what_arrives_before_it_is_sent_again_was_not_lost() {
+fn a_segment_that_arrives_before_its_retransmission_was_not_lost() {
     let mut world = established();
     world.write(10_000);
     world.take_sent();
@@ -451,7 +451,7 @@ fn data_of_the_same_turn_leaves_behind_the_blocks() {
 }
 
 #[test]
-fn what_overlaps_in_part_is_reported_as_a_duplicate() {
+fn a_partly_overlapping_segment_is_reported_as_a_duplicate() {
     // What is held, what comes, and the blocks: RFC 2883 4.2, and in the order of Linux.
     let table = [
         ((151, 100), (151, 201), (101, 251)),

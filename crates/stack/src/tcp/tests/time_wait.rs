@@ -140,7 +140,7 @@ fn where_all_engines_were_asked_the_peer_of_a_later_connection_is_told_that_it_i
 }
 
 #[test]
-fn those_with_most_time_left_are_told_first_and_those_without_any_not_at_all() {
+fn time_waits_are_listed_longest_first_without_expired_ones() {
     let mut world = World::new(config());
     let until = |s: u32| s * 1_000;
     for (port, seconds) in [(1, 20), (2, 50), (3, 35)] {
@@ -175,7 +175,7 @@ fn image() -> TimeWaitImage {
 }
 
 #[test]
-fn what_is_no_time_wait_of_ours_is_refused() {
+fn a_time_wait_image_that_cannot_be_ours_is_refused() {
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     let local = |local: (IpAddr, u16)| TimeWaitImage {
         local: local.into(),

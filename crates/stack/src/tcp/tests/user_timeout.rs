@@ -99,7 +99,7 @@ fn syn_and_first_segment_tell_of_the_timeout_and_no_other_does() {
 }
 
 #[test]
-fn what_a_listener_has_set_is_told_by_syn_ack_and_first_segment() {
+fn a_listeners_user_timeout_is_in_the_syn_ack_and_the_first_segment() {
     // RFC 5482 3.
     let mut world = World::new(enabled());
     world.listen_with(ListenOptions {
@@ -194,7 +194,7 @@ fn no_timeout_is_shorter_than_any_tcp_has_to_try() {
 }
 
 #[test]
-fn what_the_program_has_set_no_peer_changes() {
+fn a_peer_cannot_change_a_user_timeout_that_the_program_set() {
     // RFC 5482 3.1: CHANGEABLE is false then.
     let mut world = open(enabled());
     set_timeout(&mut world, Some(30));
@@ -316,7 +316,7 @@ fn finish(world: &mut World) {
 }
 
 #[test]
-fn what_a_syn_says_is_kept_unless_it_is_answered_with_a_cookie() {
+fn the_user_timeout_of_a_syn_is_kept_unless_a_cookie_answers_it() {
     // RFC 5482 3: a SYN may say it. RFC 4987 3.6: a cookie has no room for it.
     let passed = |config: StackConfig| {
         let mut world = World::new(config);
@@ -335,7 +335,7 @@ fn what_a_syn_says_is_kept_unless_it_is_answered_with_a_cookie() {
 }
 
 #[test]
-fn what_a_syn_says_moves_with_the_half_open_connection() {
+fn the_user_timeout_of_a_syn_moves_with_the_half_open_connection() {
     let moved_to = |config: StackConfig| {
         let mut world = World::new(enabled());
         say_in_syn(&mut world, &[28, 4, 0x80, 60]);
