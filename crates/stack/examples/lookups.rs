@@ -47,7 +47,7 @@ fn many() -> (NetworkState, Vec<Option<IpAddr>>) {
         let at = |host: u16| IpAddr::from([10, 1, link as u8, host as u8]);
         let addresses = 1..=ADDRESSES;
         network.interfaces.push(Interface {
-            link: link,
+            link,
             mtu: 1500,
             addresses: addresses
                 .clone()
