@@ -105,7 +105,7 @@ pub(crate) fn install_clsact(maps: Maps<'_>, index: u32) -> Result<IngressDrop, 
         Err(source) if source.raw_os_error() == Some(libc::EEXIST) => false,
         Err(source) => return Err(attach_failed(source)),
     };
-    // What a predecessor that was killed left behind gives way.
+    // The program that a killed predecessor left behind is replaced.
     let _ = netlink::change(filter(netlink::DELTFILTER, 0, index));
     let mut options = Vec::new();
     let fd = program.as_raw_fd().cast_unsigned();

@@ -44,7 +44,7 @@ impl Sorter<'_> {
     fn find_owner(&self, parsed: &FrameFlow<'_>, frame: &[u8]) -> Option<u16> {
         let steering = &self.ways.steering;
         let is_ours = steering.is_own(parsed.dst.ip()) && !parsed.is_to_group(frame);
-        // What an inbox brings is believed to be from where it says.
+        // The sender that an inbox message names is believed.
         if !is_ours || steering.is_own(parsed.src.ip()) {
             return None;
         }

@@ -196,7 +196,7 @@ impl Engine {
         match socket.role {
             Role::Stream(conn) => {
                 let sent = socket.send.look(end, owner.sock);
-                // What the program has read meanwhile goes with the same segment.
+                // The window that the program has read free meanwhile goes with the same segment.
                 let before = socket.receive.told();
                 let consumed = socket.receive.look(end, owner.sock);
                 if consumed != before

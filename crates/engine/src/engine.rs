@@ -406,7 +406,7 @@ impl Engine {
     fn run_all_deferred(&mut self, now: Instant) {
         let mut later = 0;
         while self.env.deferred.len() > later {
-            // What an ACK has let go of leaves with the next flush.
+            // Data that an ACK has released leaves with the next flush.
             if self.stack.has_dirty() && matches!(self.env.deferred[later], Deferred::TellSent(_)) {
                 later += 1;
                 continue;

@@ -29,7 +29,7 @@ impl Engine {
     ) -> Answer {
         let option = match option {
             SocketOption::Chooser(part) => return self.on_chooser_part(owner, part),
-            // What a program asks for counts twice, as on the kernel.
+            // The size that a program asks for is doubled, as on the kernel.
             SocketOption::RcvBuf(bytes) => {
                 SocketOption::RcvBuf(bytes.saturating_mul(2).min(BUFFER_MAX))
             }

@@ -119,7 +119,7 @@ impl Engine {
         match outcome {
             Err(SocketError::AddrNotAvailable) if addr.port() == 0 => {
                 let ports = self.single_ports(options.socket.port_range);
-                // Who asks for no certain port shares none.
+                // A socket that asks for no certain port shares none.
                 let alone = UdpOptions {
                     is_shared: false,
                     ..options.clone()

@@ -18,7 +18,7 @@ impl DeviceState {
             Ok(link) if link.index != index => DeviceState::Deleted,
             Ok(link) if !link.is_up => DeviceState::Down,
             Err(DeviceError::NoSuchInterface(_)) => DeviceState::Deleted,
-            // What cannot be looked at now is believed to be as it was.
+            // Properties that cannot be read now are taken to be unchanged.
             Ok(_) | Err(_) => DeviceState::Usable,
         }
     }

@@ -56,7 +56,7 @@ pub fn leave_starters_bounds() {
     slipstack_mem::process::survive_file_limit();
     let mut all = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-    // Of these the kernel takes the processors that there are.
+    // The kernel ignores processors that the machine does not have.
     let _ = sched_setaffinity(None, &all);
     let _ = slipstack_mem::process::take_ordinary_priority();
     rustix::process::umask(Mode::from_raw_mode(0o022));

@@ -95,7 +95,7 @@ pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // Of connect() alone: messages are sent without waiting.
+    // Limits connect() alone: messages are sent without waiting.
     sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(CONNECT_MAX))?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
     Ok(ControlSocket { fd })

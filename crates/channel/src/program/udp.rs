@@ -65,7 +65,7 @@ impl ProgramEnd {
         if self.make_room(sock, &cell, &mut tx, record) < record {
             cell.want_tx();
             if self.make_room(sock, &cell, &mut tx, record) < record {
-                // What has not left yet makes room.
+                // Datagrams that still have to leave will make room.
                 let is_empty = self.acked(sock, &cell) == tx.head;
                 return Err(if is_empty {
                     Unsent::NoMemory

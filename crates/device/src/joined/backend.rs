@@ -77,7 +77,7 @@ impl Backend for Joined {
             usage: "",
             takes_path: false,
             default_interface: None,
-            // Those of its ports are asked for.
+            // The capabilities of its ports are asked for.
             capabilities: Capabilities {
                 has_interface: true,
                 has_neighbours: true,

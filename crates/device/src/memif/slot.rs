@@ -358,7 +358,7 @@ impl Device for MemifSlot {
             if let Source::Control(control) = &setup.source {
                 control.wake(setup.board.take_wanted());
             }
-            // What came between the look and the clearing must not be slept through.
+            // Frames that came between the look and the clearing must not be slept through.
             if !self.inbox.is_empty() {
                 let _ = rustix::io::write(&setup.bell, &1u64.to_ne_bytes());
             }

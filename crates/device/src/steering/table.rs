@@ -111,7 +111,7 @@ fn mirror_file() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("slipstack-steering", flags)?;
     rustix::fs::ftruncate(&file, MAPPED as u64)?;
-    // Whoever is not us (or root) cannot turn a read-only descriptor into a writable one.
+    // Another user cannot turn a read-only descriptor into a writable one.
     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;

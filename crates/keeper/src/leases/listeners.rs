@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(listeners.slots(Transport::Udp, 80), [2]);
         listeners.set_connected(ClientId(1), 80, false);
         assert_eq!(listeners.slots(Transport::Udp, 80), [1, 2]);
-        // Of two sockets one may be open to all.
+        // One of two sockets may be unconnected, and open to all peers.
         assert_eq!(listeners.claim(datagrams(1)), Ok(()));
         listeners.set_connected(ClientId(1), 80, true);
         assert_eq!(listeners.slots(Transport::Udp, 80), [1, 2]);

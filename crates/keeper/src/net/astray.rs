@@ -188,7 +188,7 @@ impl NetEffects {
             }
             return true;
         }
-        // What an engine has of a group the others have too.
+        // A datagram to a group that one engine has received the others have too.
         if is_to_group && (coming.origin.is_some() || datagram.to.ip().is_multicast()) {
             return false;
         }

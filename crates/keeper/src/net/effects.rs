@@ -139,7 +139,7 @@ impl NetEffects {
         let (true, Some(steering)) = (is_extended, &self.steering) else {
             return false;
         };
-        // What comes through an inbox is believed: its checksum is verified before.
+        // Frames from an inbox are believed: their checksum was verified before.
         let parsed = FrameFlow::parse(frame)
             .filter(|flow| !self.own.contains(&flow.src.ip()))
             .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid());
@@ -189,7 +189,7 @@ impl NetEffects {
         let steering = self.steering.as_ref()?;
         let fragment = FrameFragment::parse(frame)?;
         let (slots, mut frames) = match fragment {
-            // What an inbox brings is believed to be from where it says.
+            // The sender that an inbox message names is believed.
             FrameFragment::First(id, ..)
             | FrameFragment::Portless(id)
             | FrameFragment::Later(id)

@@ -399,7 +399,7 @@ impl Net {
     /// Begins to reset the flows of a program that has died.
     pub fn reset(&mut self, flows: impl IntoIterator<Item = Flow>, now: u64) {
         for flow in flows {
-            // What is left of an earlier connection would answer for this one.
+            // The rest of an earlier connection would answer for this one.
             self.stack.tcp_forget_time_wait(flow.local, flow.remote);
             self.effects.doomed.insert(flow);
             self.resets.push(Reset {

@@ -350,7 +350,7 @@ impl Server {
     fn renew_standby(&mut self, now: u64) -> Option<Keeper> {
         if let Some(dead) = self.standby.take() {
             dead.reap();
-            // What ended it may end the next one too, and the one after it.
+            // The cause of its end may end the next standby too, and the one after it.
             let soonest = self.standby_at + STANDBY_NS;
             if now < soonest {
                 self.standby_due = Some(soonest);

@@ -83,7 +83,7 @@ impl Server {
                     self.trials.push(trial);
                     continue;
                 }
-                // Who asked has gone, and would not know that it holds.
+                // The client that asked has gone, and would not know that the address holds.
                 None if !self.connections.contains_key(&trial.token) => {
                     self.net.end_search(&trial.wanted);
                     continue;

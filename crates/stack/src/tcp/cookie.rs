@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn one_guess_in_two_to_the_28_is_right() {
-        // Of a million guesses at random none hits, but for one in 268.
+        // A million random guesses hit no cookie, except once in 268 runs.
         let (mut rng, key) = (Rng::new(&[4; 32]), key());
         let mut jar = CookieJar::new(&mut rng, Instant::ZERO);
         let hits = (0..1_000_000)

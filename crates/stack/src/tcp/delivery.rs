@@ -85,7 +85,7 @@ impl Delivery {
             delivered_at: 0,
             first_sent_at: 0,
             lost: 0,
-            // What leaves after a rest says how fast the program is.
+            // Segments sent after a rest measure the program's speed, not the path's.
             limited_upto: 1,
             rate,
             is_rate_limited,

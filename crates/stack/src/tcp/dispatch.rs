@@ -133,7 +133,7 @@ impl Tcp {
             }
             return;
         }
-        // What another engine had to pass on came after what the peer sent later.
+        // A segment that another engine passed on arrives behind later ones of the peer.
         if packet.ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
             return cx.counters.bump_segment(Counter::DropTcpOutOfWindow);
         }

@@ -69,7 +69,7 @@ impl InFlight {
             return;
         }
         let kept = kept.get_or_insert_default();
-        // What was kept before was taken along when the flight began.
+        // Earlier figures were taken along when the flight began.
         kept.figures = self.figures;
         kept.rack = self.rack.at_rest();
         kept.undo = self.recovery.undo.clone();

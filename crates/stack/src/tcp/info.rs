@@ -190,7 +190,7 @@ impl Flight {
             .flight
             .as_ref()
             .map_or_else(Default::default, |f| f.board.counts(conn.snd.written, mss));
-        // What an undo has called needless was not lost.
+        // A retransmission that an undo found needless was not lost.
         let is_repair = conn
             .flight
             .as_ref()

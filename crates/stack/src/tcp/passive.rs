@@ -378,7 +378,7 @@ impl Tcp {
             }
         }
         listener.offered = listener.offered.wrapping_add(1);
-        // What an ended listener began was never counted here.
+        // Handshakes that an ended listener began were never counted here.
         if matches!(half, HalfOpen::Stored(_)) && entry.listener == id {
             listener.half_open = listener.half_open.saturating_sub(1);
         }

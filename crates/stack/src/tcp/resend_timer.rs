@@ -159,7 +159,7 @@ pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let flight = conn.flight_mut();
     // The answers of probes were no duplicates.
     flight.recovery.duplicates = 0;
-    // Of what has left since, this ACK knows nothing.
+    // This ACK says nothing about segments that have left since.
     let sent_at = flight.board.first_sent_at().map_or(now, Instant);
     if now.nanos_since(sent_at) >= srtt {
         flight.board.mark_first_lost(mss.into());

@@ -24,7 +24,7 @@ impl Undo {
     pub fn begin(&mut self, prior: Saved, una: u64) {
         self.prior = Some(prior);
         self.has_resent = false;
-        // What was sent again before and is still in flight is no original when it arrives.
+        // An earlier retransmission that is still in flight is no original when it arrives.
         if self.range.end <= una {
             self.range = Range::default();
             self.bytes = 0;

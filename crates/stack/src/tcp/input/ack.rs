@@ -157,7 +157,7 @@ fn on_outstanding(
 ) {
     let has_advanced = ack > conn.snd.una;
     let mut delivered = Delivered::default();
-    // Of before: an ACK that fills the last hole leaves nothing SACKed.
+    // Read before the ACK is processed: filling the last hole clears all SACK state.
     let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
     if has_advanced {
         conn.snd.una = ack;
@@ -285,7 +285,7 @@ fn detect(
     // In order and nothing suspect: nothing can be lost.
     let in_recovery = flight.recovery.state.is_repair();
     if flight.board.sacked_bytes() == 0 && !in_recovery {
-        // What was suspect has arrived.
+        // The suspected segment has arrived.
         if conn.timers.resend() == Some(Resend::Reorder) {
             resend_timer::arm_timeout(conn, now, cx);
         }

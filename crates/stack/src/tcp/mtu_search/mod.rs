@@ -119,7 +119,7 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
     if snd.written.saturating_sub(snd.nxt) < needed || u64::from(snd.wnd) < needed {
         return Step::Nothing;
     }
-    // What is in flight will make room.
+    // Segments in flight will make room.
     let in_flight = conn.in_flight();
     if snd.edge < snd.nxt + needed {
         return if in_flight == 0 {

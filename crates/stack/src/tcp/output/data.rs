@@ -64,7 +64,7 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         if conn.cc.is_paced && conn.pacing_holds(now) {
             break Stop::Pacing;
         }
-        // Whoever searches has a box.
+        // Only a connection with an active MTU search allocates `kept`.
         if conn.kept.is_some() {
             match mtu_search::next(conn, now, cx) {
                 Step::Nothing => {}
@@ -424,7 +424,7 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     loop {
         let quota = u64::from(conn.cc.window.cwnd).saturating_sub(conn.in_flight());
         if quota < mss && conn.in_flight() > 0 {
-            // What is lost waits for the window just as new data does, and there may be none.
+            // Lost data waits for the window just as new data does, and there may be none.
             conn.cc.is_limited = true;
             break;
         }

@@ -228,7 +228,7 @@ impl Bbr {
             if self.is_probing_bandwidth() && !s.is_app_limited {
                 self.model.advance_filter();
             }
-            // What the careful probe had put in flight was safe: now one that goes on.
+            // The data that the careful probe put in flight was safe: now one that goes on.
             let is_safe = self.cycle.was_precautionary && !self.cycle.was_too_high;
             if self.is_probing_bandwidth() && is_safe {
                 self.start_refill();
