@@ -97,7 +97,8 @@ options! {
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Which table has the routes of packets from (or with to=, to) a network, or of \
-            sockets with a mark (mark=VALUE/MASK, SO_MARK); priority= is 1000; may be given several times, or separated by semicolons",
+            sockets with a mark (mark=VALUE/MASK, SO_MARK); priority= is 1000; may be given \
+            several times, or separated by semicolons",
     }
 
     is_forwarding: bool = "forward" "" {
