@@ -93,7 +93,7 @@ def at_debug_each_request_of_a_program_is_logged(world):
     held = world.stack(*world.program("aborted.py"), 8001, options=level)
     world.wait_port(8001, process=held)
     # The keeper listens until the program waits.
-    asks = "a request client=1 request=\"ListenOn"
+    asks = 'a request client=1 request="ListenOn'
     until(lambda: asks in keepers_log(world), 5, "the program asks to listen")
     if world.mode == "instance":
         assert "a request session=" in world.instance.errors(), world.instance.errors()
@@ -140,7 +140,8 @@ def run_says_at_each_level_what_the_help_says(world):
         # A program whose address space has no room for a stack.
         tight = ("prlimit", "--as=100000000")
         failed = world.stack(*world.program("aborted.py"), 9000, options=options, before=tight)
-        until(lambda: serves_beside(world, 9000), 10, "the kernel serves it")
+        # It has said what it says when it accepts.
+        until(lambda: answers_beside(world, 9000), 10, "the kernel serves it")
         for ended in (failed, held):
             ended.kill()
         return held.errors() + failed.errors()
@@ -148,10 +149,11 @@ def run_says_at_each_level_what_the_help_says(world):
     each_level_says(world, signs, run)
 
 
-def serves_beside(world, port):
+def answers_beside(world, port):
     try:
-        world.connect_beside(port).close()
-        return True
+        with world.connect_beside(port) as client:
+            client.sendall(b"x")
+            return client.recv(1) == b"x"
     except OSError:
         return False
 

@@ -78,6 +78,8 @@ class Nginx:
         world.wait_port(self.port, process=None if daemon else self.process)
         if daemon:
             world.strays.append(lambda: pid_file(self.folder, "nginx.pid"))
+        # The port is reached from the master's listen on, before there are workers.
+        until(lambda: len(self.workers()) >= workers, 5, "nginx has its workers")
 
     def url(self, path="/hello"):
         return f"http://{self.world.address}:{self.port}{path}"
