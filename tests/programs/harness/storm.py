@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 
-VERSION = 3
+# That of crates/netctl/src/message.rs.
+VERSION = 4
 # Pairs of an address and a route that needs it: one never holds without the other.
 PAIRS = 8
 # Changes in a message: the address and the route of as many pairs as this comes to.
