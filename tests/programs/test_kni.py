@@ -178,6 +178,8 @@ def a_connection_that_has_ended_leaves_nothing_behind_with_another_keeper(world)
     share(world, "--kni", "reject", "--kni-tcp", OURS)
     ours = world.connect(OURS)
     source = ours.getsockname()
+    # The program has it, not the keeper in its stead.
+    assert says(ours) == "stack hello"
     assert world.admin("knictl", "-a", "alltokni").wait(10) == 0
     keeper = json.loads(world.admin("status", "--json").output())[0]["keeper_pid"]
     os.kill(keeper, signal.SIGKILL)
