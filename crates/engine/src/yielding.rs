@@ -177,7 +177,8 @@ impl Environment {
         };
         let mut idle = None;
         for it in self.listeners_on(bound.addr.port()) {
-            let may_take = it.yields == Yields::No && it.bound.span() == bound.span();
+            let is_alike = it.bound.span() == bound.span() && it.bound.link == bound.link;
+            let may_take = it.yields == Yields::No && is_alike;
             if it.owner == owner && it.is_idle {
                 return owner;
             }
