@@ -205,7 +205,7 @@ fn one(
         None => (word, None),
     };
     let row = match sysctl::find(name) {
-        // Of a name's first parts: everything below them.
+        // The first parts of a name stand for everything below them.
         Err(error) if value.is_none() => {
             let below = print_below(style, values, &format!("{name}."));
             return if below.map_err(|_| None)? {

@@ -113,7 +113,7 @@ fn on_a_shared_address_the_kernels_ports_and_flows_are_not_dropped() {
     assert_eq!((leaks(&pair, 54), leaks(&pair, 53)), (10, 0));
     steering.remove_exception(&flow(53)).unwrap();
     assert_eq!(leaks_of_flow(53), 0);
-    // Of ten packets in one second, or in two.
+    // Ten packets may fall into one second or into two.
     steering.set_rates([0, 4, 0]).unwrap();
     assert!((4..=8).contains(&leaks(&pair, 54)));
     steering.set_rates([0, 0, 6]).unwrap();

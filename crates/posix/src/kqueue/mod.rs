@@ -2,7 +2,7 @@
 //!
 //! A kqueue is an epoll set whose items are edge-triggered, with notes on top (`queue.rs`): the set
 //! says which descriptor to look at, the notes say what the program is told (`calls/kqueue`).
-//! What has no descriptor (timers, user events, signals, processes) stands beside them.
+//! Timers, user events, signals and processes, which have no descriptor, stand beside them.
 
 mod errno;
 mod event;

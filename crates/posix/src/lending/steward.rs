@@ -422,7 +422,7 @@ impl Steward {
         if let Some(key) = pumped
             && let Some(pump) = self.pumps.get_mut(&key)
         {
-            // What is left is told of again.
+            // The bytes that are left are told of again.
             pump.on_peer();
             self.ready.push(key);
         }

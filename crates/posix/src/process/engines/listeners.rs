@@ -42,7 +42,7 @@ pub(crate) fn listen_on_stack(
 ) -> Result<(Arc<Attachment>, SockId), Errno> {
     let sock = attachment.open(Transport::Tcp)?;
     attachment.name(sock, socket);
-    // What the SYN-ACK says depends on them: MSS, window, TTL.
+    // The SYN-ACK depends on them: MSS, window, TTL.
     let options = socket.cold.lock().options.clone();
     push_options(&attachment, sock, &options);
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);

@@ -237,7 +237,7 @@ impl Process {
             name: Some(value),
             ..Request::new(Call::SetOption, [level, name])
         };
-        // What a confined process would set has no effect.
+        // An option that a confined process sets has no effect.
         let reply = self.ask_owner(it, &request, &[], 0);
         reply.map_or(Ok(()), |(reply, _)| refused(&reply))
     }
@@ -277,7 +277,7 @@ impl Process {
         data: &[IoSlice<'_>],
         room: usize,
     ) -> Option<(Reply, Vec<u8>)> {
-        // Who has confined itself may not send messages.
+        // A confined process may not send messages.
         if self.lending.keeps_out.load(Ordering::Relaxed) {
             return None;
         }

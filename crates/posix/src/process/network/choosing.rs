@@ -35,7 +35,7 @@ impl Network {
                     return Ok(false);
                 }
                 bind_to(kernel, socket, chosen.as_ref())?;
-                // What is no interface of the stack the kernel judges.
+                // The kernel judges a name that is no interface of the stack.
                 Ok(chosen.is_some())
             }
             _ => Ok(false),
