@@ -147,7 +147,7 @@ impl Ready {
             let mut ready = [listening, PollFd::new(&signals, PollFlags::IN)];
             poll(&mut ready, Some(&wait))?;
             let is_ended = ready[1].revents().contains(PollFlags::IN);
-            // What came before the signal belongs to the capture.
+            // Frames received before the signal belong to the capture.
             self.drain(&mut capture, summary, &is_full)?;
             capture.flush()?;
             if is_ended {

@@ -203,7 +203,7 @@ impl Client {
         let (attachment, held) = match self.assemble(&link) {
             Ok(made) => made,
             Err(error) => {
-                // What was leased goes with the link; the keeper goes on to know this program.
+                // Closing the link returns the leases; the keeper still knows this program.
                 drop(link);
                 if matches!(error, Error::Refused { .. }) {
                     let link = self.open_link(state, &self.identity()).ok();

@@ -272,7 +272,7 @@ pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
         None => options(settings).directory()?.control_socket(),
     };
     let connected = connect(&path);
-    // What a killed instance leaves, with its keeper killed too.
+    // The socket file is left over from an instance that was killed together with its keeper.
     if let (Some(name), Err(ControlError::Io(error))) = (instance, &connected)
         && error.kind() == std::io::ErrorKind::ConnectionRefused
     {

@@ -86,8 +86,8 @@ fn is_starting(settings: &Settings) -> bool {
     names.any(|name| Some(name) == wanted) || starting.any(|name| Some(name) == wanted)
 }
 
-/// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes
-/// those that there are.
+/// Refuses a stack other than the one that the options describe. A program that names no addresses,
+/// routes or rules uses the keeper's.
 pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     check_device(settings, welcome)?;
     check_vlan(settings, welcome)?;

@@ -26,10 +26,11 @@ impl Arguments {
         })
     }
 
-    /// Reads the arguments after the program's name. What is no option is the program's.
+    /// Parses the arguments after the program's name. Words that are not options are left to the
+    /// program.
     ///
     /// # Errors
-    /// One sentence about the first that cannot be used.
+    /// One sentence about the first option that cannot be used.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Arguments, String> {
         let mut found = Arguments::default();
         let mut words = words.into_iter();

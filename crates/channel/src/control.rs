@@ -1,10 +1,10 @@
 //! Messages between programs, instances and the keeper over an AF_UNIX SOCK_SEQPACKET socket.
 //!
-//! The control plane is rare, so a message is one JSON object with a version in its greeting;
+//! Control messages are rare, so each one is a JSON object, with a version in the greeting;
 //! descriptors travel beside it by SCM_RIGHTS, and the message names the role of each in order.
 //! Every request has one reply, except [`Request::NewClient`], which has none: it is sent over a
-//! connection that several processes share. Whoever reads a message treats it as hostile: lengths,
-//! counts and roles are checked here, meaning where it is used.
+//! connection that several processes share. The receiver treats a message as hostile: lengths,
+//! counts and roles are checked here, values where they are used.
 
 mod report;
 mod socket;
@@ -41,8 +41,8 @@ pub struct Hello {
     pub version: u32,
     /// Name of the program, for people.
     pub program: String,
-    /// Drawn at random by a program image and inherited by the children it forks. Whoever knows it
-    /// may listen on the same ports.
+    /// Drawn at random by a program image and inherited by the children it forks. A process that
+    /// knows it may listen on the same ports.
     pub family: u64,
     /// Name of the instance, if this is one.
     pub instance: Option<String>,
@@ -142,7 +142,7 @@ pub enum Request {
     Resolve {
         address: IpAddr,
     },
-    /// The network as it is by now. Of an instance too.
+    /// Asks the keeper or an instance for the current network.
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),

@@ -12,8 +12,8 @@ pub enum EventKind {
     Accepted { listener: SockId },
     /// The engine has let go of a closed socket.
     Released,
-    /// The engine has taken a connection of this listener back, since nobody accepted it, and given
-    /// it to another one. What comes next goes there too, until [`crate::Command::Resume`].
+    /// The engine has taken an unaccepted connection back from this listener and given it to
+    /// another one. New connections go there too, until [`crate::Command::Resume`].
     Withdrawn { listener: SockId },
 }
 

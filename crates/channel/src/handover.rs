@@ -103,8 +103,8 @@ impl HandoverImage {
     }
 }
 
-/// The images in the handover area of a channel's region, at most `count`. What is impossible is
-/// left out.
+/// Returns the images in the handover area of a channel's region, at most `count`. Invalid images
+/// are left out.
 pub fn handover_images(region: &Region, count: u32) -> Vec<HandoverImage> {
     let Some(lines) = area(region) else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Where a peer's urgent byte is (RFC 6093): one word of the cell, written by the engine. What the
-//! program has made of it is the program's own affair.
+//! Position of the peer's urgent byte (RFC 6093): one word of the cell, written by the engine. The
+//! program keeps its own record of which marks it has read past.
 
 /// The mark's stream offset, and the byte once it has come. Zero: there has been no mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,8 +30,8 @@ pub trait Sink {
     /// A frame, in order of arrival. Its bytes are the device's again when this returns.
     fn frame(&mut self, frame: &[u8], meta: RxMeta);
 
-    /// A frame that the device has not fetched yet but for its beginning. Who takes it fetches the
-    /// rest at once; what is not fetched here comes as a whole.
+    /// A large frame of which the device has fetched only the beginning. A sink that wants the
+    /// frame fetches the rest at once; by default the frame is fetched whole.
     fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
         let _ = (beginning, meta, rest);
     }
@@ -65,8 +65,8 @@ pub trait Rest {
 pub trait Device: Send {
     fn info(&self) -> DeviceInfo;
 
-    /// Hands up to `budget` frames to `sink` and returns how many. Of large ones it may hand over
-    /// fewer.
+    /// Hands up to `budget` frames to `sink` and returns how many. It may hand over fewer if the
+    /// frames are large.
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
     /// Takes a frame, copying it before this returns. Small frames may wait for [`Device::flush`];

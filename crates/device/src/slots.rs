@@ -34,8 +34,8 @@ struct Port {
     needs_ingress_drop: bool,
 }
 
-/// The keeper's half of a device. What it set up goes with its descriptors, in whatever processes
-/// they are; only a clsact filter (old kernels) is removed by dropping this.
+/// The keeper's half of a device. The kernel undoes its set-up when the last descriptor of it is
+/// closed, in whichever process; only a clsact filter (old kernels) is removed by dropping this.
 pub struct Slots {
     /// That of every port.
     backend: &'static dyn Backend,

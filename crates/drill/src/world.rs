@@ -183,8 +183,8 @@ impl World {
         self.shared.deadline_ns().is_some()
     }
 
-    /// Makes a call that was begun. What it left in the command ring is taken at once: there is no
-    /// ticker that would see to it.
+    /// Makes a call that was begun. The engine takes the commands it posted at once, because these
+    /// worlds have no ticker that would.
     pub fn calling<T>(&self, call: impl FnOnce() -> T) -> T {
         let result = call();
         self.shared.turn();

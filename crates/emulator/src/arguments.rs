@@ -203,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(plan(words).is_err(), words != "rate=10", "{words}");
         }
-        // What one moment changes is looked at when all of it is done.
+        // Changes at one moment are checked together, once all of them are applied.
         assert!(plan("--at 1s:queue=10k --at 1s:rate=1M").is_ok());
     }
 }

@@ -117,7 +117,7 @@ impl Bridge {
             }
             _ => None,
         };
-        // What is dropped is in the link's counters.
+        // Dropped frames are counted by the link.
         let outcome = self.links[other].offer(now, frame, ());
         if let (Err(DropReason::TooBig), Some(answer)) = (outcome, answer) {
             self.links[side].offer(now, answer, ()).ok();

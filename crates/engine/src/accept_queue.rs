@@ -85,8 +85,8 @@ impl AcceptQueue {
         self.offered - self.withdrawn - self.accepted
     }
 
-    /// The program says how many it has accepted. What the stack is to be told, if it has changed:
-    /// how many of its connections wait no more (wrapping).
+    /// Notes how many connections the program has accepted. Returns how many connections have left
+    /// the stack's accept queue in total (wrapping) if that has changed.
     pub(crate) fn look(&mut self, accepted: u64, now: Instant) -> Option<u32> {
         let accepted = accepted.clamp(self.accepted, self.offered - self.withdrawn);
         if accepted != self.accepted {

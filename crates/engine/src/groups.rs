@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::strays::KEEPER;
 
 impl Environment {
-    /// The keeper answers routers for all engines of the device. What is lost is told again.
+    /// The keeper answers queriers for all engines of the device. A lost message is repeated.
     #[cold]
     pub(crate) fn tell_group(&mut self, (group, link): (IpAddr, u16), filter: &GroupFilter) {
         let Some(fabric) = &self.local.fabric else {

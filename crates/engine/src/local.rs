@@ -122,8 +122,8 @@ impl Fabric {
         1 << self.own_slot
     }
 
-    /// The slot whose program would get a new connection of this flow; 0 if there is none. What the
-    /// exceptions say does not matter: they may still name us.
+    /// Returns the slot whose program would get a new connection of this flow; 0 if there is none.
+    /// Exceptions are ignored, because they may still name our own slot.
     pub(crate) fn find_route(&self, flow: &Flow) -> u16 {
         match self.steering.port(flow.proto, flow.local.port()) {
             Port::Keeper => 0,

@@ -1,9 +1,10 @@
-//! Engines that still send on a device whose keeper was killed together with its standby.
+//! Detection of engines that still send on a device whose keeper was killed together with its
+//! standby.
 //!
-//! Each slot has a file in the runtime directory. Whoever leases the slot is given an open file
-//! description of it with a shared lock, which ends as the slot's descriptor does, with the last
-//! process that has it. A keeper that starts takes each file's lock for itself once: where it
-//! cannot, an engine runs on that it knows nothing of, and whose connections its stack would reset.
+//! Each slot has a file in the runtime directory. An engine that leases the slot gets an open file
+//! description of it with a shared lock, which ends with the last process that holds the slot's
+//! descriptors. A keeper that starts tries to take each file's lock exclusively: where it cannot,
+//! an engine is running that it knows nothing of, and whose connections its stack would reset.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -107,7 +108,7 @@ fn has_open(pid: u32, files: &[(u64, u64)]) -> bool {
         return false;
     };
     descriptors.flatten().any(|entry| {
-        // What the link says differs between mount namespaces; which file it is does not.
+        // The link's text differs between mount namespaces; the file it leads to does not.
         let is_likely = fs::read_link(entry.path())
             .is_ok_and(|target| target.to_string_lossy().contains(PREFIX));
         is_likely

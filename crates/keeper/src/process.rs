@@ -47,8 +47,8 @@ const LEFT_BEHIND: [Resource; 7] = [
     Resource::Stack,
 ];
 
-/// Undoes what a starter may have set for itself: limits, processors, priority and the mask of new
-/// files. What this process may not undo stays.
+/// Resets the limits, processor affinity, priority and umask that this process inherited. A setting
+/// that it may not change stays.
 pub fn leave_starters_bounds() {
     for resource in LEFT_BEHIND {
         leave_limit(resource);

@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(reader.pop(STUCK_NS, &mut out), None);
         assert_eq!(reader.pop(STUCK_NS + 1, &mut out), Some(4));
         assert_eq!(reader.lost(), 3);
-        // Who claims now has time of his own.
+        // A writer that claims an entry now has its own time limit.
         region.u64(0).unwrap().fetch_add(1, Ordering::Relaxed);
         assert_eq!(reader.pop(2 * STUCK_NS, &mut out), None);
         assert_eq!(reader.pop(3 * STUCK_NS, &mut out), None);

@@ -386,7 +386,7 @@ impl NetworkState {
         if is_elsewhere && !is_link_local(ip) {
             return Err(Refused::AddressElsewhere);
         }
-        // Whose neighbour a station is, is told by its network.
+        // The network's prefix decides which interface a neighbour belongs to.
         let is_network = len < len_max - 1;
         let others = self.interfaces.iter().filter(|it| it.name != interface);
         let mut others = others.flat_map(|it| &it.addresses);

@@ -355,7 +355,7 @@ impl<S: Service> Host<S> {
         });
     }
 
-    // What else there is in a turn.
+    // Other parts of a turn.
 
     #[cold]
     fn take_results(&mut self, now: u64) {

@@ -32,8 +32,8 @@ pub trait Service: Send + Sized + 'static {
         via: Via,
     ) -> Option<Self::Connection>;
 
-    /// Bytes have come and [`Context::received`] is not empty. What is not consumed stays, and
-    /// counts against the peer's window.
+    /// Called when bytes have arrived and [`Context::received`] is not empty. Bytes that are not
+    /// consumed stay in the ring and reduce the peer's window.
     fn on_data(
         &mut self,
         cx: &Context<'_, Self::Result>,

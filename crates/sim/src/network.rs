@@ -295,7 +295,7 @@ impl Network {
                 self.link(from).offer(now, stray, sent).ok();
             }
         }
-        // What does not arrive is in the link's counters.
+        // Lost frames are counted by the link.
         let outcome = self.link(from).offer(now, bytes, sent);
         if let (Err(DropReason::TooBig), Some(answer), Recipients::One(next)) =
             (outcome, answer, to)

@@ -266,7 +266,7 @@ fn sending() -> (World, (usize, ConnId)) {
 #[test]
 fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens() {
     let (mut world, (index, _)) = sending();
-    // What it says as it ends is lost.
+    // The frames it sends as it ends are lost.
     world.network.set_cut(true);
     world.end_engine(index, Ending::Interrupted, MS).unwrap();
     world.run_for(100 * MS).unwrap();

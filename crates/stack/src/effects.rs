@@ -132,7 +132,7 @@ pub struct DatagramIn<'a> {
     pub link: u16,
 }
 
-/// A datagram to send. What it leaves open the socket's options and routes decide.
+/// A datagram to send. The socket's options and the routes decide the fields it leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramOut<'a> {
     pub payload: &'a [u8],

@@ -34,8 +34,7 @@ pub struct FilterRules {
 }
 
 impl Stack {
-    /// Puts rules in the place of those that were there. What is known of rules that stay is kept:
-    /// counts, and the flows that they have let in.
+    /// Replaces the rules. Counts and known flows of rules that stay are kept.
     pub fn set_filter(&mut self, told: FilterRules) {
         let before = self.net.filter.take();
         if told.rules.is_empty() {
@@ -311,8 +310,8 @@ fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
 }
 
 impl Cx<'_> {
-    /// Returns whether the filter lets a packet of ours out. What stays in the machine is not
-    /// looked at.
+    /// Returns whether the filter lets an outgoing packet pass. Packets to our own addresses are
+    /// not filtered.
     #[inline]
     pub(crate) fn is_kept_in(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
         self.net.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)

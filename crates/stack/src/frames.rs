@@ -69,7 +69,7 @@ impl Stack {
     ) {
         self.end_burst(now, fx);
         self.tcp.train.state = TrainState::Idle;
-        // What a filter has to look at comes as a whole.
+        // A frame that the filter has to look at is fetched whole.
         if !self.lets_large_in(now, beginning, meta) {
             return;
         }

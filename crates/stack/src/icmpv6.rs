@@ -91,7 +91,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Whom the quoted packet of ours answered an echo of.
+    /// Returns the destination of our quoted packet if that was an echo reply.
     fn find_answered(&self, quoted: &[u8]) -> Option<Ipv6Addr> {
         const ECHO_REPLY: u8 = 129;
         let packet = ipv6::Ipv6Packet::parse_quoted(quoted)?;

@@ -1,7 +1,7 @@
-//! Another network in the place of the one that is in force: whole, between two packets.
+//! Replacement of the network configuration: whole, between two packets.
 //!
-//! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no
-//! longer ours are dropped, and what leaves finds its way again or is told that there is none.
+//! Connections go on. Their address or route may be gone: as on Linux, packets to an address that
+//! is no longer ours are dropped, and outgoing packets look up a new route or fail.
 
 use alloc::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where a packet goes: to ourselves, over the link, or to a gateway. What decides is in
+//! Where a packet goes: to ourselves, over the link, or to a gateway. The lookup itself is in
 //! [`crate::fib`].
 //!
 //! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.
@@ -261,7 +261,7 @@ impl Routes {
 /// The tables of an interface with these addresses: as Linux fills them when it comes up.
 pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Option<IpAddr>) -> Fib {
     let mut fib = Fib::default();
-    // Of two addresses in one network the first one's route is enough.
+    // Two addresses in one network need one route, that of the first.
     for net in addrs {
         add_connected(&mut fib, net, 0);
     }

@@ -86,8 +86,8 @@ impl Routes6 {
         routes
     }
 
-    /// Adds what routers have told; `routers` are its routers, the one to use first in front. What
-    /// is configured goes before it.
+    /// Adds the configuration learnt from routers; `routers` are its default routers, the preferred
+    /// one first. Configured routes come before it.
     pub(crate) fn add_learnt(&mut self, learnt: &Learnt, routers: &[Ipv6Addr]) {
         let new = learnt.addresses.iter().map(|known| Own {
             ip: known.ip,

@@ -211,7 +211,7 @@ impl Cx<'_> {
     /// Does what routers say from now on.
     #[cold]
     pub(crate) fn follow(&mut self, mut learnt: Learnt) {
-        // Who hears routers need not know of the link.
+        // The advertisement may leave out the link's MTU.
         learnt.link_mtu = learnt.link_mtu.or(self.net.learnt.link_mtu);
         if let Some(mtu) = learnt.link_mtu {
             self.net.set_mtu(mtu);

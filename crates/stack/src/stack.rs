@@ -481,7 +481,7 @@ impl Stack {
         self.net.fib(is_v6)
     }
 
-    /// Changes them. What is on its way keeps its next hop for no packet longer.
+    /// Changes the routes. Cached next hops are looked up again for the next packet.
     pub fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
         self.net.change_fib(is_v6, change)
     }

@@ -406,7 +406,7 @@ mod tests {
                     }
                     Step::Advance { by } => {
                         now = now.plus_nanos(by);
-                        // What lies between the last whole tick and now may still come.
+                        // Timers between the last whole tick and now may still fire.
                         let tick = Instant(now.0 >> TICK_SHIFT << TICK_SHIFT);
                         let due: Vec<u32> =
                             owner.deadlines.iter().filter(|&(_, &at)| at <= tick).map(|(&t, _)| t).collect();

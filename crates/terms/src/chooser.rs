@@ -19,8 +19,8 @@ pub struct ChooserPart {
     pub at: u16,
     /// Instructions of the whole program; 0: there is none any more.
     pub len: u16,
-    /// When the program was set, in milliseconds of the monotonic clock. Of two programs of one
-    /// group the later one holds.
+    /// Time at which the program was set, in milliseconds of the monotonic clock. The later of two
+    /// programs of one group is used.
     pub set_ms: u32,
     code: [u64; PER_PART],
 }

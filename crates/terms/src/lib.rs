@@ -1,9 +1,8 @@
-//! The terms that programs, engines, stacks and the keeper share: protocols, errors, socket
-//! options, figures.
+//! Terms that programs, engines, stacks and the keeper share: protocols, errors, socket options,
+//! counters.
 //!
-//! Each is declared once and used from the core up to the interposed calls. What travels in shared
-//! memory goes as numbers ([`Words`]); a number that no program of this version writes is refused
-//! by its reader.
+//! Each is declared once and used from the core up to the interposed calls. In shared memory they
+//! are numbers ([`Words`]); a reader refuses a number that no program of this version writes.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -56,7 +56,7 @@ impl<'a> Ipv4Packet<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let packet = Self::parse_unverified(bytes)?;
         let is_valid = match bytes.first_chunk::<HEADER_LEN>() {
-            // Of known length, nearly always.
+            // Nearly every header has the length without options.
             Some(header) if packet.options.is_empty() => checksum::is_valid(header),
             _ => checksum::is_valid(&bytes[..HEADER_LEN + packet.options.len()]),
         };
@@ -231,7 +231,7 @@ pub fn check_options(mut options: &[u8]) -> OptionsVerdict {
     }
 }
 
-/// Overwrites options that later parts of a packet do not have. What is malformed stays.
+/// Overwrites options that later fragments of a packet do not have. Malformed options stay.
 fn keep_copied(options: &mut [u8]) {
     const NO_OPERATION: u8 = 1;
     const COPIED: u8 = 0x80;

@@ -26,7 +26,7 @@ struct Functions<'a> {
 
 impl<'ast> Visit<'ast> for Functions<'_> {
     fn visit_signature(&mut self, signature: &'ast syn::Signature) {
-        // What C calls has the arity that C gives it.
+        // A function that C calls has the arity that C gives it.
         if signature.abi.is_some() {
             return;
         }

@@ -58,8 +58,8 @@ impl Ready {
         }
     }
 
-    /// Notes what is asked for: the question in lower case, the room for its answer, and whether
-    /// signatures are wanted. What follows is about that.
+    /// Records the query: the question in lower case, the room for its answer, and whether
+    /// signatures are wanted. The methods below work on that query.
     #[inline]
     pub fn look_for(&mut self, query: &Query<'_>, room: usize) {
         let len = query.question.len();

@@ -106,7 +106,7 @@ fn entries(directory: BorrowedFd<'_>) -> io::Result<(Vec<Entry>, bool)> {
     for item in Dir::read_from(directory)? {
         let item = item?;
         let name = item.file_name();
-        // What has no name in UTF-8 cannot be asked for.
+        // A file whose name is not UTF-8 cannot be requested.
         let Ok(text) = name.to_str() else { continue };
         if text == "." || text == ".." {
             continue;

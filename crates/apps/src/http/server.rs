@@ -241,7 +241,7 @@ impl Http {
     ) {
         state.transport.consume(cx, id, len);
         state.skip = Skip::new(request.body);
-        // Who expects a word before its body has not sent it, or perhaps it has.
+        // A client that sent `Expect` may or may not send its body without the interim response.
         state.keeps_alive = request.keeps_alive && !(request.expects && request.body != Body::None);
     }
 
@@ -351,7 +351,7 @@ impl Http {
         let head = self.page_head(cx, status, CLOSE, allow(status));
         let page = status.page();
         self.log(state, "", None, (status, page.len() as u64));
-        // What does not fit a ring that was empty a moment ago is not worth waiting for.
+        // A response that does not fit a ring that was just empty is not worth waiting for.
         let pieces = [head.as_bytes(), page.as_bytes()].map(IoSlice::new);
         let _ = state.transport.write_whole(cx, id, &pieces);
         self.end(cx, id, state);

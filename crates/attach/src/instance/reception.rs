@@ -242,7 +242,7 @@ impl ControlServer {
         }
     }
 
-    /// Lets everybody go. What their programs have sent is carried out by the keeper.
+    /// Disconnects every client. The keeper delivers the data that the programs have already sent.
     pub(super) fn close(&mut self, engine: &mut Engine) {
         let now = Instant(slipstack_mem::now_ns());
         let handovers = engine.hand_over(now);

@@ -104,7 +104,7 @@ impl FrameHook for Program {
         let Ok(mut len) = u16::try_from(frame.len()) else {
             return Verdict::Pass;
         };
-        // What an answer may grow by.
+        // Room by which an answer may grow.
         frame.resize(frame.len().max(usize::from(len)) + abi::HEADROOM, 0);
         let queue = self.place.queue;
         let queues = self.place.queues + workers::count() as u16;

@@ -71,8 +71,8 @@ const OF_TCP: &[(i32, i32)] = &[
     (1025, libc::TCP_FASTOPEN),
 ];
 
-/// Level and option by Linux's numbers; `None`: there is no such option. What is FreeBSD's alone
-/// keeps its number, which `ff_setsockopt` knows.
+/// Returns level and option by Linux's numbers, or `None` if there is no such option. An option
+/// that only FreeBSD has keeps its number, which `ff_setsockopt` knows.
 pub fn of_linux(level: i32, name: i32) -> Option<(i32, i32)> {
     let (to, rows) = match level {
         SOL_SOCKET => (libc::SOL_SOCKET, OF_SOCKET),

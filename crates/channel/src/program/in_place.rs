@@ -1,8 +1,9 @@
-//! Bytes where they lie in the rings, for a program that would rather not copy them.
+//! Access to bytes where they lie in the rings, for a program that wants to avoid a copy.
 //!
-//! The engine may replace a receive ring in any of its turns. What [`ProgramEnd::peek_in_place`]
-//! and [`ProgramEnd::datagram_in_place`] return is current only until the engine's next turn, so
-//! they are for a program that runs on the engine's thread or drives the engine itself.
+//! The engine may replace a receive ring in any of its turns. The slices that
+//! [`ProgramEnd::peek_in_place`] and [`ProgramEnd::datagram_in_place`] return are therefore valid
+//! only until the engine's next turn; their callers run on the engine's thread or drive the engine
+//! themselves.
 
 use slipstack_mem::{ByteRing, RawSlice, RawSpace};
 

@@ -424,7 +424,8 @@ impl ProgramEnd {
     pub fn accept(&self, listener: SockId) -> Option<SockId> {
         let local = self.inner.sockets.find(listener)?;
         let mut accepted = local.accepted.lock();
-        // What the engine has taken back leaves the queue with the event that tells of it.
+        // Connections that the engine has taken back leave the queue with the event that reports
+        // it.
         let is_there = |sock: &SockId| {
             let cell = self.cell(sock.index);
             cell.is_some_and(|cell| cell.take(sock.generation))

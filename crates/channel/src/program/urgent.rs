@@ -143,8 +143,8 @@ impl ProgramEnd {
         local.is_some_and(|local| local.is_urgent_inline.load(Ordering::Relaxed))
     }
 
-    /// F_SETOWN: a read goes past a mark only when the owner has had a signal for it. What has been
-    /// announced before is nobody's.
+    /// Records whether F_SETOWN has set an owner: a read passes an urgent mark only after the owner
+    /// had its signal. Marks that were announced before have no owner.
     pub fn set_owned(&self, sock: SockId, on: bool) {
         if let Some(local) = self.inner.sockets.find(sock) {
             let next = self.urgent_word(sock).mark().map_or(0, |mark| mark + 1);

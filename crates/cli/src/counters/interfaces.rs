@@ -92,8 +92,8 @@ impl Counted {
 }
 
 impl Counted {
-    /// Counts of a further link. What the device loses is told apart by port: what VLANs lose is
-    /// their port's.
+    /// Returns the counts of a link other than the first. Drops at the device are counted for each
+    /// port; those of a VLAN count for its port.
     fn of_link(samples: &[&Sample], link: u16) -> Counted {
         let of = |name: &str| {
             let name = format!("link_{link}_{name}");

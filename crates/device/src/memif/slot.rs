@@ -251,7 +251,7 @@ impl MemifSlot {
         let Some(_held) = setup.board.lock((Side::Rx, lane), &setup.steering) else {
             return Ok(0);
         };
-        // Whoever was here before may have put earlier frames of ours aside.
+        // The slot's previous owner may have put earlier frames aside for this engine.
         if !inbox.is_empty() {
             return Ok(0);
         }

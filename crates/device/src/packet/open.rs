@@ -133,8 +133,9 @@ pub(crate) fn open_listener(index: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Segmentation, coalescing and checksums are done by whoever sends. What an interface does not
-/// have or will not switch off is left as it is.
+/// Switches off the interface's segmentation, coalescing and checksum offloads, because the sender
+/// does that work. A feature that the interface does not have, or refuses to switch off, is left as
+/// it is.
 pub(crate) fn switch_offloads_off(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     for feature in sys::ETHTOOL_OFFLOADS {
         match sys::switch_feature_off(socket, name, feature) {

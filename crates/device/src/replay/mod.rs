@@ -1,9 +1,10 @@
 //! A device that receives the frames of a capture file, for benchmarks and bug reports.
 //!
-//! `replay:FILE` gives each frame at its time after the first, `replay:FILE,fast` as fast as they
-//! are taken. Frames that the capture says were sent are left out. Slot 1, the first engine's, gets
-//! TCP and UDP, the keeper's slot everything else; further engines receive nothing. What is sent is
-//! swallowed, but for questions for neighbours, which are answered.
+//! `replay:FILE` delivers each frame at its recorded time after the first, `replay:FILE,fast` as
+//! fast as frames are taken. Frames that the capture marks as sent are left out. Slot 1, the first
+//! engine's, receives TCP and UDP, the keeper's slot all other frames; further engines receive
+//! nothing. Sent frames are discarded, except ARP requests and neighbour solicitations, which are
+//! answered.
 
 mod reader;
 

@@ -1,17 +1,17 @@
 //! Steering: which slot a received frame belongs to.
 //!
-//! TCP and UDP to one of the stack's addresses are steered by the destination port: to the
-//! keeper's slot 0, to one slot (ports leased to an engine for its own connections), or to a
-//! listener group, whose 4096 buckets name the slot for each flow hash. Single flows that must not
-//! follow their bucket are in the exceptions. What is sent to this station for other addresses is
-//! spread over a group of its own where packets are passed on. Everything else goes to slot 0: ARP,
-//! ICMP, fragments, and IPv6 with extension headers, which the keeper passes on.
+//! TCP and UDP to one of the stack's addresses are steered by the destination port: to the keeper's
+//! slot 0, to one slot (ports leased to an engine for its own connections), or to a listener group,
+//! whose 4096 buckets name the slot for each flow hash. Single flows that must not follow their
+//! bucket are in the table of exceptions. Packets to be forwarded are spread over a group of their
+//! own. All other frames go to slot 0, which is the keeper's: ARP, ICMP, fragments, and IPv6 with
+//! extension headers.
 //!
-//! The table is an eBPF array mapped into memory, so that a change is a store. A slot that is
-//! not alive is passed over in groups: the flow takes the next bucket of a fixed chain. This holds
-//! for every segment and not for SYNs only, because the rest of a handshake must reach the slot
-//! that its SYN reached. *Alive* is a word of the keeper's (leased, and not known to be dead) and
-//! no heartbeat, because an engine that sleeps for want of work does not beat.
+//! The table is an eBPF array mapped into memory, so that a change is a store. A slot that is not
+//! alive is skipped in groups: the flow takes the next bucket of a fixed chain. This holds for
+//! every segment and not only for SYNs, because the rest of a handshake must reach the slot that
+//! its SYN reached. The keeper sets *alive* (leased, and not known to be dead); it is no heartbeat,
+//! because an engine that sleeps for want of work has none.
 //!
 //! [`Steering::find_slot`] makes the same decision for frames that never leave the machine.
 

@@ -1,7 +1,7 @@
-//! The rings of an AF_XDP socket and the memory that they speak of, mapped.
+//! The rings and the frame memory (UMEM) of an AF_XDP socket, mapped.
 //!
-//! A ring has two counters; only the producer stores the one and only the consumer the other. Of
-//! the fill and the transmit ring we are the producer, of the other two the consumer.
+//! A ring has two counters: only the producer stores the one, only the consumer the other. We are
+//! the producer of the fill and transmit rings and the consumer of the other two.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};

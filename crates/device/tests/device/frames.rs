@@ -470,7 +470,7 @@ fn it_is_known_when_the_next_frame_came() {
     });
     client.join().unwrap();
     let after_ns = now_ns();
-    // What the clocks differ by while both are read.
+    // The two clocks may differ by this much while both are read.
     let moment_ns = 1_000_000;
     while bench.device.has_rx() {
         let since_ns = bench.device.waiting_since_ns().unwrap();

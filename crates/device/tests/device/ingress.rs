@@ -60,7 +60,7 @@ fn a_forwarding_kernel_sees_nothing_and_the_drop_goes_with_its_keeper() {
     let kind = slots.install_ingress_drop().unwrap();
     assert_ne!(kind, DropKind::None);
     assert_eq!(leaks(&pair, 7), 0);
-    // What is the kernel's stays the kernel's.
+    // Frames to the kernel's own address stay with the kernel.
     pair.ours.ip("addr add 10.99.0.3/24 dev slip-v");
     let before = received_by_kernel();
     pair.peer.run(|| {

@@ -122,7 +122,7 @@ fn frames_reach_the_slot_that_steering_names_whoever_takes_them_out() {
         let expected: Vec<u8> = (0..30).map(|n| 3 * n + slot).collect();
         assert_eq!(seen, expected, "slot {slot}");
     }
-    // Of another station.
+    // A frame to another station.
     net::send(&mut *sender, &datagram([2; 6], 7, 0), &[], TxOffload::NONE);
     net::send(&mut *sender, &datagram(mac, 7, 1), &[], TxOffload::NONE);
     until(&mut [&mut first], |_, frames| {

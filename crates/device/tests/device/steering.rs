@@ -353,7 +353,7 @@ fn the_keeper_does_not_wake_for_frames_that_are_the_kernels() {
             .unwrap();
         socket.send_to(b"stack", (STACK, 3)).unwrap();
     });
-    // What the kernel sends itself is nothing that we receive.
+    // The device does not receive frames that the kernel itself sends.
     bench.ours.as_ref().unwrap().run(|| {
         let socket = UdpSocket::bind(("10.99.0.3", 0)).unwrap();
         socket.send_to(b"from our own kernel", (PEER, 4)).unwrap();

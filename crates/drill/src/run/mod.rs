@@ -54,9 +54,9 @@ pub fn adopt(world: &World, addr: &[u8]) {
     }
 }
 
-/// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, for which
-/// two sockets on one port are one too many: scripts that run at the same time need an address
-/// each. What leaves behind all that the script speaks of is wrong unless `ignores_rest`.
+/// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, which
+/// refuses two sockets on one port: scripts that run at the same time need an address each. A
+/// packet that leaves after the script's last line is an error unless `ignores_rest`.
 ///
 /// # Errors
 /// The first event that did not happen as written.

@@ -112,7 +112,7 @@ impl RunSettings {
                     self.flag(flag)?;
                 }
             }
-            // Of packetdrill's runner, without a meaning here.
+            // Options of packetdrill's own runner, without a meaning here.
             "send_omit_free" | "non_fatal" | "verbose" | "dry_run" => {}
             _ => return Err(format!("--{name}={value} is not known here")),
         }

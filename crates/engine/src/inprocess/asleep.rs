@@ -1,8 +1,10 @@
-//! How many threads of the program sleep on the engine, and who clears the bell that wakes them.
+//! Counts the threads of the program that sleep on the engine, and decides which one clears the
+//! doorbell that wakes them.
 //!
-//! A thread counts itself before it looks whether there is work, and clears the bell while it still
-//! counts. Whoever clears a ring that another sleeper has not seen finds that sleeper in the count
-//! and rings again; who counts itself later looks later, and finds what was rung for.
+//! A thread counts itself before it looks for work, and clears the doorbell while it is still
+//! counted. A thread that clears a ring which another sleeper has not seen finds that sleeper in
+//! the count and rings again; a thread that counts itself later also looks later, and finds the
+//! work that the ring announced.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -153,7 +153,7 @@ impl Shared {
     fn settle(&self) {
         fence(Ordering::SeqCst);
         while self.is_asked.load(Ordering::Acquire) {
-            // Whoever has it now settles in its turn.
+            // The thread that holds the engine settles it in its own turn.
             let Some(engine) = self.engine.try_lock() else {
                 return;
             };
@@ -356,8 +356,8 @@ impl Driver for InProcess {
             return;
         }
         let handovers = self.shared.engine.lock().hand_over(Instant(now_ns()));
-        // One program, one channel. What the keeper does not take is reset when this process is
-        // gone.
+        // One program, one channel. Connections that the keeper does not take are reset when this
+        // process is gone.
         for handover in handovers {
             if self.shared.supervisor.hand_over(handover.images()) {
                 self.shared.engine.lock().forget(&handover);

@@ -1,12 +1,11 @@
-//! Sleeps that let frames gather.
+//! Naps: short sleeps on a timer that let frames gather.
 //!
-//! Waking a thread costs both processors several times what a frame costs. Who does not spin is
-//! woken for the first frame of each burst, and works through the others one by one as they come.
-//! So once sleeps have been short again and again, the thread naps before it looks: for a moment it
-//! sleeps on a timer instead of the device, and takes what came meanwhile together. Naps end when
-//! they bring less than they cost: a connection that waits for each answer is served as if there
-//! were none. Nor is there one after a turn that has brought a good deal: who has much to do does
-//! it.
+//! Waking a thread costs both processors several times the cost of a frame. A thread that does not
+//! spin is woken for the first frame of each burst and then handles the others one by one as they
+//! arrive. So a thread whose sleeps have been short several times in a row sleeps on a timer first
+//! instead of on the device, and handles the frames that arrived in the meantime together. Naps end
+//! when they bring less than they cost: a connection on which one request waits for one answer is
+//! served without them. Nor is there a nap after a turn that received many frames.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;

@@ -11,7 +11,7 @@ use slipstack_stack::ConnId;
 use crate::orphans::{Orphans, Record};
 use crate::regions::RegionKey;
 
-/// A connection whose program has ended. What it still has to send lies in the program's region.
+/// A connection whose program has ended. Its unsent data is in the program's region.
 pub(super) struct Orphan {
     pub(super) region: Region,
     pub(super) key: RegionKey,

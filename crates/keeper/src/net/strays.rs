@@ -153,7 +153,7 @@ impl Strays {
         match candidates.find(|slot| search.refused & 1 << slot == 0) {
             Some(slot) => Next::Slot(slot),
             None => {
-                // Whoever comes back with it begins a new round.
+                // A flow that is seen again begins a new round.
                 (search.began, search.refused) = (now, 0);
                 Next::Nobody(search.waits)
             }

@@ -55,8 +55,8 @@ impl Unread {
         queue.frames.push_back(frame);
     }
 
-    /// Sends what waits for a port off; `take` says no if there is no room. What it keeps for
-    /// itself waits on.
+    /// Hands the datagrams that wait for a port to `take`, which answers whether it had room. Those
+    /// it had no room for keep waiting.
     pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&Waiting) -> Taken) {
         self.sent_ns = now;
         let Some(queue) = self.queues.get_mut(&port) else {

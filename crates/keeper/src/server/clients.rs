@@ -29,8 +29,8 @@ pub(super) fn refuse<T>(
 }
 
 impl Server {
-    /// Takes new connections. Who cannot be given a descriptor stays at the door, which would wake
-    /// us again at once.
+    /// Accepts new connections. While there is no descriptor for one, the listening socket is not
+    /// polled, because it would wake us again at once.
     pub(super) fn accept(&mut self, now: u64) {
         loop {
             let fd = match accept_with(&self.resources.listener, SocketFlags::CLOEXEC) {
@@ -68,8 +68,8 @@ impl Server {
         self.connections.insert(self.next_connection, connection);
     }
 
-    /// The door is open to every user. Who may come in says so at once; of those who have not, the
-    /// oldest go, so that they keep nobody out.
+    /// Makes room for a new connection. The socket accepts connections of every user; of those that
+    /// have not been authorised, the oldest are closed, so that they cannot keep others out.
     fn make_room_for_a_stranger(&mut self) {
         let strangers = self.connections.iter().filter(|(_, it)| !it.is_trusted);
         let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();

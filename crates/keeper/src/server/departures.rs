@@ -29,7 +29,7 @@ impl Server {
         self.depart(client, now);
     }
 
-    /// An orderly end. What was not handed over is reset all the same.
+    /// Handles an orderly end. Connections that were not handed over are reset all the same.
     pub(super) fn on_departure(&mut self, client: ClientId, now: u64) {
         for connection in self
             .connections
@@ -144,9 +144,9 @@ impl Server {
         flows
     }
 
-    /// Takes what waits in the queue of an engine that is gone, so that the next one begins with an
-    /// empty one. What belongs to flows that end here is not lost; the rest is sent again, and then
-    /// reaches whoever it belongs to.
+    /// Empties the receive queue of an engine that is gone, so that its successor begins with an
+    /// empty one. Segments of flows that end here are used; other frames are retransmitted by their
+    /// senders and then reach their new owner.
     pub(super) fn empty_slot(&mut self, slot: u16, now: u64) {
         match open_any_slot(&self.resources.slots, &self.resources.words, slot) {
             Ok(mut device) => {

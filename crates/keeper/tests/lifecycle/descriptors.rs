@@ -40,7 +40,8 @@ pub fn few_descriptors() {
         let mut child = bounded.spawn().expect("spawn");
         let said = first_line(&mut child);
         if said != "ready" {
-            // Who has inherited descriptors cannot even be loaded with the least of them.
+            // A program that has inherited descriptors cannot even be loaded under the lowest
+            // limit.
             assert!(
                 said.is_empty() || said.contains("limit of open files is too low"),
                 "{said}"

@@ -275,7 +275,7 @@ impl Attachment {
         self.program.close(sock, mode);
     }
 
-    // What the cells say.
+    // State read from the cells.
 
     pub(crate) fn seen(&self, sock: SockId) -> Seen {
         let state = self.program.state(sock);

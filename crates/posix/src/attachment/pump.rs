@@ -11,8 +11,8 @@ use crate::ready::Rings;
 const EVENTS_PER_PUMP: usize = 4096;
 
 impl Attachment {
-    /// Hands out the engine's events. Of several threads one does; what the others have brought
-    /// is handed out before it leaves, because they may go to sleep now.
+    /// Hands out the engine's events. One of several threads does this at a time; it also hands out
+    /// the events that the others found before it leaves, because they may go to sleep now.
     pub(crate) fn pump(&self) {
         self.has_news.store(true, Ordering::SeqCst);
         while self.has_news.load(Ordering::SeqCst) {

@@ -298,7 +298,7 @@ impl Process {
             let inode = self.inode_of(&socket);
             told.push(format!("{letter}{number}{nonblocking}/{inode}"));
         }
-        // Whoever is only given a connection has no part in the ports.
+        // A process that only receives a connection does not share the ports.
         if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
             told.push(format!("k{:x}", self.engines.attach.family()));
         }

@@ -53,8 +53,8 @@ impl Kept {
 }
 
 impl Process {
-    /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is
-    /// put there leaves with [`Process::commit`].
+    /// Returns room for up to `len` bytes in a connection's send ring: less or none if it is full.
+    /// Bytes put there are sent by [`Process::commit`].
     pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
         self.let_overdue_leave();
         let socket = self.connection(fd)?;

@@ -91,7 +91,7 @@ impl Process {
         })?;
         match count {
             Some(None) => Ok(None),
-            // Who has waited looks for his descriptors again: do_pollfd().
+            // After a wait the kernel looks up the descriptors again: do_pollfd().
             _ if looks > 1 => Ok(Some(self.look_for_closed(&sorted, fds))),
             count => Ok(Some(count.flatten().unwrap_or(0))),
         }

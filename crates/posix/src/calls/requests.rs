@@ -30,7 +30,7 @@ const FIOGETOWN: u64 = 0x8903;
 const SIOCGPGRP: u64 = 0x8904;
 
 impl Process {
-    /// `fcntl` on a number of ours. What is about the number itself is the kernel's.
+    /// `fcntl` on one of our descriptors. Commands about the descriptor itself go to the kernel.
     pub fn fcntl(&self, fd: i32, command: i32, arg: usize) -> Outcome<i32> {
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
@@ -153,7 +153,7 @@ impl Process {
             return Ok(());
         }
         if let Some(attachment) = self.engines.first() {
-            // What has happened by now is not told.
+            // Events that have already happened are not reported.
             self.turn(&attachment);
         }
         if let Some(Decided::Stream(stream)) = socket.decided() {

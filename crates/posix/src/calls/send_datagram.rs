@@ -260,7 +260,7 @@ impl Process {
         if segment != 0 {
             return check_segments(len, segment, room);
         }
-        // What we say to ourselves is not cut on the kernel.
+        // The kernel does not fragment datagrams to its own addresses.
         if len > room && !self.network.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
             return Err(Errno::ENOBUFS);
         }
@@ -344,7 +344,7 @@ impl Process {
         if let Some((attachment, _)) = dgram.part()
             && !attachment.has_ticker()
         {
-            // Who only sends makes no other turn, and an instance may have ended.
+            // A thread that only sends makes no other turn, and its instance may have ended.
             self.turn_if_idle(&attachment);
         }
         if dgram.is_intent() {

@@ -486,7 +486,7 @@ impl Set {
     pub(crate) fn forget_waiters(&self) {
         let mut inner = self.inner.lock();
         inner.waiters.clear();
-        // What they name is the parent's.
+        // The objects they refer to belong to the parent.
         std::mem::forget(std::mem::take(&mut inner.strangers));
         std::mem::forget(inner.home.take());
         inner

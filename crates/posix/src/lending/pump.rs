@@ -352,7 +352,7 @@ impl Pump {
             }
             Ok((count, _)) => {
                 self.to_peer.is_ended = count == 0;
-                // Who gives less than was asked for has no more.
+                // A source that gives less than was asked for is empty.
                 self.childs.gives = self.is_ending || count == room.len();
                 count
             }
@@ -417,7 +417,7 @@ impl Pump {
         }
     }
 
-    /// The peer takes nothing more. What it has sent is still to be read.
+    /// Stops writing: the peer takes nothing more. Its own data is still to be read.
     fn end_writing(&mut self) {
         self.to_peer = Way::over();
         self.wish = Wish::All;

@@ -144,7 +144,7 @@ impl Steward {
     }
 
     fn begin_round(&mut self) {
-        // What the pumps have for peers leaves with it.
+        // Data that the pumps have for peers leaves with this turn.
         if !self.pumps.is_empty() {
             self.turn();
         }
@@ -468,7 +468,7 @@ impl Steward {
             Word::Shut => pump.shut(message.amount & 2 != 0),
             _ => pump.read(Wish::of(message.amount)),
         }
-        // Who waits for the answer finds what there is.
+        // The reply comes after the bytes, so that its receiver finds them.
         if message.word == Word::ReadNow {
             pump.run(&mut self.room);
         }

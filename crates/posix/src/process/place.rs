@@ -50,8 +50,8 @@ impl Process {
         Ok(twin)
     }
 
-    /// Puts a kernel socket under all numbers of a socket that has none yet. What the stack
-    /// becomes of it is still open; the kernel socket never blocks.
+    /// Puts a kernel socket under all numbers of a socket that has none yet. Whether the stack
+    /// serves it too is still open; the kernel socket never blocks.
     pub(crate) fn materialize(&self, socket: &Arc<Description>) -> Result<Descriptor, Errno> {
         if let Some(number) = socket.kernel_number() {
             return Ok(number);
@@ -330,7 +330,7 @@ impl Process {
             return Err(error);
         }
         if !memberships.is_empty() {
-            // What comes from now on is heard.
+            // Events that happen from now on are reported.
             attachment.commands();
         }
         *stack = Some((Arc::clone(&attachment), sock));

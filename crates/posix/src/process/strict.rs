@@ -1,9 +1,9 @@
-//! `--strict`: a socket that would fall back to the kernel fails instead, loudly.
+//! `--strict`: a socket that would fall back to the kernel fails instead, with an error.
 //!
-//! The loopback networks and unix sockets are no fallback: they are the kernel's by design. What is
-//! otherwise put off until the program waits (an engine for a listener or a bound datagram socket)
-//! is had at once, so that the call can fail. What cannot be had later, in a forked worker, is told
-//! by its next accept or receive, once.
+//! Sockets of the loopback networks and unix sockets are no fallback: they are the kernel's by
+//! design. An engine for a listener or a bound datagram socket, which is otherwise obtained at the
+//! first wait, is obtained at once, so that the call can fail. A failure that can only show later,
+//! in a forked worker, is reported once by its next accept or receive.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Process {
         given: Given,
     ) -> Result<Arc<Attachment>, Errno> {
         let attached = self.attached();
-        // What is put off until an instance is back is not refused.
+        // A socket that waits for an instance to return is not refused.
         if attached.is_err() && self.settings.strict && !self.engines.absence.is_now() {
             let because = self.engines.trouble().unwrap_or_default();
             self.refuse(socket, given, &because);

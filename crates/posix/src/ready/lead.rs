@@ -1,15 +1,16 @@
-//! Which of a program's threads drives the engine.
+//! The lead: the right of one of a program's threads to drive the engine.
 //!
-//! One thread that waits spins, makes the turns and sleeps on the device; it has the *lead*. All
-//! others sleep on their own doorbells at once, and the engine's lock is nearly always free. A
-//! thread takes the lead along into the program's code while such absences are short: until it
-//! waits again nobody is woken in its place. Who finds it away for longer than that takes it over,
-//! and the engine's stand-in has a sleeper woken. Where absences are long, the lead is free as soon
-//! as its thread leaves, and a sleeper is woken to take it.
+//! One waiting thread spins, makes the turns and sleeps on the device; it has the *lead*. All
+//! others sleep on their own doorbells at once, so the engine's lock is nearly always free. A
+//! thread keeps the lead while it is in the program's code, as long as such absences are short:
+//! until it waits again no other thread is woken in its place. A thread that finds it away for
+//! longer takes the lead over, and the engine's stand-in has a sleeper woken. Where absences are
+//! long, the lead is free as soon as its thread leaves, and a sleeper is woken to take it.
 //!
-//! A leader that sleeps, and is woken for another thread's socket alone, gives that thread the
-//! lead: what comes next is likely meant for it too. One that is about to sleep while another
-//! thread sends gives it that one, which is about to wait, instead of waiting for the engine.
+//! A leader that sleeps and is woken only for another thread's socket gives that thread the lead,
+//! because the next event is likely to be for it too. A leader that is about to sleep while another
+//! thread sends gives the lead to that thread, which is about to wait, instead of waiting for the
+//! engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -124,7 +125,8 @@ impl Lead {
             return false;
         }
         let now_ns = match how {
-            // Whoever falls asleep now sees this, or is seen by who asks after it.
+            // A thread that falls asleep now sees this, or is seen by the thread that looks for
+            // sleepers.
             Leave::Alone => {
                 self.away_since.store(LONG_AGO, Ordering::SeqCst);
                 return true;

@@ -184,9 +184,9 @@ impl Sleepers {
         claimant.as_ref().is_some_and(|it| Arc::ptr_eq(it, waiter))
     }
 
-    /// As [`Sleepers::try_lead`] for a thread that leads, awake too, until
-    /// [`Sleepers::give_up_claim`]. Who leads now is asked to stop, and the claimant is told when
-    /// it has.
+    /// As [`Sleepers::try_lead`], for a thread that leads even while it is awake, until
+    /// [`Sleepers::give_up_claim`]. The present leader is asked to stop, and the claimant is woken
+    /// when it has.
     pub(crate) fn claim_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
         if !self.is_claimed.load(Ordering::Acquire) {
             *self.claimant.lock() = Some(Arc::clone(waiter));
@@ -292,8 +292,8 @@ impl Sleepers {
         self.pool.release();
     }
 
-    /// In a forked child: the sleepers were other threads of the parent. What they watched is the
-    /// parent's too, so it is forgotten without being touched.
+    /// Resets the list in a forked child, because the sleepers were other threads of the parent.
+    /// The sockets they watched are the parent's too, so they are forgotten without being touched.
     pub(crate) fn reset(&self) {
         std::mem::forget(std::mem::take(&mut *self.asleep.lock()));
         self.count.store(0, Ordering::Relaxed);

@@ -154,7 +154,7 @@ impl WaiterPool {
 
     /// Gives a waiter back that no watch list names any more.
     pub(crate) fn give(&self, waiter: Arc<Waiter>) {
-        // What a notifier writes after this look rings the next user once too often, no more.
+        // A notifier that writes after this look wakes the next user once for nothing, no more.
         waiter.wake_up(false);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX && waiter.has_doorbell() {

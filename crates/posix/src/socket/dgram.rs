@@ -209,8 +209,9 @@ impl Dgram {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The engine is gone; the wait that goes on, or the next use, finds another. Who has a peer
-    /// hears of it, once, as of any error on the way to that: what it waits for may have been lost.
+    /// Detaches the socket from an engine that is gone; a wait that goes on, or the next use, finds
+    /// another one. A connected socket reports this once as an error, because a datagram it waits
+    /// for may have been lost.
     pub(crate) fn forget_stack(&self, dead: &Arc<Attachment>) {
         let is_connected = self.remote.lock().is_some();
         let mut stack = self.stack.lock();
@@ -226,7 +227,7 @@ impl Dgram {
         self.filters.reset();
         self.found_empty.store(0, Ordering::Relaxed);
         self.is_peeked.store(false, Ordering::Relaxed);
-        // What an exec that failed has left goes on unnoticed.
+        // A socket left over by a failed exec goes on without an error.
         if is_connected && !dead.is_left() {
             self.next_error.store(Errno::ENETDOWN.0, Ordering::Release);
         }
@@ -295,9 +296,9 @@ impl Dgram {
         self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0
     }
 
-    /// Before a fork: a datagram that was looked at and left goes with the socket to the child,
-    /// which may be the one that it was looked at for. Who takes it is the programs' to agree on,
-    /// as on the kernel.
+    /// Prepares for a fork: a datagram that was peeked at and left goes to the child with the
+    /// socket, because the child may be the one to read it. Parent and child agree on which of them
+    /// reads it, as on the kernel.
     pub(crate) fn copy_peeked(&self) {
         if self.has_left.load(Ordering::Relaxed) {
             let first = self.left.lock().front().cloned();

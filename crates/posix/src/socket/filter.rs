@@ -42,8 +42,8 @@ impl Filters {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// `code`: the instructions; none = every datagram is let through. What has come already stays
-    /// as it is.
+    /// Sets the filter's instructions, `None` to accept every datagram. Datagrams that have
+    /// already arrived are not filtered.
     pub(super) fn set(&self, code: Option<&[u8]>, part: Option<&(Arc<Attachment>, SockId)>) {
         if code.is_none() && !self.is_on() {
             return;
@@ -109,7 +109,7 @@ impl Filters {
 
 impl Filter {
     fn vet(&mut self, attachment: &Attachment, sock: SockId) -> Option<usize> {
-        // What comes meanwhile has an event of its own.
+        // A datagram that arrives meanwhile has an event of its own.
         let end = attachment.program.udp_received_to(sock);
         while let Some((at, len)) = attachment
             .program

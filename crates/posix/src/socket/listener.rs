@@ -214,7 +214,7 @@ impl Listener {
             return self.take_refusal().map_or(Ok(None), Err);
         };
         let Some(sock) = attachment.program.accept(*listener) else {
-            // What has been told of since then is there.
+            // Connections announced since then are in the queue.
             let _ = self
                 .pending
                 .compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -16,7 +16,7 @@ const WAITS: u32 = 8;
 /// Attempts to have a connection go, of which each finds something of it in use.
 const TRIES_MAX: u32 = 64;
 
-/// The place of a connection at one moment. Whoever found nothing there asks again where it is.
+/// The place of a connection at one moment. A caller that no longer finds it there asks again.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     place: &'a Place,

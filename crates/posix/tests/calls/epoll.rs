@@ -190,7 +190,7 @@ fn an_undecided_member_is_carried_along_to_the_kernel() {
         world.process.connect(fd, &bytes_of(addr)),
         Err(slipstack_posix::Divert::Kernel)
     );
-    // What the preload layer does with that answer.
+    // The preload layer does this with that answer.
     let number = slipstack_mem::Descriptor::new(fd).unwrap();
     let _ = rustix::net::connect(number.as_fd(), &addr);
     let (_peer, _) = server.accept().unwrap();
@@ -366,7 +366,7 @@ fn a_fork_meets_a_set_that_looks_at_the_one_in_it() {
     let world: &World = Box::leak(Box::new(World::new()));
     let (client, server) = world.pair();
     let inner = world.set();
-    // What lies between them in the order of their making takes a fork some time.
+    // Sets made between the two, which a fork has to go through.
     let _between: Vec<i32> = (0..200).map(|_| world.set()).collect();
     let outer = world.set();
     world.add(inner, server, IN, 0);

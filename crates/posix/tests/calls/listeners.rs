@@ -129,7 +129,7 @@ fn a_listener_whose_connections_went_to_others_comes_back_with_the_next_wait() {
         world.poll_in(client, 0);
     }));
     assert!(!yields_after(|world, listener, _| {
-        // What has been taken back is heard of first.
+        // The event about the connection that was taken back is seen first.
         fails(world.process.accept4(listener, 0).map(drop), Errno::EAGAIN);
         fails(world.process.accept4(listener, 0).map(drop), Errno::EAGAIN);
     }));

@@ -112,7 +112,7 @@ fn a_filter_looks_at_all_that_comes_by_the_next_engine() {
     world.process.bind(fd, &v4(OWN.octets(), 0)).unwrap();
     let own = world.process.getsockname(fd).unwrap();
     world.process.connect(fd, own.as_bytes()).unwrap();
-    // What has come before the filter is not looked at.
+    // Datagrams that arrived before the filter was set are not filtered.
     assert_eq!(world.send(fd, b"before"), Ok(6));
     world
         .process

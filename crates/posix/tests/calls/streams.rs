@@ -350,7 +350,7 @@ fn a_jump_out_of_a_blocked_call_leaves_nothing_behind() {
             std::thread::sleep(Duration::from_millis(10));
             world.send(client, b"x").unwrap();
         });
-        // The same thread leads again.
+        // This thread has the lead again.
         assert_eq!(world.recv(server, 1, 0).unwrap(), b"x");
     });
     world.process.close(server).unwrap();

@@ -47,7 +47,7 @@ const LOOKS_MAX: u32 = 1000;
 
 /// Waits until `thread` is in no call that it has begun without reckoning with cancellations.
 unsafe fn wait_until_out(thread: pthread_t) {
-    // Whoever has not entered yet sees that one is asked for.
+    // A thread that has not entered a call yet sees the request.
     raw::order_threads();
     let pause = libc::timespec {
         tv_sec: 0,

@@ -109,7 +109,8 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
     (additions, list)
 }
 
-/// The file that `search` finds for `name`. What is not there fails without us.
+/// Returns the file that `search` finds for `name`. A file that does not exist is left to the
+/// kernel's error.
 unsafe fn found(
     name: *const c_char,
     search: impl FnOnce(&CStr) -> Option<CString>,

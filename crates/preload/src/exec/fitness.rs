@@ -21,7 +21,8 @@ pub enum Fitness {
     Kernels,
 }
 
-/// Looks at the program in `file`. What no library can be loaded into is never started in silence.
+/// Looks at the program in `file`. A program into which no library can be loaded is never started
+/// silently.
 ///
 /// # Errors
 /// EPERM, under `--strict`, if its sockets would be the kernel's.

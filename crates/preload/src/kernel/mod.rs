@@ -98,9 +98,9 @@ impl Kernel for Libc {
     }
 }
 
-/// A sleep that does not touch the signal mask: a handler that is put off once the doorbell is
-/// known rings it, so none that comes just before the sleep is missed. What was put off earlier is
-/// let in by a mask alone, and so are a program's cancellations once it has asked for one.
+/// Sleeps without changing the signal mask: a handler that is deferred once the doorbell is known
+/// rings it, so none that arrives just before the sleep is missed. Handlers deferred earlier, and
+/// cancellations once the program has requested one, are let in only by a changed mask.
 fn sleep_by_doorbell(
     thread: &Thread,
     fds: &mut [libc::pollfd],

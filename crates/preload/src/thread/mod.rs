@@ -105,8 +105,9 @@ impl Thread {
         self.interruptions.fetch_add(1, Relaxed);
     }
 
-    /// The thread is about to sleep, and the eventfd `doorbell` ends its sleep. What is put off
-    /// from here on is told by it; whether something was put off before is to be asked after this.
+    /// Notes that the thread is about to sleep, and that the eventfd `doorbell` ends its sleep. A
+    /// handler deferred from here on rings it; the caller checks afterwards whether one was
+    /// deferred before.
     pub fn fall_asleep(&self, doorbell: i32) {
         self.doorbell.store(!doorbell, Relaxed);
         compiler_fence(SeqCst);

@@ -26,8 +26,8 @@ impl Chat {
         }
     }
 
-    /// Tells everybody but the speaker. Who does not read misses the line: nothing is queued
-    /// beyond a connection's send ring.
+    /// Sends a line to everybody but the speaker. A client that does not read misses the line,
+    /// because nothing is queued beyond a connection's send ring.
     fn tell(&self, cx: &Context<'_>, speaker: ConnectionId, pieces: &[&[u8]]) {
         let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         for other in self.names.keys().filter(|other| **other != speaker) {

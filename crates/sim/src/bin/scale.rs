@@ -53,7 +53,7 @@ fn compare(many: u32) -> Result<f64, Refused> {
         grown >> 20,
         each.saturating_sub(Crowd::PEER_BYTES as u64),
     );
-    // The same peers as before: what the number of the others costs.
+    // The first peers again, now among many connections.
     let among_ns = ask(&mut crowd, FEW)?;
     println!(
         "{FEW} of {many}: {among_ns:.0} ns for a request and its answer, {:.2} times as much",

@@ -231,8 +231,8 @@ impl World {
         }
     }
 
-    /// The keeper hears that an engine is gone. Of its flows it has the keys, of its slot what
-    /// still lies there.
+    /// Informs the keeper that an engine is gone: the keys of its flows, and the frames that are
+    /// left in its slot.
     pub(super) fn bury(
         &mut self,
         number: usize,
@@ -370,7 +370,7 @@ impl World {
         let place = self.flows.get(&(local, remote));
         let program = place.and_then(|place| self.programs.get(place));
         let failed = program.and_then(Program::failed);
-        // Who has closed is not told why.
+        // A program that has closed its socket gets no error.
         let is_over = program.is_some_and(|program| program.is_released);
         match is_over && !matches!(failed, Some(Reason::TimedOut)) {
             true => Ok(()),

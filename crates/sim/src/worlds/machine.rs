@@ -150,7 +150,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     let notice_ns = setting.between(0, 5 * MS);
     let is_cut = ending == Ending::Orderly && setting.is_once_in(2);
     if is_cut {
-        // What it says last is lost.
+        // The last frames before its end are lost.
         let cut_ns = setting.between(0, 50 * MS);
         setting.world.network.set_cut(true);
         setting.world.run_for(cut_ns)?;
@@ -159,7 +159,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.world.network.set_cut(false);
     setting.world.must_hold(machine);
     let former = setting.world.told_of_time_wait(machine);
-    // Whoever comes next listens on the same port at once.
+    // Its successor listens on the same port at once.
     let successor = setting.add_engine(machine);
     setting.world.share_port(machine, PORT, &[successor])?;
     for number in 100..100 + setting.between(1, 4) as u16 {
@@ -234,8 +234,8 @@ fn connect_to_the_slow(setting: &mut Setting, number: u16) -> Result<(), Failure
     setting.connect(number, client, server)
 }
 
-/// Peers that are silent, or send, or receive, when the end comes. What an orderly end leaves is to
-/// arrive whole.
+/// Peers that are silent, send or receive when the engine ends. Data that an orderly end leaves has
+/// to arrive whole.
 fn connect_to_the_doomed(
     setting: &mut Setting,
     ending: Ending,
@@ -246,7 +246,7 @@ fn connect_to_the_doomed(
         Ending::Crash => setting.between(0, 3_000_000),
         Ending::Orderly | Ending::Interrupted => 0,
     };
-    // Of the short ones some have ended, and are in TIME-WAIT.
+    // Some of the short connections have ended and are in TIME-WAIT.
     let is_short = ending != Ending::Crash && setting.is_once_in(2);
     let down = setting.between(0, if is_short { 2_000 } else { 3_000_000 });
     let (mut client, mut server) = setting.tasks(up, down);
@@ -290,7 +290,7 @@ fn connect_to_the_living(setting: &mut Setting, number: u16) -> Result<(), Failu
 /// From the same ports as before.
 fn connect_again(setting: &mut Setting, peers: &[(SocketAddr, SocketAddr)]) -> Result<(), Failure> {
     for (local, remote) in peers {
-        // What ended in order a moment before may be in TIME-WAIT.
+        // A connection that ended in order a moment before may be in TIME-WAIT.
         if setting.world.failed(*local, *remote).is_none() {
             continue;
         }

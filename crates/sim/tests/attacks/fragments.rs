@@ -70,7 +70,7 @@ fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
             (sent.into(), sent.into())
         );
         assert!(waiting * (len as u64 + 320) <= LIMIT, "{waiting}");
-        // What waits is forgotten in its time.
+        // Waiting fragments are dropped when their time is over.
         victim.now.0 += 31_000 * MS;
         victim.suffer(&fragment(Ipv4Addr::new(198, 51, 0, 0), 0, 8, true, &[1; 8]));
         let late = count(&victim, Counter::DropFragmentTimeout);

@@ -1,8 +1,8 @@
-//! Which of several default routers is used: one that answers (RFC 4861 6.3.6).
+//! Choice between several default routers: one that answers (RFC 4861 6.3.6).
 //!
-//! A router whose neighbour entry has failed stands behind the others until it is heard again; when
-//! none is left, they take turns. What went by it looks for its way again, what waited for it goes
-//! on to the next one.
+//! A router whose neighbour entry has failed is used after the others until it is heard again; when
+//! none answers, they take turns. Cached routes by it are looked up again, and packets that waited
+//! for it go to the next one.
 
 mod lost;
 

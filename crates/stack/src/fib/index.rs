@@ -33,7 +33,7 @@ impl Index {
         for (at, length) in lengths.iter().enumerate() {
             for (place, entry) in length.entries.iter().enumerate() {
                 let key = (length.len, entry.prefix.bits);
-                // Of one prefix the first has the smallest metric.
+                // The first route of a prefix has the smallest metric.
                 let is_first = place == 0 || length.entries[place - 1].prefix != entry.prefix;
                 if is_first {
                     index.known.insert(key, Some((at as u8, place as u32)));

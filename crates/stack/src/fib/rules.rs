@@ -39,7 +39,7 @@ impl Step {
             return false;
         };
         let is_alike = tells_sources(rule) && rule.from.len == *len;
-        // Of two for the same source both may have their say.
+        // Two rules for one source may both apply.
         if !is_alike || tables.contains_key(&rule.from.bits) {
             return false;
         }

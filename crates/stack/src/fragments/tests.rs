@@ -115,7 +115,7 @@ fn the_oldest_packets_make_room() {
     }
     assert!(evicted > 9_000);
     assert_eq!(all.partials.len() + evicted, 10_000);
-    // What came last can still be completed.
+    // The last packet can still be completed.
     let rest = take(&mut all, piece(9_999, 1008, false, b"end"));
     assert_eq!(rest, Ok(None));
     let whole = take(&mut all, piece(9_999, 0, true, &[1; 8])).unwrap();

@@ -1,10 +1,10 @@
-//! The groups that this host hears, on behalf of its sockets, of engines, and of its own addresses.
+//! Multicast groups that this host hears, for its sockets, for engines, and for its own addresses.
 //!
 //! IGMPv3 (RFC 3376, RFC 9776) and MLDv2 (RFC 3810, RFC 9777) for hosts, with the older versions
-//! that a querier may speak. What each asker wants is merged into what the interface hears; changes
-//! of that are reported here, queries are answered in `query.rs`, and what is said goes out in
-//! `report.rs`. An engine says nothing: it tells its keeper ([`crate::Effects::group`]), which
-//! does.
+//! that a querier may speak. The memberships of all sockets are merged into the state of the
+//! interface; changes of that state are reported here, queries are answered in `query.rs`, and
+//! messages are built in `report.rs`. An engine sends no reports: it informs its keeper
+//! ([`crate::Effects::group`]), which does.
 
 mod entry;
 mod filter;

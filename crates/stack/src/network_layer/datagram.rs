@@ -59,7 +59,7 @@ impl Cx<'_> {
             }
         };
         let len = packet.header_len() + segment.header.len() + segment.payload.len();
-        // What the device cuts is datagrams, not fragments.
+        // The device segments datagrams, not fragments.
         let is_whole = len <= usize::from(mtu) || segment.gso_mss.is_some();
         if is_whole || !discovery.may_fragment() {
             let is_left_to_routers =

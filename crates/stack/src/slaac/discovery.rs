@@ -78,8 +78,8 @@ impl Discovery {
         self.links.iter().all(Slaac::is_settled)
     }
 
-    /// Returns the configuration that holds now. Of hop limit and times the first link counts that
-    /// has told them.
+    /// Returns the configuration that holds now. Hop limit and timers come from the first link
+    /// whose routers advertise them.
     pub fn learnt(&self, now: Instant) -> Learnt {
         let mut all = Learnt::default();
         for it in &self.links {

@@ -58,7 +58,7 @@ mod tests {
         // RFC 4862 5.5.3.
         const HOUR: u32 = 3600;
         let now = Instant::from_millis(1_000_000);
-        // What is left, what is told, what is left then.
+        // Remaining lifetime, advertised lifetime, resulting lifetime.
         let table = [
             (HOUR, 4 * HOUR, 4 * HOUR),
             (HOUR, HOUR + 1, HOUR + 1),

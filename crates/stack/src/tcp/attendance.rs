@@ -1,7 +1,7 @@
-//! A program that is away answers nothing: an ACK that waits for its answer waits in vain.
+//! Connections whose program is away: an ACK that waits to be sent with the answer waits in vain.
 //!
-//! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. Whoever runs the stack in an
-//! absent program's place knows that none will come.
+//! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. The keeper and the stand-in,
+//! which run the stack in an absent program's place, know that no data will come.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ impl Tcp {
             let Some(conn) = self.conns.at_mut(index) else {
                 continue;
             };
-            // What only reading could move waits for its own moment.
+            // An ACK that only a read could trigger waits for its own timer.
             if conn.rcv.ack.is_waiting() && conn.rcv.ack != AckState::Due {
                 conn.timers.clear_ack();
                 conn.owe_ack();

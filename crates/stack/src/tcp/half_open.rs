@@ -1,7 +1,7 @@
 //! A half-open connection as plain bytes, to be moved to another engine whose listener takes it.
 //!
-//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. One that has not
-//! left yet leaves from there. Whoever adopts checks everything: the bytes may be hostile.
+//! The peer has our SYN-ACK, so the adopter must know the numbers in it. If the SYN-ACK has not
+//! been sent yet, the adopter sends it. The adopter checks everything: the bytes may be hostile.
 
 use alloc::vec::Vec;
 

@@ -1,9 +1,9 @@
 //! A connection as plain bytes, to be moved to another engine.
 //!
-//! Sequence numbers and offsets only, no addresses of memory. What is derived or can be learned
+//! Sequence numbers and offsets only, no memory addresses. State that is derived or can be learnt
 //! again (RTT history, SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is
-//! allowed (RFC 2018 8), and so is reneging on out-of-order ranges beyond those that fit. Whoever
-//! adopts checks everything: the bytes may be hostile.
+//! allowed (RFC 2018 8), and so is reneging on out-of-order ranges beyond those that fit. The
+//! adopter checks everything: the bytes may be hostile.
 
 mod origin;
 mod renumbering;
@@ -460,7 +460,7 @@ impl Tcp {
         Some(image)
     }
 
-    /// Takes over a detached connection. What was in flight counts as just sent.
+    /// Takes over a detached connection. Data in flight counts as just sent.
     pub fn adopt(
         &mut self,
         now: Instant,

@@ -1,9 +1,9 @@
 //! Pacing: segments are spread over the round trip instead of leaving in bursts.
 //!
 //! Each segment moves the time at which the next one may leave by its share of the pacing rate.
-//! Timers are coarse: up to [`CREDIT_NS`] of lateness is caught up. What was due at a time that the
-//! engine has let pass (the program is away, and its ticker slow) is caught up further; what ACKs
-//! let go that came late is not.
+//! Timers are coarse: up to [`CREDIT_NS`] of lateness is caught up. Segments that were due while
+//! the engine was not run (the program is away, and its ticker slow) are caught up further;
+//! segments that late ACKs release are not.
 
 use crate::time::Instant;
 

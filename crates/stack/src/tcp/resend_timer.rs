@@ -142,9 +142,9 @@ pub fn patience_ns(conn: &Connection, now: Instant) -> u64 {
     }
 }
 
-/// A window opens with something outstanding. What was sent again while it was closed were probes,
-/// and all of them were answered: patience begins again. What the peer has refused leaves again at
-/// once.
+/// Handles a window that opens with data outstanding. Retransmissions while it was closed were
+/// window probes, and all were answered, so the retransmission count restarts. Data that the peer
+/// has refused is retransmitted at once.
 #[cold]
 pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.opts.user_timeout_ms == 0 {

@@ -36,7 +36,7 @@ impl Udp {
                 cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 self.forget_hops(error.local.port());
             }
-            // Who does not want to know of it is not told.
+            // A socket that ignores path MTUs gets no such error.
             if !discovery.learns() || discovery == MtuDiscovery::Dont {
                 return;
             }

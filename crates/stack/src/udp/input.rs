@@ -153,7 +153,8 @@ impl Udp {
     }
 
     pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr, link: u16) -> Option<UdpId> {
-        // Of equals the last one: what is bound or connected later comes first, as on Linux.
+        // The last of several equal sockets: the one bound or connected later comes first, as on
+        // Linux.
         let (last, best) = self
             .takers(from, to, link)
             .max_by_key(|&(_, quality)| quality)?;

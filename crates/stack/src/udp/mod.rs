@@ -290,9 +290,9 @@ impl Udp {
             .filter(move |socket| socket.takes().overlaps(bound))
     }
 
-    /// RFC 6056 algorithm 1: a random start, then the next that is free. Who asks for no certain
-    /// port shares none: of two sockets with one port and one peer, one would get the other's
-    /// answers.
+    /// RFC 6056 algorithm 1: a random start, then the next free port. A socket that asks for no
+    /// particular port shares none: if two sockets had one port and one peer, one would get the
+    /// other's answers.
     fn pick_port(&self, bound: Bound, range: PortRange, rng: &mut Rng) -> Result<u16, SocketError> {
         let (lo, hi) = self.ephemeral;
         let count = u32::from(hi.saturating_sub(lo)) + 1;

@@ -108,7 +108,7 @@ fn fragments_in_any_order_make_the_datagram() {
             frames.swap(0, 1);
             for frame in &frames {
                 assert!(table.fx.datagrams.is_empty());
-                // What the device says of a fragment does not count for the datagram.
+                // The device's checksum verdict on a fragment does not count for the datagram.
                 table
                     .stack
                     .on_frame(table.now, frame, RxMeta::UNKNOWN, &mut table.fx);

@@ -138,7 +138,7 @@ fn nobody_asks_for_a_neighbour_that_is_configured() {
     sent.unwrap();
     let frames = taken(&mut table);
     assert_eq!((frames.len(), &frames[0].1[..6]), (1, &PEER_MAC[..]));
-    // What it says of itself does not change that.
+    // The sender's own address in the request does not change that.
     table.input(&arp_frame(ArpOperation::Request, ROUTER_MAC, GATEWAY, IP));
     taken(&mut table);
     let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);

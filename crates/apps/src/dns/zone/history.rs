@@ -35,8 +35,8 @@ impl Difference {
 }
 
 impl Zone {
-    /// Takes over what has changed since earlier versions, `old` being the one before. What is
-    /// kept has at most as many records as a large zone: a longer way is better gone at once.
+    /// Adds the difference to the previous version, `old`, to the history. The history keeps at
+    /// most as many records as a large zone has; older differences are dropped whole.
     pub fn follow(&mut self, old: &Zone) {
         if old.soa.serial == self.soa.serial {
             self.history.clone_from(&old.history);

@@ -81,7 +81,7 @@ impl Process {
         let told = told.map_err(|_| Errno::EINVAL)?;
         let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for line in told.lines().filter_map(line_of) {
-            // What the child has closed is nothing to it.
+            // Entries whose descriptor the child has closed are skipped.
             let Some(fd) = Descriptor::new(line.fd) else {
                 continue;
             };

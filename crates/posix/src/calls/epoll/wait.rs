@@ -71,7 +71,8 @@ impl Process {
             let count = self.collect(&set, epfd.fd, out, look);
             Ok((count > 0).then_some(count))
         })?;
-        // What came for it has acknowledged what was sent.
+        // The data that arrived for a foreign connection acknowledged what it had sent, so it can
+        // move.
         self.engines.bring_strangers(&set);
         Ok(count.unwrap_or(0))
     }

@@ -136,7 +136,7 @@ impl Inner {
         let asked = notes & note.fflags;
         if asked != 0 {
             note.fired |= asked;
-            // What has happened has happened once.
+            // A file event is reported once.
             note.flags |= EV_CLEAR;
             self.activate(key);
         }

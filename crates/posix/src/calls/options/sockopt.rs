@@ -188,7 +188,7 @@ impl Process {
             self.bring_errors(dgram);
         }
         if let (ATTACH | DETACH, Some((attachment, _))) = ((level, name), dgram.part()) {
-            // What has come is not the filter's.
+            // Datagrams that have already arrived are not filtered.
             self.turn(&attachment);
         }
         if let (Some((attachment, sock)), Some(option)) =

@@ -1,5 +1,5 @@
-//! An engine that is away: its instance was killed or stopped, or is not there yet. What is meant
-//! for it waits until there is one again.
+//! State of an engine that is away: its instance was killed, stopped or has not started yet.
+//! Commands for it wait until there is one again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -39,8 +39,9 @@ impl Absence {
         self.is_now.store(false, Ordering::Release);
     }
 
-    /// An engine was asked for in vain: another may come, or not. Whoever is asked in vain for long
-    /// (stopped, or not yet at work) is left alone for as long: who asks waits for nothing else.
+    /// Records that asking for an engine failed. An instance that took long to fail (stopped, or
+    /// not yet working) is not asked again for as long, because the asking thread waits for nothing
+    /// else meanwhile.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64, now_ns: u64) {
         let least = match error.why {
             Reason::NoSlot => ASK_FOR_SLOT_NS,
@@ -63,7 +64,7 @@ impl Absence {
         self.is_now.load(Ordering::Acquire)
     }
 
-    /// Whether this thread may ask for an engine. Of several one does.
+    /// Returns whether this thread may ask for an engine. One of several threads does.
     pub(crate) fn may_ask(&self, now_ns: u64) -> bool {
         if !self.is_now() {
             return true;

@@ -1,9 +1,9 @@
-//! Where a set's home is settled: before a wait on it, by the thread that waits.
+//! Decides which engine an epoll set belongs to, before a wait on it, on the waiting thread.
 //!
-//! A thread that has to share an engine, because no slot was free or as many engines as may be were
-//! there, lodges: its next waits look for an engine of its own again, seldom if in vain. What it
-//! listens on with SO_REUSEPORT, and on which nobody else waits, goes along to its engine, whether
-//! it was made real on another one or not.
+//! A thread that has to share an engine, because no slot was free or the limit of engines was
+//! reached, is a lodger: its next waits try again for an engine of its own, less often after each
+//! failure. Its listeners with SO_REUSEPORT on which no other thread waits move to its engine, even
+//! if they already listen on another one.
 
 use std::sync::Arc;
 

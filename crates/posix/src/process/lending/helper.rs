@@ -1,16 +1,16 @@
-//! A program that is about to confine itself (seccomp(2)) gives its engine up, and one that
-//! replaces itself (`exec`) has none for a moment.
+//! The helper process of a program that is about to confine itself (seccomp(2)), and so has to give
+//! up its engine, or to replace itself (`exec`), and so has none for a moment.
 //!
-//! Under a filter a program may do little more than read, write and poll, and nobody in its memory
-//! is to do more. So it makes a *helper* before: a child with an engine of its own, to which its
-//! connections go as they would to any child that uses them (see [`super::taking`]). From then on
-//! the program has ends of pairs of `AF_UNIX` sockets under its numbers, each call on which is the
-//! kernel's, and the helper moves the bytes. It lives until the program has closed them all; what
-//! the program has written before its end still leaves. The same goes for connections that a new
-//! program is to find under its numbers.
+//! Under a filter a program may do little more than read, write and poll, and so may every thread
+//! in its memory. It therefore makes a *helper* first: a child with an engine of its own, to which
+//! its connections move as they would to any child that uses them (see [`super::taking`]). From
+//! then on the program has ends of `AF_UNIX` socket pairs under its descriptor numbers; each call
+//! on them is the kernel's, and the helper moves the bytes. The helper lives until the program has
+//! closed them all; data that the program wrote before its end is still sent. Connections that a
+//! new program is to find under its numbers work in the same way.
 //!
 //! A connection that cannot move (half of it is shut, or the peer acknowledges nothing) stays with
-//! the program's own steward, and so does its engine then.
+//! the program's own steward, and then so does the program's engine.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Process {
         }
         let connections = self.movable_connections()?;
         if connections.is_empty() {
-            // What it has is all lent to it.
+            // All connections of this engine are lent by the helper now.
             self.leave_engine();
             return None;
         }

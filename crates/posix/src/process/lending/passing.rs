@@ -65,7 +65,7 @@ impl Process {
                 passing.0.push(passage);
                 Some(number)
             }
-            // What is under its number is a datagram socket of the kernel's.
+            // The descriptor number holds a kernel datagram socket.
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram && !it.is_taken() => {
                 self.note_mode(&socket);
                 None

@@ -119,7 +119,7 @@ impl Process {
         hears: bool,
     ) -> Option<String> {
         if !hears {
-            // What is under its number is a datagram socket of the kernel's.
+            // The descriptor number holds a kernel datagram socket.
             if socket.kind == Kind::Dgram {
                 return None;
             }

@@ -219,7 +219,7 @@ impl Process {
             self.begin_wait(at, attachment, thread, has_turn);
         }
         let budget_ns = self.spin_budget_ns(at, begun);
-        // Who goes to sleep at once is told by the sleep.
+        // For a thread that sleeps at once, the sleep itself polls the kernel's descriptors.
         let look = if !drives || budget_ns == 0 {
             Look::Later
         } else {
@@ -263,7 +263,7 @@ impl Process {
     /// Lets the engine work before a wait, or only take what this thread has to send.
     fn begin_wait(&self, at: &At<'_>, attachment: &Attachment, thread: usize, has_turn: bool) {
         let sleepers = &at.station.sleepers;
-        // Whom the turn wakes is looked at before the sleep.
+        // Threads that the turn woke are handled before the sleep.
         sleepers.pool.take_woken();
         match has_turn {
             true => self.turn(attachment),
@@ -277,7 +277,7 @@ impl Process {
     /// on.
     #[inline]
     fn leave_lead(&self, station: &Station, thread: usize, has_found: bool) {
-        // Whoever begins to sleep after this finds the leader away.
+        // A thread that begins to sleep after this finds the leader away.
         let sleepers = &station.sleepers;
         if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
             self.leave_sleepers(sleepers, thread, has_found);
@@ -356,8 +356,8 @@ impl Process {
         }
     }
 
-    /// Whether a handler is due that ends this call. What is there already comes first, as on the
-    /// kernel: the handler runs when the call has told it.
+    /// Returns whether a handler is due that ends this call. Events that are there already are
+    /// reported first, as on the kernel; the handler runs when the call has returned them.
     fn is_interrupted(&self, plan: &Plan<'_>, before: Interruptions) -> bool {
         let now = self.kernel.signal_point(plan.mask);
         match plan.may_restart {
@@ -431,7 +431,7 @@ impl Process {
             let leads = attachment.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
             if !std::mem::take(&mut is_turned) {
-                // Whom the turn wakes is looked at below.
+                // Threads that the turn woke are handled below.
                 at.station.sleepers.pool.take_woken();
                 match &attachment {
                     Some(attachment) if drives => self.turn(attachment),

@@ -21,7 +21,7 @@ impl Slept {
     pub(super) const NOT_AT_ALL: Slept = Slept {
         rang: false,
         driver: [false; 2],
-        // Who never gets to sleep has to ask for himself.
+        // A thread that never sleeps has to poll the kernel's descriptors itself.
         kernel: Look::Due,
     };
 }

@@ -38,7 +38,7 @@ impl Dgram {
 
     pub(super) fn take_error_of(&self, attachment: &Attachment, sock: SockId) -> Option<Errno> {
         let next = self.take_next_error();
-        // What has come since takes its place.
+        // An error that has arrived since takes its place.
         attachment
             .program
             .take_error(sock)
@@ -50,7 +50,7 @@ impl Dgram {
         self.next_error.load(Ordering::Acquire) != 0
     }
 
-    /// Takes what came back first. What comes next in the queue is the socket's error then, as in
+    /// Takes the first error of the queue. The next one becomes the socket's error, as in
     /// sock_dequeue_err_skb().
     pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
         let (attachment, sock) = self.part()?;

@@ -1,8 +1,8 @@
-//! Socket options: what was set, and what of it the stack is told.
+//! Socket options: the values that were set, and which of them go to the stack.
 //!
-//! Values that Linux changes or checks (doubled buffers, ranges) are not modelled: a kernel socket
-//! made for the moment takes the recorded options and answers. What the stack knows better
-//! (SO_ERROR, TCP_INFO, …) is answered here.
+//! Values that Linux changes or checks (doubled buffers, ranges) are not modelled: a temporary
+//! kernel socket takes the recorded options and answers. Options about the connection itself
+//! (SO_ERROR, TCP_INFO, …) are answered here.
 
 pub(crate) mod attaching;
 pub(crate) mod limit;

@@ -12,7 +12,8 @@ use crate::socket::options::attaching::{
     ATTACH, CHOOSE, attach_chooser, attach_filter, chooser_in,
 };
 
-/// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
+/// Repeats the program's settings on a kernel socket. An option that the kernel refuses now was
+/// already refused when it was set.
 pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
     for set in options.all() {
         let _ = match (set.level, set.name) {

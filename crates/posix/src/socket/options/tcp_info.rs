@@ -2,7 +2,7 @@
 
 use slipstack_channel::TcpInfo;
 
-/// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash
+/// Length of the structure of Linux 6.18 in bytes. The fields of AccECN (RFC 9768) and tcpi_rehash
 /// (no path is chosen again) stay 0.
 pub(crate) const LEN: usize = 280;
 

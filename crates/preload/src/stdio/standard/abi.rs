@@ -97,7 +97,7 @@ fn buffering_of(file: *mut FILE, number: c_int) -> (c_int, size_t) {
 fn move_output(from: *mut FILE, to: *mut FILE) {
     // SAFETY: the program's stream.
     let len = unsafe { __fpending(from) };
-    // SAFETY: as above. What waits in a wide stream is counted in wide characters.
+    // SAFETY: as above. Buffered data of a wide stream is counted in wide characters.
     if len == 0 || unsafe { fwide(from, 0) } > 0 {
         return;
     }

@@ -1,7 +1,7 @@
 //! CUBIC (RFC 9438): the window is a cubic function of the time since the last loss.
 //!
-//! Integer arithmetic: times in milliseconds, windows in bytes. C = 0.4, beta = 0.7. What the RFC
-//! saves for a spurious congestion event (4.9) is this whole struct, kept by recovery.
+//! Integer arithmetic: times in milliseconds, windows in bytes. C = 0.4, beta = 0.7. The state that
+//! the RFC saves for a spurious congestion event (4.9) is this whole struct, kept by recovery.
 
 use super::{Ack, Window};
 use crate::time::Instant;
@@ -69,7 +69,7 @@ impl Cubic {
             .unwrap_or(u64::MAX)
             .min(100 * cwnd)
             .max(1);
-        // What was collected at a higher price buys one segment only.
+        // Credit collected at a higher price buys one segment only.
         if u64::from(self.credit) >= price {
             self.credit = 0;
             window.grow(window.mss);

@@ -52,8 +52,8 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     }
 }
 
-/// The SYN-ACK: a new cookie, and how much of the data was taken. What was not is simply still to
-/// be sent.
+/// Handles the SYN-ACK: a new cookie, and how much of the data was accepted. The rest is simply
+/// still to be sent.
 #[cold]
 pub fn on_answer(
     conn: &mut Connection,

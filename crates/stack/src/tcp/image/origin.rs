@@ -93,8 +93,8 @@ impl ConnectionImage {
         image
     }
 
-    /// Rebuilds the connection between `local` and `remote`. Whoever adopts it checks it, as any
-    /// other image.
+    /// Rebuilds the connection between `local` and `remote`. The adopter checks it like any other
+    /// image.
     pub fn rebuilt(
         (local, remote): (SocketAddr, SocketAddr),
         origin: &ConnectionOrigin,

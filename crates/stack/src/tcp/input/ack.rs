@@ -425,7 +425,7 @@ fn sample_rtt(
     has_advanced: bool,
     delivered: &Delivered,
 ) -> u64 {
-    // What was sent once may have waited for what was sent again (Linux: FLAG_RETRANS_DATA_ACKED).
+    // Data sent once may have waited for retransmitted data (Linux: FLAG_RETRANS_DATA_ACKED).
     let clean_sent_at = delivered
         .clean_sent_at
         .filter(|_| delivered.resent_bytes == 0);

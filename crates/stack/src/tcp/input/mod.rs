@@ -79,7 +79,7 @@ pub fn on_segment(
     if segment.flags.is_fin() || conn.rcv.fin_at != 0 {
         verdict = fin::on_fin(conn, now, segment, start, cx, fx);
     }
-    // Of text and FIN at once, as on Linux; the ACK of the end is TIME-WAIT's.
+    // The event reports text and FIN together, as on Linux; TIME-WAIT sends the ACK of the FIN.
     if verdict == Verdict::Alive && !segment.payload.is_empty() {
         ack_policy::tell_of_gaps(conn, now, cx, fx);
     }

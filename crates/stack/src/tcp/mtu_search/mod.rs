@@ -1,15 +1,15 @@
 //! The search for the largest packet that the path takes, without help of its routers (RFC 4821,
 //! RFC 8899).
 //!
-//! Probes are segments of queued data, larger than the MSS (RFC 4821 7.3, RFC 8899 4.1 and 5.3.2):
-//! half way between what gets through and what does not. Enough data follows that fast recovery
-//! finds a lost one (RFC 4821 7.4), and its loss alone says nothing of congestion (RFC 4821 7.6.2).
-//! What gets through becomes the MSS; what does not is the new upper bound. As on Linux
-//! (tcp_mtu_probe) the search ends when the bounds are close, and begins again after a while (RFC
-//! 8899 5.1.1).
+//! Probes are segments of queued data, larger than the MSS (RFC 4821 7.3, RFC 8899 4.1 and 5.3.2),
+//! halfway between the largest size that arrives and the smallest that does not. Enough data
+//! follows that fast recovery finds a lost probe (RFC 4821 7.4), and the loss of the probe alone is
+//! no sign of congestion (RFC 4821 7.6.2). A size that arrives becomes the MSS; one that does not
+//! is the new upper bound. As on Linux (tcp_mtu_probe) the search ends when the bounds are close,
+//! and begins again after a while (RFC 8899 5.1.1).
 //!
-//! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). Only with SACK,
-//! which tells a lost probe from other losses (RFC 4821 6.1).
+//! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). It needs SACK, which
+//! tells a lost probe from other losses (RFC 4821 6.1).
 
 pub mod search;
 

@@ -102,9 +102,9 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) -> Opti
         conn.rcv.tune_at = Tick::of(now);
         conn.rcv.tune_from = conn.rcv.consumed;
     }
-    // Four times what one round trip brought: slow start doubles it, and while a loss is repaired
-    // as much again comes behind the gap (Linux: tcp_rcvbuf_grow). What part of a round trip has
-    // brought already it needs at least: to wait for its end would let the window close meanwhile.
+    // Four times the bytes of one round trip: slow start doubles them, and while a loss is repaired
+    // as many again arrive behind the gap (Linux: tcp_rcvbuf_grow). The bytes of an unfinished
+    // round trip are the least that is needed: waiting for its end would let the window close.
     let wanted = 4 * read + 16 * u64::from(conn.rcv.mss);
     if wanted > u64::from(conn.rcv.buffer) {
         return grow(conn, wanted, buffer_max);

@@ -338,8 +338,8 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     true
 }
 
-/// The episode is over; only the window is left to go back to. What this ACK shows as lost stays
-/// lost (Linux: tcp_try_undo_dsack in TCP_CA_Open).
+/// Ends the undo of an episode that is over: only the window is restored. Segments that this ACK
+/// shows as lost stay lost (Linux: tcp_try_undo_dsack in TCP_CA_Open).
 #[cold]
 pub fn undo_late(conn: &mut Connection) {
     let flight = conn.flight_mut();

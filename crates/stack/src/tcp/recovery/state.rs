@@ -100,7 +100,7 @@ impl Recovery {
         self.prr_out = 0;
         self.flight_at_start = in_flight.max(1);
         self.frto = Frto::Off;
-        // What the probe's answer could tell is known (Linux: tcp_init_cwnd_reduction).
+        // The probe's answer has nothing more to report (Linux: tcp_init_cwnd_reduction).
         self.probe_end = 0;
     }
 

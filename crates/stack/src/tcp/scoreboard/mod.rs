@@ -1,13 +1,13 @@
 //! The scoreboard: sent and unacknowledged data, one record per transmission.
 //!
 //! RFC 6675 3 asks for a scoreboard, RFC 8985 6.1 for the time of every transmission; both are the
-//! same table here. The records lie gapless from snd.una to snd.nxt. A record is a super-frame
+//! same table here. The records cover snd.una to snd.nxt without a gap. A record is a super-frame
 //! until a SACK block or a loss cuts it.
 //!
-//! Most flights see neither: their records wait in a queue. The first SACK block, loss or
-//! retransmission moves what lies before its end to [`Torn`], where no step looks at more than a
-//! few of many records, and where neighbours that are SACKed become one. What one segment makes the
-//! sender do is bounded by what the sender itself has sent, or by [`WALK_MAX`].
+//! Most flights have neither: their records stay in a queue. The first SACK block, loss or
+//! retransmission moves all records before its end to [`Torn`], where each step looks at a few
+//! records only, and where neighbouring SACKed records are merged. The work that one segment can
+//! cause is bounded by what the sender itself has sent, or by [`WALK_MAX`].
 
 mod record;
 mod table;

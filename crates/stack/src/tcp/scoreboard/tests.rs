@@ -393,7 +393,7 @@ fn the_timer_waits_for_the_latest_missing_retransmission() {
         let walk = board.walk(|sent_at, _| Judgement::Suspect(sent_at + 1_000));
         walk.recheck_at
     };
-    // Of the seventeen oldest.
+    // The end of the seventeen oldest records.
     assert_eq!(recheck_after(0..0), Some(1_116));
     assert_eq!(recheck_after(15..17), Some(1_114));
     assert_eq!(recheck_after(0..15), Some(1_119));

@@ -135,9 +135,9 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes from `start` to `end` left again. Of two transmissions of one moment RACK takes the
-    /// one with the higher numbers for the later (RFC 8985 6.2): what leaves again does so a
-    /// nanosecond after whatever has left.
+    /// Marks the bytes from `start` to `end` as retransmitted. RACK takes the transmission with the
+    /// higher sequence numbers as the later of two at one moment (RFC 8985 6.2): a retransmission
+    /// is dated a nanosecond after any other transmission.
     pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
         let newest = self.last().map_or(0, |last| last.sent_at);
         let (torn, _, lost) = self.tear(range.end);

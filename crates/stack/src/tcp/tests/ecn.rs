@@ -300,7 +300,7 @@ fn a_spurious_timeout_after_a_mark_is_taken_back() {
     world.peer_with(0, ACK, &[], options);
     let after = info(&world);
     assert_eq!((after.ca_state, after.lost), (0, 0));
-    // What the mark took is not given back.
+    // The reduction for the mark is not undone.
     assert_eq!(after.snd_ssthresh, 5);
 }
 

@@ -109,7 +109,7 @@ fn data_with_a_wrong_cookie_or_none_waits_for_the_handshake() {
     for (port, option) in [(1000, wrong), (1001, None), (1002, Some(FastOpen::Request))] {
         let answer = syn(&mut world, port, option, b"hello");
         assert_eq!(answer.header.ack, ISS + 1);
-        // Whoever speaks Fast Open gets the right cookie.
+        // A client that speaks Fast Open gets the right cookie.
         let wanted = option.map(|_| FastOpen::Cookie(good));
         assert_eq!(answer.fast_open, wanted);
     }

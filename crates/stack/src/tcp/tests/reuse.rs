@@ -60,7 +60,7 @@ fn a_syn_opens_again_by_its_timestamp_or_by_its_number() {
         (true, 5_000, Some(LAST + 1), true),
         (true, BACK, Some(LAST + 1), true),
         (true, BACK, Some(LAST + 1_000_000), true),
-        // The same stamp: only a greater number.
+        // With an equal timestamp only a greater sequence number is accepted.
         (true, 5_000, Some(LAST), true),
         (true, BACK, Some(LAST), false),
         // An earlier stamp: an old duplicate, whatever the number (RFC 7323 5.3).

@@ -224,7 +224,7 @@ fn an_outage_is_no_round_trip() {
         world.sleep(60 * SECOND);
         world.acknowledge(3_000);
         assert_eq!(times(&world), before, "{has_sack}");
-        // What is sent after it measures again.
+        // Data sent after it is measured again.
         world.write(4_000);
         world.now.0 += 20 * MS;
         world.acknowledge(1_000);

@@ -388,7 +388,7 @@ fn every_gap_of_a_turn_is_told_of() {
         assert!(acks.iter().any(|told| told.contains(&block)), "{acks:?}");
     }
     assert_eq!(acks.len(), 3);
-    // What continues the newest range is told of once, and also when others follow.
+    // Data that continues the newest range is reported once, also when other ranges follow.
     assert_eq!(told_of(&mut world, &[1500, 1600, 1700, 1800]).len(), 1);
     let acks = told_of(&mut world, &[1900, 2100, 2300, 2500]);
     assert!(
@@ -452,7 +452,8 @@ fn data_of_the_same_turn_leaves_behind_the_blocks() {
 
 #[test]
 fn a_partly_overlapping_segment_is_reported_as_a_duplicate() {
-    // What is held, what comes, and the blocks: RFC 2883 4.2, and in the order of Linux.
+    // Ranges held, the segment that arrives, and the blocks: RFC 2883 4.2, and in the order of
+    // Linux.
     let table = [
         ((151, 100), (151, 201), (101, 251)),
         ((51, 300), (101, 201), (51, 351)),

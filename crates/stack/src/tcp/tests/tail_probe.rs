@@ -109,7 +109,7 @@ fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
     let sent = world.take_sent();
     assert!(sent.iter().all(|s| s.len() <= 800), "{sent:?}");
     assert_eq!(sent[0].data.unwrap().0, 0);
-    // Of what left again nothing is lost when its first segments are acknowledged.
+    // None of the retransmitted data is lost when its first segments are acknowledged.
     world.now.0 += 4 * MS;
     world.acknowledge(800);
     sack(&mut world, 800, 1_600);

@@ -200,7 +200,7 @@ fn outcome(mut world: World, burst: Burst, is_burst: bool) -> (String, u64) {
     let conn = world.conn.unwrap();
     let info = world.stack.tcp_info(world.now, conn);
     let sent = world.take_sent();
-    // What the connection does next tells the rest of its state.
+    // The connection's next steps show the rest of its state.
     world.sleep(SECOND);
     let later = world.take_sent();
     let text = format!(

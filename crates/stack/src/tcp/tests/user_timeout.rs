@@ -128,7 +128,7 @@ fn a_new_value_is_told_by_the_next_segment_with_room_for_it() {
     world.write(100);
     assert_eq!(told(&world.only()), Some(40_020));
     world.acknowledge(100);
-    // The same again is nothing new, and none is nothing to tell.
+    // An unchanged value is not sent again, and no value sends nothing.
     set_timeout(&mut world, Some(40_000));
     set_timeout(&mut world, None);
     world.write(200);

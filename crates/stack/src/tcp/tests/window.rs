@@ -86,7 +86,7 @@ fn a_cork_does_not_hold_what_fills_a_small_window() {
     world.none();
     world.write(800);
     assert_eq!(lens(&mut world), [800]);
-    // What is left of the window is too little to be sent for its own sake.
+    // The rest of the window is too small to be used on its own.
     world.window = 300;
     world.acknowledge(800);
     world.write(1_100);
@@ -464,7 +464,7 @@ fn nothing_is_sent_again_beyond_a_window_that_has_shrunk() {
     world.acknowledge(1_000);
     world.flush();
     assert_eq!(places(&mut world), []);
-    // What the peer waits for probes the window.
+    // Data that the peer waits for probes the window.
     world.sleep(SECOND);
     let probes = places(&mut world);
     assert!(
@@ -510,7 +510,7 @@ fn a_window_that_opens_after_a_long_time_begins_a_new_patience() {
         let payload: &[u8] = if has_data { b"go on" } else { b"" };
         world.peer(ACK, payload);
         world.flush();
-        // What the peer waits for leaves at once, not when two minutes are over.
+        // Data that the peer waits for leaves at once, not after two minutes.
         assert_eq!(places(&mut world), [(0, 1_000)]);
         world.sleep(130 * SECOND);
         assert_eq!(world.failed(), None);

@@ -91,8 +91,8 @@ impl Tcp {
             .collect()
     }
 
-    /// Takes over an entry of another stack of this address. Of two with the same ends the later
-    /// one stays; anything else between them has begun since.
+    /// Takes over an entry of another stack of this address. If two have the same ends the later
+    /// one stays; a newer connection between the ends is preferred to both.
     pub fn adopt_time_wait(
         &mut self,
         now: Instant,

@@ -191,8 +191,8 @@ impl Bbr {
 
     /// 5.6.2.
     fn set_pacing_rate(&mut self, window: &Window) {
-        // 5.6.2, BBRInitPacingRate: from the window and the first round trip. What that has
-        // delivered may be a small request's answer, which says nothing of the path.
+        // 5.6.2, BBRInitPacingRate: from the window and the first round trip. The first delivery
+        // may be the answer to a small request and says nothing of the path.
         if self.pacing_rate == 0
             && let Some(rtt) = self.model.min_rtt_ns()
         {

@@ -200,7 +200,7 @@ fn losses_of_a_probe_count_until_all_of_it_is_acknowledged() {
     while pipe.bbr.state == State::ProbeUp {
         pipe.run(10_000);
     }
-    // What left in its last round is on its way.
+    // The segments of its last round are in flight.
     pipe.run(20 * MS);
     assert_eq!(pipe.bbr.model.inflight_hi, u64::MAX);
     let lossy = Sample {
@@ -241,7 +241,7 @@ fn a_window_is_restored_once_and_after_a_silence_too() {
 fn a_flow_that_never_filled_its_path_looks_for_the_round_trip_and_starts_up_again() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     while pipe.bbr.state != State::ProbeRtt {
-        // What the program has to send is the limit.
+        // The program's data is the limit.
         pipe.bbr.model.reset_full_bandwidth(0);
         pipe.run(MS);
         assert!(pipe.now < 20_000 * MS);
