@@ -82,15 +82,18 @@ def why_says_for_each_socket_where_it_is_and_why(world):
 def why_tells_of_a_listener_that_only_a_worker_waits_on(world):
     server = world.stack(*world.program("masters.py"))
     world.wait_port(9000, process=server)
+    until(lambda: server.output().endswith("\n"), 10, "the processes have said their numbers")
     master, worker = server.output().split()
-    for pid, words in (
-        (server.pid, "not served by this process yet"),
-        (master, "not served by this process yet"),
-        (worker, "belongs to the stack"),
-    ):
+
+    def why(pid):
         report = json.loads(world.admin("why", pid, "--json").output())
-        (row,) = report["program"]["sockets"]
-        assert row["local"] == "0.0.0.0:9000" and words in row["why"], (pid, report)
+        rows = report["program"]["sockets"]
+        assert all(row["local"] == "0.0.0.0:9000" for row in rows), (pid, report)
+        return " ".join(row["why"] for row in rows)
+
+    until(lambda: "belongs to the stack" in why(worker), 10, "the worker waits")
+    for pid in (server.pid, master):
+        assert "not served by this process yet" in why(pid), (pid, why(pid))
 
 
 @test(modes=SLIPSTACK)

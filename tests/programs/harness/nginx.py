@@ -79,6 +79,8 @@ class Nginx:
         if daemon:
             world.strays.append(lambda: pid_file(self.folder, "nginx.pid"))
         # The port is reached from the master's listen on, before there are workers.
+        if "master_process off" in user:
+            workers = 0
         until(lambda: len(self.workers()) >= workers, 5, "nginx has its workers")
 
     def url(self, path="/hello"):

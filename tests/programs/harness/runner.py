@@ -113,13 +113,13 @@ def run_all(wanted, options, of_kernel):
         name: sum(1 for outcome in outcomes if outcome["outcome"] == name)
         for name in ("passed", "failed", "skipped")
     }
-    if failed:
-        print("\nfailed, once more:")
-        for outcome in failed:
-            report(outcome)
     if unsteady:
         print("\npassed, but not at the first attempt, which said:")
         for outcome in unsteady:
+            report(outcome)
+    if failed:
+        print("\nfailed, once more:")
+        for outcome in failed:
             report(outcome)
     if options.captures:
         failed += captures_differ(options, outcomes, of_kernel)
@@ -130,6 +130,9 @@ def run_all(wanted, options, of_kernel):
                 indent=1,
             )
         )
+    for outcome in outcomes:
+        if outcome["outcome"] == "failed":
+            print(f"failed: {outcome['name']} {outcome['mode']}")
     print(f"programs, {time.monotonic() - started:.0f} s:")
     note = f" ({len(unsteady)} passed at a further attempt only)" if unsteady else ""
     print(
