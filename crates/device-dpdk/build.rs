@@ -1,4 +1,4 @@
-//! Compiles the part in C and finds DPDK's libraries, with the feature `dpdk` alone.
+//! Compiles the C part and finds DPDK's libraries; only with the feature `dpdk`.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/shim.c");

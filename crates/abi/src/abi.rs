@@ -1,8 +1,8 @@
-//! C's arguments as Rust's: pointers become slices here, and only here.
+//! Conversion of C's arguments to Rust types: pointers become slices here, and only here.
 //!
 //! A pointer to where no program has memory (null, the first page, the kernel's half) is EFAULT, as
-//! the kernel says. Other bad pointers are the program's fault and end it, where the kernel would
-//! have said EFAULT: to find that out before a copy would take a system call for each.
+//! on the kernel. Any other invalid pointer ends the program with SIGSEGV, where the kernel would
+//! return EFAULT: checking it before each copy would take a system call.
 
 use core::ffi::{c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};

@@ -1,5 +1,5 @@
-//! Raw system calls and `errno`: what works before anything is initialised, inside
-//! signal handlers and between fork and exec.
+//! Raw system calls and `errno`, for code that runs before anything is initialised, inside signal
+//! handlers, and between fork and exec.
 
 use core::ffi::{CStr, c_int, c_long};
 

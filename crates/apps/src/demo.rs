@@ -1,4 +1,4 @@
-//! The smallest web server: one page for every request, to measure connections with.
+//! The smallest web server: one page for every request, for measurements of connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

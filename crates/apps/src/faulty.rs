@@ -1,5 +1,5 @@
-//! A server whose handlers and jobs panic when they are asked to, and that otherwise sends back
-//! what comes: what is left of an engine after a mistake can be seen with it.
+//! An echo server whose handlers and jobs panic on request, for tests of how an engine survives a
+//! panic.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Servers and load generators that live inside the engine.
+//! Servers and load generators that run inside the engine.
 
 pub mod demo;
 pub mod dns;

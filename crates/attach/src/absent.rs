@@ -1,5 +1,5 @@
-//! A program whose instance is away: nobody holds a connection to it, but its table of sockets can
-//! be read.
+//! A program whose instance is away: it has no control connection, but its table of sockets can be
+//! read.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The questions of `slipstack status`, `why` and `stop` to keepers and instances.
+//! Requests of `slipstack status`, `why` and `stop` to keepers and instances.
 
 use std::io::ErrorKind;
 

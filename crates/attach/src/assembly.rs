@@ -1,4 +1,4 @@
-//! From a lease to an engine.
+//! Builds an engine from a lease.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

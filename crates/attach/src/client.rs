@@ -1,4 +1,4 @@
-//! [`Attach`] for programs: nothing happens until the first socket needs an engine.
+//! [`Attach`] for programs: does nothing until the first socket needs an engine.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -1,4 +1,4 @@
-//! Where to knock: the control socket of a keeper or an instance, or an inherited connection.
+//! The control socket of a keeper or an instance, or an inherited connection to it.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Why an engine could not be had, one sentence each.
+//! Reasons why an engine is not available, one sentence each.
 
 use std::fmt;
 use std::io;

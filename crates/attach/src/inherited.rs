@@ -1,4 +1,4 @@
-//! Sockets of the kernel's that whoever started the program hands to it: systemd and inetd do.
+//! Kernel sockets that a starter such as systemd or inetd passes to the program.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

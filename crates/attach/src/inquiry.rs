@@ -1,4 +1,4 @@
-//! Questions of the command to every engine of a device.
+//! Requests of the command line to every engine of a device.
 
 use std::os::fd::OwnedFd;
 

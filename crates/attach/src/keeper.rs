@@ -1,4 +1,4 @@
-//! Starting a keeper: the starter's side and the body of `slipstack keeper`.
+//! Starting a keeper: the starting process's side and the body of `slipstack keeper`.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,5 @@
-//! Before a program is started: the device is there, and the way to it is kept open for the
-//! program.
+//! Preparation before a program is started: checks that the device is there, and keeps a connection
+//! to the keeper open for the program.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! The way to an engine: finds or starts the keeper, leases a slot and puts an engine into this
-//! process, or attaches to an instance; and what the command line asks of keepers and instances.
+//! Attachment of a program to an engine: finds or starts the keeper, leases a slot and builds an
+//! engine in this process, or connects to an instance. Also the requests of the command line to
+//! keepers and instances.
 
 mod absent;
 pub mod admin;

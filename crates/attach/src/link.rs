@@ -1,5 +1,5 @@
-//! The control connection of one engine: requests and answers, and coming back after a keeper was
-//! replaced.
+//! The control connection of one engine: requests and replies, and reconnecting after the keeper
+//! was replaced.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The network that settings describe, of a stack that runs.
+//! The network that the settings describe, compared with that of a running stack.
 
 use slipstack_channel::control::Refusal;
 use slipstack_channel::control::net::{Interface, KernelShare, NetworkState, RouteEntry};

@@ -1,4 +1,4 @@
-//! The engines of a family of programs as each other's queues.
+//! Access of the engines of one program's processes to each other's receive queues.
 
 use slipstack_channel::InboxMessage;
 use slipstack_device::hooked::FrameHook;

@@ -1,4 +1,4 @@
-//! How long the channel of this process may be: RLIMIT_AS counts each address of it, used or not.
+//! Length of this process's channel: RLIMIT_AS counts each address of it, used or not.
 
 use slipstack_channel::{REGION_BYTES, REGION_BYTES_MIN, region_bytes_within};
 use slipstack_mem::process::{address_limit, has_addresses};

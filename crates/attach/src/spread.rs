@@ -1,11 +1,11 @@
-//! Which instance each process of a program uses, where it is started over several.
+//! Assignment of a program's processes to several instances.
 //!
-//! The rule: a process takes the instance that the fewest living processes of its program use, of
-//! several such the one that is named first, when it needs an engine for the first time, and stays
-//! with it. Of nginx's workers over two instances the first takes one and the second the other; the
-//! workers of a reload do the same, and one that takes a dead one's place takes its instance.
-//! Threads that get an engine of their own take the others in turn from there on. A
-//! page that forked processes share has who uses which; `exec` begins a new one.
+//! The rule: when a process first needs an engine it takes the instance that the fewest living
+//! processes of its program use, the first in the list if several are equal, and stays with it. So
+//! nginx's first worker takes one of two instances and the second worker the other; the workers of
+//! a reload do the same, and a worker that replaces a dead one takes its instance. Threads that get
+//! an engine of their own take the other instances in turn from there on. A page shared by forked
+//! processes records the assignment; `exec` begins a new one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The keeper, as an engine in this process sees it.
+//! The keeper as seen by an engine in this process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,9 +1,10 @@
-//! Proof to an instance that a former one of its name has let a program in: the program may have
-//! another user since then, and the connection that it inherited has ended with that instance.
+//! Proof to an instance that a former instance of its name has admitted a program. It is needed
+//! where the program has changed its user since then, because the connection that it inherited has
+//! ended with the former instance.
 //!
-//! A ticket is a memory file with the instance's name, made and sealed by the instance. Nobody else
-//! can make one: the file belongs to the instance's user, nobody gives a file away, and no seal is
-//! broken. As for an inherited connection, possession is the permission.
+//! A ticket is a memory file with the instance's name, made and sealed by the instance. It cannot
+//! be forged: the file belongs to the instance's user, a file's owner cannot be given away, and
+//! seals cannot be broken. As for an inherited connection, possession is the permission.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The ways out of links beside the first: their gateways, and which packets go by them.
+//! Routes of further interfaces: their gateways, and the rules that select them.
 
 use std::net::IpAddr;
 

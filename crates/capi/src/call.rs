@@ -1,4 +1,4 @@
-//! One call of the program: its answer and `errno`.
+//! One call of the program: its return value and `errno`.
 
 use slipstack_abi::raw;
 use slipstack_posix::{Divert, Errno, Outcome, Process};

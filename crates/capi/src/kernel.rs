@@ -1,4 +1,4 @@
-//! The POSIX layer's requests to the system: raw system calls and the interruptions of a thread.
+//! Kernel access of the POSIX layer: raw system calls and the interruptions of a thread.
 
 use std::time::Duration;
 

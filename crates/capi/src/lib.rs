@@ -1,11 +1,11 @@
 //! `libfstack`: Slipstack as a C library, with the functions of F-Stack's interface (`ff_*`).
 //!
-//! A program calls `ff_init`, makes sockets and gives its work to `ff_run`. Each function is a call
-//! of [`slipstack_posix::Process`]; what only C has (pointers, `errno`, symbols) is in the `abi.rs`
-//! of the function's family. The headers are in `include/`.
+//! A program calls `ff_init`, makes sockets and passes its loop function to `ff_run`. Each function
+//! is a call of [`slipstack_posix::Process`]; the parts that only C has (pointers, `errno`,
+//! symbols) are in the `abi.rs` of the function's family. The headers are in `include/`.
 //!
-//! Sockets made here are the stack's alone: the program's own sockets keep the kernel's ports.
-//! Functions of this library take the kernel's descriptors too.
+//! Sockets made here are only the stack's: the kernel's ports stay free for the program's own
+//! sockets. Functions of this library take kernel descriptors too.
 
 mod arguments;
 mod call;

@@ -1,4 +1,4 @@
-//! The network of the stack, as the keeper has it: asked and changed while the program runs.
+//! Queries and changes of the stack's network, through the keeper, while the program runs.
 
 use slipstack_attach::net::{Answer, Change, Client, ClientError, NetworkState, Query};
 use slipstack_attach::{Error, admin};

@@ -1,4 +1,4 @@
-//! How the program's side gets an engine, whatever the placement.
+//! The trait by which the program's side gets an engine, whatever the placement.
 
 use core::fmt;
 use std::os::fd::{BorrowedFd, RawFd};

@@ -1,7 +1,7 @@
-//! A socket's cell: four cache lines, split by who writes them.
+//! A socket's cell: four cache lines, split by writer.
 //!
-//! Line 0 the engine writes on the data path, line 1 the engine writes rarely, line 2 the program
-//! writes, line 3 holds the flags that both change.
+//! The engine writes line 0 on the data path and line 1 rarely; the program writes line 2; line 3
+//! holds the flags that both change.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! How datagrams lie in byte rings: a header of fixed length, the payload, padding to 8 bytes.
+//! Layout of datagrams in byte rings: a header of fixed length, the payload, padding to 8 bytes.
 //!
 //! ```text
 //! 0 payload length  4 peer's port  6 own port  8 peer's address  24 own address

@@ -1,4 +1,4 @@
-//! The seam between the two placements: who lets the engine work, and how to wait for it.
+//! The trait that differs between the two placements: it runs the engine, or waits for it.
 
 use std::any::Any;
 use std::os::fd::RawFd;

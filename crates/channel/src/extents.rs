@@ -1,8 +1,8 @@
-//! Bytes of send streams that lie outside their rings: in memory that a program has filled before
-//! it said to which connection they go.
+//! Parts of send streams that lie outside their rings, in memory that a program filled before it
+//! chose the connection.
 //!
-//! The ring has room for them as if they were there. So whoever needs more than two pieces of
-//! memory at once, or bytes that outlive the program, copies them to their place in the ring.
+//! The ring reserves their room. A reader that needs more than two pieces of memory at once, or
+//! bytes that outlive the program, copies them to their place in the ring.
 
 use std::collections::{HashMap, VecDeque};
 

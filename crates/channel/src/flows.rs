@@ -1,7 +1,7 @@
-//! The flow directory: which flows an engine has, for whoever cleans up after it.
+//! The flow directory: an engine's flows, for the keeper to clean up after the engine's death.
 //!
-//! One line per flow. The engine writes; the keeper reads when the engine has died, so the
-//! reader trusts nothing but the bounds.
+//! One line per flow. The engine writes; the keeper reads when the engine has died, and trusts
+//! nothing but the bounds.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! The handover area: connections that outlive their program, for the keeper to carry out.
+//! The handover area: connections that outlive their program, for the keeper to complete.
 //!
-//! An image is the stack's own image of the connection and the name of its send ring, whose
-//! bytes stay in the region.
+//! An entry is the stack's own image of the connection and the name of its send ring, whose bytes
+//! stay in the region.
 
 use core::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Rules of thumb that can be switched off one by one, to see what each of them brings (`make
-//! heuristics`). Nothing that is right depends on any of them.
+//! Heuristics that can be switched off one by one, to measure the effect of each (`make
+//! heuristics`). Correctness depends on none of them.
 
 /// The variable that names the rules which are not in force, separated by commas.
 pub const WITHOUT: &str = "SLIPSTACK_WITHOUT";

@@ -1,4 +1,4 @@
-//! Names of sockets in a channel.
+//! Identifiers of sockets in a channel.
 
 /// How many generations an index goes through before they repeat.
 pub(crate) const GENERATION_MASK: u32 = (1 << 28) - 1;

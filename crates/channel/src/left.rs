@@ -1,7 +1,9 @@
-//! A connection as a killed program leaves it: how far its rings had come, and where its bytes are.
+//! The state in which a killed program leaves a connection: the positions of its rings, and where
+//! its bytes are.
 //!
-//! Read by the keeper out of the region's cell. The program and its engine may have been killed at
-//! any instant and may have lied: each word is read once, and what cannot be is left out.
+//! The keeper reads it out of the region's cell. The program and its engine may have been killed at
+//! any instant and may have written nonsense: each word is read once, and connections with
+//! impossible values are left out.
 
 use slipstack_mem::{ByteRing, Lines, Region};
 

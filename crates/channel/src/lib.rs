@@ -1,11 +1,11 @@
 //! The channel between programs, engines and the keeper.
 //!
-//! A program and its engine share one [`Region`](slipstack_mem::Region) per pair: rings of
-//! commands and events, a cell per socket and a byte ring per socket and direction. The program's
-//! side is [`ProgramEnd`] (many threads), the engine's is [`EngineEnd`] (one). Whatever the
-//! program writes is hostile to the engine: it is read once, checked, and the copy is used.
-//! [`Driver`] is the seam of the two placements, [`Attach`] the way to an engine, and
-//! [`control`] the rare messages over a unix socket.
+//! A program and its engine share one [`Region`](slipstack_mem::Region) per pair: rings of commands
+//! and events, a cell per socket and a byte ring per socket and direction. The program's side is
+//! [`ProgramEnd`] (many threads), the engine's is [`EngineEnd`] (one). To the engine, everything
+//! that the program writes is hostile: it is read once, checked, and the copy is used. [`Driver`]
+//! hides which placement is used, [`Attach`] gets an engine, and [`control`] has the rare messages
+//! over a unix socket.
 
 mod addr;
 mod attach;

@@ -1,8 +1,8 @@
-//! Users of a channel that live on the engine's own thread.
+//! Users of a channel that run on the engine's own thread.
 //!
-//! A program in another thread or process is told by a doorbell that events wait. An [`Owner`] is
-//! called by the engine itself, within the turn in which they came, and what it asks for is
-//! carried out before that turn's frames leave.
+//! A program in another thread or process learns of events by a doorbell. An [`Owner`] is called by
+//! the engine itself, within the turn in which they happened, and its commands are carried out
+//! before that turn's frames leave.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The network as a program places its sockets by it.
+//! The network as a program sees it when it decides where a socket belongs.
 
 use std::net::IpAddr;
 

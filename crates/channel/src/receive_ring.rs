@@ -1,8 +1,8 @@
 //! The engine's side of a socket's receive ring.
 //!
 //! Bytes are stored at their offset, out of order too; the program sees them once the head has
-//! passed them. The ring comes with the first byte, is replaced by a larger one when bytes do
-//! not fit, and goes when everything has been read.
+//! passed them. The ring is allocated for the first byte, replaced by a larger one when bytes do
+//! not fit, and freed when everything has been read.
 
 use core::sync::atomic::{Ordering, fence};
 

@@ -1,8 +1,8 @@
 //! The table in which a program describes its sockets, for `slipstack why`.
 //!
 //! A region of its own with one row per descriptor. The program writes a row when a socket is
-//! placed and clears it when it is closed; whoever answers `why` reads. The reader believes
-//! nothing: every field is checked, and a row that changes while it is read is passed over.
+//! placed and clears it when the socket is closed; the process that answers `why` reads. The reader
+//! trusts nothing: every field is checked, and a row that changes while it is read is skipped.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::io;

@@ -1,6 +1,6 @@
-//! Memory of receive rings, and rings that were replaced while the program keeps bytes in them.
+//! Memory of receive rings, and replaced rings in which the program still keeps bytes.
 //!
-//! Those are listed until everything of the socket has been given back, or the socket is closed.
+//! Those are listed until all bytes of the socket have been given back, or the socket is closed.
 
 use slipstack_mem::ByteRing;
 

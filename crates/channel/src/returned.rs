@@ -1,4 +1,4 @@
-//! Datagrams that came back: a ring of their own beside the receive ring, made for the first one.
+//! Datagrams that came back with an error: a ring beside the receive ring, made for the first one.
 //!
 //! ```text
 //! 0 payload length  4 reason  5 kind  6 code  8 info  12 port  16 destination  32 offender

@@ -1,4 +1,4 @@
-//! When a ring that has grown may become smaller again.
+//! Decides when a ring that has grown may become smaller again.
 
 use slipstack_mem::ByteRing;
 

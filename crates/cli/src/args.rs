@@ -1,4 +1,4 @@
-//! Options of the table as arguments of a command, and the values that were given.
+//! Options of the table as arguments of a command, and the given values.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `slipstack config`: what a configuration file says.
+//! `slipstack config`: checks, shows and converts configuration files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Why a command refuses.
+//! Reasons for which a command fails.
 
 use slipstack_config::ConfigError;
 

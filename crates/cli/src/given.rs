@@ -1,4 +1,4 @@
-//! The settings that every command begins with.
+//! The settings that every command starts with.
 
 use clap::ArgMatches;
 use slipstack_config::{Layers, Settings};

@@ -1,4 +1,4 @@
-//! The texts of options on a command line, by the interface behind which they stand.
+//! The texts of options on a command line, by the `--if` that they follow.
 
 use clap::ArgMatches;
 use slipstack_config::{Kind, find_option};

@@ -1,8 +1,8 @@
 //! Several instances from one command, and instances in the background.
 //!
 //! Each instance is a process of its own, started with the same command line and its number. This
-//! process waits until all of them are ready, then stays with them (they end when it ends) or, with
-//! `--daemon`, leaves them alone.
+//! process waits until all of them are ready. Then it stays until they end, and ends them when it
+//! ends; with `--daemon` it leaves at once and they go on.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Readiness, told to whoever started this process.
+//! Readiness notification to the process that started this one (systemd's protocol).
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which file does a program's name stand for?
+//! Lookup of a program's file by its name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,5 @@
-//! `slipstack sysctl` and `ff_sysctl`: the numbers of running stacks, by the names of Linux and
-//! FreeBSD.
+//! `slipstack sysctl` and `ff_sysctl`: the tunable values of running stacks, by the names of Linux
+//! and FreeBSD.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Which processors a program and its instance run on: each works while the other waits for it, so
-//! they need one each.
+//! Processors of a program and its instance: each works while the other waits for it, so they need
+//! one each.
 
 use std::fs;
 

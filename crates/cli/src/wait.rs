@@ -1,4 +1,4 @@
-//! `slipstack wait`: until a program listens, or an instance is ready.
+//! `slipstack wait`: waits until a program listens, or an instance is ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Addresses of hosts, with the length of their network's prefix.
+//! Addresses of hosts, with the prefix length of their network.
 
 use core::net::IpAddr;
 

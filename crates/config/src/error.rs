@@ -1,4 +1,4 @@
-//! Values that cannot be used, files that cannot be read, and where values come from.
+//! Errors: values that cannot be used, files that cannot be read, and the source of each.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

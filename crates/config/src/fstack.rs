@@ -1,6 +1,6 @@
 //! The variables of F-Stack's LD_PRELOAD adapter, so that its start scripts keep working.
 //!
-//! There an instance is known by its number: `FF_PROC_ID` says which one a program uses and
+//! In F-Stack an instance is known by its number: `FF_PROC_ID` says which one a program uses and
 //! `FF_NB_FSTACK_INSTANCE` how many there are, of which each process takes one. Here the number is
 //! the instance's name.
 

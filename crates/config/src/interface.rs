@@ -1,5 +1,5 @@
-//! Further interfaces as the option has them: `eth1,ip=10.2.0.2/24,gw=10.2.0.1`, several separated
-//! by semicolons.
+//! Further interfaces in an option's text: `eth1,ip=10.2.0.2/24,gw=10.2.0.1`, several separated by
+//! semicolons.
 
 use core::fmt;
 use core::net::IpAddr;

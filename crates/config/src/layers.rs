@@ -1,4 +1,4 @@
-//! Where values come from, and which of them wins.
+//! Sources of values, and their precedence.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

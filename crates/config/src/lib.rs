@@ -1,9 +1,9 @@
-//! One table of options ([`OPTIONS`]) and everything that follows from it.
+//! The table of options ([`OPTIONS`]) and everything that is generated from it.
 //!
 //! A value can come from four places; a later one wins: built-in default, configuration file
 //! (`--config`, else `/etc/slipstack.toml`), environment (`SLIPSTACK_*`), command line. F-Stack's
 //! adapter variables (`FF_*`) rank between the file and `SLIPSTACK_*`. The command line, the
-//! configuration file, the environment and `docs/reference/options.md` are all read off the table.
+//! configuration file, the environment and `docs/reference/options.md` all follow from the table.
 
 mod addressing;
 mod cidr;

@@ -1,4 +1,4 @@
-//! The known name that is most like an unknown one.
+//! Lookup of the known name that is most like an unknown one.
 
 /// Returns the candidate with the fewest letters to change, or `None` without candidates.
 pub(crate) fn nearest<'a>(

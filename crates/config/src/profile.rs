@@ -1,4 +1,4 @@
-//! Profiles: values that suit a kind of program, by name.
+//! Profiles: named sets of values that suit a kind of program.
 
 use std::path::{Path, PathBuf};
 

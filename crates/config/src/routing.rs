@@ -1,4 +1,4 @@
-//! Routes and rules as options have them: a first word, then words of `name=value`, separated by
+//! Routes and rules in an option's text: a first word, then `name=value` words, separated by
 //! commas. Several of them are separated by semicolons.
 
 use core::fmt;

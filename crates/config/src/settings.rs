@@ -1,4 +1,4 @@
-//! Settings from the values in force, and combinations of them that make no sense.
+//! Settings built from the values in force, and the check for contradictory combinations.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Options and sysctls that set a stack's numbers.
+//! Options and sysctls that set the tunable values of a stack.
 
 use slipstack_stack::{StackConfig, Tunable};
 

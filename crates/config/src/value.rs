@@ -1,4 +1,4 @@
-//! How the type of an option's field reads and writes its text.
+//! Conversion of an option's type from and to its text.
 
 use core::net::IpAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! VLANs as the option has them: `10,ip=10.10.10.5/24,gw=10.10.10.1`, several of them separated by
+//! VLANs in an option's text: `10,ip=10.10.10.5/24,gw=10.10.10.1`, several of them separated by
 //! semicolons.
 
 use core::fmt;

@@ -1,5 +1,4 @@
-//! The words that DPDK's environment layer is initialised with: the user's, and what they leave
-//! open.
+//! Arguments of DPDK's environment abstraction layer (EAL): the user's, and defaults for the rest.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use slipstack_device::dpdk::Options;

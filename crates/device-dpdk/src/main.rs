@@ -1,8 +1,8 @@
-//! The process that has DPDK: started by the keeper with a device of kind `dpdk`, primary process
-//! of DPDK's, and gone with the last process that holds the device.
+//! The process that runs DPDK: started by the keeper with a device of kind `dpdk`, as DPDK's
+//! primary process. It ends with the last process that holds the device.
 //!
-//! Standard input is the socket by which it is told what to do; standard error is read by the
-//! keeper while the port starts.
+//! Requests arrive on standard input, which is a socket; standard error is read by the keeper while
+//! the port starts.
 
 mod eal;
 mod pump;

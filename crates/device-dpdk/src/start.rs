@@ -1,4 +1,4 @@
-//! From the order to a port that runs.
+//! Starts the port from the keeper's request.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The part in C, by its header `shim.h`.
+//! Declarations of the C part, by its header `shim.h`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;

@@ -1,5 +1,5 @@
 //! Measures the cost of a frame on each back end, in nanoseconds: sending (the peer kernel's
-//! receive work runs on our core and is included) and receiving from a queue that is full.
+//! receive work runs on our core and is included) and receiving from a full queue.
 //!
 //! `cargo run --release -p slipstack-device --example frame_cost` as root; it makes and removes two
 //! network namespaces.

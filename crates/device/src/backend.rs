@@ -1,8 +1,8 @@
-//! The trait behind which each kind of device stands.
+//! The trait that each kind of device implements.
 //!
 //! A back end opens a whole device for the keeper ([`Backend::open`]) and adopts one slot of it for
-//! an engine ([`Backend::adopt`]). Between the two a slot travels as [`SlotParts`]: descriptors,
-//! and parameters of which the back end alone understands its own part.
+//! an engine ([`Backend::adopt`]). Between the two a slot is passed as [`SlotParts`]: descriptors,
+//! and parameters that only the back end itself interprets.
 
 use std::os::fd::OwnedFd;
 

@@ -1,8 +1,7 @@
 //! Capture files: pcapng with the interface's name, nanoseconds and each frame's direction.
 //!
-//! Super-frames appear whole, as captures on a Linux host show them. Checksums that were left to
-//! the device, by us or by a sender on this machine, are filled in: what is shown is what a wire
-//! would carry.
+//! Super-frames appear whole, as in captures on a Linux host. Checksums that were left to the
+//! device, by us or by a sender on this machine, are filled in, as on the wire.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The one trait that engines know devices by.
+//! The trait by which engines use devices.
 
 use std::os::fd::RawFd;
 

@@ -1,5 +1,4 @@
-//! Why a device could not be opened or changed, each with a sentence for the person at the
-//! terminal.
+//! Errors of opening or changing a device, each with a sentence for the user.
 
 use core::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! A device whose frames a program sees before the stack does.
+//! A device wrapper that shows frames to the program before the stack.
 
 use std::os::fd::RawFd;
 

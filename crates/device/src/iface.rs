@@ -1,5 +1,5 @@
-//! The machine's side of an interface: what it is, which addresses and routes there are, and the
-//! few changes that the keeper makes. All of it concerns the caller's network namespace.
+//! The kernel's side of an interface: its properties, addresses and routes, and the few changes
+//! that the keeper makes. All of it concerns the caller's network namespace.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,8 +1,9 @@
-//! The ingress drop: keeps what is addressed to the stack from the kernel beside us, which would
-//! refuse it or, forwarding, send it back. Packet sockets see a frame before it is dropped.
+//! The ingress drop: keeps frames to the stack's addresses from the kernel, which would answer them
+//! with a reset or, with forwarding, send them back. Packet sockets see a frame before it is
+//! dropped.
 //!
-//! On kernels from 6.6 the program hangs on a tcx link and goes with the last descriptor of the
-//! link. Before that it is a filter of the clsact qdisc, which outlives everybody: it lets
+//! On kernels from 6.6 the program is attached to a tcx link and goes with the last descriptor of
+//! the link. Before that it is a filter of the clsact qdisc, which outlives every process: it lets
 //! everything pass once the heartbeat in the steering table is a second old.
 
 use std::io;

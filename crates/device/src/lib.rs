@@ -1,20 +1,20 @@
 //! Network devices: how frames enter and leave the machine's user-space stacks.
 //!
 //! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
-//! rows of `kinds.rs`: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and
-//! therefore with checksum and segmentation offloads, memif, DPDK's ports, a device that swallows
+//! rows of `kinds.rs`: AF_XDP, TAP and AF_PACKET (the latter two with a virtio header and therefore
+//! with checksum and segmentation offloads), memif, DPDK's ports, a device that discards
 //! everything, and one that replays a capture. Beside them are an in-memory pair for tests
-//! ([`loopback`]) and wrappers that write what passes to a capture file ([`tee`]) or show it to the
+//! ([`loopback`]) and wrappers that write frames to a capture file ([`tee`]) or show them to the
 //! program first ([`hooked`]).
 //!
-//! A device is opened in two halves. The keeper, privileged, opens all [`Slots`] once and never
-//! closes one while anybody uses the device, because neither fan-out members nor TAP queues are
-//! identities: closing one renumbers the others. An engine, unprivileged, receives one slot's
+//! A device is opened in two steps. The keeper, privileged, opens all [`Slots`] once and never
+//! closes one while the device is in use, because neither fan-out members nor TAP queues have a
+//! stable identity: closing one renumbers the others. An engine, unprivileged, receives one slot's
 //! [`SlotParts`] and adopts it with [`open_slot`]; a successor adopts it again where the last one
 //! stopped. [`Steering`] decides which slot a frame goes to.
 //!
-//! A [`port`] is a whole interface without any of that, for programs that pass frames on; a
-//! [`listener`] hears what all slots of a device receive and send.
+//! A [`port`] is a whole interface without any of that, for programs that bridge frames; a
+//! [`listener`] captures the frames that all slots of a device receive and send.
 
 mod backend;
 mod bpf;

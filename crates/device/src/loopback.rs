@@ -1,7 +1,7 @@
 //! Two devices joined in memory, for tests of engines without a network.
 //!
-//! Frames arrive as they were sent, 64 KiB ones too, with their checksums still partial, as on a
-//! link between two stacks of one machine.
+//! Frames arrive as they were sent, up to 64 KiB, with partial checksums, as between two stacks on
+//! one machine.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -1,5 +1,5 @@
-//! Netlink requests to the kernel: just enough to look at interfaces, addresses, routes and
-//! sockets, to bring an interface up, and to hang a filter at its ingress.
+//! Netlink requests to the kernel: just enough to query interfaces, addresses, routes and sockets,
+//! to bring an interface up, and to attach a filter to its ingress.
 //!
 //! Messages: `nlmsghdr` (length, type, flags, sequence, port), a fixed part, then attributes of
 //! length, type and value, each padded to 4 bytes.

@@ -1,4 +1,4 @@
-//! Packets with descriptors beside them, on a socket between two of our processes.
+//! Messages with descriptors on a socket between two of our processes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

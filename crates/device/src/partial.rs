@@ -1,9 +1,9 @@
-//! Frames of senders on this machine, whose checksums are still to be filled in. AF_PACKET and TAP
-//! say so beside the frame, AF_XDP and DPDK's packet sockets cannot: the field itself shows it,
+//! Detection of partial checksums in frames of senders on this machine. AF_PACKET and TAP mark such
+//! frames, AF_XDP and DPDK's packet sockets cannot: there the checksum field itself shows it,
 //! because it holds the sum of the pseudo-header.
 //!
-//! A wrong frame whose field happens to hold that sum would be taken for a good one: one in 65,536
-//! of the wrong ones. So this is asked only on links inside the machine, where nothing goes wrong.
+//! One in 65,536 corrupted frames has a field that happens to hold that sum and would be accepted.
+//! The check is therefore made only on links inside the machine, where frames are not corrupted.
 
 use slipstack_wire::checksum::Sum;
 use slipstack_wire::flow::FrameFlow;

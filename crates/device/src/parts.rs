@@ -1,4 +1,4 @@
-//! A slot on its way from the keeper to the engine that adopts it.
+//! The parts of a slot, as the keeper passes them to the engine that adopts it.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! Where the consumer of a receive ring stands, in shared memory, so that a successor goes on
+//! The consumer's position in a receive ring, in shared memory, so that a successor continues
 //! exactly there.
 
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! A station that has every address asked for: devices without a link answer ARP and neighbour
-//! solicitations by it, so that what is sent by them leaves the stack at all.
+//! A simulated station that answers every ARP request and neighbour solicitation, so that a stack
+//! can send over a device without a link.
 
 use std::net::Ipv6Addr;
 

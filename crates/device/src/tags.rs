@@ -1,4 +1,4 @@
-//! The VLANs of a device's port beside its own link, with their tags.
+//! The VLANs of a device's port, with their tags.
 
 use slipstack_terms::VlanTag;
 use slipstack_wire::ethernet::EtherType;

@@ -1,4 +1,4 @@
-//! A device that writes what passes through it to a capture file.
+//! A device wrapper that writes all frames to a capture file.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

@@ -1,4 +1,4 @@
-//! libc's calls on the kernel's descriptors.
+//! libc's calls on kernel descriptors.
 
 use std::ptr;
 use std::time::Duration;

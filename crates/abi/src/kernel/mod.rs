@@ -1,4 +1,4 @@
-//! System calls that a [`slipstack_posix::Kernel`] is made of, past libc.
+//! System calls that implement [`slipstack_posix::Kernel`], made without libc.
 
 mod abi;
 

@@ -1,4 +1,4 @@
-//! Responses: put together record set by record set, with compressed names (RFC 1035 4.1.4).
+//! Responses: built record set by record set, with compressed names (RFC 1035 4.1.4).
 
 use super::message::{HEADER, Query, rcode};
 use super::types::{RRSIG, compressible};

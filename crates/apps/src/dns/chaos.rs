@@ -1,4 +1,4 @@
-//! Names of class CHAOS, by which a server says what it is (RFC 4892).
+//! Names of class CHAOS, by which a server identifies itself (RFC 4892).
 
 use super::builder::{Builder, Section};
 use super::message::{Query, rcode};

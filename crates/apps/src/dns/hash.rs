@@ -1,4 +1,4 @@
-//! A seeded hash of short keys: eight bytes are folded into it by one multiplication.
+//! A seeded hash of short keys that folds in eight bytes with each multiplication.
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 

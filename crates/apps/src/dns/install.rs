@@ -1,4 +1,4 @@
-//! A transfer's records made a zone, on a thread of its own: large zones take their time.
+//! Builds a zone from a transfer's records, on a thread of its own, because large zones take long.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! Messages of engines and threads to the engine that looks after transfers and notices.
+//! Messages from engines and threads to the engine that handles transfers and notices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

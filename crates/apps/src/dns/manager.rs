@@ -1,5 +1,5 @@
-//! The work of one engine for all: it asks primaries, takes zones over, tells secondaries of
-//! changes (RFC 1034 4.3.5, RFC 1996).
+//! Zone maintenance, done by one engine for all: it queries primaries, installs zones and notifies
+//! secondaries of changes (RFC 1034 4.3.5, RFC 1996).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Messages: a query taken apart (RFC 1035 4.1, RFC 6891).
+//! Parser of queries (RFC 1035 4.1, RFC 6891).
 
 use super::name;
 use super::types::{OPT, TSIG};

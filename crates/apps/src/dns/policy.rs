@@ -1,4 +1,4 @@
-//! Policy of a zone: who may transfer it, whom to tell of changes, where it comes from.
+//! Policy of a zone: its primaries, the clients that may transfer it, and the servers to notify.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Answers that were given once, kept ready: a table of fixed size in which a newer answer takes
-//! the place of an older one.
+//! Cache of complete responses: a table of fixed size in which a newer response replaces an older
+//! one.
 
 use super::answer::{Kind, Rendered};
 use super::hash::Hasher;

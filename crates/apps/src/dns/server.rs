@@ -1,4 +1,4 @@
-//! The service: datagrams answered in the turn in which they come, and TCP (RFC 7766).
+//! The service: datagrams answered in the turn in which they arrive, and TCP (RFC 7766).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The zones in force, shared by all engines: replaced as a whole, never changed.
+//! The current zones, shared by all engines: replaced as a whole, never changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! One connection: where it is in its exchange, and what is still to be sent.
+//! State of one connection: the request that is being answered, and the bytes still to be sent.
 
 use std::io::IoSlice;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The beginning of a connection with TLS.
+//! Start of a connection with TLS.
 
 use slipstack_service::ConnectionId;
 

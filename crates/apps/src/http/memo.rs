@@ -1,8 +1,8 @@
-//! Requests that were answered a moment ago, byte for byte: a connection that repeats its head is
-//! answered without parsing it again.
+//! Memos of recent requests: a connection that repeats its request's head byte for byte is answered
+//! without parsing it again.
 //!
-//! The answer to a plain request is a function of its head and the file, so that a memo holds as
-//! long as the cache takes its file for unchanged. Each engine has its own memos.
+//! The answer to a plain request is a function of its head and the file, so a memo is valid for as
+//! long as the cache considers its file unchanged. Each engine has its own memos.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Files over HTTP/1.1 and 1.0 (RFC 9110, RFC 9112).
 //!
-//! Cached files are answered in the turn in which the request comes. Everything that touches a
-//! file runs on workers; a request that waits for one stays in the receive ring, and is parsed
-//! again when the answer is there.
+//! Cached files are answered in the turn in which the request arrives. All file access runs on
+//! workers; a request that waits for one stays in the receive ring and is parsed again when the
+//! result is there.
 
 mod cache;
 mod exchange;

@@ -1,4 +1,4 @@
-//! A request's head: parsed by `httparse`, and what it may not be (RFC 9112).
+//! A request's head: parsed by `httparse`, then checked against RFC 9112.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Heads of responses, and which one a request gets (RFC 9110).
+//! Heads of responses, and the choice of the response to a request (RFC 9110).
 
 use std::fmt::Write;
 use std::ops::Range;

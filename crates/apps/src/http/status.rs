@@ -1,4 +1,4 @@
-//! Status codes and what is said with them.
+//! Status codes and their reason phrases.
 
 /// Codes that this server answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

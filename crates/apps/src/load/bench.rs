@@ -1,7 +1,7 @@
-//! Connections that are released at one instant: how long each waits for its answer.
+//! Load generator that releases many connections at one instant and measures each one's wait.
 //!
-//! In each round all connections are opened first. When the last of them is there, each sends the
-//! message, and the time until as many bytes have come back is its time.
+//! In each round all connections are opened first. When the last of them is open, each sends the
+//! message; the time until as many bytes have come back is its result.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! DNS queries over UDP: as fast as they are answered, or at a constant rate.
 //!
-//! In a closed loop so many queries are under way at a time, and an answer (or a time-out) makes
-//! room for the next. At a constant rate a query's time runs from the instant at which it was due,
-//! whether or not it could be sent then: a server that stands still delays all queries of that
-//! time, and the figures show it (no coordinated omission).
+//! In a closed loop a fixed number of queries is outstanding, and an answer (or a time-out) makes
+//! room for the next. At a constant rate a query's time starts at the instant at which it was due,
+//! even if it was sent later: a server that stalls delays all queries of that time, and the results
+//! show it (no coordinated omission).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};

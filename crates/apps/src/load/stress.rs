@@ -1,9 +1,9 @@
 //! HTTP requests, one connection each or many on one: as fast as they are answered, or at a
 //! constant rate.
 //!
-//! At a constant rate a request's time runs from the instant at which it was due, whether or not a
-//! connection was free then: a server that stands still delays all requests of that time, and the
-//! figures show it (no coordinated omission).
+//! At a constant rate a request's time starts at the instant at which it was due, even if no
+//! connection was free then: a server that stalls delays all requests of that time, and the results
+//! show it (no coordinated omission).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Which backend is next: those that answer, by turns or by their load.
+//! Choice of the next backend: among those that answer, in turn or by load.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Bytes that go on from one connection to the other: from ring to ring, or through TLS.
+//! Bytes forwarded from one connection to the other: from ring to ring, or through TLS.
 
 use std::io::IoSlice;
 

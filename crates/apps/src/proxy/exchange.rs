@@ -1,4 +1,4 @@
-//! One client's requests, each at a backend's connection.
+//! One client's requests, each forwarded over a backend's connection.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Heads of requests and responses as a proxy passes them on: where bodies end, and without the
-//! fields that hold for one connection only (RFC 9110 7.6, RFC 9112 6 and 9).
+//! Heads of requests and responses as a proxy forwards them: the ends of bodies, and removal of
+//! hop-by-hop fields (RFC 9110 7.6, RFC 9112 6 and 9).
 
 use std::net::IpAddr;
 

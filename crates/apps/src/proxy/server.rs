@@ -1,4 +1,4 @@
-//! The service: which connection is what, attempts, checks of backends.
+//! The service: the role of each connection, connection attempts, health checks of backends.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The beginning of a client's connection with TLS.
+//! TLS handshake of a client's connection.
 
 use slipstack_service::ConnectionId;
 

@@ -1,4 +1,4 @@
-//! Bytes from one connection to the other, ring to ring or through TLS.
+//! Copying from one connection to the other, ring to ring or through TLS.
 
 use slipstack_service::ConnectionId;
 

@@ -1,4 +1,4 @@
-//! The beginning of a connection with TLS: a worker does the handshake.
+//! TLS handshake, which a worker carries out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

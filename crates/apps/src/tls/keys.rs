@@ -1,5 +1,5 @@
-//! Certificates and their keys: read from files, chosen by the name that a client asks for, and
-//! read again while connections go on.
+//! Certificates and their keys: read from files, chosen by the client's server name (SNI), and
+//! reloaded while connections go on.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};

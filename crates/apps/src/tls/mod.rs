@@ -1,8 +1,8 @@
-//! TLS 1.2 and 1.3 at the server's side, by rustls.
+//! TLS 1.2 and 1.3 for servers, by rustls.
 //!
 //! Records are decrypted from the receive ring and encrypted into the send ring: a session keeps no
-//! output of its own, so that a peer that does not read holds nothing but its ring. The handshake,
-//! of which a signature by RSA takes most of a millisecond, is a worker's.
+//! output buffer, so that a peer that does not read occupies only its ring. The handshake runs on a
+//! worker, because one RSA signature takes most of a millisecond.
 
 mod handshake;
 mod keys;

@@ -1,4 +1,4 @@
-//! One connection's TLS: records in, bytes out, and the other way.
+//! TLS state of one connection: decrypts records into bytes and encrypts bytes into records.
 
 use std::fmt;
 

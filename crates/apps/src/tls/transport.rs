@@ -1,4 +1,4 @@
-//! A connection's bytes for a service: as they come, or by TLS.
+//! A connection's bytes for a service: plain or through TLS.
 
 use std::borrow::Cow;
 use std::io::IoSlice;

@@ -1,4 +1,4 @@
-//! Requests of programs to an instance.
+//! Requests from programs to an instance.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,4 +1,4 @@
-//! Programs towards instances and keepers: what is asked, when, and what an answer leads to.
+//! A program's requests to instances and keepers: which, when, and the effect of each reply.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

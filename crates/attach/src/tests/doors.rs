@@ -1,4 +1,4 @@
-//! Which directory and socket are meant.
+//! Choice of the run directory and the control socket.
 
 use slipstack_config::Settings;
 use slipstack_keeper::runtime::{RuntimeDir, network_namespace};

@@ -1,4 +1,4 @@
-//! A stack that runs is the one that was asked for, or the program does not start.
+//! A program starts only if the running stack is the one that was asked for.
 
 use slipstack_channel::control::Welcome;
 use slipstack_channel::control::net::{Interface, KernelShare, Listed, RouteEntry, ShareAction};

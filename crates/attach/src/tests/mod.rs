@@ -1,4 +1,4 @@
-//! How programs decide: against a keeper or an instance that answers by a script.
+//! Decisions of programs, tested against a keeper or an instance that answers by a script.
 
 mod client;
 mod doors;

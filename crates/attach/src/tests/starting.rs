@@ -1,4 +1,4 @@
-//! A keeper is found, started, or in the way.
+//! A keeper is found, started, or refuses.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A keeper dies: its successor knows who comes back, and what it had.
+//! A keeper dies: its successor recognises the clients that return, and their state.
 
 use slipstack_channel::control::{ControlError, Refusal, Reply, Request};
 use slipstack_mem::Region;

@@ -1,4 +1,4 @@
-//! The functions about descriptors. Each is as F-Stack's headers say.
+//! Functions on descriptors, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_ulong};

@@ -1,4 +1,4 @@
-//! `ff_regist_packet_dispatcher` and its like, as F-Stack's headers say.
+//! `ff_regist_packet_dispatcher` and related functions, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};

@@ -1,8 +1,8 @@
-//! Workers of the dispatcher: threads on which a function of the program's sees frames in bursts.
+//! Workers of the dispatcher: threads on which a callback of the program sees frames in bursts.
 //!
-//! Frames go to each worker over a ring of its own, and come back over another one; both have one
-//! producer and one consumer. The thread of `ff_run` wakes a worker once for what a run of frames
-//! brought it, and is woken once for a burst.
+//! Frames go to each worker over one ring and come back over another; both have one producer and
+//! one consumer. The thread of `ff_run` wakes a worker once for all frames of a run, and is woken
+//! once for a burst of answers.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! Functions that take FreeBSD's numbers. Each is as F-Stack's headers say.
+//! Functions that take FreeBSD's numbers, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint, c_ulong, c_void};

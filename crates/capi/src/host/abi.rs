@@ -1,4 +1,4 @@
-//! Functions that are libc's under another name. Each is as F-Stack's headers say.
+//! Functions that are libc's under another name, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_long, c_void};

@@ -1,4 +1,4 @@
-//! `ff_kqueue`, `ff_kevent` and `ff_kevent_do_each`. Each is as F-Stack's headers say.
+//! `ff_kqueue`, `ff_kevent` and `ff_kevent_do_each`, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};

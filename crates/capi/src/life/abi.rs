@@ -1,4 +1,4 @@
-//! `ff_init`, `ff_run`, `ff_stop_run`. Each is as F-Stack's headers say.
+//! `ff_init`, `ff_run` and `ff_stop_run`, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 #![allow(non_upper_case_globals, reason = "C names it")]
 

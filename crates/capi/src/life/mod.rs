@@ -1,4 +1,4 @@
-//! The library's life in a process: `ff_init`, forks, the end.
+//! The library's life cycle in a process: `ff_init`, forks, the end.
 
 pub mod abi;
 mod sys;

@@ -1,4 +1,4 @@
-//! `ff_log…`. Each is as F-Stack's headers say.
+//! `ff_log…`, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};

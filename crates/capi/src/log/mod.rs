@@ -1,4 +1,4 @@
-//! The log of programs: levels by type, to a stream or a file.
+//! The log functions for programs: levels by type, to a stream or a file.
 
 pub mod abi;
 

@@ -1,4 +1,4 @@
-//! epoll, poll and select. Each is as F-Stack's headers say.
+//! epoll, poll and select, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::c_int;

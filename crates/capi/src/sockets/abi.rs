@@ -1,4 +1,4 @@
-//! The functions that make, name and connect sockets. Each is as F-Stack's headers say.
+//! Functions that make, name and connect sockets, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! `ff_zc_mbuf_…`, and bytes in place by names of ours.
+//! `ff_zc_mbuf_…`, and our own functions for access to bytes in place.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_void};

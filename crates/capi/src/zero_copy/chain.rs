@@ -1,4 +1,4 @@
-//! The buffers: by address, and what is in each.
+//! Table of the buffers by address, with the contents of each.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,10 +1,9 @@
-//! Buffers that a program fills and hands over, received bytes that it keeps (`ff_zc_…`), and bytes
-//! where they lie in a connection's rings.
+//! Buffers that a program fills and hands over, received bytes that it keeps (`ff_zc_…`), and
+//! access to the bytes in a connection's rings.
 //!
-//! A buffer is known to the program by an address in a range that holds nothing (`sys.rs`), so that
-//! `ff_write` can tell it from bytes whatever it points to, and one that was given back from one
-//! that is still there. The memory of all but short ones is the stack's, from which the device
-//! gathers.
+//! The program knows a buffer by an address in a reserved range (`sys.rs`), so that `ff_write` can
+//! tell it from a pointer to bytes, and a buffer that was given back from one that is in use. All
+//! but short buffers lie in the stack's memory, from which the device gathers frames.
 
 pub mod abi;
 mod chain;

@@ -1,4 +1,4 @@
-//! Addresses at which nothing is, and bytes in the stack's memory.
+//! The reserved address range, and access to the stack's memory.
 
 use core::ops::Range;
 use core::ptr::null_mut;

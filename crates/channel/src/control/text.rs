@@ -1,5 +1,5 @@
-//! Answers that are longer than a message: lines of JSON in an unnamed file whose descriptor goes
-//! beside it.
+//! Replies that are longer than a message: lines of JSON in an unnamed file whose descriptor is
+//! passed with the reply.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! The TIME-WAIT entries of an engine that ends.
+//! The TIME-WAIT entries of an engine that ends, as it hands them to the keeper.
 
 use std::net::SocketAddr;
 

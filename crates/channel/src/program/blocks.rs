@@ -1,4 +1,4 @@
-//! Blocks of the send arena that pieces are carved from, and what lies in them.
+//! Blocks of the send arena that pieces are carved from, and their contents.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};

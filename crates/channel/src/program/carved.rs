@@ -1,9 +1,9 @@
-//! Memory that a program fills before it says to which connection the bytes go, and lends to that
-//! connection's stream: the engine gathers frames from it.
+//! Memory that a program fills before it chooses the connection, and then adds to that connection's
+//! stream: the engine gathers frames from it.
 //!
 //! It is carved from blocks of the send arena, one piece behind the other, so that pieces sent one
-//! after the other lie in one stretch. A block is free again once nothing in it is held by the
-//! program or waits to be acknowledged.
+//! after the other are contiguous. A block is free again once the program holds nothing in it and
+//! everything in it has been acknowledged.
 
 use std::io::IoSlice;
 

@@ -1,8 +1,8 @@
-//! Bytes that a program keeps where they lie beyond the call that gave them, and gives back in any
-//! order.
+//! Received bytes that a program keeps in place beyond the call that returned them, and gives back
+//! in any order.
 //!
-//! The engine takes them for unread, so that their room is not used again: who keeps for ever
-//! stalls its own connection. A ring that is replaced meanwhile stays until all of it has been
+//! To the engine they are unread, so that their room is not reused: a program that never gives them
+//! back stalls its own connection. A ring that is replaced meanwhile stays until all of it has been
 //! given back ([`crate::retired`]).
 
 use core::sync::atomic::{Ordering, fence};

@@ -1,4 +1,4 @@
-//! Datagrams that came back.
+//! Datagrams that came back with an error, for the socket's error queue.
 
 use std::io::IoSliceMut;
 

@@ -1,5 +1,5 @@
-//! Sockets that found the send arena full. No event of the engine's tells them of room: it comes
-//! when another socket gives a ring back, which only the program knows.
+//! Sockets that found the send arena full. The engine has no event for new room: it appears when
+//! another socket gives a ring back, which only the program knows.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;

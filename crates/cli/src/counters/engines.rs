@@ -1,4 +1,4 @@
-//! The counters of engines, and which engines a command is about.
+//! The counters of engines, and the choice of the engines that a command shows.
 
 use std::collections::BTreeMap;
 

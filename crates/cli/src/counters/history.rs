@@ -1,4 +1,4 @@
-//! The counters of each engine as `nstat` saw them last, in a file of the user's own.
+//! The counters of each engine at the last run of `nstat`, in a file of the user's own.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! `slipstack netstat -i`: the interfaces of running stacks with what has come and gone by them.
+//! `slipstack netstat -i`: the interfaces of running stacks with their traffic.
 
 use std::net::IpAddr;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Counters looked at again and again: what `top`, `traffic` and `netstat -w` have in common.
+//! Periodic readings of counters: the common part of `top`, `traffic` and `netstat -w`.
 
 use std::time::{Duration, Instant};
 

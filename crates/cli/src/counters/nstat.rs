@@ -1,4 +1,4 @@
-//! `slipstack nstat`: counters by Linux's names, and what has been added since the last look.
+//! `slipstack nstat`: counters by Linux's names, and their increase since the last run.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Patterns of names, as shells have them.
+//! Patterns of names, as in a shell.
 
 /// Returns whether a name is what a pattern with `*` and `?` describes.
 pub fn is_match(pattern: &str, name: &str) -> bool {

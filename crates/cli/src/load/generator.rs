@@ -1,4 +1,4 @@
-//! The common part of the load generators: where they run and which server they ask.
+//! The common part of the load generators: placement and the server to be measured.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Times of answers, as percentiles.
+//! Response times as percentiles.
 
 use std::time::Duration;
 

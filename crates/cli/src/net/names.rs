@@ -1,4 +1,4 @@
-//! Names of interfaces, addresses and networks as commands have them.
+//! Names of interfaces, addresses and networks in commands.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The stack that a command is about.
+//! The stack that a command applies to.
 
 use std::cell::RefCell;
 

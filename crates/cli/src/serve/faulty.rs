@@ -1,4 +1,4 @@
-//! `slipstack serve faulty`: for tests of what a handler's panic leaves.
+//! `slipstack serve faulty`: for tests of what remains after a handler's panic.
 
 use std::process::ExitCode;
 

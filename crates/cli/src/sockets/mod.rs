@@ -1,4 +1,4 @@
-//! Sockets of running stacks, in the words of Linux and FreeBSD: `slipstack ss`, `drop` and
+//! Sockets of running stacks, in the formats of Linux and FreeBSD: `slipstack ss`, `drop` and
 //! `netstat`.
 
 mod details;

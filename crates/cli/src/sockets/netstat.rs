@@ -1,5 +1,4 @@
-//! `slipstack netstat`, `ff_netstat`: sockets, routes, interfaces and counters in the words of
-//! FreeBSD.
+//! `slipstack netstat`, `ff_netstat`: sockets, routes, interfaces and counters in FreeBSD's format.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

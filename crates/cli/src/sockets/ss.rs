@@ -1,4 +1,4 @@
-//! `slipstack ss`: sockets in the words of iproute2.
+//! `slipstack ss`: sockets in iproute2's format.
 
 use std::net::IpAddr;
 use std::process::ExitCode;

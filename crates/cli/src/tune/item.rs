@@ -1,4 +1,4 @@
-//! Where a setting is, and how it is read and written.
+//! A setting of the machine: its place, and how it is read and written.
 
 use std::fs;
 use std::io;

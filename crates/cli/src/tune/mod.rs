@@ -1,8 +1,8 @@
-//! `slipstack tune`: what the machine and the interface could be set to, and back.
+//! `slipstack tune`: better settings for the machine and the interface, and the way back.
 //!
-//! Without `--apply` nothing is changed. `--apply` first writes down what every changed setting
-//! was, and `--undo` puts exactly that back. A setting that this machine or driver does not have is
-//! left out: a veth pair or a virtual machine's card has few of them.
+//! Without `--apply` nothing is changed. `--apply` first records the old value of every changed
+//! setting, and `--undo` restores exactly those. A setting that this machine or driver does not
+//! have is left out: a veth pair or a virtual machine's card has few of them.
 
 mod item;
 mod machine;

@@ -1,4 +1,4 @@
-//! How the texts of keys are read.
+//! Parsers of the keys' values.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Every key of F-Stack's configuration, and what it means here.
+//! Every key of F-Stack's configuration, and its meaning here.
 
 /// The use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The machine's network interfaces, as a file that counts ports has to find them.
+//! The machine's network interfaces, for files that count ports.
 
 use std::path::PathBuf;
 

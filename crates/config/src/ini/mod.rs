@@ -1,8 +1,9 @@
-//! F-Stack's `config.ini`, read as it is.
+//! F-Stack's `config.ini`, read unchanged.
 //!
-//! [`reader`] gives the lines' keys, [`keys`] says what each of them means here, and [`port`] turns
-//! a file into values of options. A key that has no meaning here becomes a [`Note`] with a sentence
-//! that says why, and an unknown one a note with the nearest known key: nothing is passed over.
+//! [`reader`] splits lines into keys, [`keys`] gives the meaning of each key here, and [`port`]
+//! turns a file into values of options. A key that has no meaning here becomes a [`Note`] with a
+//! sentence that says why, and an unknown one a note with the nearest known key: nothing is ignored
+//! silently.
 
 mod dpdk;
 mod fields;

@@ -1,4 +1,4 @@
-//! From the keys of a file to values of options.
+//! Conversion of a file's keys into values of options.
 
 use std::path::Path;
 

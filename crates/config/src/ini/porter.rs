@@ -1,4 +1,4 @@
-//! A file that is being read: its keys, and what becomes of them.
+//! A conversion in progress: the file's keys, and the options they have become.
 
 use std::collections::BTreeMap;
 use std::path::Path;

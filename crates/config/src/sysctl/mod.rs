@@ -1,8 +1,8 @@
-//! sysctls: Linux's and FreeBSD's names for the numbers of a stack.
+//! sysctls: Linux's and FreeBSD's names for the tunable values of a stack.
 //!
-//! One table ([`SYSCTLS`]) says what each name means here. `slipstack sysctl`, `ff_sysctl`,
+//! One table ([`SYSCTLS`]) gives the meaning of each name here. `slipstack sysctl`, `ff_sysctl`,
 //! `--sysctl`, the sections `[freebsd.boot]` and `[freebsd.sysctl]` of `config.ini` and
-//! `docs/reference/sysctl.md` are read off it.
+//! `docs/reference/sysctl.md` follow from it.
 
 mod names;
 mod reference;

@@ -1,5 +1,5 @@
-//! The filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the kernel's
-//! business?).
+//! The filter of the keeper's slot, which selects frames for the stack, and the ingress drop, which
+//! keeps the stack's frames from the kernel.
 
 use super::asm::{Alu, Helper, If, Label, Width};
 use super::programs::{

@@ -1,5 +1,5 @@
-//! Steering (which slot?) and the same for AF_XDP (is it for the slot whose queue it came by?), and
-//! what the other programs are made of. All of them read the steering table.
+//! The steering program (which slot?), its counterpart for AF_XDP (is it for the slot of its own
+//! queue?), and the parts shared with the other programs. All of them read the steering table.
 //!
 //! They are assembled here and not compiled and loaded by a library (aya, libbpf-rs): those take an
 //! object file, which would need clang or a nightly compiler where Slipstack is built, and the

@@ -1,4 +1,4 @@
-//! Packets for others: which slot passes them on?
+//! Steering of packets to be forwarded: the slot that forwards them.
 
 use super::asm::{Alu, If, Label, Width};
 use super::programs::{

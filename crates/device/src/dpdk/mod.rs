@@ -1,9 +1,8 @@
-//! DPDK: any port that it has a driver for, through a process of its own that has DPDK.
+//! DPDK: any port that it has a driver for, through a process of its own.
 //!
-//! The program `slipstack-dpdk` lies beside `slipstack`, and is alone linked to DPDK's libraries.
-//! It is started with the device, has the port for as long as anybody holds the device, and steers
-//! each frame to the slot that it is for ([`rings`]). Slot 0 starts it again when it has ended
-//! ([`watch`]).
+//! Only the program `slipstack-dpdk`, installed beside `slipstack`, is linked to DPDK's libraries.
+//! It is started with the device, drives the port for as long as any process holds the device, and
+//! steers each frame to its slot ([`rings`]). Slot 0 restarts it when it has ended ([`watch`]).
 
 mod options;
 mod process;

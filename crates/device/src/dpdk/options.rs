@@ -1,4 +1,4 @@
-//! The text after `dpdk:`: the words of DPDK's environment layer and, behind `--`, our own.
+//! The text after `dpdk:`: arguments of EAL and, behind `--`, our own.
 
 use serde::{Deserialize, Serialize};
 

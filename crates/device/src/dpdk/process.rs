@@ -1,4 +1,4 @@
-//! The process that has DPDK: started with the device, looked after by slot 0, gone with the last
+//! Control of the DPDK process: started with the device, supervised by slot 0, ended with the last
 //! process that holds the device.
 
 use std::io;

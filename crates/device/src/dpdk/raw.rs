@@ -1,4 +1,4 @@
-//! Frames borrowed where the process with DPDK put them.
+//! Frames borrowed from the memory of the DPDK process.
 
 use slipstack_mem::RawSlice;
 

@@ -1,4 +1,4 @@
-//! One sentence out of what DPDK says when it fails.
+//! Turns DPDK's messages about a failure into one sentence.
 
 /// Parts of lines that say why.
 const TELLING: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The request that starts the process with DPDK, and its answer.
+//! The request that starts the DPDK process, and its reply.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! One slot of a DPDK port: frames are read where the port's process put them, and written where it
-//! takes them.
+//! One slot of a DPDK port: frames are read and written in the memory that it shares with the DPDK
+//! process.
 
 use std::cell::Cell;
 use std::io;

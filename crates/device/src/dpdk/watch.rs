@@ -1,4 +1,4 @@
-//! Slot 0's care for the process that has DPDK: one that has ended is started again.
+//! Supervision of the DPDK process by slot 0, which restarts it if it has ended.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

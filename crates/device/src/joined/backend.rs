@@ -1,5 +1,5 @@
-//! The slots of several interfaces, put together for the keeper and taken apart by whoever adopts
-//! them.
+//! The slots of several interfaces, combined for the keeper and separated again by the engine that
+//! adopts them.
 
 use std::os::fd::OwnedFd;
 

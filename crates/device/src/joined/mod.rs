@@ -1,8 +1,8 @@
-//! Several interfaces as one device: a slot is made of a slot of each.
+//! Several interfaces as one device: a slot consists of one slot of each interface.
 //!
-//! A frame that comes by a port has the port in the number of its link
-//! ([`slipstack_wire::LinkId`]), and a sent frame leaves by the port of its link. One steering is
-//! behind all ports, so that a flow has the same slot wherever it comes in.
+//! A frame carries its interface (port) in the number of its link ([`slipstack_wire::LinkId`]), and
+//! a sent frame leaves by the port of its link. All ports share one steering table, so that a flow
+//! has the same slot whichever port it arrives by.
 
 mod backend;
 mod slot;

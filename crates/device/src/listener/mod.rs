@@ -1,7 +1,8 @@
-//! Listens to a device beside the engines that use it: for captures that begin while programs run.
+//! A tap on a device beside the engines that use it: for captures that begin while programs run.
 //!
-//! Nothing of it is in the engines' way. The kernel gives the listener a copy of every frame that a
-//! slot receives or sends; what it cannot take in time is counted and missing here alone.
+//! It does not slow the engines down. The kernel gives the listener a copy of every frame that a
+//! slot receives or sends; frames that it cannot take in time are counted and missing only in the
+//! capture.
 
 mod selection;
 

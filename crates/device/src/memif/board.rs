@@ -1,5 +1,5 @@
-//! Memory that all slots of a memif device share: which connection holds, who is at its rings, and
-//! the inboxes of frames that one slot has taken out of a ring for another.
+//! Memory that all slots of a memif device share: the present connection, the slot that is working
+//! on each ring, and the inboxes of frames that one slot has taken out of a ring for another.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,5 +1,4 @@
-//! The control connection, which slot 0 keeps: it makes and ends links, and hands them to the
-//! slots.
+//! The control connection, held by slot 0: it makes and ends links, and passes them to the slots.
 
 use std::collections::VecDeque;
 use std::io;

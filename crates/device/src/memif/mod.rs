@@ -1,8 +1,8 @@
 //! memif 2.0: frames by rings in memory that is shared with another program on this machine, such
 //! as VPP, a DPDK application, or another stack of ours.
 //!
-//! Slot 0 keeps the control connection ([`control`]) and makes the link; the other slots ask it for
-//! the descriptors and then work at the same rings ([`slot`]), sharing a [`board`]. A peer may come
+//! Slot 0 holds the control connection ([`control`]) and makes the link; the other slots get the
+//! descriptors from it and then use the same rings ([`slot`]), sharing a [`board`]. A peer may come
 //! and go: frames that are sent without one are lost as on a link without a carrier.
 
 mod board;

@@ -1,9 +1,9 @@
-//! One slot of a memif device: it works at the rings beside the other slots, one at a time.
+//! One slot of a memif device; the slots take turns at the rings.
 //!
-//! With several queues the engines have one each, by turns of their numbers. The first slot that
-//! looks at a receiving ring takes its frames: its own it handles, those of other slots go into
-//! their inboxes. A slot that finds another at the ring leaves it to that one, and it leaves the
-//! rings of other queues alone as long as somebody takes their frames.
+//! With several queues they are assigned to the engines in turn. The first slot that looks at a
+//! receive ring takes its frames: it handles its own and puts those of other slots into their
+//! inboxes. A slot leaves a ring alone while another slot works on it, and the rings of other
+//! queues as long as their owners take the frames.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

@@ -1,6 +1,7 @@
-//! A device that swallows what is sent and receives nothing, for measurements of the stack alone.
+//! A device that discards sent frames and receives nothing, for measurements of the stack alone.
 //!
-//! Questions for neighbours are answered ([`crate::responder`]): all of them are one station.
+//! ARP requests and neighbour solicitations are answered ([`crate::responder`]): all neighbours are
+//! one station.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

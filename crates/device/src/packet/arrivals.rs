@@ -1,10 +1,10 @@
-//! How far a run over the receive ring goes in time.
+//! Limits a run over the receive ring to frames that arrived before the sink's clock was read.
 //!
-//! The sink handles a run with the clock that it read before. Where it was held up since (another
-//! program had the processor), what has come meanwhile would seem to have come then, and round
-//! trips would be measured shorter than they can be. Such frames wait for the next run.
+//! The sink handles a run with the time that it read before. If it was preempted since, frames that
+//! arrived in the meantime would appear to have arrived then, and round trips would be measured too
+//! short. Such frames wait for the next run.
 //!
-//! The kernel stamps frames with the wall clock. It is read only when a run holds more than a
+//! The kernel stamps frames with the wall clock. It is read only when a run spans more than a
 //! moment of arrivals.
 
 /// Arrivals so close to a run's first need no look at a clock.

@@ -1,8 +1,8 @@
-//! Frames that do not fit a slot of the ring: the slot announces them with their beginning, and the
-//! whole waits in the socket's queue.
+//! Frames that do not fit a slot of the ring: the slot holds their beginning, and the whole frame
+//! waits in the socket's queue.
 //!
-//! A sink that knows from the beginning where the bytes belong has them copied there; otherwise
-//! they come here first.
+//! A sink that can tell from the beginning where the bytes belong has them copied there; otherwise
+//! they are copied here first.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,7 +1,7 @@
 //! The receiving half of a packet socket.
 //!
-//! The position of the consumer is shared: it is stored after a frame was handled and before its
-//! slot is given back, so that a successor sees which of the two it has still to do.
+//! The consumer's position is in shared memory: it is stored after a frame was handled and before
+//! its slot is given back, so that a successor sees which of the two is still to be done.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,5 +1,4 @@
-//! Frames of a pcapng file, read one by one. The file may be anybody's: what cannot be read ends
-//! it.
+//! Reads the frames of a pcapng file one by one. The file is not trusted: an invalid block ends it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

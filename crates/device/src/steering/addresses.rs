@@ -1,9 +1,8 @@
-//! The stack's addresses as the programs look them up: sets with a place for each address that
-//! follows from a hash, of which the next few are tried.
+//! The stack's addresses as the eBPF programs look them up: a hash set with bounded probing.
 //!
 //! There are two halves. A change is written into the half that is not in use, with a multiplier
-//! under which every address finds a place near its own; then one store makes it the one in use.
-//! Frames meet the old addresses or the new ones.
+//! under which every address finds a place near its own; then one store switches to it. So each
+//! frame sees either the old addresses or the new ones.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,4 @@
-//! The slot that a whole frame is for, for devices whose frames no program in the kernel steers.
+//! Steering of whole frames in user space, for devices without a steering program in the kernel.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The flow hash that buckets are chosen by: computed here for local frames and, instruction for
+//! The flow hash that selects buckets: computed here for local frames and, instruction for
 //! instruction, by the eBPF program in `bpf/programs.rs`.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The steering's program, and the right to write its tables.
+//! Loads the steering program, and gives the right to write its tables.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! Limits of what goes to the kernel.
+//! Rate limits of frames to the kernel.
 
 use super::{Steering, layout};
 use crate::error::DeviceError;

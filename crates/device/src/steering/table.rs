@@ -1,6 +1,6 @@
-//! The two copies of the steering table. The eBPF programs read an array map; it cannot be mapped
-//! through a read-only descriptor, so that engines read a copy in a memory file instead. The keeper
-//! stores every word in both. A simulation has the copy alone.
+//! The two copies of the steering table. The eBPF programs read an array map, which cannot be
+//! mapped through a read-only descriptor, so engines read a copy in a memory file instead. The
+//! keeper stores every word in both. A simulation has only the copy.
 
 use std::fs::OpenOptions;
 use std::io;

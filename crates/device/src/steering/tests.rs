@@ -1,4 +1,4 @@
-//! How buckets go from slot to slot, and what keys are made of.
+//! Assignment of buckets to slots, and the construction of keys.
 
 use super::*;
 

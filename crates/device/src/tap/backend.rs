@@ -1,4 +1,4 @@
-//! TAP as a back end: an interface that is made for the stack and goes with its keeper.
+//! TAP as a back end: an interface that is made for the stack and removed with its keeper.
 
 use std::os::fd::AsFd;
 

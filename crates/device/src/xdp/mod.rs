@@ -1,18 +1,17 @@
-//! AF_XDP beside AF_PACKET: small frames pass the kernel's stack by, everything else goes as it
-//! does without.
+//! AF_XDP beside AF_PACKET: small frames bypass the kernel's stack, all others arrive by AF_PACKET.
 //!
-//! An AF_XDP socket receives what arrives by one queue of the interface, and each queue has one. So
-//! the slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well.
-//! A program at the driver hands a frame to the socket of its queue if the steering names the slot
-//! that has it, and passes it on otherwise: to the packet socket of the right slot if it is the
-//! stack's, else to the kernel. On an interface with a large MTU a frame lies in several chunks.
-//! Frames that are longer than the MTU, as another program of this machine joins them, pass on too;
-//! long frames to send leave by the packet socket, which cuts them into segments.
+//! An AF_XDP socket receives the frames of one queue of the interface, and each queue has one. The
+//! slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well. A
+//! program at the driver hands a frame to the socket of its queue if the steering table names that
+//! queue's slot. Otherwise the frame passes: to the packet socket of the right slot if it is for
+//! the stack, else to the kernel. On an interface with a large MTU a frame lies in several chunks.
+//! Frames that are longer than the MTU, joined by another program of this machine, pass too; long
+//! frames to send leave by the packet socket, which cuts them into segments.
 //!
-//! The program hangs on a bpf_link: it goes with the last descriptor of the link.
+//! The program is attached by a bpf_link: it goes with the last descriptor of the link.
 //!
-//! A folder of this crate and no crate of its own, because it consists of the packet back end, the
-//! steering and its assembler, all of them private here.
+//! This is a folder of this crate and no crate of its own, because it builds on the packet back
+//! end, the steering and its assembler, all of which are private here.
 
 mod backend;
 mod raw;

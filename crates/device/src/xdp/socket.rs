@@ -1,9 +1,9 @@
 //! One AF_XDP socket with its memory: frames are read where the kernel put them, and sent from
 //! where they were built.
 //!
-//! Half of the memory receives: every frame of it is in the fill ring, on its way, or in the
-//! receive ring, so that nothing has to be written down for a successor. The other half sends;
-//! marks beside it say which of its frames the kernel has.
+//! Half of the memory receives: every frame of it is in the fill ring, in flight, or in the receive
+//! ring, so that a successor needs no record of it. The other half sends; marks beside it say which
+//! of its frames the kernel has.
 
 use core::sync::atomic::Ordering;
 use std::io;

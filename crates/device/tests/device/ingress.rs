@@ -1,4 +1,4 @@
-//! The kernel beside the stack neither refuses nor forwards what is the stack's.
+//! The kernel neither resets nor forwards frames of the stack.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;

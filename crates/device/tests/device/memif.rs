@@ -1,4 +1,4 @@
-//! Two memif devices joined in one process: slots, their links, and peers that come again.
+//! Two memif devices joined in one process: slots, their links, and peers that reconnect.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

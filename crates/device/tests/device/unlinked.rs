@@ -1,4 +1,4 @@
-//! Devices without a link: one that swallows everything, and one that replays a capture.
+//! Devices without a link: one that discards everything, and one that replays a capture.
 
 use std::fs::File;
 use std::path::PathBuf;

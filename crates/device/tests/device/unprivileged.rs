@@ -1,5 +1,5 @@
-//! An engine without any privilege drives its slot and looks into the steering, and can do nothing
-//! else with what it was given.
+//! An unprivileged engine drives its slot and reads the steering table, and can do nothing else
+//! with the descriptors it was given.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

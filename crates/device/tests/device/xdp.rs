@@ -1,5 +1,5 @@
-//! AF_XDP: what goes past the kernel's stack, what is left to it, and what remains of the program
-//! that decides.
+//! AF_XDP: frames that bypass the kernel's stack, frames that are left to it, and removal of the
+//! program.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;

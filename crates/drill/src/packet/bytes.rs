@@ -1,4 +1,4 @@
-//! IP packets: made from a script's, and read back.
+//! IP packets: built from a script's packets, and parsed.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Whether a packet that left is the one that a script expects.
+//! Comparison of a sent packet with the one that a script expects.
 
 use slipstack_wire::icmpv4::IcmpKind;
 use slipstack_wire::tcp::TcpHeader;

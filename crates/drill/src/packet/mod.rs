@@ -1,7 +1,7 @@
-//! Packets as a script means them, and as they are on the wire.
+//! Packets as a script writes them, and as they are on the wire.
 //!
-//! A script counts sequence numbers from 0 on both sides and knows no ports. A [`Flow`] holds what
-//! turns the one into the other.
+//! A script counts sequence numbers from 0 on both sides and has no ports. A [`Flow`] converts
+//! between the two forms.
 
 mod bytes;
 mod compare;

@@ -1,4 +1,4 @@
-//! TCP options in the order in which they stand.
+//! TCP options in their order on the wire.
 
 use super::TcpOption;
 

@@ -1,4 +1,4 @@
-//! How a script fails.
+//! Failures of a script.
 
 use std::fmt;
 

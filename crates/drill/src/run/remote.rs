@@ -1,4 +1,4 @@
-//! The other end, at packetdrill's usual places.
+//! The remote end, with packetdrill's default addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,9 +1,9 @@
-//! Scripts: what happens when, in packetdrill's language.
+//! Scripts in packetdrill's language: a list of timed events.
 //!
-//! `TIME EVENT`, one after the other. An event is a packet that arrives (`<`) or leaves (`>`), a
-//! socket call with its expected result, an assertion about TCP_INFO (`%{ … }%`), or a command in
-//! backticks, of which those are known that set a default (`sysctl -w NAME=VALUE`). Options stand
-//! above the first event (`--tolerance_usecs=4000`).
+//! Each event is `TIME EVENT`: a packet that arrives (`<`) or leaves (`>`), a socket call with its
+//! expected result, an assertion about TCP_INFO (`%{ … }%`), or a command in backticks; the
+//! commands that set a default (`sysctl -w NAME=VALUE`) are supported. Options come before the
+//! first event (`--tolerance_usecs=4000`).
 
 mod call;
 mod lexer;

@@ -1,5 +1,5 @@
-//! Transfers in: a zone's records, or what has changed, put together from messages (RFC 5936,
-//! RFC 1995). Nothing is in force until all of it has come and makes a zone.
+//! Incoming transfers: a zone's records, or its changes, assembled from messages (RFC 5936, RFC
+//! 1995). The zone is replaced only when the transfer is complete and valid.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Zone transfers, out and in.
+//! Zone transfers, outgoing and incoming.
 
 mod incoming;
 mod outgoing;

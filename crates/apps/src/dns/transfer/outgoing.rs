@@ -1,4 +1,4 @@
-//! Transfers out: a zone, or what has changed in it, in messages over TCP (RFC 5936, RFC 1995).
+//! Outgoing transfers: a zone, or its changes, in messages over TCP (RFC 5936, RFC 1995).
 
 use std::sync::Arc;
 

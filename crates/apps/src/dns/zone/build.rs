@@ -1,4 +1,4 @@
-//! A zone made of its records, from a master file or a transfer.
+//! Builds a zone from its records, which come from a master file or a transfer.
 
 use std::fmt;
 

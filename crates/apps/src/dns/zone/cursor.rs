@@ -1,4 +1,4 @@
-//! The records of a zone one after the other, from a place that can be kept.
+//! Iteration over the records of a zone, from a position that can be stored.
 
 use super::{Node, RecordRef, Zone};
 use crate::dns::types::{RRSIG, SOA};

@@ -1,4 +1,4 @@
-//! Zones: made once, then never changed, so that they are read without locks.
+//! Zones: immutable once built, so that they are read without locks.
 
 mod build;
 mod cursor;

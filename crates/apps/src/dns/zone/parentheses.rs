@@ -1,4 +1,4 @@
-//! Parentheses of a master file (RFC 1035 5.1): the parser counts on each being closed.
+//! Check that a master file's parentheses are closed (RFC 1035 5.1), which the parser requires.
 
 /// Returns line and column, from 1, of the outermost parenthesis that is not closed at the end of
 /// the text.

@@ -1,4 +1,4 @@
-//! All zones of a server, with what holds for each.
+//! All zones of a server, each with its policy.
 
 use std::collections::HashMap;
 use std::sync::Arc;

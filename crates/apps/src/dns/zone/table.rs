@@ -1,4 +1,4 @@
-//! The names of a zone: found by their hash, and in an order that stays.
+//! The names of a zone: found by their hash, and iterated in a stable order.
 
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 

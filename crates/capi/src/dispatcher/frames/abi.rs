@@ -1,5 +1,5 @@
-//! `ff_regist_packet_dispatcher`, `ff_dpdk_raw_packet_send` and `ff_get_traffic`, as F-Stack's
-//! headers say, and the dispatcher's workers.
+//! `ff_regist_packet_dispatcher`, `ff_dpdk_raw_packet_send` and `ff_get_traffic`, declared as in
+//! F-Stack's headers, and the dispatcher's workers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint, c_void};

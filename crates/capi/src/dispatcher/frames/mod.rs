@@ -1,3 +1,3 @@
-//! Functions that see frames, frames that the program sends, and how many there were.
+//! Functions that inspect received frames, frames that the program sends, and traffic counts.
 
 mod abi;

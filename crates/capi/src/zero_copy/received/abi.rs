@@ -1,4 +1,4 @@
-//! `ff_zc_recv` and what belongs to it. Each is as F-Stack's headers say.
+//! `ff_zc_recv` and related functions, declared as in F-Stack's headers.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_void};

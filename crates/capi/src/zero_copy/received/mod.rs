@@ -1,4 +1,4 @@
-//! Received bytes that a program keeps where they lie: known by an address as buffers to be sent
-//! are, and given back in any order.
+//! Received bytes that a program keeps in place: known by a reserved address, like buffers to be
+//! sent, and given back in any order.
 
 pub mod abi;

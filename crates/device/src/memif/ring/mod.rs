@@ -1,9 +1,9 @@
-//! Rings of descriptors in memory that is shared with a peer who may lie.
+//! Rings of descriptors in memory that is shared with a peer that is not trusted.
 //!
-//! The client owns all memory and fills rings at their head, the server works at their tail:
-//! towards the server the client puts frames in at the head, towards the client it puts empty
-//! buffers there. A client keeps the ring of empty buffers full, so that in both directions what is
-//! between tail and head tells what each side may do, and no side needs a counter of its own.
+//! The client owns all memory and fills rings at their head, the server works at their tail: in the
+//! ring towards the server the client adds frames at the head, in the ring towards itself empty
+//! buffers. A client keeps the ring of empty buffers full, so that in both directions the distance
+//! from tail to head says what each side may do, and neither side needs a counter of its own.
 //! Numbers that the peer may have written are read once, checked, and the copies are used.
 
 #[cfg(test)]

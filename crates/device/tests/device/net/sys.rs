@@ -1,4 +1,4 @@
-//! The one system call that no wrapper has.
+//! The one system call that no crate wraps.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

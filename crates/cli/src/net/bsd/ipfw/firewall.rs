@@ -1,4 +1,4 @@
-//! The subject of a command: the filter as it is, and its changes.
+//! The object of a command: the present filter, and changes to it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The body of a rule, read.
+//! Parser of a rule's body.
 
 use slipstack_channel::control::net::{
     FilterAction, FilterDirection, FilterKeep, FilterPart, FilterRule, FilterTerm, FilterTest,

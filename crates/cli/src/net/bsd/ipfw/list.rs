@@ -1,4 +1,4 @@
-//! `list` and `show`: rules, what they have matched and when, and the flows that they know.
+//! `list` and `show`: rules, their counts and last matches, and their known flows.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Rules as they would be given.
+//! Rules as text, in the form in which a command would give them.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
