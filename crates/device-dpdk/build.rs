@@ -46,7 +46,8 @@ mod dpdk {
             }
             _ => {
                 println!(
-                    "cargo:warning=pkg-config does not know libdpdk; install it (Debian: libdpdk-dev)"
+                    "cargo:warning=pkg-config does not know libdpdk; install it (Debian: \
+                     libdpdk-dev)"
                 );
                 std::process::exit(1);
             }

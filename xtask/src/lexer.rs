@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn functions_are_found_with_their_ends() {
-        let text = "trait T { fn none(&self) -> [u8; 4]; fn some() { if x { y } } }\nfn last<F: Fn(u8) -> u8>() {}";
+        let text = "trait T { fn none(&self) -> [u8; 4]; fn some() { if x { y } } }\nfn last<F: \
+            Fn(u8) -> u8>() {}";
         let found: Vec<String> = functions(text)
             .into_iter()
             .map(|function| function.name)

@@ -27,10 +27,14 @@ const INITIAL_SEQ: u32 = 1_000_000;
 /// Maximum segment size 1460, the only option of the SYN-ACK.
 const SYN_OPTIONS: [u8; 4] = [2, 4, 0x05, 0xb4];
 /// As long as nginx's answer in the benchmark.
-const KEPT: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
-Content-Type: text/plain\r\nContent-Length: 32\r\nConnection: keep-alive\r\n\r\n0123456789abcdef0123456789abcde\n";
-const CLOSED: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
-Content-Type: text/plain\r\nContent-Length: 32\r\nConnection: close\r\n\r\n0123456789abcdef0123456789abcde\n";
+const KEPT: &[u8] = b"\
+    HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
+    Content-Type: text/plain\r\nContent-Length: 32\r\n\
+    Connection: keep-alive\r\n\r\n0123456789abcdef0123456789abcde\n";
+const CLOSED: &[u8] = b"\
+    HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sun, 22 Nov 2026 00:00:00 GMT\r\n\
+    Content-Type: text/plain\r\nContent-Length: 32\r\n\
+    Connection: close\r\n\r\n0123456789abcdef0123456789abcde\n";
 const CLOSE: &[u8] = b"Connection: close";
 
 #[derive(Parser)]

@@ -29,7 +29,8 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "http")]
     pub mode: Mode,
     /// Connections open at a time
-    #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(short, long, default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub connections: u32,
     /// Requests in flight on each connection (redis modes)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]

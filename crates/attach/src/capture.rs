@@ -62,7 +62,8 @@ pub fn listen(settings: &Settings, plan: &Plan) -> Result<Ready, Error> {
         return Err(Error::Refused {
             refusal: Refusal::BadRequest,
             message: format!(
-                "not all frames of a device of kind {} can be listened to: use --pcap with `slipstack run`",
+                "not all frames of a device of kind {} can be listened to: use --pcap with \
+                 `slipstack run`",
                 device.device.kind
             ),
         });

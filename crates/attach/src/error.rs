@@ -107,50 +107,19 @@ impl fmt::Display for Error {
                 bin.display()
             ),
             Error::NoCommand => f.write_str(
-                "no keeper runs and the slipstack command is not known; start the program with: slipstack run",
+                "no keeper runs and the slipstack command is not known; start the program with: \
+                 slipstack run",
             ),
             Error::Service(sentence) => f.write_str(sentence),
             Error::NoInstance { name, interface } => {
                 write_no_instance(f, name, interface.as_deref())
             }
-            Error::OtherAddress {
-                interface,
-                has,
-                wanted,
-            } => write!(
-                f,
-                "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or end the programs that use it"
-            ),
-            Error::OtherInterfaces { interface, missing } => write!(
-                f,
-                "the stack on {interface} does not have {missing}; end the programs that use it first"
-            ),
-            Error::OtherVlan {
-                interface,
-                has,
-                wanted,
-            } => write!(
-                f,
-                "the stack on {interface} is in {}, not in {}; end the programs that use it first",
-                vlan_name(*has),
-                vlan_name(*wanted)
-            ),
-            Error::OtherDevice {
-                interface,
-                has,
-                wanted,
-            } => write!(
-                f,
-                "{interface} is in use as a device of kind {has}, not {wanted}; leave --device away, or end the programs that use it"
-            ),
-            Error::OtherRoutes { interface } => write!(
-                f,
-                "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"
-            ),
-            Error::NotShared { interface } => write!(
-                f,
-                "the stack on {interface} has its addresses alone; leave --kni away, or end the programs that use it"
-            ),
+            Error::OtherAddress { .. }
+            | Error::OtherInterfaces { .. }
+            | Error::OtherVlan { .. }
+            | Error::OtherDevice { .. }
+            | Error::OtherRoutes { .. }
+            | Error::NotShared { .. } => write_other(f, self),
             Error::NoAddresses { limit, lacking } => write_no_addresses(f, *limit, *lacking),
             Error::Confused => write!(
                 f,
@@ -158,6 +127,56 @@ impl fmt::Display for Error {
             ),
             Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
+    }
+}
+
+/// Writes how the running stack differs from the one that was asked for.
+fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+    match error {
+        Error::OtherAddress {
+            interface,
+            has,
+            wanted,
+        } => write!(
+            f,
+            "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or \
+                 end the programs that use it"
+        ),
+        Error::OtherInterfaces { interface, missing } => write!(
+            f,
+            "the stack on {interface} does not have {missing}; end the programs that use it \
+                 first"
+        ),
+        Error::OtherVlan {
+            interface,
+            has,
+            wanted,
+        } => write!(
+            f,
+            "the stack on {interface} is in {}, not in {}; end the programs that use it first",
+            vlan_name(*has),
+            vlan_name(*wanted)
+        ),
+        Error::OtherDevice {
+            interface,
+            has,
+            wanted,
+        } => write!(
+            f,
+            "{interface} is in use as a device of kind {has}, not {wanted}; leave --device \
+                 away, or end the programs that use it"
+        ),
+        Error::OtherRoutes { interface } => write!(
+            f,
+            "the stack on {interface} has other routes or rules; leave --route and --rule \
+                 away, or end the programs that use it"
+        ),
+        Error::NotShared { interface } => write!(
+            f,
+            "the stack on {interface} has its addresses alone; leave --kni away, or end the \
+                 programs that use it"
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -45,7 +45,8 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
         let port = now.ports().find(|it| it.name == choice.interface);
         let mut port = port.cloned().ok_or_else(|| {
             refused(format!(
-                "--if {}: a stack has the interfaces that it was started with; end the programs to change them",
+                "--if {}: a stack has the interfaces that it was started with; end the programs to \
+                 change them",
                 choice.interface
             ))
         })?;

@@ -115,7 +115,8 @@ fn check_identity(file: &Path) -> Result<(), Unfit> {
     if becomes_user || becomes_group {
         let kind = if becomes_user { "user" } else { "group" };
         return Err(Unfit::kernels(format!(
-            "{} is a set-{kind}-id program: the system loads no library into it, so its sockets would stay in the kernel",
+            "{} is a set-{kind}-id program: the system loads no library into it, so its sockets \
+             would stay in the kernel",
             file.display()
         )));
     }
@@ -161,7 +162,8 @@ fn check_elf(file: &File) -> Result<(), (Kind, String)> {
             3 => has_interpreter = true,
             4 if is_go_note(file, word64(&entry, 8), word64(&entry, 32)) => {
                 return Err(kernels(
-                    "is a Go program: it calls the kernel without libc, so its sockets cannot be taken over",
+                    "is a Go program: it calls the kernel without libc, so its sockets cannot be \
+                     taken over",
                 ));
             }
             _ => {}
@@ -171,7 +173,8 @@ fn check_elf(file: &File) -> Result<(), (Kind, String)> {
         Ok(())
     } else {
         Err(kernels(
-            "is statically linked: no library can be loaded into it, so its sockets would stay in the kernel",
+            "is statically linked: no library can be loaded into it, so its sockets would stay in \
+             the kernel",
         ))
     }
 }

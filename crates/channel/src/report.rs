@@ -75,21 +75,25 @@ impl Why {
         match self {
             Why::Stack => "its address belongs to the stack or is reached by it",
             Why::Intent => {
-                "not served by this process yet: it listens on the stack in each process that waits on it"
+                "not served by this process yet: it listens on the stack in each process that \
+                 waits on it"
             }
             Why::Loopback => "127.0.0.0/8 and ::1 stay with the kernel",
             Why::Route => "the stack has no route to the destination",
             Why::LocalAddress => "the local address is the kernel's",
             Why::Family => {
-                "it was bound to an address that is neither IPv4 nor IPv6 (the kernel has rules for these)"
+                "it was bound to an address that is neither IPv4 nor IPv6 (the kernel has rules \
+                 for these)"
             }
             Why::Device => "SO_BINDTODEVICE names a device of the kernel's",
             Why::NoStack => "no engine could be had (see the program's standard error)",
             Why::NoAddresses => {
-                "no engine could be had: the program's address space is too small (raise ulimit -v, RLIMIT_AS)"
+                "no engine could be had: the program's address space is too small (raise ulimit \
+                 -v, RLIMIT_AS)"
             }
             Why::NoSlot => {
-                "not served by this process: all slots of the device are taken (start with more --slots); it waits for one"
+                "not served by this process: all slots of the device are taken (start with more \
+                 --slots); it waits for one"
             }
             Why::Refused => "the stack refused it (see the program's standard error)",
             Why::Strict => {

@@ -28,7 +28,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     if is_stdout(path) && io::stdout().is_terminal() {
         return Err(Failure::new(
-            "a capture is no text for a terminal; name a file, or send it through a pipe to a reader",
+            "a capture is no text for a terminal; name a file, or send it through a pipe to a \
+             reader",
         ));
     }
     let ready =

@@ -48,7 +48,8 @@ fn network_commands(command: Command) -> Command {
     command
         .subcommand(words_command(
             "ip",
-            "Show and change addresses, interfaces, routes, rules and neighbours of a running stack",
+            "Show and change addresses, interfaces, routes, rules and neighbours of a running \
+             stack",
             "Examples:\n  \
              slipstack ip addr\n  \
              slipstack ip addr add 10.0.0.6/24 dev eth1\n  \
@@ -90,18 +91,20 @@ fn network_commands(command: Command) -> Command {
         ))
         .subcommand(words_command(
             "knictl",
-            "Show and change which ports of shared addresses the kernel keeps, as F-Stack's ff_knictl",
-            "Examples:\n  \
-             slipstack knictl\n  \
-             slipstack knictl -a alltokni\n  \
-             slipstack knictl --tcp 80,443\n\n\
-             Options:\n  \
-             -p N         Engine; all of a device go by the same\n  \
-             -n           Show (also without any option), --json as JSON\n  \
-             -a ACTION    default (as listed), alltokni (all to the kernel), alltoff (all to the stack)\n  \
-             --tcp PORTS  The TCP ports listed, such as 80,8000-8999, or none\n  \
-             --udp PORTS  The UDP ports listed\n\n\
-             Connections stay where they are.",
+            "Show and change which ports of shared addresses the kernel keeps, as F-Stack's \
+             ff_knictl",
+            "\
+    Examples:\n  \
+    slipstack knictl\n  \
+    slipstack knictl -a alltokni\n  \
+    slipstack knictl --tcp 80,443\n\n\
+    Options:\n  \
+    -p N         Engine; all of a device go by the same\n  \
+    -n           Show (also without any option), --json as JSON\n  \
+    -a ACTION    default (as listed), alltokni (all to the kernel), alltoff (all to the stack)\n  \
+    --tcp PORTS  The TCP ports listed, such as 80,8000-8999, or none\n  \
+    --udp PORTS  The UDP ports listed\n\n\
+    Connections stay where they are.",
         ))
 }
 
@@ -133,10 +136,11 @@ fn run_command() -> Command {
     let command = Command::new("run")
         .about("Run a program with its sockets on Slipstack")
         .long_about(
-            "Runs a dynamically linked program with its TCP and UDP sockets on Slipstack. Addresses of\n\
-             the stack's network go to the stack, everything else stays in the kernel. Without --if a\n\
-             TAP device with a private address pair is made, shared by all programs run that way, and\n\
-             removed after the last of them.",
+            "\
+        Runs a dynamically linked program with its TCP and UDP sockets on Slipstack. Addresses of\n\
+        the stack's network go to the stack, everything else stays in the kernel. Without --if a\n\
+        TAP device with a private address pair is made, shared by all programs run that way, and\n\
+        removed after the last of them.",
         )
         .after_help(
             "Examples:\n  \
@@ -239,9 +243,10 @@ fn tune_command() -> Command {
     let command = Command::new("tune")
         .about("Show what a network interface and the machine could be set to; --apply, --undo")
         .long_about(
-            "Shows how the interface's queues, rings, offloads and interrupts and a few limits of the\n\
-             machine are set, and what would be better for servers. Nothing is changed without --apply,\n\
-             which writes down what was there; --undo puts exactly that back.",
+            "\
+    Shows how the interface's queues, rings, offloads and interrupts and a few limits of the\n\
+    machine are set, and what would be better for servers. Nothing is changed without --apply,\n\
+    which writes down what was there; --undo puts exactly that back.",
         )
         .after_help(
             "Examples:\n  \
@@ -279,11 +284,12 @@ fn capture_command() -> Command {
     let command = Command::new("capture")
         .about("Write the frames that running stacks receive and send to a file (pcapng)")
         .long_about(
-            "Writes the frames of a device that Slipstack uses to FILE, for Wireshark and tshark, until\n\
-             Ctrl-C, SIGTERM, --count or --seconds; `-` is standard output. Programs need not be\n\
-             started again and are not slowed down. Super-frames appear whole and with full\n\
-             checksums.\n\
-             What two programs of one device say to each other does not cross it: use `run --pcap`.",
+            "\
+    Writes the frames of a device that Slipstack uses to FILE, for Wireshark and tshark, until\n\
+    Ctrl-C, SIGTERM, --count or --seconds; `-` is standard output. Programs need not be\n\
+    started again and are not slowed down. Super-frames appear whole and with full\n\
+    checksums.\n\
+    What two programs of one device say to each other does not cross it: use `run --pcap`.",
         )
         .after_help(
             "Examples:\n  \

@@ -24,11 +24,15 @@ pub fn command() -> Command {
     let command = Command::new("reload")
         .about("Make the network of a running stack what its configuration says now")
         .long_about(
-            "Reads the configuration again, shows what differs from the running network (addresses,\n\
-             VLANs, routes, rules, forwarding, ports shared with the kernel, sysctls, packet filter), and\n\
-             changes it whole or not at all. Give it the options with which the stack was started. Connections go\n\
-             on as long as their address stays. What was set by other commands and is not in the\n\
-             configuration is undone; options that hold from the start on are not looked at.",
+            "\
+            Reads the configuration again, shows what differs from the running network \
+            (addresses,\n\
+            VLANs, routes, rules, forwarding, ports shared with the kernel, sysctls, packet \
+            filter), and\n\
+            changes it whole or not at all. Give it the options with which the stack was started. \
+            Connections go\n\
+            on as long as their address stays. What was set by other commands and is not in the\n\
+            configuration is undone; options that hold from the start on are not looked at.",
         )
         .after_help(
             "Examples:\n  \

@@ -65,7 +65,8 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
     }
     for (fd, addr) in slipstack_attach::inherited_sockets() {
         let what = format!(
-            "descriptor {fd} is a socket of the kernel's for {addr} that was open before the program was started"
+            "descriptor {fd} is a socket of the kernel's for {addr} that was open before the \
+             program was started"
         );
         if settings.is_strict {
             return Err(Failure::new(format!(
@@ -155,7 +156,8 @@ fn preload_value(library: &Path) -> Result<OsString, Failure> {
         .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
     {
         return Err(Failure::new(format!(
-            "{} has a space or colon in its path, which the system's loader cannot read; move it or name a copy with --lib",
+            "{} has a space or colon in its path, which the system's loader cannot read; move it \
+             or name a copy with --lib",
             library.display()
         )));
     }

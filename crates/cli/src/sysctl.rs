@@ -14,17 +14,12 @@ use crate::names;
 use crate::output::print;
 
 pub fn command() -> Command {
-    let flag = |name: &'static str, letter: char, help: &'static str| {
-        Arg::new(name)
-            .short(letter)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
-    Command::new("sysctl")
+    let command = Command::new("sysctl")
         .about("Show and set sysctls of running stacks, by their names on Linux or FreeBSD")
         .long_about(
-            "Shows and sets numbers of the stacks of a device, by their names on Linux or FreeBSD. A\n\
-             new value holds at once for new connections, in every engine, and in those to come.",
+            "\
+        Shows and sets numbers of the stacks of a device, by their names on Linux or FreeBSD. A\n\
+        new value holds at once for new connections, in every engine, and in those to come.",
         )
         .after_help(
             "Examples:\n  \
@@ -32,28 +27,8 @@ pub fn command() -> Command {
              slipstack sysctl net.ipv4.tcp_fin_timeout\n  \
              slipstack sysctl -w net.ipv4.tcp_ecn=1\n  \
              ff_sysctl -p 0 net.inet.tcp.delayed_ack=0",
-        )
-        .arg(flag("all", 'a', "Every name that has a value"))
-        .arg(flag("every", 'A', "As -a").hide(true))
-        .arg(flag("values", 'n', "Values without names"))
-        .arg(flag("names", 'N', "Names without values"))
-        .arg(flag("descriptions", 'd', "What each name means instead of its value"))
-        .arg(flag("types", 't', "The type of each value instead of it"))
-        .arg(flag("hex", 'x', "Numbers in hexadecimal"))
-        .arg(flag("writable", 'W', "With -a: only what can be set"))
-        .arg(flag("tunable", 'T', "As -W: what can be set can be set at the start too").hide(true))
-        .arg(flag("opaque", 'o', "Taken for scripts: no value is opaque").hide(true))
-        .arg(flag("opaque-hex", 'X', "As -o").hide(true))
-        .arg(
-            Arg::new("file")
-                .short('f')
-                .value_name("FILE")
-                .help("Set what the lines NAME=VALUE of the file say"),
-        )
-        .arg(flag("quiet", 'q', "Print nothing of what is set"))
-        .arg(flag("ignore", 'i', "Pass over unknown names"))
-        .arg(flag("equal", 'e', "Linux: pass over unknown names; ff_sysctl: NAME=VALUE"))
-        .arg(flag("write", 'w', "Taken for scripts: NAME=VALUE sets without it"))
+        );
+    with_flags(command)
         .arg(
             Arg::new("process")
                 .short('p')
@@ -67,6 +42,57 @@ pub fn command() -> Command {
                 .num_args(0..)
                 .help("What is to be shown or set"),
         )
+}
+
+/// The options of one letter, as those of sysctl(8) on Linux and FreeBSD.
+fn with_flags(command: Command) -> Command {
+    let flag = |name: &'static str, letter: char, help: &'static str| {
+        Arg::new(name)
+            .short(letter)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    command
+        .arg(flag("all", 'a', "Every name that has a value"))
+        .arg(flag("every", 'A', "As -a").hide(true))
+        .arg(flag("values", 'n', "Values without names"))
+        .arg(flag("names", 'N', "Names without values"))
+        .arg(flag(
+            "descriptions",
+            'd',
+            "What each name means instead of its value",
+        ))
+        .arg(flag("types", 't', "The type of each value instead of it"))
+        .arg(flag("hex", 'x', "Numbers in hexadecimal"))
+        .arg(flag("writable", 'W', "With -a: only what can be set"))
+        .arg(
+            flag(
+                "tunable",
+                'T',
+                "As -W: what can be set can be set at the start too",
+            )
+            .hide(true),
+        )
+        .arg(flag("opaque", 'o', "Taken for scripts: no value is opaque").hide(true))
+        .arg(flag("opaque-hex", 'X', "As -o").hide(true))
+        .arg(
+            Arg::new("file")
+                .short('f')
+                .value_name("FILE")
+                .help("Set what the lines NAME=VALUE of the file say"),
+        )
+        .arg(flag("quiet", 'q', "Print nothing of what is set"))
+        .arg(flag("ignore", 'i', "Pass over unknown names"))
+        .arg(flag(
+            "equal",
+            'e',
+            "Linux: pass over unknown names; ff_sysctl: NAME=VALUE",
+        ))
+        .arg(flag(
+            "write",
+            'w',
+            "Taken for scripts: NAME=VALUE sets without it",
+        ))
 }
 
 /// How answers are written.

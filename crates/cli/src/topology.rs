@@ -43,7 +43,8 @@ fn sentence(name: &str, own: usize, its: usize, siblings: &[usize]) -> Option<St
         false => return None,
     };
     Some(format!(
-        "the program and instance {name}: {what}; give them two cores of one NUMA node (--cores, taskset)"
+        "the program and instance {name}: {what}; give them two cores of one NUMA node (--cores, \
+         taskset)"
     ))
 }
 

@@ -21,7 +21,8 @@ pub(crate) fn adapter_values(
         let id = number("FF_PROC_ID", "instance", &text, (0, 1023))?;
         if let Some(count) = instances.filter(|count| id >= *count) {
             return Err(ConfigError::Combination(format!(
-                "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} instances, counted from 0"
+                "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} \
+                 instances, counted from 0"
             )));
         }
         found.push(("instance", "FF_PROC_ID", id.to_string()));

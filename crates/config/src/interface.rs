@@ -57,7 +57,9 @@ pub(crate) fn check_interface(text: &str) -> Result<(), String> {
 
 fn parse_interface(text: &str) -> Result<InterfaceSpec, String> {
     let syntax = || {
-        "an interface with words such as in eth1,ip=10.2.0.2/24,gw=10.2.0.1 (ip=, gw=, table=, vlan=)".to_owned()
+        "an interface with words such as in eth1,ip=10.2.0.2/24,gw=10.2.0.1 (ip=, gw=, table=, \
+         vlan=)"
+            .to_owned()
     };
     let mut words = text.split(',');
     let name = words.next().unwrap_or_default();

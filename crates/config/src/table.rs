@@ -112,9 +112,9 @@ options! {
         kind: Kind::Choice(&["reject", "accept"]),
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "The kernel has the stack's addresses too, and gets (reject) all but the listed ports \
-            or (accept) the listed ports, see --kni-tcp and --kni-udp; without it all ports are the \
-            stack's and the addresses must not be the kernel's",
+        help: "The kernel has the stack's addresses too, and gets (reject) all but the listed \
+            ports or (accept) the listed ports, see --kni-tcp and --kni-udp; without it all ports \
+            are the stack's and the addresses must not be the kernel's",
     }
 
     kni_tcp: Vec<PortRange> = "kni-tcp" "PORTS" {
@@ -136,29 +136,32 @@ options! {
         kind: Kind::Choice(&["default", "alltokni", "alltoff"]),
         default: "default",
         scope: RunAndInstance, reader: Keeper, change: Live,
-        help: "With --kni: who gets what is new: default (as listed), alltokni (all to the kernel) or \
-            alltoff (all to the stack)",
+        help: "With --kni: who gets what is new: default (as listed), alltokni (all to the kernel) \
+            or alltoff (all to the stack)",
     }
 
     kni_console_rate: u32 = "kni-console-rate" "PACKETS" {
         kind: Kind::Count { min: 0, max: u32::MAX },
         default: "0",
         scope: RunAndInstance, reader: Keeper, change: Live,
-        help: "With --kni: ARP and packets to groups that go to the kernel in a second at most; 0: as many as come",
+        help: "With --kni: ARP and packets to groups that go to the kernel in a second at most; 0: \
+            as many as come",
     }
 
     kni_general_rate: u32 = "kni-general-rate" "PACKETS" {
         kind: Kind::Count { min: 0, max: u32::MAX },
         default: "0",
         scope: RunAndInstance, reader: Keeper, change: Live,
-        help: "With --kni: other packets that go to the kernel in a second at most; 0: as many as come",
+        help: "With --kni: other packets that go to the kernel in a second at most; 0: as many as \
+            come",
     }
 
     kni_kernel_rate: u32 = "kni-kernel-rate" "PACKETS" {
         kind: Kind::Count { min: 0, max: u32::MAX },
         default: "0",
         scope: RunAndInstance, reader: Keeper, change: Live,
-        help: "With --kni: packets of both kinds together that go to the kernel in a second at most; 0: as many as come",
+        help: "With --kni: packets of both kinds together that go to the kernel in a second at \
+            most; 0: as many as come",
     }
 
     instances: Vec<String> = "instance" "NAME" {
@@ -207,16 +210,16 @@ options! {
         scope: Run, reader: Process, change: AtStart,
         help: "Engines that threads of a program which wait on sockets of their own may have \
             together, each with a slot, or channels to their instance; further threads share them. \
-            0 = one for each processor, 8 at least, where it pays, and 16 channels; 1 = all threads \
-            share one; from 2 on each thread that connects has an engine at once",
+            0 = one for each processor, 8 at least, where it pays, and 16 channels; 1 = all \
+            threads share one; from 2 on each thread that connects has an engine at once",
     }
 
     slots: u16 = "slots" "COUNT" {
         kind: Kind::Count { min: 2, max: 127 },
         default: "16",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "Device queues opened for engines when the keeper starts: one for each process with a \
-            stack, thread with an engine of its own, or instance; the keeper has one beside them",
+        help: "Device queues opened for engines when the keeper starts: one for each process with \
+            a stack, thread with an engine of its own, or instance; the keeper has one beside them",
     }
 
     spread: String = "spread" "RULE" {
@@ -232,8 +235,8 @@ options! {
         kind: Kind::Shares,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "For --spread shares: how much each engine gets, such as 4,1,1, by turns in the order \
-            of their slots",
+        help: "For --spread shares: how much each engine gets, such as 4,1,1, by turns in the \
+            order of their slots",
     }
 
     cores: CoreList = "cores" "LIST" {
@@ -397,9 +400,9 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the one \
             that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
-            that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= (the priority in its \
-            tags) and if= (which of several interfaces); answers from its addresses go by that \
-            table. May be given several times, or separated by semicolons",
+            that, also gw=, table= (its number if not given), mtu=, proto=802.1ad, pcp= (the \
+            priority in its tags) and if= (which of several interfaces); answers from its \
+            addresses go by that table. May be given several times, or separated by semicolons",
     }
 
     is_persistent: bool = "persist" "" {

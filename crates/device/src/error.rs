@@ -75,7 +75,8 @@ impl fmt::Display for DeviceError {
                 "{doing} needs {capability}; run as root or give that capability"
             ),
             Self::NoTunDevice => f.write_str(
-                "/dev/net/tun is missing; load the tun module or pass the device into the container",
+                "/dev/net/tun is missing; load the tun module or pass the device into the \
+                 container",
             ),
             Self::TapBusy(name) => write!(
                 f,
@@ -87,7 +88,10 @@ impl fmt::Display for DeviceError {
                 log,
             } => {
                 let reason = explained(source);
-                write!(f, "the kernel refused the eBPF program \"{program}\": {reason}")?;
+                write!(
+                    f,
+                    "the kernel refused the eBPF program \"{program}\": {reason}"
+                )?;
                 match log.lines().rev().find(|line| !line.trim().is_empty()) {
                     Some(line) => write!(f, " ({line})"),
                     None => Ok(()),
@@ -98,7 +102,10 @@ impl fmt::Display for DeviceError {
             Self::BadParameters(what) => write!(f, "bad parameters: {what}"),
             Self::NoSuchBackend { name, known } => {
                 let known = known.join(", ");
-                write!(f, "there is no kind of device \"{name}\"; there are: auto, {known}")
+                write!(
+                    f,
+                    "there is no kind of device \"{name}\"; there are: auto, {known}"
+                )
             }
             Self::Unsuitable(sentence) => f.write_str(sentence),
             Self::NoFreeSubnet => {

@@ -366,7 +366,8 @@ fn check_ports(
     let (is, name) = (backend.capabilities(), backend.name());
     if descriptions.len() > 1 && (!is.has_interface || is.makes_interface) {
         return Err(DeviceError::Unsuitable(format!(
-            "a device of kind \"{name}\" has one port; several need interfaces that exist, by --device packet or xdp"
+            "a device of kind \"{name}\" has one port; several need interfaces that exist, by \
+             --device packet or xdp"
         )));
     }
     if !(1..=PORTS_MAX).contains(&descriptions.len()) {

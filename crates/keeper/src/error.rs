@@ -100,12 +100,13 @@ impl fmt::Display for KeeperError {
                 interface,
             } => write!(
                 f,
-                "{address} is in use on {interface} by {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}; \
-                 choose another address with --ip"
+                "{address} is in use on {interface} by \
+                 {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}; choose another address with --ip"
             ),
             KeeperError::NoLinkLocal { interface } => write!(
                 f,
-                "no link-local address is free on {interface}: somebody claims each; use --ip without --slaac"
+                "no link-local address is free on {interface}: somebody claims each; use --ip \
+                 without --slaac"
             ),
             KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
             KeeperError::Port {
@@ -116,7 +117,8 @@ impl fmt::Display for KeeperError {
             KeeperError::Vlan { vlan, why } => write!(f, "--vlan {vlan}: {why}"),
             KeeperError::Forwarding { interface, why } => write!(
                 f,
-                "--forward needs {interface} for itself: {why}; give the stack an interface of its own"
+                "--forward needs {interface} for itself: {why}; give the stack an interface of its \
+                 own"
             ),
             KeeperError::NoAddress { interface } => {
                 write!(
@@ -154,8 +156,8 @@ fn write_orphaned(
     if programs.is_empty() {
         return write!(
             f,
-            "programs ran that cannot be seen from here, and another would reset their connections; \
-             end them, then start again"
+            "programs ran that cannot be seen from here, and another would reset their \
+             connections; end them, then start again"
         );
     }
     let names = programs
@@ -164,7 +166,8 @@ fn write_orphaned(
     let pids = programs.iter().map(|it| it.pid.to_string());
     write!(
         f,
-        "{} ran on, and another would reset their connections; end them (kill {}), then start again",
+        "{} ran on, and another would reset their connections; end them (kill {}), then start \
+         again",
         names.collect::<Vec<_>>().join(", "),
         pids.collect::<Vec<_>>().join(" ")
     )

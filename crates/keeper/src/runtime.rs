@@ -37,12 +37,13 @@ impl std::fmt::Display for RuntimeError {
         match self {
             RuntimeError::NoBase => write!(
                 f,
-                "no runtime directory: run as root or set XDG_RUNTIME_DIR to a directory of your own"
+                "no runtime directory: run as root or set XDG_RUNTIME_DIR to a directory of your \
+                 own"
             ),
             RuntimeError::BadName(name) => write!(
                 f,
-                "{name:?} cannot be used as a name: use 1 to {INTERFACE_NAME_MAX} letters, digits, '-', '_' or '.' \
-                 (instances up to {INSTANCE_NAME_MAX})"
+                "{name:?} cannot be used as a name: use 1 to {INTERFACE_NAME_MAX} letters, digits, \
+                 '-', '_' or '.' (instances up to {INSTANCE_NAME_MAX})"
             ),
             RuntimeError::Io { path, error } => {
                 write!(f, "cannot use {}: {}", path.display(), explained(error))?;

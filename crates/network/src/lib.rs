@@ -11,10 +11,12 @@ extern crate alloc;
 
 mod change;
 mod difference;
+mod refused;
 mod share;
 mod state;
 
-pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
+pub use change::{Change, ChangeError, Mode, RouteKey};
+pub use refused::Refused;
 pub use share::{KernelShare, Listed, ShareAction};
 pub use state::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,

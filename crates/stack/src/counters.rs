@@ -43,21 +43,27 @@ counters! {
     RxArpReplies "rx_arp_replies" "ARP replies taken"
     TxArpRequests "tx_arp_requests" "ARP requests sent"
     TxArpReplies "tx_arp_replies" "ARP replies sent"
-    TxArpDefences "tx_arp_defences" "ARP announcements against another station that claims our address (RFC 5227 2.4)"
-    TxArpAnnouncements "tx_arp_announcements" "ARP announcements of addresses that have become ours (RFC 5227 2.3)"
+    TxArpDefences "tx_arp_defences" "ARP announcements against another station that claims our \
+        address (RFC 5227 2.4)"
+    TxArpAnnouncements "tx_arp_announcements" "ARP announcements of addresses that have become \
+        ours (RFC 5227 2.3)"
     DropArpMalformed "drop_arp_malformed" "ARP that is too short or not Ethernet and IPv4"
-    DropArpSender "drop_arp_sender" "ARP with a sender that is no station (zero, group or our own address)"
+    DropArpSender "drop_arp_sender" "ARP with a sender that is no station (zero, group or our own \
+        address)"
     DropArpConflict "drop_arp_conflict" "ARP from another station that claims our address"
     DropArpOffLink "drop_arp_off_link" "ARP from a sender that is not on a network of ours"
     DropArpUnsolicited "drop_arp_unsolicited" "ARP that nobody asked for and that is not for us"
-    DropNeighbourQueue "drop_neighbour_queue" "frame pushed out of a full queue for an unresolved neighbour"
+    DropNeighbourQueue "drop_neighbour_queue" "frame pushed out of a full queue for an unresolved \
+        neighbour"
     DropNeighbourFailed "drop_neighbour_failed" "frame for a neighbour that does not answer"
-    DropNeighbourTable "drop_neighbour_table" "frame for a new neighbour while the table is full of busy ones"
+    DropNeighbourTable "drop_neighbour_table" "frame for a new neighbour while the table is full \
+        of busy ones"
 
     RxIpv4 "rx_ipv4" "IPv4 packets that passed every check"
     DropIpv4Malformed "drop_ipv4_malformed" "IPv4 header truncated, version or lengths wrong"
     DropIpv4Checksum "drop_ipv4_checksum" "IPv4 header checksum wrong"
-    DropIpv4Martian "drop_ipv4_martian" "IPv4 source that no host may have (loopback, group, class E, 0/8, broadcast)"
+    DropIpv4Martian "drop_ipv4_martian" "IPv4 source that no host may have (loopback, group, class \
+        E, 0/8, broadcast)"
     DropIpv4Spoofed "drop_ipv4_spoofed" "IPv4 source is our own address, from the wire (land)"
     DropIpv4NotOurs "drop_ipv4_not_ours" "IPv4 destination is not one of our addresses"
     DropIpv4LinkGroup "drop_ipv4_link_group" "unicast IPv4 in a link-layer broadcast or multicast"
@@ -75,9 +81,11 @@ counters! {
     DropIcmpQuote "drop_icmp_quote" "ICMP error whose quoted packet is malformed or not ours"
     DropIcmpType "drop_icmp_type" "ICMP type or code without a meaning for us"
     DropIcmpRate "drop_icmp_rate" "ICMP error or reply not sent because of the rate limit"
-    DropIcmpRole "drop_icmp_role" "echo request, IGMP or MLD that reached an engine instead of its keeper"
+    DropIcmpRole "drop_icmp_role" "echo request, IGMP or MLD that reached an engine instead of its \
+        keeper"
 
-    RxGroupReports "rx_group_reports" "reports of other members of a group, in IGMP or MLD of version 1 or 2"
+    RxGroupReports "rx_group_reports" "reports of other members of a group, in IGMP or MLD of \
+        version 1 or 2"
     RxIgmpQueries "rx_igmp_queries" "IGMP queries taken"
     TxIgmpReports "tx_igmp_reports" "IGMP reports and leaves sent"
     DropIgmpMalformed "drop_igmp_malformed" "IGMP that is malformed or from beyond the link"
@@ -85,11 +93,14 @@ counters! {
 
     RxIpv6 "rx_ipv6" "IPv6 packets that passed every check"
     DropIpv6Malformed "drop_ipv6_malformed" "IPv6 header truncated, version or length wrong"
-    DropIpv6Martian "drop_ipv6_martian" "IPv6 address that no packet may have (multicast source, loopback, IPv4-mapped, unspecified)"
+    DropIpv6Martian "drop_ipv6_martian" "IPv6 address that no packet may have (multicast source, \
+        loopback, IPv4-mapped, unspecified)"
     DropIpv6Spoofed "drop_ipv6_spoofed" "IPv6 source is our own address, from the wire (land)"
-    DropIpv6NotOurs "drop_ipv6_not_ours" "IPv6 destination is neither one of our addresses nor a group that we hear"
+    DropIpv6NotOurs "drop_ipv6_not_ours" "IPv6 destination is neither one of our addresses nor a \
+        group that we hear"
     DropIpv6LinkGroup "drop_ipv6_link_group" "unicast IPv6 in a link-layer multicast"
-    DropIpv6Extension "drop_ipv6_extension" "IPv6 with extension headers that are malformed, too many, or ask for it"
+    DropIpv6Extension "drop_ipv6_extension" "IPv6 with extension headers that are malformed, too \
+        many, or ask for it"
     DropIpv6Protocol "drop_ipv6_protocol" "IPv6 next header that the stack does not speak"
 
     RxFragments "rx_fragments" "fragments of either family"
@@ -97,45 +108,63 @@ counters! {
     TxFragmented "tx_fragmented" "packets sent in fragments"
     PathMtusLearnt "path_mtus_learnt" "path MTUs that an ICMP error has lowered"
     RxReassembled "rx_reassembled" "packets made of fragments"
-    DropFragmentMalformed "drop_fragment_malformed" "fragment that is empty, uneven, beyond the largest packet, or a first one without its headers"
-    DropFragmentOverlap "drop_fragment_overlap" "fragments of a packet that overlap or contradict each other, with all others of it (RFC 5722)"
+    DropFragmentMalformed "drop_fragment_malformed" "fragment that is empty, uneven, beyond the \
+        largest packet, or a first one without its headers"
+    DropFragmentOverlap "drop_fragment_overlap" "fragments of a packet that overlap or contradict \
+        each other, with all others of it (RFC 5722)"
     DropFragmentDuplicate "drop_fragment_duplicate" "fragment that was there already"
     DropFragmentPieces "drop_fragment_pieces" "fragments of a packet with too many of them"
-    DropFragmentMemory "drop_fragment_memory" "fragments given up because the memory for them is full, the oldest packet's first"
+    DropFragmentMemory "drop_fragment_memory" "fragments given up because the memory for them is \
+        full, the oldest packet's first"
     DropFragmentTimeout "drop_fragment_timeout" "fragments whose rest did not come in time"
-    DropFragmentEcn "drop_fragment_ecn" "fragments that met congestion although one was sent without ECN (RFC 3168 5.3)"
+    DropFragmentEcn "drop_fragment_ecn" "fragments that met congestion although one was sent \
+        without ECN (RFC 3168 5.3)"
 
     Forwarded "forwarded" "packets for others passed on to their next hop"
-    ForwardApart "forward_apart" "joined packets for others cut apart because the way out takes no joined ones, or none so large"
-    DropForwardMartian "drop_forward_martian" "packet for others that may not leave its link (link-local, group, loopback, class E, broadcast)"
-    DropForwardTtl "drop_forward_ttl" "packet for others whose time to live or hop limit was used up"
+    ForwardApart "forward_apart" "joined packets for others cut apart because the way out takes no \
+        joined ones, or none so large"
+    DropForwardMartian "drop_forward_martian" "packet for others that may not leave its link \
+        (link-local, group, loopback, class E, broadcast)"
+    DropForwardTtl "drop_forward_ttl" "packet for others whose time to live or hop limit was used \
+        up"
     DropForwardRoute "drop_forward_route" "packet for others without a route"
-    DropForwardTooBig "drop_forward_too_big" "packet for others larger than its path takes, and not to be cut"
-    DropForwardJoined "drop_forward_joined" "segments for others that the device had joined without saying how large each was"
+    DropForwardTooBig "drop_forward_too_big" "packet for others larger than its path takes, and \
+        not to be cut"
+    DropForwardJoined "drop_forward_joined" "segments for others that the device had joined \
+        without saying how large each was"
 
     RoutersLost "routers_lost" "default routers that no longer answered"
     RxNdpSolicitations "rx_ndp_solicitations" "neighbour solicitations for our addresses"
     RxNdpAdvertisements "rx_ndp_advertisements" "neighbour advertisements taken"
     TxNdpSolicitations "tx_ndp_solicitations" "neighbour solicitations sent"
     TxNdpAdvertisements "tx_ndp_advertisements" "neighbour advertisements sent"
-    TxNdpAnnouncements "tx_ndp_announcements" "of those, unasked, of addresses that have become ours (RFC 4861 7.2.6)"
+    TxNdpAnnouncements "tx_ndp_announcements" "of those, unasked, of addresses that have become \
+        ours (RFC 4861 7.2.6)"
     RxNdpRouters "rx_ndp_routers" "router advertisements followed"
     RxNdpRedirects "rx_ndp_redirects" "redirects to a better first hop followed"
     TxNdpRouterSolicitations "tx_ndp_router_solicitations" "router solicitations sent"
     TxNdpProbes "tx_ndp_probes" "probes for addresses that are to become ours"
     RxMldQueries "rx_mld_queries" "multicast listener queries taken"
     TxMldReports "tx_mld_reports" "multicast listener reports sent"
-    DropNdpHopLimit "drop_ndp_hop_limit" "neighbour discovery from beyond the link (hop limit not 255)"
+    DropNdpHopLimit "drop_ndp_hop_limit" "neighbour discovery from beyond the link (hop limit not \
+        255)"
     DropNdpFragment "drop_ndp_fragment" "neighbour discovery in fragments (RFC 6980)"
     DropNdpMalformed "drop_ndp_malformed" "neighbour discovery truncated or against RFC 4861 7.1"
     DropNdpNotOurs "drop_ndp_not_ours" "neighbour solicitation for somebody else's address"
-    DropNdpOffLink "drop_ndp_off_link" "neighbour discovery about an address that is not on our link, or from one to which there is no way"
-    DropNdpLooped "drop_ndp_looped" "probe of ours for an address, looped back by the link (RFC 7527)"
-    DropNdpConflict "drop_ndp_conflict" "neighbour advertisement from another station that claims our address"
-    DropNdpUnsolicited "drop_ndp_unsolicited" "neighbour advertisement that nobody waits for, or that may not override"
-    DropNdpRouter "drop_ndp_router" "router advertisement or redirect where routes are configured, or a solicitation, which is for routers"
-    DropNdpRedirect "drop_ndp_redirect" "redirect that does not come from the first hop of its destination"
-    DropMldMalformed "drop_mld_malformed" "multicast listener query that is malformed or from beyond the link"
+    DropNdpOffLink "drop_ndp_off_link" "neighbour discovery about an address that is not on our \
+        link, or from one to which there is no way"
+    DropNdpLooped "drop_ndp_looped" "probe of ours for an address, looped back by the link (RFC \
+        7527)"
+    DropNdpConflict "drop_ndp_conflict" "neighbour advertisement from another station that claims \
+        our address"
+    DropNdpUnsolicited "drop_ndp_unsolicited" "neighbour advertisement that nobody waits for, or \
+        that may not override"
+    DropNdpRouter "drop_ndp_router" "router advertisement or redirect where routes are configured, \
+        or a solicitation, which is for routers"
+    DropNdpRedirect "drop_ndp_redirect" "redirect that does not come from the first hop of its \
+        destination"
+    DropMldMalformed "drop_mld_malformed" "multicast listener query that is malformed or from \
+        beyond the link"
 
     RxUdp "rx_udp" "datagrams delivered to a socket"
     TxUdp "tx_udp" "datagrams sent"
@@ -145,27 +174,35 @@ counters! {
     DropUdpGroup "drop_udp_group" "UDP to a group or broadcast address that no socket takes"
 
     DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"
-    DropTcpDeferred "drop_tcp_deferred" "ACKs of a handshake that brought nothing, while the listener waits for data"
+    DropTcpDeferred "drop_tcp_deferred" "ACKs of a handshake that brought nothing, while the \
+        listener waits for data"
     DropTcpMalformed "drop_tcp_malformed" "TCP header truncated or its lengths wrong"
     DropTcpGroup "drop_tcp_group" "TCP to or from a broadcast or multicast address"
     RxTcp "rx_tcp" "TCP segments that passed the checks of form"
     RxTcpMerged "rx_tcp_merged" "of those, taken together with the one before"
-    RxTcpSteps "rx_tcp_steps" "looks at a segment beyond header prediction: by a connection, a handshake, TIME-WAIT, or where nothing is known of it"
-    RxTcpTaken "rx_tcp_taken" "of those, looks that had an effect; the others are drops, strays and resets"
+    RxTcpSteps "rx_tcp_steps" "looks at a segment beyond header prediction: by a connection, a \
+        handshake, TIME-WAIT, or where nothing is known of it"
+    RxTcpTaken "rx_tcp_taken" "of those, looks that had an effect; the others are drops, strays \
+        and resets"
     TxTcp "tx_tcp" "TCP segments sent, a super-segment counted once"
     TcpAccepted "tcp_accepted" "passive opens that were completed"
     TxTcpCookies "tx_tcp_cookies" "SYN-ACKs whose half-open connection is a cookie (RFC 4987)"
     RxTcpCookies "rx_tcp_cookies" "connections made from a cookie"
-    RxTcpBadCookies "rx_tcp_bad_cookies" "ACKs for no flow whose cookie was wrong or too old, dropped as such"
+    RxTcpBadCookies "rx_tcp_bad_cookies" "ACKs for no flow whose cookie was wrong or too old, \
+        dropped as such"
     TxTcpSynData "tx_tcp_syn_data" "SYNs that carried data (RFC 7413)"
     TcpSynDataTaken "tcp_syn_data_taken" "SYNs of ours whose data the peer took"
     TcpFastOpenAccepted "tcp_fast_open_accepted" "connections accepted with the data of their SYN"
-    RxTcpBadFastOpen "rx_tcp_bad_fast_open" "SYNs with a Fast Open cookie that is not ours; an ordinary handshake followed"
-    RxTcpFastOpenFull "rx_tcp_fast_open_full" "SYNs whose data was not taken since too many such connections were pending"
+    RxTcpBadFastOpen "rx_tcp_bad_fast_open" "SYNs with a Fast Open cookie that is not ours; an \
+        ordinary handshake followed"
+    RxTcpFastOpenFull "rx_tcp_fast_open_full" "SYNs whose data was not taken since too many such \
+        connections were pending"
     TcpConnects "tcp_connects" "active opens that were begun"
     TcpTimeouts "tcp_timeouts" "retransmission timeouts"
-    TxTcpMtuProbes "tx_tcp_mtu_probes" "packets larger than the path is known to take, sent to find out"
-    TcpMtuRaised "tcp_mtu_raised" "such packets that got through: the connection's are as large from then on"
+    TxTcpMtuProbes "tx_tcp_mtu_probes" "packets larger than the path is known to take, sent to \
+        find out"
+    TcpMtuRaised "tcp_mtu_raised" "such packets that got through: the connection's are as large \
+        from then on"
     TcpBlackHoles "tcp_black_holes" "packets made smaller since large ones vanish without a word"
     TcpSynExpired "tcp_syn_expired" "half-open connections given up"
     TxTcpResentFast "tx_tcp_resent_fast" "retransmissions of fast recovery"
@@ -175,12 +212,15 @@ counters! {
     TxTcpKeepAlives "tx_tcp_keep_alives" "keep-alive probes"
     TxTcpResets "tx_tcp_resets" "resets sent"
     TxTcpChallenges "tx_tcp_challenges" "challenge ACKs (RFC 5961)"
-    TcpAcksHeld "tcp_acks_held" "empty segments outside of the window that were not answered, so soon after the last one"
-    TcpOrphansReset "tcp_orphans_reset" "connections reset as their program closed them, since as many as may be end on their own already"
+    TcpAcksHeld "tcp_acks_held" "empty segments outside of the window that were not answered, so \
+        soon after the last one"
+    TcpOrphansReset "tcp_orphans_reset" "connections reset as their program closed them, since as \
+        many as may be end on their own already"
     RxTcpResets "rx_tcp_resets" "resets that ended a connection"
     RxTcpOutOfOrder "rx_tcp_out_of_order" "segments that arrived before their predecessors"
     TcpStrays "tcp_strays" "TCP segments that were left to another engine"
-    UdpStrays "udp_strays" "datagrams for closed ports that were left to another engine or the keeper"
+    UdpStrays "udp_strays" "datagrams for closed ports that were left to another engine or the \
+        keeper"
     DropTcpPort "drop_tcp_port" "TCP to a port or flow that does not exist"
     DropTcpRst "drop_tcp_rst" "RST without the exact sequence number, or for nothing"
     DropTcpSyn "drop_tcp_syn" "SYN on an open connection"
@@ -191,8 +231,10 @@ counters! {
     DropTcpNoRoom "drop_tcp_no_room" "payload for which the receive ring had no room"
     DropTcpReassembly "drop_tcp_reassembly" "out-of-order payload beyond the limit of gaps"
     DropTcpClosed "drop_tcp_closed" "data for a program that has closed, answered with a reset"
-    DropTcpState "drop_tcp_state" "segment without a meaning in its connection's state: no SYN for one that opens, text after the peer's FIN"
-    DropTcpWindow "drop_tcp_window" "text beyond the window of a segment whose ACK was taken: a window probe"
+    DropTcpState "drop_tcp_state" "segment without a meaning in its connection's state: no SYN for \
+        one that opens, text after the peer's FIN"
+    DropTcpWindow "drop_tcp_window" "text beyond the window of a segment whose ACK was taken: a \
+        window probe"
     DropTcpRoute "drop_tcp_route" "handshake with a peer to which there is no route"
     DropTcpBacklog "drop_tcp_backlog" "handshake while the accept queue was full"
     DropTcpSynTable "drop_tcp_syn_table" "SYN while the table of half-open connections was full"

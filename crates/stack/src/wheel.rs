@@ -408,8 +408,9 @@ mod tests {
                         now = now.plus_nanos(by);
                         // Timers between the last whole tick and now may still fire.
                         let tick = Instant(now.0 >> TICK_SHIFT << TICK_SHIFT);
+                        let set = owner.deadlines.iter();
                         let due: Vec<u32> =
-                            owner.deadlines.iter().filter(|&(_, &at)| at <= tick).map(|(&t, _)| t).collect();
+                            set.filter(|&(_, &at)| at <= tick).map(|(&t, _)| t).collect();
                         let fired = owner.drain(now);
                         for timer in due {
                             prop_assert!(fired.contains(&timer));

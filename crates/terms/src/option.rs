@@ -8,7 +8,9 @@ use crate::{ChooserPart, Congestion, KeepAlive, MtuDiscovery, MulticastOption, P
 /// Declares the options: number in shared memory, name, type, and the field that keeps the value
 /// for a connection that is to be.
 macro_rules! options {
-    ($($(#[$doc:meta])* $number:literal $name:ident($value:ty) $(=> $field:ident: $kept:ty)?;)*) => {
+    ($(
+        $(#[$doc:meta])* $number:literal $name:ident($value:ty) $(=> $field:ident: $kept:ty)?;
+    )*) => {
         /// A change to one option of a socket.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SocketOption { $($(#[$doc])* $name($value),)* }

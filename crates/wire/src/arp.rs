@@ -74,7 +74,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn emit_and_parse_agree(sender_mac: [u8; 6], s: u32, target_mac: [u8; 6], t: u32, reply: bool) {
+        fn emit_and_parse_agree(
+            sender_mac: [u8; 6],
+            s: u32,
+            target_mac: [u8; 6],
+            t: u32,
+            reply: bool,
+        ) {
             let packet = ArpPacket {
                 operation: if reply { ArpOperation::Reply } else { ArpOperation::Request },
                 sender_mac,

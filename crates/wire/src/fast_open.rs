@@ -123,12 +123,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_searched_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..=40)) {
+        fn any_bytes_are_searched_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..=40),
+        ) {
             let _ = FastOpen::find(&bytes);
         }
 
         #[test]
-        fn what_is_appended_is_found_and_leaves_the_others_alone(mss: u16, half in 2usize..=8, fill: u8) {
+        fn what_is_appended_is_found_and_leaves_the_others_alone(
+            mss: u16,
+            half in 2usize..=8,
+            fill: u8,
+        ) {
             let cookie = Cookie::new(&[fill; 16][..2 * half]).map(FastOpen::Cookie).unwrap();
             let others = TcpOptions { mss: Some(mss), sack_permitted: true, ..Default::default() };
             let mut out = [0; OPTIONS_MAX];

@@ -171,7 +171,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_parse_without_panic(v6: bool, bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_parse_without_panic(
+            v6: bool,
+            bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        ) {
             let mut frame = Vec::from([0; 12]);
             frame.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
             frame.extend(bytes);

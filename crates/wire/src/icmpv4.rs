@@ -130,8 +130,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_flipped_bit_is_a_wrong_checksum(body in proptest::collection::vec(any::<u8>(), 0..70), at: usize) {
-            let mut bytes = bytes_of(&IcmpMessage { kind: IcmpKind::EchoRequest([0; 4]), body: &body });
+        fn a_flipped_bit_is_a_wrong_checksum(
+            body in proptest::collection::vec(any::<u8>(), 0..70),
+            at: usize,
+        ) {
+            let kind = IcmpKind::EchoRequest([0; 4]);
+            let mut bytes = bytes_of(&IcmpMessage { kind, body: &body });
             let at = at % (bytes.len() * 8);
             bytes[at / 8] ^= 1 << (at % 8);
             prop_assert_eq!(IcmpMessage::parse(&bytes), Err(IcmpError::Checksum));

@@ -354,7 +354,16 @@ mod tests {
         }
 
         #[test]
-        fn emit_and_parse_agree(tos: u8, identification: u16, dont_fragment: bool, ttl: u8, protocol: u8, src: u32, dst: u32, len in 0u16..200) {
+        fn emit_and_parse_agree(
+            tos: u8,
+            identification: u16,
+            dont_fragment: bool,
+            ttl: u8,
+            protocol: u8,
+            src: u32,
+            dst: u32,
+            len in 0u16..200,
+        ) {
             let header = Ipv4Header {
                 tos, identification, dont_fragment, ttl, protocol,
                 total_len: HEADER_LEN as u16 + len,

@@ -174,7 +174,15 @@ mod tests {
         }
 
         #[test]
-        fn emit_and_parse_agree(traffic_class: u8, label in 0u32..=FLOW_LABEL_MASK, next_header: u8, hop_limit: u8, src: u128, dst: u128, len in 0u16..200) {
+        fn emit_and_parse_agree(
+            traffic_class: u8,
+            label in 0u32..=FLOW_LABEL_MASK,
+            next_header: u8,
+            hop_limit: u8,
+            src: u128,
+            dst: u128,
+            len in 0u16..200,
+        ) {
             let header = Ipv6Header {
                 traffic_class, next_header, hop_limit,
                 flow_label: label,

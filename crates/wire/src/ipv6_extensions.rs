@@ -498,7 +498,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_walked_without_panic(first: u8, bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        fn any_bytes_are_walked_without_panic(
+            first: u8,
+            bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        ) {
             for first in [first, HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS] {
                 let _ = find_quoted(first, &bytes);
                 if let Ok(Walked::Whole(upper)) = walk(first, &bytes) {

@@ -120,7 +120,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_parse_without_panic(rest: [u8; 4], body in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_parse_without_panic(
+            rest: [u8; 4],
+            body in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
             let _ = Query::parse(rest, &body);
         }
     }

@@ -198,14 +198,25 @@ mod tests {
         #[test]
         fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Some(segment) = TcpSegment::parse(&bytes) {
-                prop_assert_eq!(HEADER_LEN + segment.options.len() + segment.payload.len(), bytes.len());
+                let len = HEADER_LEN + segment.options.len() + segment.payload.len();
+                prop_assert_eq!(len, bytes.len());
             }
             let _ = parse_quoted(&bytes);
         }
 
         #[test]
-        fn emit_and_parse_agree(src_port: u16, dst_port: u16, seq: u32, ack: u32, flags: u8, window: u16, urgent: u16, words in 0usize..=10) {
-            let header = TcpHeader { src_port, dst_port, seq, ack, flags: TcpFlags(flags), window, urgent };
+        fn emit_and_parse_agree(
+            src_port: u16,
+            dst_port: u16,
+            seq: u32,
+            ack: u32,
+            flags: u8,
+            window: u16,
+            urgent: u16,
+            words in 0usize..=10,
+        ) {
+            let flags = TcpFlags(flags);
+            let header = TcpHeader { src_port, dst_port, seq, ack, flags, window, urgent };
             let mut bytes = [0; HEADER_LEN + OPTIONS_MAX];
             header.emit(words * 4, &mut bytes);
             let segment = TcpSegment::parse(&bytes).unwrap();

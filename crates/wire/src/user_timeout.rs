@@ -124,7 +124,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_searched_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..=40)) {
+        fn any_bytes_are_searched_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..=40),
+        ) {
             let _ = UserTimeout::find(&bytes);
         }
 

@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_deviation_is_no_implementation_and_keeps_its_reason() {
-        let text = "// RFC 1122 4.2. DEVIATION(RFC 9293 3.5, RFC 5961 3.2): the reason is\n// long (RFC 793).\nf();\n";
+        let text = "// RFC 1122 4.2. DEVIATION(RFC 9293 3.5, RFC 5961 3.2): the reason is\n// long \
+            (RFC 793).\nf();\n";
         let citations = Citations::of_file("crates/stack/src/a.rs", text);
         assert_eq!(state(&citations), (false, false));
         assert!(citations.is_implemented(1122, &Section::parse("4.2")));

@@ -60,11 +60,15 @@ fn findings(rfcs: &[Rfc], citations: &Citations) -> Vec<String> {
             let deviates = citations.deviations_from(number, section).next().is_some();
             match rfc.left_out.get(section) {
                 None if !is_implemented && !deviates => findings.push(format!(
-                    "{TABLE}: RFC {number} {section} ({title}) is neither cited in the source nor left out with a reason"
+                    "{TABLE}: RFC {number} {section} ({title}) is neither cited in the source nor \
+                     left out with a reason"
                 )),
-                Some(reason) if is_implemented && !reason.starts_with(IN_PART) => findings.push(format!(
-                    "{TABLE}: RFC {number} {section} ({title}) is cited in the source and left out: the reason begins with \"{IN_PART}\" if both are true"
-                )),
+                Some(reason) if is_implemented && !reason.starts_with(IN_PART) => {
+                    findings.push(format!(
+                        "{TABLE}: RFC {number} {section} ({title}) is cited in the source and left \
+                     out: the reason begins with \"{IN_PART}\" if both are true"
+                    ))
+                }
                 _ => {}
             }
         }
@@ -105,7 +109,8 @@ mod tests {
 
     fn table(left_out: &str) -> Vec<Rfc> {
         let text = format!(
-            "[[rfc]]\nnumber = 9293\ntitle = \"\"\n[rfc.sections]\n\"3.5\" = \"Open\"\n[rfc.left_out]\n{left_out}\n"
+            "[[rfc]]\nnumber = 9293\ntitle = \"\"\n[rfc.sections]\n\"3.5\" = \
+             \"Open\"\n[rfc.left_out]\n{left_out}\n"
         );
         table::parse(&text).unwrap()
     }

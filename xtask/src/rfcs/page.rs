@@ -20,7 +20,8 @@ not listed.
 pub fn render(rfcs: &[Rfc], citations: &Citations) -> String {
     let mut page = HEAD.to_owned();
     page.push_str(
-        "| RFC | sections | implemented | tested by name | deviates | left out |\n|---|--:|--:|--:|--:|--:|\n",
+        "| RFC | sections | implemented | tested by name | deviates | left out \
+         |\n|---|--:|--:|--:|--:|--:|\n",
     );
     for rfc in rfcs {
         summary(&mut page, rfc, citations);
@@ -85,7 +86,10 @@ fn document(page: &mut String, rfc: &Rfc, citations: &Citations) {
 
 /// Deviations from what is no RFC: from Linux, from drafts.
 fn others(page: &mut String, citations: &Citations) {
-    page.push_str("\n## Deviations from Linux and from drafts\n\n| from | in | what and why |\n|---|---|---|\n");
+    page.push_str(
+        "\n## Deviations from Linux and from drafts\n\n| from | in | what and why \
+        |\n|---|---|---|\n",
+    );
     let others = citations.deviations.iter();
     let mut others: Vec<_> = others
         .filter(|deviation| deviation.sections.is_empty())

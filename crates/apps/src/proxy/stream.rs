@@ -66,7 +66,10 @@ impl Proxy {
         }
         self.put_transport(from, source);
         self.put_transport(to, sink);
-        let has_passed = |proxy: &mut Proxy, id| matches!(&proxy.place(id).side, Side::Stream(stream) if stream.has_passed_end);
+        let has_passed = |proxy: &mut Proxy, id| match &proxy.place(id).side {
+            Side::Stream(stream) => stream.has_passed_end,
+            _ => false,
+        };
         if has_ended && has_passed(self, from) && has_passed(self, to) {
             cx.close(from);
             cx.close(to);

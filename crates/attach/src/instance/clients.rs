@@ -210,7 +210,8 @@ impl ControlServer {
         if !session.is_trusted && !may_enter {
             return refuse(
                 Refusal::NotPermitted,
-                "this user may not use the instance; start the program with: slipstack run --instance",
+                "this user may not use the instance; start the program with: slipstack run \
+                 --instance",
             );
         }
         session.is_trusted = true;

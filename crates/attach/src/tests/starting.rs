@@ -110,7 +110,10 @@ fn a_keeper_that_leaves_hangs_up_and_a_refusal_is_final() {
     });
     keeper.listen(&control_socket(&folder));
     let error = meet_once(&saying(&folder, "echo no")).unwrap_err();
-    let is_refusal = |error: &Error| matches!(error, Error::Refused { refusal, .. } if *refusal == Refusal::NotPermitted);
+    let is_refusal = |error: &Error| match error {
+        Error::Refused { refusal, .. } => *refusal == Refusal::NotPermitted,
+        _ => false,
+    };
     assert!(is_refusal(&error), "{error}");
     assert_eq!(keeper.hellos().len(), 2);
 }

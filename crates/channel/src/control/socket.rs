@@ -49,7 +49,8 @@ impl fmt::Display for ControlError {
             ControlError::Malformed => {
                 write!(
                     f,
-                    "a control message was not understood: both sides must be of one version of slipstack"
+                    "a control message was not understood: both sides must be of one version of \
+                     slipstack"
                 )
             }
             ControlError::TooLong => write!(f, "a control message is too long"),

@@ -107,7 +107,8 @@ pub fn samples(settings: &Settings, which: Which) -> Result<Vec<Sample>, Failure
         let told = &answer.engine;
         if !told.has_answered {
             say(&format!(
-                "slipstack: the engine of {} (pid {}) on {} did not answer; its counters are missing",
+                "slipstack: the engine of {} (pid {}) on {} did not answer; its counters are \
+                 missing",
                 told.program, told.pid, answer.interface
             ));
             continue;
@@ -150,7 +151,10 @@ pub fn process_argument() -> Arg {
         .value_name("N")
         .value_parser(clap::value_parser!(u32))
         .conflicts_with("engine")
-        .help("Only process N, as F-Stack counts: the instance of this name, or the engine at this place, from 0")
+        .help(
+            "Only process N, as F-Stack counts: the instance of this name, or the engine at this \
+            place, from 0",
+        )
 }
 
 pub fn last_process_argument() -> Arg {

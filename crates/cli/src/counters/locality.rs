@@ -13,12 +13,16 @@ use crate::sockets;
 
 pub fn command() -> Command {
     Command::new("locality")
-        .about("Show for each engine which connections stayed on it and which came from another one")
+        .about(
+            "Show for each engine which connections stayed on it and which came from another \
+            one",
+        )
         .long_about(
-            "Shows for each engine since it began: connections that were accepted and made on it,\n\
-             connections that came from and went to another engine, how many took the place of an\n\
-             earlier one (pool), and frames that reached an engine without their flow (strays), were\n\
-             handed from engine to engine (posted, received) or were lost on that way.",
+            "\
+        Shows for each engine since it began: connections that were accepted and made on it,\n\
+        connections that came from and went to another engine, how many took the place of an\n\
+        earlier one (pool), and frames that reached an engine without their flow (strays), were\n\
+        handed from engine to engine (posted, received) or were lost on that way.",
         )
         .after_help("Examples:\n  slipstack locality\n  slipstack locality --engine 2 --json")
         .arg(process_argument())

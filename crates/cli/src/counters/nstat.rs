@@ -18,13 +18,15 @@ pub fn command() -> Command {
     Command::new("nstat")
         .about("Show the counters of running stacks by Linux's names, as iproute2's nstat")
         .long_about(
-            "Shows what the engines of a device have counted, together, by the names of /proc/net/snmp\n\
-             and /proc/net/netstat; counters that Linux does not have follow by their own names. Without\n\
-             -a it is what was added since the last look of this user (kept in /tmp, or in the file\n\
-             that SLIPSTACK_NSTAT_HISTORY names).",
+            "\
+    Shows what the engines of a device have counted, together, by the names of /proc/net/snmp\n\
+    and /proc/net/netstat; counters that Linux does not have follow by their own names. Without\n\
+    -a it is what was added since the last look of this user (kept in /tmp, or in the file\n\
+    that SLIPSTACK_NSTAT_HISTORY names).",
         )
         .after_help(
-            "Examples:\n  slipstack nstat\n  slipstack nstat -az 'Tcp*'\n  slipstack nstat -as --json",
+            "Examples:\n  slipstack nstat\n  slipstack nstat -az 'Tcp*'\n  slipstack nstat -as \
+             --json",
         )
         .arg(flag("absolute", 'a', "Values since the engines began").long("ignore"))
         .arg(flag("zeros", 'z', "Counters that are zero too").long("zeros"))

@@ -16,14 +16,21 @@ use crate::output::{is_printed, table};
 
 pub fn command() -> Command {
     let command = Command::new("top")
-        .about("Show how busy each engine is, its loops, packets and connections, as F-Stack's ff_top")
-        .long_about(
-            "Shows for each engine, interval by interval: the share of time without work (idle), with\n\
-             work of the stack (sys), and with work of a program that has the engine inside (usr: its own\n\
-             work and that of the stack in its thread); loops, and those that found nothing; packets and\n\
-             connections. As ff_top it prints F-Stack's table.",
+        .about(
+            "Show how busy each engine is, its loops, packets and connections, as F-Stack's \
+            ff_top",
         )
-        .after_help("Examples:\n  slipstack top\n  slipstack top -d 5 -n 12 --json\n  ff_top -p 0 -P 3");
+        .long_about(
+            "\
+    Shows for each engine, interval by interval: the share of time without work (idle), with\n\
+    work of the stack (sys), and with work of a program that has the engine inside (usr: its own\n\
+    work and that of the stack in its thread); loops, and those that found nothing; packets and\n\
+    connections. As ff_top it prints F-Stack's table.",
+        )
+        .after_help(
+            "Examples:\n  slipstack top\n  slipstack top -d 5 -n 12 --json\n  ff_top -p 0 \
+            -P 3",
+        );
     with_options(command)
 }
 

@@ -15,16 +15,25 @@ use crate::sockets::flag;
 
 pub fn command() -> Command {
     let command = Command::new("traffic")
-        .about("Show packets and bytes per second of each engine and of all, as F-Stack's ff_traffic")
+        .about(
+            "Show packets and bytes per second of each engine and of all, as F-Stack's \
+            ff_traffic",
+        )
         .long_about(
-            "Shows for each engine what it receives and sends in a second, interval by interval; engine 0\n\
-             is the keeper. A frame that the device has joined, or will cut, is one packet. As ff_traffic\n\
-             it prints F-Stack's table, of sums per interval.",
+            "\
+    Shows for each engine what it receives and sends in a second, interval by interval; engine 0\n\
+    is the keeper. A frame that the device has joined, or will cut, is one packet. As ff_traffic\n\
+    it prints F-Stack's table, of sums per interval.",
         )
         .after_help(
-            "Examples:\n  slipstack traffic\n  slipstack traffic -s --json\n  ff_traffic -p 0 -P 3 -d 10",
+            "Examples:\n  slipstack traffic\n  slipstack traffic -s --json\n  ff_traffic -p 0 -P 3 \
+             -d 10",
         )
-        .arg(flag("single", 's', "Once what has been counted since the beginning"));
+        .arg(flag(
+            "single",
+            's',
+            "Once what has been counted since the beginning",
+        ));
     with_options(command)
 }
 

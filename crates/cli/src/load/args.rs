@@ -10,18 +10,34 @@ pub fn bench_command() -> Command {
     let command = Command::new("bench")
         .about("Release many connections at one instant and time each answer")
         .long_about(
-            "Opens N connections to an echo server, has all of them send a message at one instant,\n\
-             and measures how long each waits for its answer; R times. FILE gets a line `index us`\n\
-             for each connection, with its average.",
+            "\
+            Opens N connections to an echo server, has all of them send a message at one instant,\n\
+            and measures how long each waits for its answer; R times. FILE gets a line `index us`\n\
+            for each connection, with its average.",
         )
         .after_help(
             "Examples:\n  \
              slipstack bench --if eth1 --ip 10.0.0.1/24 -n 1000 -r 10 10.0.0.2:12345\n  \
              slipstack bench --kernel -n 1000 -r 10 --out kernel.txt --svg kernel.svg 127.0.0.1:7",
         )
-        .arg(target("HOST:PORT", "Echo server, as `slipstack serve echo` is one"))
-        .arg(number('n', "connections", "N", "1000", "Connections, at most 16384"))
-        .arg(number('r', "rounds", "R", "10", "Rounds, whose average is taken"))
+        .arg(target(
+            "HOST:PORT",
+            "Echo server, as `slipstack serve echo` is one",
+        ))
+        .arg(number(
+            'n',
+            "connections",
+            "N",
+            "1000",
+            "Connections, at most 16384",
+        ))
+        .arg(number(
+            'r',
+            "rounds",
+            "R",
+            "10",
+            "Rounds, whose average is taken",
+        ))
         .arg(
             Arg::new("message")
                 .long("message")
@@ -29,9 +45,17 @@ pub fn bench_command() -> Command {
                 .default_value("dummy message")
                 .help("What each connection sends"),
         )
-        .arg(file("out", "bench.txt", "File for the times of each connection"))
+        .arg(file(
+            "out",
+            "bench.txt",
+            "File for the times of each connection",
+        ))
         .arg(file("svg", "", "File for a plot of them"))
-        .arg(flag("json", None, "Write the distribution as one JSON object"))
+        .arg(flag(
+            "json",
+            None,
+            "Write the distribution as one JSON object",
+        ))
         .arg(kernel());
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }
@@ -40,15 +64,17 @@ pub fn stress_command() -> Command {
     let command = Command::new("htstress")
         .about("Send HTTP requests as fast as they are answered, and count them")
         .long_about(
-            "Sends requests to one URL, each on a connection of its own unless --keep-alive is given,\n\
-             and counts the answers: good are those with status 200. -c is the number of connections\n\
-             of each thread (of each engine, on the stack).",
+            "\
+        Sends requests to one URL, each on a connection of its own unless --keep-alive is given,\n\
+        and counts the answers: good are those with status 200. -c is the number of connections\n\
+        of each thread (of each engine, on the stack).",
         )
         .after_help(
-            "Examples:\n  \
-             slipstack htstress --kernel -n 100000 -c 20 -t 3 http://127.0.0.1:8081/\n  \
-             slipstack htstress --if eth1 --ip 10.0.0.1/24 -c 64 --keep-alive http://10.0.0.2/hello\n  \
-             slipstack htstress --kernel -n 20000 -t 1,2 -c 1,10,100 --svg rates.svg http://127.0.0.1:8081/",
+            "\
+    Examples:\n  \
+    slipstack htstress --kernel -n 100000 -c 20 -t 3 http://127.0.0.1:8081/\n  \
+    slipstack htstress --if eth1 --ip 10.0.0.1/24 -c 64 --keep-alive http://10.0.0.2/hello\n  \
+    slipstack htstress --kernel -n 20000 -t 1,2 -c 1,10,100 --svg rates.svg http://127.0.0.1:8081/",
         )
         // -h names a host here, as it does for the program of this name.
         .disable_help_flag(true)
@@ -59,10 +85,37 @@ pub fn stress_command() -> Command {
                 .help("Print this help"),
         )
         .arg(target("http://HOST[:PORT]/PATH", "What to ask for"))
-        .arg(number('n', "number", "COUNT", "0", "Requests in all; 0 = until Ctrl-C"))
-        .arg(list('c', "concurrency", "Connections of each thread; of several, a run for each"))
-        .arg(list('t', "threads", "Threads, or engines on the stack; of several, a run for each"))
-        .arg(file("svg", "", "File for a plot of the rates over -c, a line for each of -t"))
+        .arg(number(
+            'n',
+            "number",
+            "COUNT",
+            "0",
+            "Requests in all; 0 = until Ctrl-C",
+        ))
+        .arg(list(
+            'c',
+            "concurrency",
+            "Connections of each thread; of several, a run for each",
+        ))
+        .arg(list(
+            't',
+            "threads",
+            "Threads, or engines on the stack; of several, a run for each",
+        ))
+        .arg(file(
+            "svg",
+            "",
+            "File for a plot of the rates over -c, a line for each of -t",
+        ));
+    let command = stress_requests(command)
+        .arg(flag("json", None, "Write the result as one JSON object"))
+        .arg(kernel());
+    with_options(command, &[Scope::RunAndInstance, Scope::All])
+}
+
+/// Options that say what `htstress` asks for and how often.
+fn stress_requests(command: Command) -> Command {
+    command
         .arg(flag(sweep::ONE, None, "One run of several").hide(true))
         .args_override_self(true)
         .arg(
@@ -82,7 +135,11 @@ pub fn stress_command() -> Command {
         .arg(flag("debug", Some('d'), "Print the heads of answers"))
         .arg(flag("ipv4", Some('4'), "Use an IPv4 address").conflicts_with("ipv6"))
         .arg(flag("ipv6", Some('6'), "Use an IPv6 address"))
-        .arg(flag("keep-alive", None, "Send further requests on the same connection"))
+        .arg(flag(
+            "keep-alive",
+            None,
+            "Send further requests on the same connection",
+        ))
         .arg(
             Arg::new("rate")
                 .long("rate")
@@ -93,18 +150,16 @@ pub fn stress_command() -> Command {
                      a request's time runs from when it was due",
                 ),
         )
-        .arg(flag("json", None, "Write the result as one JSON object"))
-        .arg(kernel());
-    with_options(command, &[Scope::RunAndInstance, Scope::All])
 }
 
 pub fn dns_command() -> Command {
     let command = Command::new("dnsbench")
         .about("Send DNS queries as fast as they are answered, or at a constant rate")
         .long_about(
-            "Sends queries over UDP to one server and counts the answers by their code. By itself so many\n\
-             queries are under way at a time (-q, of each thread, or engine on the stack); with --rate\n\
-             they are sent at a constant rate, and a query's time runs from when it was due.",
+            "\
+    Sends queries over UDP to one server and counts the answers by their code. By itself so many\n\
+    queries are under way at a time (-q, of each thread, or engine on the stack); with --rate\n\
+    they are sent at a constant rate, and a query's time runs from when it was due.",
         )
         .after_help(
             "Examples:\n  \
@@ -124,8 +179,19 @@ pub fn dns_command() -> Command {
                 .help("Queries, a name and a type on each line, as dnsperf has them"),
         )
         .arg(text("name", "NAME", "The one name that is asked for"))
-        .arg(text("type", "TYPE", "Its type").default_value("A").conflicts_with("data"))
-        .arg(number('n', "number", "COUNT", "0", "Queries in all; 0 = as many as there is time for"))
+        .arg(
+            text("type", "TYPE", "Its type")
+                .default_value("A")
+                .conflicts_with("data"),
+        )
+        .arg(number(
+            'n',
+            "number",
+            "COUNT",
+            "0",
+            "Queries in all; 0 = as many as there is time \
+            for",
+        ))
         .arg(
             Arg::new("limit")
                 .short('l')

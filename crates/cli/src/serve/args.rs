@@ -9,10 +9,14 @@ use crate::args::with_options;
 
 pub fn command() -> Command {
     Command::new("serve")
-        .about("Serve echo, files over HTTP, DNS zones or a proxy inside the engine, without a program")
+        .about(
+            "Serve echo, files over HTTP, DNS zones or a proxy inside the engine, without a \
+            program",
+        )
         .long_about(
-            "Runs a server on the stack itself: its requests are answered in the turn in which they\n\
-             arrive. It ends with Ctrl-C or SIGTERM, and closes its connections in order.",
+            "\
+        Runs a server on the stack itself: its requests are answered in the turn in which they\n\
+        arrive. It ends with Ctrl-C or SIGTERM, and closes its connections in order.",
         )
         .after_help(
             "Examples:\n  \
@@ -58,10 +62,11 @@ fn http() -> Command {
     let command = Command::new("http")
         .about("Serve the files below a directory over HTTP/1.1 and 1.0")
         .after_help(
-            "Examples:\n  \
-             slipstack serve http /var/www --port 80\n  \
-             slipstack serve http . --if eth1 --ip 10.0.0.5/24 --cores 0-1 --access-log access.log\n  \
-             slipstack serve http . --port 443 --tls-cert chain.pem --tls-key key.pem",
+            "\
+        Examples:\n  \
+        slipstack serve http /var/www --port 80\n  \
+        slipstack serve http . --if eth1 --ip 10.0.0.5/24 --cores 0-1 --access-log access.log\n  \
+        slipstack serve http . --port 443 --tls-cert chain.pem --tls-key key.pem",
         )
         .arg(
             Arg::new("root")
@@ -125,11 +130,12 @@ fn dns() -> Command {
     let command = Command::new("dns")
         .about("Serve zones as an authoritative name server, over UDP and TCP")
         .after_help(
-            "Examples:\n  \
-             slipstack serve dns --zone example.org=example.org.zone --if eth1 --ip 10.0.0.5/24\n  \
-             slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353\n  \
-             slipstack serve dns --zone example.org=example.org.zone --workers 3 --shape pipeline\n  \
-             slipstack serve dns --config /etc/slipstack/dns.toml",
+            "\
+        Examples:\n  \
+        slipstack serve dns --zone example.org=example.org.zone --if eth1 --ip 10.0.0.5/24\n  \
+        slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353\n  \
+        slipstack serve dns --zone example.org=example.org.zone --workers 3 --shape pipeline\n  \
+        slipstack serve dns --config /etc/slipstack/dns.toml",
         )
         .arg(
             Arg::new("zone")
@@ -201,10 +207,11 @@ fn proxy() -> Command {
     let command = Command::new("proxy")
         .about("Pass connections on to backends: HTTP requests, or TCP as it comes")
         .after_help(
-            "Examples:\n  \
-             slipstack serve proxy --if eth1 --ip 10.0.0.5/24 --port 80 --backend 10.0.0.7:8080\n  \
-             slipstack serve proxy --protocol tcp --backend 10.0.0.7:5432 --backend 10.0.0.8:5432\n  \
-             slipstack serve proxy --port 443 --tls-cert chain.pem --tls-key key.pem --backend …",
+            "\
+        Examples:\n  \
+        slipstack serve proxy --if eth1 --ip 10.0.0.5/24 --port 80 --backend 10.0.0.7:8080\n  \
+        slipstack serve proxy --protocol tcp --backend 10.0.0.7:5432 --backend 10.0.0.8:5432\n  \
+        slipstack serve proxy --port 443 --tls-cert chain.pem --tls-key key.pem --backend …",
         )
         .arg(
             Arg::new("backend")

@@ -21,9 +21,12 @@ pub fn command() -> Command {
     Command::new("drop")
         .about("Close connections of running stacks, TIME-WAIT included, and say how many")
         .long_about(
-            "Closes connections of running stacks: RST to the peer, ECONNABORTED to the program; what is in\n\
-             TIME-WAIT or half open is forgotten. Connections are named as pairs LOCAL REMOTE, as arguments\n\
-             or as lines of standard input (-), or by what they have in common. Listeners stay.",
+            "\
+            Closes connections of running stacks: RST to the peer, ECONNABORTED to the program; \
+            what is in\n\
+            TIME-WAIT or half open is forgotten. Connections are named as pairs LOCAL REMOTE, as \
+            arguments\n\
+            or as lines of standard input (-), or by what they have in common. Listeners stay.",
         )
         .after_help(
             "Examples:\n  \
@@ -86,7 +89,8 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
     let dropped = match (pairs.is_empty(), filter) {
         (true, None) => {
             return Err(Failure::new(
-                "which connections? Name pairs LOCAL REMOTE, or --state, --port, --peer, --local, --idle",
+                "which connections? Name pairs LOCAL REMOTE, or --state, --port, --peer, --local, \
+                 --idle",
             ));
         }
         (true, Some(filter)) => drop_all(settings, filter)?,

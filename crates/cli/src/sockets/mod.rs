@@ -141,7 +141,8 @@ pub fn ask(
         }
         if !has_answered {
             say(&format!(
-                "slipstack: the engine of {program} (pid {pid}) on {} did not answer; its sockets are missing",
+                "slipstack: the engine of {program} (pid {pid}) on {} did not answer; its sockets \
+                 are missing",
                 answer.interface
             ));
         }

@@ -16,10 +16,14 @@ use crate::output::print;
 
 pub fn command() -> Command {
     let command = Command::new("netstat")
-        .about("List the sockets, routes, interfaces or counters of running stacks, as F-Stack's ff_netstat")
+        .about(
+            "List the sockets, routes, interfaces or counters of running stacks, as F-Stack's \
+            ff_netstat",
+        )
         .after_help(
-            "Examples:\n  slipstack netstat -an\n  slipstack netstat -rn\n  slipstack netstat -ib\n  \
-             slipstack netstat -I eth1 -w 1\n  ff_netstat -t 0 -s",
+            "\
+        Examples:\n  slipstack netstat -an\n  slipstack netstat -rn\n  slipstack netstat -ib\n  \
+        slipstack netstat -I eth1 -w 1\n  ff_netstat -t 0 -s",
         )
         .arg(flag("all", 'a', "Listening sockets too"))
         .arg(flag(
@@ -38,8 +42,16 @@ pub fn command() -> Command {
                 .value_parser(["inet", "inet6"])
                 .help("inet or inet6 only"),
         )
-        .arg(flag("ports", 'S', "Taken for scripts: ports are always numbers"))
-        .arg(flag("long", 'l', "Taken for scripts: addresses are never cut"))
+        .arg(flag(
+            "ports",
+            'S',
+            "Taken for scripts: ports are always numbers",
+        ))
+        .arg(flag(
+            "long",
+            'l',
+            "Taken for scripts: addresses are never cut",
+        ))
         .arg(
             Arg::new("protocol")
                 .short('p')

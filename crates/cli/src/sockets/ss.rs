@@ -17,11 +17,16 @@ pub fn command() -> Command {
     Command::new("ss")
         .about("List the sockets of running stacks, as ss does the kernel's; -K closes them")
         .long_about(
-            "Lists the sockets of running stacks, whichever program and engine has them. Without -a and -l\n\
-             those that are connected. A filter follows the options, as that of ss: `state STATE`,\n\
-             `exclude STATE`, and conditions `src ADDRESS[/LEN][:PORT]`, `dst …`, `sport = :PORT`, `dport …`\n\
-             (= != < <= > >=) with and, or, not and parentheses. -K closes the connections that the filter\n\
-             names, TIME-WAIT and half-open ones among them: RST to the peer, ECONNABORTED to the program.",
+            "\
+            Lists the sockets of running stacks, whichever program and engine has them. Without -a \
+            and -l\n\
+            those that are connected. A filter follows the options, as that of ss: `state STATE`,\n\
+            `exclude STATE`, and conditions `src ADDRESS[/LEN][:PORT]`, `dst …`, `sport = :PORT`, \
+            `dport …`\n\
+            (= != < <= > >=) with and, or, not and parentheses. -K closes the connections that the \
+            filter\n\
+            names, TIME-WAIT and half-open ones among them: RST to the peer, ECONNABORTED to the \
+            program.",
         )
         .after_help(
             "Examples:\n  \
@@ -36,13 +41,29 @@ pub fn command() -> Command {
             flag("udp", 'u', "UDP sockets"),
             flag("listening", 'l', "Listening sockets only"),
             flag("all", 'a', "Listening sockets, connections, TIME-WAIT"),
-            flag("numeric", 'n', "Taken for scripts: addresses and ports are always numbers"),
+            flag(
+                "numeric",
+                'n',
+                "Taken for scripts: addresses and ports are always numbers",
+            ),
             flag("processes", 'p', "The processes that have each socket"),
-            flag("info", 'i', "What TCP knows: window, round trip, retransmissions, rates"),
+            flag(
+                "info",
+                'i',
+                "What TCP knows: window, round trip, retransmissions, rates",
+            ),
             flag("extended", 'e', "Interface, engine, idle time"),
             flag("memory", 'm', "Memory and the sizes of the buffers"),
-            flag("options", 'o', "Taken for scripts: with -e the time that TIME-WAIT has left"),
-            flag("kill", 'K', "Close the connections that the filter names, and list them"),
+            flag(
+                "options",
+                'o',
+                "Taken for scripts: with -e the time that TIME-WAIT has left",
+            ),
+            flag(
+                "kill",
+                'K',
+                "Close the connections that the filter names, and list them",
+            ),
             flag("headless", 'H', "Without the line of headings"),
             flag("v4", '4', "IPv4 only"),
             flag("v6", '6', "IPv6 only"),

@@ -230,9 +230,10 @@ fn several_ports_are_interfaces_of_one_stack() {
             .collect();
         told
     };
-    let ports = "[dpdk]\nlcore_mask=1\nport_list=0-1\n\
-                 [port0]\naddr=10.0.0.5\nnetmask=255.255.255.0\ngateway=10.0.0.1\n\
-                 [port1]\naddr=10.2.0.5\nnetmask=255.255.255.0\ngateway=10.2.0.1\nvip_addr=10.2.9.1\n";
+    let ports = "\
+            [dpdk]\nlcore_mask=1\nport_list=0-1\n\
+            [port0]\naddr=10.0.0.5\nnetmask=255.255.255.0\ngateway=10.0.0.1\n\
+            [port1]\naddr=10.2.0.5\nnetmask=255.255.255.0\ngateway=10.2.0.1\nvip_addr=10.2.9.1\n";
     assert_eq!(
         given(ports),
         [

@@ -50,8 +50,8 @@ impl Backend for Memif {
         &DeviceKind {
             name: "memif",
             title: "memif",
-            usage: "memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT][,mode=0600] \
-                    (rings shared with VPP, a DPDK program or another stack)",
+            usage: "memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT]\
+                [,mode=0600] (rings shared with VPP, a DPDK program or another stack)",
             takes_path: true,
             default_interface: Some("memif0"),
             // No neighbours: the peer may come hours later; there is nobody yet to ask whether an

@@ -94,7 +94,8 @@ impl Server {
                 Ok(Some((request, fds))) => self.answer(token, request, fds, now),
                 Err(ControlError::Malformed | ControlError::TooLong) => {
                     self.tally.malformed += 1;
-                    let refusal = "the message was not understood; both sides must be of one version of slipstack";
+                    let refusal = "the message was not understood; both sides must be of one \
+                        version of slipstack";
                     let reply = Reply::Refused {
                         refusal: Refusal::BadRequest,
                         message: refusal.to_owned(),
@@ -168,8 +169,8 @@ impl Server {
     fn on_hello(&mut self, token: u64, hello: Hello) -> Answer {
         if hello.version != CONTROL_VERSION {
             let message = format!(
-                "this keeper speaks version {CONTROL_VERSION}, the program version {}; end all programs on this device \
-                 before changing the version of slipstack",
+                "this keeper speaks version {CONTROL_VERSION}, the program version {}; end all \
+                 programs on this device before changing the version of slipstack",
                 hello.version
             );
             return refuse(Refusal::Version, message);
@@ -379,8 +380,8 @@ fn refuse_deleted(resources: &Resources) -> Result<(), (Refusal, String)> {
     refuse(
         Refusal::Failed,
         format!(
-            "interface {interface} is not the one that the running programs use: that has been deleted; end them \
-             (slipstack status names them) and start again"
+            "interface {interface} is not the one that the running programs use: that has been \
+             deleted; end them (slipstack status names them) and start again"
         ),
     )
 }

@@ -29,7 +29,8 @@ impl Server {
     pub(super) fn on_call(&mut self, token: u64, call: Call, now: u64) -> Answer {
         if call.version != VERSION {
             let message = format!(
-                "this keeper speaks version {VERSION} of the control protocol, the command version {}",
+                "this keeper speaks version {VERSION} of the control protocol, the command version \
+                 {}",
                 call.version
             );
             return refuse(Refusal::Version, message);
@@ -49,7 +50,8 @@ impl Server {
             }
             Query::SetFilter(changes) if self.may_change(token) => self.set_filter(&changes, now),
             Query::SetFilter(_) => denied(
-                "Operation not permitted: only root and the owner of the device may change its filter",
+                "Operation not permitted: only root and the owner of the device may change its \
+                 filter",
                 None,
             ),
             Query::Programs { from } => return self.programs(from),
@@ -59,7 +61,8 @@ impl Server {
             }
             Query::Set(changes) if self.may_change(token) => self.set(&changes, now),
             Query::Set(_) => denied(
-                "Operation not permitted: only root and the owner of the device may change its network",
+                "Operation not permitted: only root and the owner of the device may change its \
+                 network",
                 None,
             ),
         };
@@ -112,7 +115,10 @@ impl Server {
         {
             return denied(NO_PROVIDER_TAGS, Some(at));
         }
-        let is_unknown = |change: &Change| matches!(change, Change::Tune { name, .. } if Tunable::find(name).is_none());
+        let is_unknown = |change: &Change| match change {
+            Change::Tune { name, .. } => Tunable::find(name).is_none(),
+            _ => false,
+        };
         if let Some(at) = changes.iter().position(is_unknown) {
             return denied(
                 "No such file or directory: no stack has such a number",

@@ -45,7 +45,8 @@ impl Server {
             )),
             (true, true) => Err((
                 Refusal::NotPermitted,
-                "Operation not permitted: only root and the owner of the device may close connections"
+                "Operation not permitted: only root and the owner of the device may close \
+                 connections"
                     .to_owned(),
             )),
         };

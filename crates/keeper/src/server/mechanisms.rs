@@ -11,7 +11,8 @@ pub(super) fn describe(resources: &Resources) -> Vec<String> {
     let state = &resources.state.network;
     let mut told = vec![
         listeners(resources),
-        "outgoing connections: engines lease blocks of ports, so answers come to the engine that connected"
+        "outgoing connections: engines lease blocks of ports, so answers come to the engine that \
+         connected"
             .to_owned(),
     ];
     told.extend(offloads(resources.slots.link()));
@@ -47,7 +48,8 @@ fn listeners(resources: &Resources) -> String {
         false => "whichever engine reads the device's ring spreads",
     };
     format!(
-        "listeners: each engine has its own; {by} new flows over those whose program is there ({} buckets{})",
+        "listeners: each engine has its own; {by} new flows over those whose program is there ({} \
+         buckets{})",
         slipstack_device::BUCKETS,
         match &resources.options.spread {
             Spread::Hash => String::new(),

@@ -568,7 +568,8 @@ impl Server {
             LeaseError::NoSlot { slots } => (
                 Refusal::Exhausted,
                 format!(
-                    "all {slots} slots of {interface} are taken; end a program, or end all and start with more --slots"
+                    "all {slots} slots of {interface} are taken; end a program, or end all and \
+                     start with more --slots"
                 ),
             ),
             LeaseError::HasSlot(slot) => (

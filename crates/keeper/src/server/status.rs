@@ -217,7 +217,8 @@ impl Server {
         let first = of_process().find(|(id, _)| self.reports.contains_key(id));
         let Some((id, client)) = first.or_else(|| of_process().last()) else {
             let message = format!(
-                "process {pid} does not use {}: it was not started with slipstack run, or has not used the network yet",
+                "process {pid} does not use {}: it was not started with slipstack run, or has not \
+                 used the network yet",
                 self.resources.dir.interface()
             );
             return refuse(Refusal::Unknown, message);

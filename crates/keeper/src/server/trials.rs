@@ -123,7 +123,10 @@ fn wanted(state: &NetworkState, changes: &[Change]) -> Vec<Wanted> {
 }
 
 fn taken_by(trial: &Trial, taken: Wanted, station: [u8; 6]) -> NetAnswer {
-    let brings = |change: &Change| matches!(change, Change::AddAddress { address, .. } if address.0 == taken.ip);
+    let brings = |change: &Change| match change {
+        Change::AddAddress { address, .. } => address.0 == taken.ip,
+        _ => false,
+    };
     let station = station.map(|byte| format!("{byte:02x}")).join(":");
     NetAnswer::Denied(Denied {
         why: format!(

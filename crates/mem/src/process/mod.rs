@@ -70,7 +70,8 @@ pub fn explained(error: &io::Error) -> String {
 pub fn open_file_limit() -> String {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     format!(
-        "the limit of open files is too low: it is {limit}; raise it (ulimit -n 1024, LimitNOFILE= of systemd)"
+        "the limit of open files is too low: it is {limit}; raise it (ulimit -n 1024, LimitNOFILE= \
+         of systemd)"
     )
 }
 

@@ -176,7 +176,8 @@ impl<'a> Parser<'a> {
                 "\"{word}\" is not known here: sockets of a stack have no such thing"
             )),
             Some(word) => wrong(format!(
-                "\"{word}\" is no condition; one begins with src, dst, sport, dport, not or a parenthesis"
+                "\"{word}\" is no condition; one begins with src, dst, sport, dport, not or a \
+                 parenthesis"
             )),
             None => wrong("a condition is missing at the end of the filter"),
         }

@@ -97,8 +97,8 @@ impl Process {
                 self.engines.equip(&attachment);
                 if is_unattended {
                     self.log.warn_once(
-                        "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \
-                         its peers hear nothing",
+                        "no thread may be started here (RLIMIT_NPROC): while the program computes \
+                         or sleeps elsewhere, its peers hear nothing",
                     );
                 }
                 {

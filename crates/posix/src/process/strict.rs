@@ -122,7 +122,8 @@ impl Process {
             Kind::Dgram => "UDP",
         };
         self.log.warn_once(&format!(
-            "--strict: a {kind} socket for {addr} is refused instead of left to the kernel: {because}"
+            "--strict: a {kind} socket for {addr} is refused instead of left to the kernel: \
+             {because}"
         ));
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers {

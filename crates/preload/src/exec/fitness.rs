@@ -31,8 +31,8 @@ pub fn judge(file: &CStr) -> Result<Fitness, Errno> {
     let why = if is_to_be_secure() {
         let name = file.to_string_lossy();
         format!(
-            "{name} is started with another effective user than its caller: the system loads no library into it, and \
-             its sockets are the kernel's"
+            "{name} is started with another effective user than its caller: the system loads no \
+             library into it, and its sockets are the kernel's"
         )
     } else {
         match program::check(Path::new(OsStr::from_bytes(file.to_bytes()))) {

@@ -2,7 +2,9 @@
 #![allow(non_upper_case_globals, reason = "named as the functions they are")]
 
 macro_rules! symbols {
-    ($($class:ident [$name:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;)*) => {
+    ($(
+        $class:ident [$name:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;
+    )*) => {
         $(link!($name $arguments $result);)*
 
         /// Looks everything up while the program has one thread.

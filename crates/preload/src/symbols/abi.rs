@@ -6,7 +6,10 @@
 /// One exported function of the given class.
 macro_rules! hook {
     // The first argument is a descriptor; the body answers when it is ours.
-    (descriptor $next:ident $name:ident ($fd:ident: $fd_type:ty $(, $arg:ident: $type:ty)*) $result:ty, $body:path) => {
+    (
+        descriptor $next:ident $name:ident
+        ($fd:ident: $fd_type:ty $(, $arg:ident: $type:ty)*) $result:ty, $body:path
+    ) => {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($fd: $fd_type $(, $arg: $type)*) -> $result {
             if !crate::call::is_ours($fd) || crate::call::is_from_us() {
@@ -45,7 +48,9 @@ macro_rules! hook {
 }
 
 macro_rules! symbols {
-    ($($class:ident [$first:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;)*) => {
+    ($(
+        $class:ident [$first:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;
+    )*) => {
         /// The functions that programs get to instead of libc's.
         #[allow(non_snake_case, clippy::missing_safety_doc, reason = "each is as in C")]
         pub mod exported {

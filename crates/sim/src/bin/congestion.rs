@@ -51,7 +51,8 @@ fn main() -> Result<(), Failure> {
             setup.ecn = EcnMode::Off;
             let outcome = run(&setup, 0, 15_000 * MS)?;
             println!(
-                "{mbits:>6} {rtt_ms:>5} {queue_percent:>6} {:>6} {:>8} {pacing:>6}  {:>9.2} {:>7} {:>8} {:>9}",
+                "{mbits:>6} {rtt_ms:>5} {queue_percent:>6} {:>6} {:>8} {pacing:>6}  {:>9.2} {:>7} \
+                 {:>8} {:>9}",
                 f64::from(loss) / 1e4,
                 kind.name(),
                 outcome.total() as f64 / 1e6,

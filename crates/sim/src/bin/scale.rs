@@ -48,7 +48,8 @@ fn compare(many: u32) -> Result<f64, Refused> {
     let grown = resident_bytes().saturating_sub(before);
     let each = grown / u64::from(many);
     println!(
-        "{} connections: opened in {seconds:.1} s, {IDLE_BYTES} bytes each in the stack, {} MiB resident ({} bytes each)",
+        "{} connections: opened in {seconds:.1} s, {IDLE_BYTES} bytes each in the stack, {} MiB \
+         resident ({} bytes each)",
         crowd.established(),
         grown >> 20,
         each.saturating_sub(Crowd::PEER_BYTES as u64),

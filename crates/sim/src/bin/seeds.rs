@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use slipstack_sim::{Failure, Options, Report, run_seed};
 
-const USAGE: &str = "usage: seeds [--seeds N] [--start SEED] [--jobs N] [--link rough|offloads] | seeds --seed SEED [--pcap FILE]";
+const USAGE: &str = "usage: seeds [--seeds N] [--start SEED] [--jobs N] [--link rough|offloads] | \
+    seeds --seed SEED [--pcap FILE]";
 
 struct Arguments {
     start: u64,
@@ -60,7 +61,8 @@ fn main() -> ExitCode {
     let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "{} seeds in {:.1} s: {} connections, {} bytes, {} steps, {:.0} s of virtual time, {} failed",
+        "{} seeds in {:.1} s: {} connections, {} bytes, {} steps, {:.0} s of virtual time, {} \
+         failed",
         arguments.count,
         begin.elapsed().as_secs_f64(),
         total.connections,

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use slipstack_sim::worlds::{FAMILIES, Family};
 use slipstack_sim::{Failure, Report};
 
-const USAGE: &str =
-    "usage: worlds [--second-port] [--family NAME] [--count SEEDS] [--minutes N] [--start SEED] [--jobs N]
+const USAGE: &str = "\
+usage: worlds [--second-port] [--family NAME] [--count SEEDS] [--minutes N] [--start SEED]
+              [--jobs N]
        worlds [--second-port] --family NAME --seed SEED [--pcap FILE]
        worlds --list";
 const PROGRESS: Duration = Duration::from_secs(10);

@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn every_word_sets_its_parameter() {
         let words = "rate=100M delay=20ms jitter=1.5ms loss=0.1% duplicate=1% reorder=5%:10ms \
-                     corrupt=0 queue=250k queue-packets=100 mark=30k police=50M:64k mtu=1400 cut=yes";
+                     corrupt=0 queue=250k queue-packets=100 mark=30k police=50M:64k mtu=1400 \
+                     cut=yes";
         let params = LinkParams {
             rate: 100_000_000,
             queue: QueueParams {

@@ -139,7 +139,8 @@ impl Machine {
         } = self.half_open;
         if left != taken + refused + coming as u64 {
             return Err(format!(
-                "{left} handshakes left their engines, {taken} came to others, {refused} to none, {coming} are on their way"
+                "{left} handshakes left their engines, {taken} came to others, {refused} to none, \
+                 {coming} are on their way"
             ));
         }
         ours().try_for_each(|host| host.post.balance())

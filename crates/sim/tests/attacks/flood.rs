@@ -303,8 +303,9 @@ fn flood(cost_ns: u64, per_second: u64, flood_ns: u64) -> (f64, f64, Flood) {
     flood.run(cost_ns, per_second, flood_ns);
     let ((served, median), unharmed) = (flood.served(), flood.unharmed(flood_ns));
     println!(
-        "SYN flood, {per_second}/s for {} ms, {cost_ns} ns a frame: {:.1} % of 500 honest connects served, median {:.1} ms; \
-         {:.1} % of requests on 100 old connections; {} frames lost at the device; {} resets",
+        "SYN flood, {per_second}/s for {} ms, {cost_ns} ns a frame: {:.1} % of 500 honest connects \
+         served, median {:.1} ms; {:.1} % of requests on 100 old connections; {} frames lost at \
+         the device; {} resets",
         flood_ns / MS,
         served * 100.0,
         median as f64 / MS as f64,

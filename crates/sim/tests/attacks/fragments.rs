@@ -63,7 +63,8 @@ fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
         );
         let waiting = 65_536 - gone;
         println!(
-            "64 K fragments of {len} bytes: {whole} of {sent} honest datagrams whole, {waiting} fragments wait"
+            "64 K fragments of {len} bytes: {whole} of {sent} honest datagrams whole, {waiting} \
+             fragments wait"
         );
         assert_eq!(
             (whole, count(&victim, Counter::RxUdp)),

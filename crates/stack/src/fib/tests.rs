@@ -219,7 +219,11 @@ proptest! {
         v4: bool,
     ) {
         let address = |bits: u128| -> IpAddr {
-            if v4 { Ipv4Addr::from_bits((bits >> 96) as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
+            if v4 {
+                Ipv4Addr::from_bits((bits >> 96) as u32).into()
+            } else {
+                Ipv6Addr::from_bits(bits).into()
+            }
         };
         let mut table = Table::default();
         let mut all: Vec<Entry> = Vec::new();

@@ -290,7 +290,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_equal_a_set_of_bytes(steps in prop::collection::vec((1u64..200, 1u64..20), 1..80)) {
+        fn ranges_equal_a_set_of_bytes(
+            steps in prop::collection::vec((1u64..200, 1u64..20), 1..80),
+        ) {
             let mut assembler = Assembler::default();
             let mut set = BTreeSet::new();
             let mut edge = 1u64;

@@ -245,8 +245,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn options_survive_in_a_stamp_that_is_not_of_the_future(clock: u32, shift in 0u8..16, has_sack: bool) {
-            let options = StampedOptions { shift: if shift == 15 { u8::MAX } else { shift }, has_sack };
+        fn options_survive_in_a_stamp_that_is_not_of_the_future(
+            clock: u32,
+            shift in 0u8..16,
+            has_sack: bool,
+        ) {
+            let shift = if shift == 15 { u8::MAX } else { shift };
+            let options = StampedOptions { shift, has_sack };
             let stamp = options.stamp(clock);
             prop_assert_eq!(StampedOptions::of_stamp(stamp), options);
             prop_assert!(clock.wrapping_sub(stamp) < 2 << STAMP_BITS);
@@ -262,7 +267,8 @@ mod tests {
             prop_assert_eq!(jar.open(Instant::ZERO, &ours, iss ^ 1 << flip, &mut rng), None);
             let other = Subject { irs: irs ^ 1 << flip, ..ours };
             prop_assert_eq!(jar.open(Instant::ZERO, &other, iss, &mut rng), None);
-            let other = Subject { stamped: Some(StampedOptions { shift: shift + 1, has_sack: false }), ..ours };
+            let stamped = Some(StampedOptions { shift: shift + 1, has_sack: false });
+            let other = Subject { stamped, ..ours };
             prop_assert_eq!(jar.open(Instant::ZERO, &other, iss, &mut rng), None);
             let other = Subject { stamped: None, ..ours };
             prop_assert_eq!(jar.open(Instant::ZERO, &other, iss, &mut rng), None);

@@ -51,7 +51,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn widening_inverts_the_wire_form_within_two_gibibytes(initial: u32, position in 0u64..1 << 50, delta in -(1i64 << 31)..(1i64 << 31)) {
+        fn widening_inverts_the_wire_form_within_two_gibibytes(
+            initial: u32,
+            position in 0u64..1 << 50, delta in -(1i64 << 31)..(1i64 << 31),
+        ) {
             let reference = SYN + position;
             let seq = reference.wrapping_add_signed(delta);
             prop_assert_eq!(widen(initial, reference, to_wire(initial, seq)), seq);

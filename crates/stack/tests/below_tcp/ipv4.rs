@@ -273,7 +273,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_frame_is_survived_and_counted_once(frames in proptest::collection::vec(mutated(), 1..8), partial: bool) {
+    fn any_frame_is_survived_and_counted_once(
+        frames in proptest::collection::vec(mutated(), 1..8),
+        partial: bool,
+    ) {
         let mut table = Table::new();
         table.introduce_peer();
         table.bind("0.0.0.0:1000");

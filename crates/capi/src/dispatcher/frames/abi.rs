@@ -36,8 +36,8 @@ pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchI
 fn tell_if_deaf(is_named: bool) {
     if is_named && life::uses_instance() {
         say(
-            "the packet dispatcher will see no frame: they are the instance's; start the program with --if instead \
-             of --instance",
+            "the packet dispatcher will see no frame: they are the instance's; start the program \
+             with --if instead of --instance",
         );
     }
 }

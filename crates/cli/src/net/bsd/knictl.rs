@@ -39,8 +39,8 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     }
     let not_shared = || {
         Failure::new(
-            "knictl: the kernel does not share the stack's addresses; start it with --kni reject or \
-             --kni accept",
+            "knictl: the kernel does not share the stack's addresses; start it with --kni reject \
+             or --kni accept",
         )
     };
     let mut share = share.ok_or_else(not_shared)?;

@@ -195,8 +195,8 @@ impl Process {
     fn warn_of_foreign(&self, socket: &Description) {
         let fd = socket.cold.lock().numbers.first().copied().unwrap_or(-1);
         self.log.warn_once(&format!(
-            "descriptor {fd} is a connection of the process this one was forked from, which has ended or cannot \
-             lend it; it cannot be used here"
+            "descriptor {fd} is a connection of the process this one was forked from, which has \
+             ended or cannot lend it; it cannot be used here"
         ));
     }
 }

@@ -233,7 +233,10 @@ fn accepted(world: &World) -> Vec<ConnId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
 
     #[test]
     fn random_segments_do_no_harm_with_sack(steps in steps()) {

@@ -236,7 +236,10 @@ fn the_largest_numbers_in_an_image_are_refused_or_harmless() {
 
 proptest! {
     #[test]
-    fn a_damaged_image_is_refused_or_harmless(changes in prop::collection::vec((0usize..ConnectionImage::LEN, any::<u8>()), 1..12), seed: u8) {
+    fn a_damaged_image_is_refused_or_harmless(
+        changes in prop::collection::vec((0usize..ConnectionImage::LEN, any::<u8>()), 1..12),
+        seed: u8,
+    ) {
         let mut world = established();
         world.write(5000);
         world.peer_at(100, ACK, b"second");
@@ -244,7 +247,8 @@ proptest! {
         for (at, value) in changes {
             bytes[at] = value;
         }
-        let adopted = world.stack.tcp_adopt(world.now, &ConnectionImage::from_bytes(&bytes), &mut world.fx);
+        let image = ConnectionImage::from_bytes(&bytes);
+        let adopted = world.stack.tcp_adopt(world.now, &image, &mut world.fx);
         if let Ok(conn) = adopted {
             world.conn = Some(conn);
             world.flush();

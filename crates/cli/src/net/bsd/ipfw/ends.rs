@@ -107,7 +107,8 @@ fn addresses(words: &mut Words<'_>, which: &str) -> Result<FilterEnd, Failure> {
             "me6" => end.is_me6 = true,
             part if part.contains('{') => {
                 return Err(Failure::new(format!(
-                    "ipfw: lists of hosts such as \"{part}\" are not supported: use networks, or a table"
+                    "ipfw: lists of hosts such as \"{part}\" are not supported: use networks, or a \
+                     table"
                 )));
             }
             part => match (table(part), net(part)) {

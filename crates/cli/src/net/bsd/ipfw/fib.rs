@@ -19,7 +19,8 @@ impl Firewall<'_> {
             Some("ip" | "all" | "ip4" | "ipv4" | "ip6" | "ipv6") => {}
             Some(other) => {
                 return Err(Failure::new(format!(
-                    "ipfw: setfib for \"{other}\" alone is not supported: a table is chosen by addresses"
+                    "ipfw: setfib for \"{other}\" alone is not supported: a table is chosen by \
+                     addresses"
                 )));
             }
             None => return Err(words.missing("ip")),

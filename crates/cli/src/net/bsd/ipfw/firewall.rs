@@ -91,10 +91,12 @@ impl<'a> Firewall<'a> {
             Some("set") => self.set_command(words),
             Some("table") => self.table_command(words),
             Some(word @ ("nat" | "pipe" | "queue" | "sched")) => Err(Failure::new(format!(
-                "ipfw: {word} is not supported: packets are let through or stopped, not changed or shaped"
+                "ipfw: {word} is not supported: packets are let through or stopped, not changed or \
+                 shaped"
             ))),
             Some(word @ ("enable" | "disable")) => Err(Failure::new(format!(
-                "ipfw: {word} is not supported: the filter works while it has rules; \"set disable\" takes some away"
+                "ipfw: {word} is not supported: the filter works while it has rules; \"set \
+                 disable\" takes some away"
             ))),
             Some(other) => Err(words.unknown(other)),
             None => Err(words.missing("add, delete, list, show, set, table, zero or flush")),

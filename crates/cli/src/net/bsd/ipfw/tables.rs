@@ -46,7 +46,8 @@ impl Firewall<'_> {
             }
             "lookup" => self.look_up(name, words),
             "lock" | "unlock" | "modify" => Err(Failure::new(format!(
-                "ipfw: table {verb} is not supported: a table has neither locks nor limits of its own"
+                "ipfw: table {verb} is not supported: a table has neither locks nor limits of its \
+                 own"
             ))),
             other => Err(words.unknown(other)),
         }
@@ -67,7 +68,8 @@ impl Firewall<'_> {
                     "addr" => {}
                     other => {
                         return Err(Failure::new(format!(
-                            "ipfw: tables of type {other} are not supported: they are of addresses, type addr"
+                            "ipfw: tables of type {other} are not supported: they are of \
+                             addresses, type addr"
                         )));
                     }
                 },
@@ -183,7 +185,8 @@ impl Firewall<'_> {
             let used = used.filter(|used| used == name).count();
             let _ = writeln!(
                 text,
-                "--- table({name}), set(0) ---\n kindex: {at}, type: addr\n references: {used}, valtype: legacy\n algorithm: addr:ranges\n items: {}, size: {}",
+                "--- table({name}), set(0) ---\n kindex: {at}, type: addr\n references: {used}, \
+                 valtype: legacy\n algorithm: addr:ranges\n items: {}, size: {}",
                 table.head.len,
                 table.head.len * 24
             );
