@@ -1,4 +1,4 @@
-//! The loop: frames into the links, frames that are due out of them, and the waiting between.
+//! The loop of the bridge: takes frames into the links, sends frames that are due, and waits.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The clock and how to wait for it.
+//! The clock, and sleeping until a time.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Measures of TCP senders taken from the wire, alike for every stack.
+//! Measurements of TCP senders taken from the wire, the same for every stack.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -1,9 +1,9 @@
-//! Connections that wait at a listener until its program accepts them, and since when nothing has
-//! been accepted.
+//! Connections that wait at a listener until its program accepts them, and the time since when none
+//! has been accepted.
 //!
-//! The engine sees what a program has accepted, not who waits for it. A listener from which nothing
-//! is accepted for a while has nobody who waits: its program computes, waits for a lock, or is busy
-//! with something else.
+//! The engine sees the connections that a program accepts, but not whether it waits for them. If
+//! nothing is accepted from a listener for a while, its program is taken to be away: it computes,
+//! waits for a lock, or is busy with something else.
 
 use slipstack_stack::Instant;
 

@@ -1,9 +1,9 @@
-//! Without a keeper: frames come to the wrong engine.
+//! Operation without a keeper, when frames arrive at the wrong engine.
 //!
-//! Steering names queues of the device by numbers that the kernel gives again when one is closed. A
-//! keeper closes none. When it is killed together with its standby, those that nobody leases close
-//! at once, and each other one with its engine. From then on every engine looks whose a frame is,
-//! and puts those of others into their inboxes.
+//! Steering names queues of the device by numbers that the kernel reassigns when a queue is closed.
+//! A keeper closes none. When it is killed together with its standby, the queues that nobody leases
+//! close at once, and each other one with its engine. From then on every engine checks whether a
+//! frame is its own, and puts those of others into their inboxes.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Connections on their way between engines, in messages through the inboxes.
 //!
-//! One that finds no listener any more goes on to whoever the steering names by then, and to the
-//! keeper if that is nobody: it keeps connections while a program still means to listen.
+//! One that no longer finds its listener goes on to the engine that the steering table names by
+//! then, or else to the keeper, which keeps connections while a program still means to listen.
 
 use std::net::SocketAddr;
 

@@ -1,8 +1,8 @@
-//! A connection goes from one engine to another, whose thread or process uses it, or from one
+//! Moves of a connection from one engine to another, whose thread or process uses it, or from one
 //! program of an instance to another.
 //!
-//! Only one of which all that was sent has been acknowledged goes; what has come and was not read
-//! goes with it. The program opens a socket for it there, and closes the one that it leaves.
+//! A connection moves only when all sent data has been acknowledged; received data that was not
+//! read moves with it. The program opens a socket for it at the new engine, and closes the old one.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,6 @@
-//! Programs that choose among the sockets of a SO_REUSEPORT group: from a socket's program to the
-//! keeper, which knows the sockets of all engines, and from there to each engine's stack.
+//! BPF programs that choose among the sockets of a SO_REUSEPORT group: passed from a socket's
+//! program to the keeper, which knows the sockets of all engines, and from there to each engine's
+//! stack.
 
 use std::net::SocketAddr;
 

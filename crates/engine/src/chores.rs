@@ -1,4 +1,4 @@
-//! Work that few engines have beside that for their programs; a turn asks once for all of it.
+//! Rare work beside that for programs; a turn makes one check for all of it.
 
 use slipstack_stack::Instant;
 

@@ -1,4 +1,4 @@
-//! Commands of programs: who is asked what.
+//! Dispatch of the commands of programs.
 
 use slipstack_channel::{
     Coded, Command, Everyday, Reply, SockId, SocketError, State, Ticket, Transport,

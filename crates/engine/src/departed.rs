@@ -1,7 +1,7 @@
-//! Connections that have gone to engines of other processes, and whose frames still come here.
+//! Connections that have moved to engines of other processes while their frames still arrive here.
 //!
-//! While a connection is on its way its frames wait here. Once it is known where it is they follow
-//! it, as do those that come until the steering has learnt of it.
+//! While a connection is being moved its frames wait here. Once its place is known they are passed
+//! on, as are those that arrive until the steering table is updated.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! How clients leave: in order, by crash, by lying, and with the engine itself.
+//! Ends of clients: in order, by crash, because of invalid shared memory, and with the engine
+//! itself.
 
 use slipstack_channel::{HandoverArea, SockId, Transport};
 use slipstack_mem::Region;

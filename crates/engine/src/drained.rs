@@ -1,5 +1,5 @@
 //! Connections that are completed while their listener is being closed. No program accepts them
-//! from it: what their peers say is kept until they go to another listener.
+//! from it: data of their peers is kept until they move to another listener.
 
 use slipstack_stack::{ConnId, ListenerId};
 

@@ -1,4 +1,4 @@
-//! The packet filter as the keeper publishes it, between its words and the stack's.
+//! Conversion of the packet filter from the keeper's published form to the stack's.
 
 use std::net::IpAddr;
 use std::sync::Arc;

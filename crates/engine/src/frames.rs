@@ -1,7 +1,7 @@
 //! Frames on their way to the device.
 //!
-//! While the device hands us received frames it cannot take any, so what the stack sends in
-//! answer waits in a [`FrameQueue`]: headers copied, stream bytes by name.
+//! The device cannot take frames while it is delivering received ones, so frames that the stack
+//! sends in answer wait in a [`FrameQueue`]: headers copied, stream bytes by reference.
 
 use slipstack_stack::{ConnId, FrameOut, Payload, TxOffload};
 

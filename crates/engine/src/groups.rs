@@ -1,4 +1,4 @@
-//! Groups that programs join: the keeper is told.
+//! Multicast groups that programs join, reported to the keeper.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Clients that the engine calls itself: services on its own thread.
+//! Clients that the engine itself calls: services on its own thread.
 
 use slipstack_channel::{Inside, Owner};
 use slipstack_stack::Instant;

@@ -1,7 +1,8 @@
-//! The instance placement: a loop of its own drives the engine for any number of programs.
+//! The instance placement: a loop in a process of its own drives the engine for any number of
+//! programs.
 //!
-//! Busy, it turns; idle, it spins for a bounded time and then sleeps on the device, the doorbell
-//! that clients and other engines ring, and the reception (control connections).
+//! With work to do it runs turns; idle, it spins for a bounded time and then sleeps on the device,
+//! the doorbell that clients and other engines ring, and the control connections.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
 //! One core's loop: a stack, a device slot and the programs that use them.
 //!
-//! An [`Engine`] is single-threaded; who drives it is the placement's business: a waiting thread
+//! An [`Engine`] is single-threaded; the placement decides which thread drives it: a waiting thread
 //! of the program itself ([`InProcess`]) or the loop of an instance ([`instance::run`]). Both use
 //! the same channel, so the program's side cannot tell the difference ([`Remote`]).
 

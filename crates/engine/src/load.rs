@@ -1,4 +1,4 @@
-//! How long an engine works, told from the times at which its turns begin.
+//! Load of an engine, estimated from the times at which its turns begin.
 
 use slipstack_stack::Instant;
 

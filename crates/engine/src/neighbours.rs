@@ -1,4 +1,4 @@
-//! Neighbours that the keeper has learnt: their answers reach it, and not the engines.
+//! Neighbours published by the keeper, which alone receives their answers.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The network as the keeper publishes it, between its words and the stack's.
+//! Conversion of the network from the keeper's published form to the stack's.
 
 use std::sync::Arc;
 

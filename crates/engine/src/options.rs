@@ -1,4 +1,4 @@
-//! Socket options and figures.
+//! Socket options, and sizes that a program can query.
 
 use slipstack_channel::{Reply, SocketError, SocketOption, SocketState, TcpInfo};
 use slipstack_stack::Instant;

@@ -1,4 +1,4 @@
-//! The way of a frame from the stack to the device, or back to our own address.
+//! Output of the stack's frames: to the device, or back to our own address.
 
 use slipstack_device::Device;
 use slipstack_mem::RawSlice;

@@ -1,5 +1,5 @@
-//! Which client's socket owns an object of the stack, and which place in the flow directory a
-//! connection has.
+//! Map from objects of the stack to the clients' sockets that own them, and from connections to
+//! their lines in the flow directory.
 
 use std::collections::HashMap;
 

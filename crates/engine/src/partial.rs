@@ -1,4 +1,4 @@
-//! Connections on their way in, of which messages are still to come.
+//! Connections that are arriving in several messages, of which some are still missing.
 
 use std::collections::HashMap;
 

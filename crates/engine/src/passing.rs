@@ -1,6 +1,6 @@
-//! Connections that nobody accepted when their listener closed, half-open ones too, and that
-//! another listener of the same address takes: one of this engine, or one of the engine that the
-//! steering names now. How they get there is in `arriving.rs`.
+//! Unaccepted and half-open connections of a closed listener that another listener of the same
+//! address takes: one of this engine, or one of the engine that the steering table names. Their
+//! transfer is in `arriving.rs`.
 
 use std::net::SocketAddr;
 

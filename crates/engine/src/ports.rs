@@ -1,5 +1,5 @@
-//! Local ports that the stack picks: from the blocks that are leased to this engine, and one by one
-//! where the program allows only some that lie in none of them, or where every block is taken.
+//! Local ports for the stack to choose: from the blocks that are leased to this engine, or single
+//! ones from the keeper if the program allows none of those, or if every block is in use.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,5 @@
-//! The program's driver when the engine lives in an instance: look at the rings, ring the bell.
+//! The program's driver when the engine is in an instance: it polls the rings and rings the
+//! doorbell.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

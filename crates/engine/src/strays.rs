@@ -1,10 +1,10 @@
-//! Segments that steering brought here although another engine has their flow.
+//! Strays: segments that steering brought here although another engine has their flow.
 //!
-//! While the keeper changes who serves a port, frames are on their way and half-open connections
-//! are in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows
-//! who else listens, instead of being answered with a reset. It says which engine that was. A
-//! datagram for a port that nobody has here goes the same way: a program may be bound to it and not
-//! wait yet.
+//! While the keeper changes the assignment of a port, frames are in flight and half-open
+//! connections are in no flow directory yet. A segment that matches nothing here goes to the
+//! keeper, which knows the other listeners, instead of being answered with a reset. The message
+//! names this engine. A datagram for a port that no socket here has goes the same way: a program
+//! may be bound to it without waiting yet.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The keeper, as an engine inside a program sees it.
+//! The keeper as seen by an engine inside a program.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

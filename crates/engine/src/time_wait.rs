@@ -1,4 +1,4 @@
-//! TIME-WAIT entries of an engine that ends, between its stack and the keeper's.
+//! Transfer of TIME-WAIT entries from the stack of an engine that ends to the keeper's.
 
 use slipstack_channel::control::TimeWaitEntry;
 use slipstack_stack::{Instant, TimeWaitImage};

@@ -1,8 +1,8 @@
-//! Listeners from which nothing is accepted: their program computes, waits for a lock or for its
-//! turn to accept, or is busy elsewhere.
+//! Listeners whose program accepts nothing: it computes, waits for a lock or for its turn to
+//! accept, or is busy elsewhere.
 //!
-//! Their connections go to another listener of the address, of this engine or of another one, as
-//! they would on the kernel, where one queue serves all. Without another one they stay and wait.
+//! Their connections move to another listener of the address, of this engine or of another one,
+//! because on the kernel one queue serves all. Without another listener they stay and wait.
 
 use slipstack_channel::{Reply, SocketError, Transport};
 use slipstack_stack::{Instant, ListenerId};

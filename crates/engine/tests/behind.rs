@@ -1,4 +1,4 @@
-//! An engine that is behind: what waits at its device came before its timers.
+//! An engine that is late: frames that wait at its device are handled before its timers.
 
 mod pair;
 

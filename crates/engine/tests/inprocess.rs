@@ -1,4 +1,4 @@
-//! The engine inside a program: who wakes whom.
+//! The engine inside a program: which thread wakes which.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! An engine whose neighbours' answers somebody else hears and publishes.
+//! An engine whose neighbours' answers another process receives and publishes.
 
 mod pair;
 

@@ -1,6 +1,6 @@
-//! The first addresses that the link itself gives (RFC 4862): before the first program starts, the
-//! keeper's stack probes for its link-local address, asks the routers and probes for the addresses
-//! of their prefixes. From then on the keeper follows what they say ([`crate::net`]).
+//! Initial stateless autoconfiguration (RFC 4862): before the first program starts, the keeper's
+//! stack probes for its link-local address, solicits routers and probes for addresses of their
+//! prefixes. From then on the keeper follows the advertisements ([`crate::net`]).
 
 use std::time::Duration;
 

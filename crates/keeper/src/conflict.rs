@@ -1,5 +1,5 @@
-//! Does somebody on the link have our address already? (RFC 5227 2.1.1 and RFC 4862 5.4,
-//! with shorter waits.)
+//! Detection of another station with our address (RFC 5227 2.1.1 and RFC 4862 5.4, with shorter
+//! waits).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

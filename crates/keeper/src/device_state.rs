@@ -1,4 +1,4 @@
-//! State of the device since it was opened: others may take it down or delete it.
+//! State of the device since it was opened: other programs may set it down or delete it.
 
 use slipstack_device::DeviceError;
 use slipstack_device::iface::KernelInterface;

@@ -1,4 +1,4 @@
-//! Flow directories of the engines, in the terms of the steering tables.
+//! Conversion of the engines' flow directories to keys of the steering table.
 
 use slipstack_channel::FlowEntry;
 use slipstack_device::{Flow, Transport};

@@ -1,4 +1,4 @@
-//! Why a keeper could not start: one sentence each.
+//! Reasons why a keeper could not start, one sentence each.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The interfaces of a device beside its first.
+//! Interfaces of a device other than the first.
 
 use std::net::IpAddr;
 

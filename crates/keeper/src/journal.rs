@@ -1,7 +1,8 @@
-//! The state region: what a successor must know, written after every change.
+//! The journal: the state that a successor needs, written to a shared region after every change.
 //!
-//! Two halves; a change is written to the one that is not in force and then put in force by one
-//! store, so that a keeper killed at any instant leaves a whole state behind.
+//! The region has two halves; a change is written to the one that is not in force, which is then
+//! put in force by one store, so that a keeper killed at any instant leaves a consistent state
+//! behind.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! TCP connections that the kernel has on this network namespace's addresses.
+//! The kernel's TCP connections with addresses of this network namespace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

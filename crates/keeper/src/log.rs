@@ -1,8 +1,8 @@
-//! Events of a keeper and of what it starts, for whoever subscribes to `tracing`.
+//! Log events of the keeper and of processes it starts, for subscribers to `tracing`.
 //!
-//! An error is a state that somebody has to mend, a warning is something that was given up, and
-//! informational events tell who comes and goes, and those for debugging have each request of a
-//! program. There is none for a frame.
+//! An error is a state that an operator has to repair, a warning is work that was given up,
+//! informational events report clients that come and go, and debug events each request of a
+//! program. No event is logged per frame.
 
 /// Target of what rules of the packet filter with `log` have matched: an operator has asked for
 /// these lines, so that they are written at every level but `off`.

@@ -1,7 +1,7 @@
 //! The table of neighbours that all engines read: link-layer addresses by IP address (IPv4 mapped).
 //!
-//! One writer, the keeper; entries are guarded by a sequence word each. An engine that finds
-//! nothing asks the wire itself; the answer reaches the keeper, which enters it here.
+//! Only the keeper writes; a sequence word guards each entry. An engine that finds no entry sends a
+//! request itself; the answer reaches the keeper, which enters it here.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};

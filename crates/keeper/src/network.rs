@@ -1,4 +1,4 @@
-//! The stack's network as the keeper has it: what is published, and the device below it.
+//! The stack's network as the keeper holds it: the published value, and the device below it.
 
 use std::sync::Arc;
 

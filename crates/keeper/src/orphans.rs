@@ -1,9 +1,9 @@
-//! The record of the connections that the keeper carries out, for a successor.
+//! Records of the connections that the keeper completes, for a successor.
 //!
-//! The bytes to send lie in the region of the program that has ended; what changes while they are
-//! carried out, the stack's image of the connection, is written here. A record has two halves: the
-//! one that is not in force is written and then put in force by one store, so that a keeper killed
-//! at any instant leaves a whole image behind.
+//! The bytes to send are in the region of the program that has ended; the part that changes, the
+//! stack's image of the connection, is written here. A record has two halves: the one that is not
+//! in force is written and then put in force by one store, so that a keeper killed at any instant
+//! leaves a consistent image behind.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The addresses on a TAP of our own: the stack's, and the host's beside each.
+//! Addresses on a TAP of our own: the stack's, and a host address beside each.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,5 +1,5 @@
-//! Processes: what a keeper inherits from the program that starts it, and whether others still
-//! live.
+//! Processes: resetting state that a keeper inherits from the program that starts it, and checks of
+//! whether other processes live.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! The resources of a keeper, which its successor inherits: the device with all its slots, the
-//! shared regions, the lock, the control socket and the written state.
+//! Resources of a keeper that its successor inherits: the device with all its slots, the shared
+//! regions, the lock, the control socket and the journal.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Configured routes: what is refused of them, and how the tables read.
+//! Checks of configured routes, and their tables as text.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

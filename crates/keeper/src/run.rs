@@ -1,4 +1,4 @@
-//! A keeper process from start to end, and its succession.
+//! A keeper process from start to end, including the hand-over to its successor.
 
 use std::time::Duration;
 use tracing::{error, info, warn};

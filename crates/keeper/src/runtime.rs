@@ -1,9 +1,9 @@
-//! Where a keeper lives in the file system.
+//! A keeper's files.
 //!
-//! One directory per device, keyed by network namespace and interface name, below a base directory
-//! of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It holds the
-//! lock that makes the keeper unique, its control socket, its log, the sockets of instances, and
-//! the locks of slots in use.
+//! There is one directory per device, keyed by network namespace and interface name, below a base
+//! directory of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It
+//! holds the lock that makes the keeper unique, its control socket, its log, the sockets of
+//! instances, and the locks of slots in use.
 
 use std::fs;
 use std::io;

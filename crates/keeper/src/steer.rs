@@ -1,6 +1,6 @@
-//! Keeps the steering tables in step with the leases.
+//! Keeps the steering table consistent with the leases.
 //!
-//! Frames follow three look-ups: exceptions by flow, the listener group or slot of the local port,
+//! A frame takes three lookups: exceptions by flow, the listener group or slot of the local port,
 //! the keeper. When a port changes hands, flows that stay with their engine get an exception before
 //! the table is changed.
 

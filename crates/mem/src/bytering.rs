@@ -1,8 +1,8 @@
 //! Byte rings: the bytes of one direction of one socket, addressed by stream offset.
 //!
-//! A ring is a block of its producer's arena, a power of two long, named by one word that holds
-//! the block's place, its size and a generation. The byte at stream offset `o` lies at
-//! `o mod size`. Growing is a new block: the live span is copied and the word replaced.
+//! A ring is a block of its producer's arena, a power of two long, described by one word that holds
+//! the block's place, its size and a generation. The byte at stream offset `o` lies at `o mod
+//! size`. To grow, a new block is allocated: the live span is copied and the word replaced.
 
 use core::ops::Range;
 

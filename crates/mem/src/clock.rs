@@ -1,4 +1,4 @@
-//! The one clock: CLOCK_MONOTONIC in nanoseconds. The wall clock only where the kernel uses it.
+//! The monotonic clock in nanoseconds, and the wall clock where the kernel uses it.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,8 +1,8 @@
-//! Fixed-size commands from many threads of one process to one reader in perhaps another.
+//! Fixed-size commands from many threads of one process to one reader, possibly in another process.
 //!
-//! A cell is one cache line: a sequence word and seven words of payload. Writers claim a
-//! position with one CAS on a private counter, so the reader trusts nothing but the sequence
-//! word of the next cell, and a writer that lies there only delays itself.
+//! A cell is one cache line: a sequence word and seven words of payload. Writers claim a position
+//! with one CAS on a private counter, so the reader trusts only the sequence word of the next cell,
+//! and a writer that stores a wrong one delays only itself.
 
 use crate::region::{Lines, Region};
 use crate::sync::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A descriptor that wakes a sleeping side.
+//! A doorbell: a descriptor that wakes a sleeping side.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -1,8 +1,7 @@
 //! One-word events from one writer to one reader.
 //!
-//! The writer's position lives in a line of the writer's, the reader's in a line of the
-//! reader's; each keeps a copy of the other's and looks again only when the ring seems full or
-//! empty.
+//! Each side's position is in a cache line of its own; each side keeps a copy of the other's
+//! position and reads it again only when the ring seems full or empty.
 
 use crate::region::{Lines, Region};
 use crate::sync::Ordering;

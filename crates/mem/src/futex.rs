@@ -1,4 +1,4 @@
-//! Sleeping on a shared word.
+//! Sleeping on a word of shared memory.
 
 use core::sync::atomic::AtomicU32;
 

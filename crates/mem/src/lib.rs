@@ -1,15 +1,15 @@
-//! Memory that processes share, and what is built on it.
+//! Memory that processes share, and the structures built on it.
 //!
 //! [`Region`] is a sealed memory file mapped into this process; everything else is a view of one:
 //! atomic words and [`Line`]s, [`RawSlice`]s for bulk bytes, the [`CommandRing`] (many producers of
 //! one process, one consumer), the [`EventRing`] (one producer, one consumer), the [`MpscInbox`]
 //! (many processes, one consumer) and [`ByteRing`]s cut from an [`Arena`].
 //!
-//! Between threads of one process there are [`packet_ring`]s, and a [`Sleeper`] that is woken for
-//! what they hold.
+//! Between threads of one process there are [`packet_ring`]s, and a [`Sleeper`] that is woken when
+//! they hold something.
 //!
-//! Shared memory holds offsets, never pointers. Whoever reads a word that another process may
-//! write takes it once, checks it and uses the copy. All `unsafe` of sharing is in `raw.rs`.
+//! Shared memory holds offsets, never pointers. A word that another process may write is read once,
+//! checked, and the copy is used. All `unsafe` of sharing is in `raw.rs`.
 
 mod arena;
 mod bytering;

@@ -1,7 +1,7 @@
 //! Rings of packets from one thread of this process to another.
 //!
-//! A packet is a head of some type and bytes, which lie in a ring of their own: nothing is
-//! allocated for it, and no lock is taken.
+//! A packet is a head of some type and bytes, which lie in a ring of their own: no allocation and
+//! no lock is needed for it.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! A sealed memory file and the checked ways into it.
+//! A sealed memory file and checked access to it.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::io;

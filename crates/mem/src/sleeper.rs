@@ -1,4 +1,4 @@
-//! A thread that sleeps until another one of its process has something for it.
+//! A thread that sleeps until another thread of its process has work for it.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Messages that are too long for a packet: their bytes travel in a sealed memory file beside a
-//! short one, which says how many they are.
+//! Messages that are too long for a packet: their bytes are passed in a sealed memory file beside a
+//! short message that gives their length.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

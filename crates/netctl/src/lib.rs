@@ -1,5 +1,5 @@
-//! The control protocol of a running stack: what its network is ([`NetworkState`]), how that is
-//! changed ([`Change`]), and the messages for both.
+//! The control protocol of a running stack: its network ([`NetworkState`]), changes of it
+//! ([`Change`]), and the messages for both.
 //!
 //! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends
 //! [`Envelope::Net`] with a [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another

@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Queries and answers.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The changes that make one network of another.
+//! The changes that lead from one network to another.
 
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;

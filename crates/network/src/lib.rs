@@ -1,8 +1,9 @@
 //! The network of a stack as one value: interfaces with their addresses, routes, rules, neighbours,
-//! what routers have told, and a revision ([`NetworkState`]).
+//! configuration learnt from routers, and a revision ([`NetworkState`]).
 //!
-//! Options build it, a [`Change`] makes another of it, the keeper publishes it, every stack goes by
-//! it whole, and programs are told of it. No other type says what the network is.
+//! Options build it, a [`Change`] derives the next value from it, the keeper publishes it, every
+//! stack applies it whole, and programs place their sockets by it. No other type describes the
+//! network.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Addresses that the kernel has as well as the stack: which ports are whose.
+//! Addresses that are shared with the kernel, and the ports of each side.
 
 use alloc::vec::Vec;
 

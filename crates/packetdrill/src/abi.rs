@@ -2,9 +2,10 @@
 //! SCRIPT`.
 //!
 //! The structure is packetdrill's (gtests/net/packetdrill/packetdrill.h): one pointer to our data,
-//! then one function for each call and for the device. The clock is ours: it moves when packetdrill
-//! sleeps, waits for a packet, or does nothing but look at it. The sysctls that the script's first
-//! commands have set hold here too, and before them `--so_flags=NAME=VALUE,…`, by Linux's names.
+//! then one function for each call and for the device. The clock is virtual: it advances when
+//! packetdrill sleeps, waits for a packet, or polls the clock repeatedly. The sysctls that the
+//! script's first commands have set hold here too, and before them `--so_flags=NAME=VALUE,…`, by
+//! Linux's names.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::io::{IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-//! The caller's memory, as C hands it over.
+//! Access to the caller's memory.
 
 use std::ffi::{c_int, c_void};
 

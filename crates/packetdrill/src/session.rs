@@ -1,10 +1,10 @@
-//! One run of packetdrill: a world, and the settings that it is to have.
+//! One run of packetdrill: a world and its settings.
 //!
-//! packetdrill waits for the time of an event by sleeping until shortly before it and then looking
-//! at the clock again and again. In virtual time that would take for ever, so the clock moves with
-//! each look that follows another one.
+//! packetdrill waits for the time of an event by sleeping until shortly before it and then polling
+//! the clock. In virtual time that would take for ever, so the clock advances with each poll that
+//! follows another one.
 //!
-//! Blocking calls are made on a second thread, which looks at the clock when they return. The first
+//! Blocking calls are made on a second thread, which reads the clock when they return. The first
 //! thread's next wait lets no time pass before that.
 
 use std::sync::atomic::{AtomicBool, Ordering};

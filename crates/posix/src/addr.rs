@@ -1,4 +1,4 @@
-//! Socket addresses: the bytes of `struct sockaddr` and [`SocketAddr`].
+//! Socket addresses: conversion between `struct sockaddr` and [`SocketAddr`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 

@@ -1,6 +1,6 @@
-//! Linux error numbers, and what the stack's own reasons become in them.
+//! Linux error numbers, and the conversion of the stack's reasons to them.
 //!
-//! This is the one file of the program's side that knows error numbers.
+//! This is the only file of the program's side that knows error numbers.
 
 use std::fmt;
 use std::io;

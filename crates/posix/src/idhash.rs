@@ -1,4 +1,4 @@
-//! A hash for identities of our own making, which nobody outside can choose.
+//! A hash for identifiers of our own, which no outsider can choose.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

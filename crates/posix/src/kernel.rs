@@ -1,4 +1,4 @@
-//! Requests of this crate to the layer that stands in libc's place.
+//! The trait through which this crate uses the kernel, implemented by the layer that replaces libc.
 
 use std::time::Duration;
 

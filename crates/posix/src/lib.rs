@@ -1,16 +1,16 @@
-//! The program's side: what Linux's socket calls mean on the stack.
+//! The program's side: Linux's socket calls, implemented on the stack.
 //!
-//! [`Process`] is everything of one process. The preload layer asks [`Process::is_ours`] first (one
-//! atomic load) and calls the method of the same name as the libc function; the answer is an
-//! [`Outcome`]. No unsafe code, no statics; blocking goes through the [`Kernel`] that the preload
-//! layer gives.
+//! [`Process`] holds everything of one process. The preload layer asks [`Process::is_ours`] first
+//! (one atomic load) and calls the method of the same name as the libc function; the result is an
+//! [`Outcome`]. There is no unsafe code and there are no statics; blocking goes through the
+//! [`Kernel`] that the preload layer provides.
 //!
 //! A socket begins *undecided*: its number is a copy of an anchor, and options, flags and epoll
-//! registrations are recorded. `bind` and `connect` decide (`process/place.rs`): a socket of the
-//! kernel's takes the number over, or the stack carries it, or both do. Waiting is in
-//! `process/wait`, sets are in `epoll`.
+//! registrations are recorded. `bind` and `connect` decide (`process/place.rs`): a kernel socket
+//! takes the number over, or the stack serves it, or both do. Waiting is in `process/wait`, sets
+//! are in `epoll`.
 //!
-//! The modules from the bottom up, each of which names only those before it: `errno`, `addr`,
+//! The modules from the bottom up, each of which uses only those before it: `errno`, `addr`,
 //! `kernel`, `outcome`; `ready`; `attachment`; `socket`; `epoll` and `kqueue`; `lending`;
 //! `process`; `calls`.
 

@@ -1,4 +1,4 @@
-//! The outcome of a call: an answer of ours, an error, or work for the kernel.
+//! The outcome of a call: a result of ours, an error, or a call to be made on the kernel.
 
 use crate::errno::Errno;
 

@@ -1,4 +1,4 @@
-//! One call of the program on a descriptor of ours: guard, answer, errno.
+//! One call of the program on a descriptor of ours: guard, result, errno.
 
 use core::ffi::c_int;
 

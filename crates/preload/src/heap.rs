@@ -1,9 +1,9 @@
 //! Our own heap, apart from the program's `malloc`.
 //!
-//! Our code runs where the program's allocator may not: in signal handlers that
-//! interrupted `malloc`, in fork children of threaded programs, below an allocator that
-//! reads a file. Allocations happen only inside an open guard (handlers are put off), so
-//! no interrupted thread ever holds the lock of this heap.
+//! Our code runs where the program's allocator may not: in signal handlers that interrupted
+//! `malloc`, in fork children of threaded programs, below an allocator that reads a file.
+//! Allocations happen only inside an open guard (handlers are deferred), so no interrupted thread
+//! ever holds the lock of this heap.
 
 mod sys;
 

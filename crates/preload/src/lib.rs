@@ -1,14 +1,14 @@
-//! `libslipstack.so`: what an unmodified program gets to when it calls libc.
+//! `libslipstack.so`: the functions that an unmodified program reaches when it calls libc.
 //!
-//! The library stands in for the functions of [`symbols`]' table. A call that does not
-//! concern us costs one atomic load and a jump into libc; the others become calls of
-//! [`slipstack_posix::Process`]. Here is only what needs C: the table, arguments
+//! The library interposes the functions in the table of [`symbols`]. A call that does not concern
+//! us costs one atomic load and a jump into libc; the others become calls of
+//! [`slipstack_posix::Process`]. Only the parts that need C are here: the table, arguments
 //! (`slipstack-abi`), signals, forks, new programs and the end of the process.
 //!
-//! Our own code runs inside a guard ([`thread::InCall`]): signal handlers are put off,
-//! libc's functions are their plain selves, memory comes from a heap of our own.
-//! A program without `SLIPSTACK_` variables, and one with raised privileges, is left
-//! alone; one without sockets is not touched beyond the table.
+//! Our own code runs inside a guard ([`thread::InCall`]): signal handlers are deferred, calls of
+//! libc are not interposed, memory comes from a heap of our own. A program without `SLIPSTACK_`
+//! variables, or with raised privileges, is left alone; in a program without sockets only the table
+//! is present.
 
 mod call;
 mod cancel;

@@ -1,4 +1,4 @@
-//! A lock that works at any time: no libc, no thread-local, held over a fork.
+//! A lock that works at any time: without libc, without thread-locals, and held over a fork.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};

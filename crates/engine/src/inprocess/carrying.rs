@@ -1,4 +1,4 @@
-//! A connection goes to another engine of the process: both are owned while it does.
+//! Moves of a connection to another engine of the process, with both engines locked.
 
 use slipstack_channel::SockId;
 use slipstack_mem::{Guard, Lock, now_ns};

@@ -1,12 +1,12 @@
-//! How long a nap is: as long as it may be while that costs no frames.
+//! The length of a nap: as long as possible without losing frames.
 //!
-//! A longer nap saves more wake-ups. It costs nothing but latency where requests come by
-//! themselves; a peer that asks again only when it has its answer is slowed down by it, and a long
-//! nap then brings no more than a short one. Which of both is the case shows by how fast frames
-//! come: after some naps another length is tried, twice or half of the present one, none at all
-//! after the shortest, and kept if they then come about as fast, or faster. After a trial that
-//! failed the other direction is next, and later for each failure in a row. (Network cards moderate
-//! their interrupts alike, Linux: lib/dim.)
+//! A longer nap saves more wake-ups. Where requests arrive independently it costs only latency; a
+//! peer that sends its next request only after the answer is slowed down, and then a long nap
+//! brings no more frames than a short one. The rate of frames shows which case it is: after some
+//! naps another length is tried, twice or half of the present one, or none after the shortest, and
+//! kept if frames then arrive at about the same rate or faster. After a trial that failed the other
+//! direction is next, and later for each failure in a row. (Network cards moderate their interrupts
+//! alike, Linux: lib/dim.)
 
 /// The shortest nap.
 const SHORTEST_NS: u64 = 25_000;

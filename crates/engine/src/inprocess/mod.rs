@@ -1,7 +1,7 @@
 //! The in-process placement: the program's waiting thread drives the engine.
 //!
-//! Ownership of the engine is one lock word; whoever takes it runs a turn. While the program waits,
-//! its thread does; while the program is away, the [`ticker`] stands in.
+//! The engine is owned through one lock word; the thread that takes it runs a turn. While the
+//! program waits, its thread does; while the program is away, the [`ticker`] stands in.
 
 mod asleep;
 mod carrying;

@@ -1,14 +1,14 @@
-//! Stands in for a program that is away: ACKs leave within 8 ms, retransmissions and keep-alives
-//! go on while it computes or sleeps.
+//! The stand-in for a program that is away: ACKs leave within 8 ms, and retransmissions and
+//! keep-alives go on while the program computes or sleeps.
 //!
 //! The thread is in one of three modes and is never woken per request:
 //!
-//! - **timed**: looks 4 ms after the program's last turn whether there was another one;
-//! - **away**: the program's last turn is too old: sleeps on the device and runs the turns itself,
-//!   until the program is seen driving again;
-//! - **parked**: the program has been found waiting in our calls (and so driving) for a second.
+//! - **timed**: checks 4 ms after the program's last turn whether there was another one;
+//! - **away**: the program's last turn is too old; the thread sleeps on the device and runs the
+//!   turns itself, until the program is seen driving again;
+//! - **parked**: the program has been waiting in our calls (and so driving) for a second.
 //!
-//! It also watches the control connection, so that a lost keeper is noticed at no cost.
+//! It also watches the control connection, so that the loss of the keeper is noticed at no cost.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An inquiry while it is being answered.
+//! An inquiry in progress.
 
 use slipstack_channel::SockId;
 

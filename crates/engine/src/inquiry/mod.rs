@@ -1,7 +1,8 @@
-//! An operator's questions to a running engine: its sockets, its counters, the end of connections.
+//! Inquiries of an operator to a running engine: its sockets, its counters, the closing of
+//! connections.
 //!
-//! The keeper puts a notice into the inbox; the engine fetches what is asked, answers a part of it
-//! at the end of each turn, and gives the keeper the whole.
+//! The keeper puts a notice into the inbox; the engine fetches the inquiry, answers a part of it at
+//! the end of each turn, and gives the complete answer to the keeper.
 
 pub(crate) mod errand;
 mod rows;

@@ -1,6 +1,6 @@
-//! SO_REUSEPORT groups of datagram sockets, and the programs that choose among their sockets.
+//! SO_REUSEPORT groups of datagram sockets, and the BPF programs that choose among their sockets.
 //!
-//! A new member stands where the time of its bind puts it; when a member leaves, the last one takes
+//! The order of members follows the times of their binds; when a member leaves, the last one takes
 //! its place (reuseport_detach_sock()).
 
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! Which engines listen on which port.
+//! Assignment of listening ports to engines.
 //!
-//! Steering looks at the local port only, so everyone who listens on one port shares it, whatever
-//! the address; two programs may do that under the rules of the kernel.
+//! Steering looks only at the local port, so all listeners on one port share it, whatever their
+//! address; two programs may do that under the rules of the kernel.
 
 use std::net::IpAddr;
 

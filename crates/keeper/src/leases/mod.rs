@@ -1,8 +1,8 @@
 //! The keeper's leases: slots, blocks of ports, listening ports.
 //!
-//! Everything here is plain data without descriptors, so that it can be written to the state region
+//! Everything here is plain data without descriptors, so that it can be written to the journal
 //! after every change and read back by a successor. Steering follows from it: [`Leases::route`]
-//! says where the frames for a local port belong.
+//! returns the slot or group for a local port.
 
 mod clients;
 mod groups;

@@ -1,10 +1,10 @@
 //! Blocks of local ports for outgoing connections.
 //!
-//! An engine that connects out takes local ports from blocks that are its own, so that every answer
-//! finds its slot by one look at the local port. The pool is the system's `ip_local_port_range` as
-//! it was when the keeper began. Blocks are ranges of places in a keyed order of the pool
-//! ([`Scatter`]), so that their ports lie all over it and nobody can tell from one what the others
-//! are (RFC 6056 3.3.3).
+//! An engine takes local ports for its own connections from blocks that are leased to it, so that
+//! every answer finds its slot by one lookup of the local port. The pool is the system's
+//! `ip_local_port_range` at the keeper's start. Blocks are ranges in a keyed permutation of the
+//! pool ([`Scatter`]), so that their ports are spread over all of it and cannot be predicted from
+//! each other (RFC 6056 3.3.3).
 
 use serde::{Deserialize, Serialize};
 use slipstack_stack::Scatter;

@@ -1,4 +1,4 @@
-//! Revisions of the network that have been passed on, and the sysctls of the keeper's own stack.
+//! The latest published revision of the network, and the sysctls of the keeper's own stack.
 
 use slipstack_stack::{Stack, Tunable};
 

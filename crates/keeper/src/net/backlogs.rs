@@ -1,10 +1,10 @@
-//! Listening sockets that no engine serves yet: connections are made here.
+//! Backlogs of listening sockets that no engine serves yet.
 //!
-//! On the kernel `listen` is enough for connections to come about. A program's engine listens when
-//! the program first waits on the socket, and has no engine at all before it first waits on
-//! anything. Until then this stack listens in its place, for a socket that somebody asks for, and
-//! its connections wait as in the socket's backlog. The engine that serves the port at last gets
-//! them as it gets those of a listener that has closed.
+//! On the kernel, connections can be made as soon as `listen` returns. A program's engine listens
+//! only when the program first waits on the socket, and the program has no engine before its first
+//! wait. Until then this stack listens in its place, and connections wait as in the socket's
+//! backlog. The engine that later serves the port gets them in the same way as those of a listener
+//! that has closed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

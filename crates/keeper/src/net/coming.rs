@@ -1,4 +1,4 @@
-//! How frames come to the keeper's stack.
+//! Input of frames to the keeper's stack.
 
 use slipstack_device::RxMeta;
 

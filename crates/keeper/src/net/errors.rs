@@ -1,7 +1,7 @@
-//! ICMP errors about the segments and datagrams of engines.
+//! ICMP errors about segments and datagrams of engines.
 //!
-//! All ICMP comes to the keeper's slot. An error quotes the beginning of the packet it is about,
-//! and the engine that sent it is the one that serves the quoted flow.
+//! All ICMP arrives at the keeper's slot. An error quotes the beginning of the packet it is about;
+//! it is passed to the engine that serves the quoted flow.
 
 use slipstack_device::Flow;
 use slipstack_wire::flow::FrameFlow;

@@ -1,4 +1,4 @@
-//! The flow of a frame.
+//! Parsing of a frame's flow.
 
 use slipstack_device::{Flow, Transport};
 use slipstack_wire::flow::FrameFlow;

@@ -1,8 +1,8 @@
-//! The engines that fragments belong to. Only the first fragment of a packet has the ports, so the
-//! others are found by the packet's identification.
+//! Distribution of fragments to engines. Only the first fragment of a packet has the ports, so the
+//! others are matched by the packet's identification.
 //!
-//! Steering leaves every fragment to slot 0. The engine that serves the flow gets them as they are,
-//! and makes the packet of them itself.
+//! Steering sends every fragment to slot 0. The engine that serves the flow gets the fragments
+//! unchanged and reassembles the packet itself.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,9 +1,9 @@
-//! Sockets that are meant for the stack and not there yet.
+//! Intents: binds and listens that have not reached a stack yet.
 //!
 //! A program listens on the stack when it first waits on the socket, so that workers listen and
-//! their master does not; the same holds for a UDP socket that is bound. Until then its kernel
-//! socket holds the port, with IP_FREEBIND set. A datagram for such a socket waits, and for a SYN
-//! this stack listens (see `backlogs.rs`).
+//! their master does not; a UDP socket that is bound behaves alike. Until then its kernel socket
+//! holds the port, with IP_FREEBIND set. A datagram for such a socket is kept, and a SYN is
+//! answered by this stack (see `backlogs.rs`).
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! The keeper's own stack on slot 0: it answers ARP and ICMP for everybody, resets segments to
-//! closed ports, carries out the connections of programs that have ended, and resets those of
+//! The keeper's own stack on slot 0: it answers ARP and ICMP for all engines, resets segments to
+//! closed ports, completes the connections of programs that have ended, and resets those of
 //! programs that died.
 
 mod announced;

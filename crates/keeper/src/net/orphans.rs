@@ -1,8 +1,7 @@
-//! Connections of programs that have ended, carried out here.
+//! Connections of programs that have ended, completed by the keeper.
 //!
-//! Each is on record for a successor. Its image is renewed when segments of its peer have come in
-//! and before anything is sent because of them; `ConnectionImage::presume_sent` covers what was
-//! sent since.
+//! Each has a record for a successor. Its image is updated when segments of its peer have arrived
+//! and before anything is sent in reaction; `ConnectionImage::presume_sent` covers data sent since.
 
 use slipstack_channel::HandoverImage;
 use slipstack_channel::control::TimeWaitEntry;

@@ -1,7 +1,7 @@
-//! Connections without a listener: their engine has let go of them, and nobody serves their port.
+//! Connections without a listener: their engine has released them, and no engine serves their port.
 //!
-//! While a program means to listen on it they wait here, as in the backlog of the socket that it
-//! still holds. They are messages of engines, kept as they came.
+//! While a program means to listen on the port they wait here, as in the backlog of the socket that
+//! the program still holds. They are stored as the messages in which engines sent them.
 
 use std::collections::{HashMap, VecDeque};
 

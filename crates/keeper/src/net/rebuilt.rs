@@ -1,9 +1,9 @@
-//! Connections of programs that were killed, ended as the kernel ends them: what the program had
-//! written is still delivered, and a FIN follows. One that no program had accepted yet goes to
-//! another listener of its port.
+//! Connections of killed programs, ended as the kernel ends them: data that the program had written
+//! is still delivered, and a FIN follows. A connection that was not accepted yet moves to another
+//! listener of its port.
 //!
-//! The memory of the killed engine says nothing here. The flow directory and the cells do, which
-//! are whole at any instant, and the peer's next segment.
+//! The memory of the killed engine is not used. The state comes from the flow directory and the
+//! cells, which are consistent at any instant, and from the peer's next segment.
 
 use slipstack_channel::{FlowEntry, LeftConnection, Opened};
 use slipstack_device::Flow;

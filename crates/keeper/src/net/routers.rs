@@ -1,4 +1,5 @@
-//! Announcements of routers, on their way from the keeper's stack to all engines and programs.
+//! Configuration learnt from router advertisements, passed from the keeper's stack to all engines
+//! and programs.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Addresses that are to be added: the link is asked whether another station has them, and what
-//! comes is looked at for an answer.
+//! Probes for addresses that are to be added: asks the link whether another station has them, and
+//! looks for an answer in received frames.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

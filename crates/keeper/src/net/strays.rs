@@ -1,12 +1,13 @@
-//! Segments that reached an engine which does not know their flow: who is tried next?
+//! Strays: segments that reached an engine which does not know their flow, and the order in which
+//! other engines are tried.
 //!
-//! The engine that the steering tables name comes first, then every other one. A copy of a segment
-//! (doubled on the way, or an ACK that says the same again) goes to whom the first one went, as
-//! long as that engine has not said no. When all have said no, the segment is for nobody and
-//! answered as for a closed port; unless the port is changing hands. Then its connection may be on
-//! its way from one engine to another, and the segment waits a moment before it is asked around
-//! once more: among those to whom connections go now, and after every second wait among all. One
-//! that has waited in vain is dropped, which its peer answers by sending it again.
+//! The engine that the steering table names comes first, then every other one. A copy of a segment
+//! (duplicated on the way, or a repeated ACK) goes to the same engine as the first, as long as that
+//! engine has not refused it. When all engines have refused, the segment is answered as for a
+//! closed port, unless the port is changing hands. Then its connection may be moving from one
+//! engine to another, and the segment waits a moment before it is passed around once more: to the
+//! engines to which connections move now, and after every second wait to all. A segment that has
+//! waited in vain is dropped, and its peer retransmits it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

@@ -1,8 +1,8 @@
-//! Datagrams for sockets that are bound and not on the stack yet.
+//! Datagrams for sockets that are bound but not on a stack yet.
 //!
-//! On the kernel they would lie in the socket's receive buffer from the bind on, whoever waits for
-//! them in the end: the process that has bound it, a child, or a program that it is handed to. Here
-//! they wait until an engine serves the port.
+//! On the kernel they would be in the socket's receive buffer from the bind on, whichever process
+//! reads them in the end: the one that bound it, a child, or a program that receives it. Here they
+//! wait until an engine serves the port.
 
 use std::collections::{HashMap, VecDeque};
 

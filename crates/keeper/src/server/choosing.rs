@@ -1,4 +1,4 @@
-//! Requests about SO_REUSEPORT groups whose sockets are chosen by a program.
+//! Requests about SO_REUSEPORT groups whose sockets are chosen by a BPF program.
 
 use std::net::SocketAddr;
 

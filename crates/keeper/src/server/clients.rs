@@ -1,4 +1,4 @@
-//! Control connections come and go.
+//! Opening and closing of control connections.
 
 use std::os::fd::{AsFd, OwnedFd};
 

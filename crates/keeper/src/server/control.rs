@@ -1,4 +1,4 @@
-//! The control protocol: what an operator asks of the network, and changes.
+//! The control protocol: an operator's queries and changes of the network.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;

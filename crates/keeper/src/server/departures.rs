@@ -1,4 +1,4 @@
-//! Clients leave: in order, with what they still have to say handed over, or by dying.
+//! Ends of clients: in order, with their connections handed over, or by dying.
 
 use slipstack_device::RxMeta;
 

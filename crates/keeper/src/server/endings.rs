@@ -1,4 +1,4 @@
-//! How the connections of a client end that has left them in its regions: killed, or with more of
+//! Ends of connections that a client has left in its regions because it was killed, or had more of
 //! them than it could hand over.
 
 use slipstack_channel::{FlowEntry, LeftConnection};

@@ -1,4 +1,4 @@
-//! Inquiries under way: who asked, and which engines have answered.
+//! Inquiries in progress: the client that asked, and the engines that have answered.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! An operator's questions to every engine: the keeper passes them on, and gathers the answers.
+//! Inquiries of an operator to every engine: the keeper passes them on and collects the answers.
 
 use std::os::fd::OwnedFd;
 

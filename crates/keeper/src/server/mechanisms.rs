@@ -1,4 +1,4 @@
-//! The mechanisms in force on a device, as sentences of `status`.
+//! Descriptions of the mechanisms in force on a device, for `status`.
 
 use slipstack_device::{DropKind, LinkProperties};
 

@@ -1,7 +1,7 @@
-//! The keeper's loop: control connections, the deaths of clients, the own slot, the standby.
+//! The keeper's loop: control connections, deaths of clients, its own slot, the standby.
 //!
-//! It sleeps until one of them wants something. Every request is answered before the next is read;
-//! what it changed is in the journal by then.
+//! It sleeps until one of them has work. Every request is answered before the next is read; the
+//! journal is written before the answer.
 
 mod choosing;
 mod clients;

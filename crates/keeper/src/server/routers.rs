@@ -1,5 +1,5 @@
-//! A change of the network is steered by, written down and told: what an operator wants, what
-//! routers say, and what becomes of the link.
+//! Application of a changed network, whether the change comes from an operator, from routers or
+//! from the link: steering, journal and publication.
 
 use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_device::{DeviceError, iface};

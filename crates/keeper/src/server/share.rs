@@ -1,10 +1,10 @@
-//! Addresses that the kernel has too: which ports are its, and which flows stay where they are when
-//! that changes.
+//! Addresses that are shared with the kernel: which ports belong to it, and which flows stay where
+//! they are when that changes.
 //!
-//! Ports that are leased to an engine for its own connections are the stack's whatever is listed;
-//! of those from which the kernel connects to others, only the ones that a program of the stack has
-//! asked for, unless they are listed. A flow of the other side has an exception before its port
-//! changes hands, and keeps it as long as it lives.
+//! Ports that are leased to an engine for its own connections are the stack's whatever the list
+//! says; in the range from which the kernel connects, only ports that a program of the stack has
+//! claimed are the stack's, unless they are listed. A flow of the other side gets an exception
+//! before its port changes hands, and keeps it as long as it lives.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

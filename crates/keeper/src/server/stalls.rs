@@ -1,10 +1,11 @@
-//! Engines whose process does not run: stopped by a signal or a debugger, frozen with its group.
+//! Engines whose process does not run: stopped by a signal or a debugger, or frozen with its
+//! cgroup.
 //!
-//! On the kernel one queue serves all who listen on a port, and a process that does not run holds
-//! up its own connections alone. Here its engine has a share of the port's flows. While frames wait
-//! for an engine that does not begin a turn, others get what is new, and the requests for
-//! connections that wait for it already. One that would run and has no processor is waited for
-//! longer: where there are too few, the others have none either.
+//! On the kernel one queue serves all listeners of a port, and a process that does not run holds up
+//! only its own connections. Here its engine has a share of the port's flows. While frames wait for
+//! an engine that does not begin a turn, other engines get new flows, and the SYNs that already
+//! wait for it. A process that is ready to run but has no processor is given more time: where
+//! processors are short, the other engines lack them too.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The answers of `status` and `why`.
+//! The replies of `status` and `why`.
 
 use std::os::fd::OwnedFd;
 

@@ -1,5 +1,5 @@
-//! Changes that add addresses: before they hold the link is asked whether another station has one
-//! (RFC 5227 2.1.1, RFC 4862 5.4).
+//! Changes that add addresses: before they take effect the link is asked whether another station
+//! has one (RFC 5227 2.1.1, RFC 4862 5.4).
 
 use slipstack_channel::control::net::{
     Answer as NetAnswer, Call, Change, Denied, NetworkState, Query, VERSION,

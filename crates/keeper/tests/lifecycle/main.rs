@@ -1,5 +1,5 @@
 //! A keeper as a process, each test in a network namespace of its own: it starts, leases, answers
-//! the wire, survives its own death, notices that of its clients, and leaves nothing behind.
+//! frames, survives its own death, notices that of its clients, and leaves nothing behind.
 //!
 //! One program plays all parts: `inside` runs the tests, `keeper` is the keeper, `client` is a
 //! program that leases a slot and sleeps. Without root or `unshare` it says so and passes.

@@ -1,4 +1,4 @@
-//! Keepers and standbys die, and others follow.
+//! Keepers and standbys die, and their successors take over.
 
 use super::*;
 

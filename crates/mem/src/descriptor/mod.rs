@@ -1,8 +1,8 @@
 //! Descriptor numbers that belong to the program.
 //!
-//! The program's side speaks to the kernel about numbers it does not own: the program may close
-//! or replace any of them at any time, and the kernel's answer (EBADF, or whatever is there now)
-//! is the right one.
+//! The program's side makes system calls on numbers it does not own: the program may close or
+//! replace any of them at any time, and the kernel's answer (EBADF, or that of the new file) is
+//! then the right one.
 
 mod sys;
 

@@ -1,8 +1,8 @@
-//! A mutual exclusion lock that can be carried over a fork.
+//! A mutual exclusion lock that survives a fork.
 //!
 //! Before a fork the forking thread [`hold`](Lock::hold)s every lock that the child will need;
-//! afterwards parent and child each [`release`](Lock::release) them. The child's copy of a lock
-//! that another thread had taken instead stays taken for ever, so the child asks with
+//! afterwards parent and child each [`release`](Lock::release) them. A lock that another thread
+//! held at the fork stays locked in the child for ever, so the child uses
 //! [`try_lock`](Lock::try_lock).
 
 mod sys;

@@ -1,4 +1,4 @@
-//! The lock itself: one futex word and the value beside it.
+//! The lock itself: one futex word and the protected value.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Forking and leaving behind what a program gave, for processes that outlive their starter.
+//! Forking, and dropping inherited state, for processes that outlive their starter.
 
 mod sys;
 

@@ -1,6 +1,7 @@
-//! Threads that a program does not notice: they take none of its signals, and run at once and
-//! shortly when they wake. They are not the standard library's, which call malloc as they begin: 64
-//! MiB of addresses for each, which a limit (RLIMIT_AS) counts and each forked child inherits.
+//! Threads that a program does not notice: they take none of its signals, and run at once and for a
+//! short time when they wake. They are not the standard library's, which call malloc as they begin:
+//! that reserves 64 MiB of addresses for each, which RLIMIT_AS counts and each forked child
+//! inherits.
 
 mod own;
 mod sys;

@@ -1,4 +1,4 @@
-//! The threads that we have started in this process, by the kernel's ids.
+//! The kernel ids of the threads that we have started in this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Threads of libc's, and the signal mask, name and time slice of the calling one.
+//! libc's threads, and the signal mask, name and time slice of the calling one.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::marker::PhantomData;

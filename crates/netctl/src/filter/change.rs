@@ -1,4 +1,4 @@
-//! Changes of the packet filter, made whole or not at all.
+//! Changes of the packet filter, applied whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The packet filter: rules in order, tables of prefixes, and changes of them.
+//! The packet filter: ordered rules, tables of prefixes, and changes of them.
 
 mod change;
 mod table;

@@ -1,4 +1,4 @@
-//! The filter on its way to engines and commands: rules in one file, the prefixes of tables in
+//! Transfer of the filter to engines and commands: rules in one file, the prefixes of tables in
 //! another.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Which sockets are meant, as the expressions of `ss` say it.
+//! Selection of sockets by the expressions of `ss`.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Sockets of running stacks: what an operator may ask of every engine, and what each answers.
+//! Inquiries about the sockets of running stacks, and the answers of each engine.
 
 mod filter;
 mod parse;

@@ -1,4 +1,4 @@
-//! Packets in and out, and time.
+//! Packets in and out, and the clock.
 
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! The symbol.
+//! The exported symbol.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};

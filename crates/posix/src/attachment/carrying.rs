@@ -1,4 +1,4 @@
-//! Connections that go to another process.
+//! Connections that move to another process.
 
 use slipstack_channel::{Command, Placement, SockId};
 

@@ -1,5 +1,5 @@
-//! The attachment to an engine: the channel's ends by the names this crate thinks in, and the
-//! way from the channel's events to the sockets they speak of.
+//! The attachment to an engine: the program's end of the channel under the names of this crate, and
+//! the dispatch of the channel's events to sockets.
 
 mod carrying;
 mod pump;

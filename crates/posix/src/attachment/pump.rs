@@ -1,4 +1,4 @@
-//! Handing out what an engine has to say: from the channel's events to the sockets they speak of.
+//! Dispatch of the channel's events to the sockets that they name.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The facts of a socket that its cell in the channel tells.
+//! State of a socket as its cell in the channel shows it.
 
 use slipstack_channel::State;
 

@@ -1,5 +1,5 @@
-//! Sockets that are the stack's alone (SOCK_STACK): no socket of the kernel's holds their port or
-//! hears what comes by other interfaces, so that a program may have the same port on both.
+//! Sockets that are only the stack's (SOCK_STACK): no kernel socket holds their port or receives on
+//! other interfaces, so that a program may have the same port on both.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

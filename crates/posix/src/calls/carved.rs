@@ -1,4 +1,4 @@
-//! Memory of the stack's that a program fills before it says to which connection the bytes go.
+//! Memory of the stack that a program fills before it chooses the connection for the bytes.
 
 use std::io::IoSlice;
 use std::sync::Arc;

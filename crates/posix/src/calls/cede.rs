@@ -1,10 +1,9 @@
-//! A port that a program wants twice: for the stack, and for a kernel socket that it has asked for
+//! A port that a program uses twice: on the stack, and with a kernel socket that it has asked for
 //! with [`Process::SOCK_KERNEL`].
 //!
-//! A socket that is bound has its port in the kernel too: what comes to a wildcard there is its
-//! own, and other programs find the port taken. Where the program has a kernel socket of its own
-//! for the port, the other one gives its kernel part up and is the stack's alone, whichever came
-//! first.
+//! A bound socket has its port in the kernel too: a wildcard socket receives there as well, and
+//! other programs find the port in use. Where the program has a kernel socket of its own for the
+//! port, the stack's socket gives up its kernel part, whichever was bound first.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! For programs that give their loop to a library: the engine's work between its turns, and its
-//! sleep.
+//! Support for programs that give their loop to a library: the engine's work between its turns, and
+//! its sleep.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bytes of a connection where they lie in its rings, for programs that fill and read them there.
+//! Access to a connection's bytes in its rings, for programs that avoid copies.
 
 use std::sync::Arc;
 

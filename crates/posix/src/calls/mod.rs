@@ -1,4 +1,4 @@
-//! The calls of programs, grouped by what they do.
+//! The calls of programs, grouped by purpose.
 
 mod accept;
 mod alone;

@@ -1,4 +1,4 @@
-//! poll, ppoll, and the look that select shares with them.
+//! poll, ppoll, and the check of descriptors that select shares with them.
 
 use std::sync::Arc;
 use std::time::Duration;

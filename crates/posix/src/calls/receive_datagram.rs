@@ -1,4 +1,4 @@
-//! Receiving datagrams: from the stack's part of a socket, the kernel's, or whichever has one.
+//! Receiving datagrams: from the stack's part of a socket or the kernel's, whichever has one.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;

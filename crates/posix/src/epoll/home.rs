@@ -1,4 +1,4 @@
-//! Which engine the threads that wait on a set drive.
+//! The home of a set: the engine that the threads waiting on it drive.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

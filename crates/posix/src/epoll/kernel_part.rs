@@ -1,4 +1,4 @@
-//! A member's part in the kernel's epoll set: the kernel socket under its number, with the
+//! A member's entry in the kernel's epoll set: the kernel socket under its number, with the
 //! program's own events and data.
 
 use std::sync::Arc;

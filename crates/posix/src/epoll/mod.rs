@@ -1,9 +1,9 @@
 //! Epoll sets that mix sockets of the stack with any kernel descriptor.
 //!
 //! The set's number is a real epoll descriptor and holds the kernel's members with the program's
-//! own events and data. Members on the stack live in a ready list of ours that works like the
-//! kernel's: an item is queued when something happens to its socket, and looked at when the
-//! program asks; level-triggered items go back to the end while they stay ready.
+//! own events and data. Members on the stack are in a ready list of ours that works like the
+//! kernel's: an item is queued when its socket has an event, and examined when the program waits;
+//! level-triggered items go back to the end while they stay ready.
 
 mod home;
 mod kernel_part;

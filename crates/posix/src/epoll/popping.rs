@@ -1,4 +1,4 @@
-//! The ready list as a kqueue uses it: members are taken off one by one, and put back by hand.
+//! The ready list as a kqueue uses it: members are taken off one by one, and put back explicitly.
 
 use crate::epoll::set::{Inner, Set, Target};
 use crate::ready::{Rings, bits, notify_all};

@@ -1,4 +1,4 @@
-//! A set as a party that hears of its members, and as one that threads and other sets wait for.
+//! A set as a watcher of its members, and as something that threads and other sets wait for.
 
 use std::any::Any;
 use std::sync::Arc;

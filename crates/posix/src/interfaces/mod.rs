@@ -1,4 +1,4 @@
-//! The stack's addresses in lists of interfaces: the kernel has the interface, but not these.
+//! The stack's addresses in lists of interfaces: the kernel knows the interface, but not these.
 
 mod own;
 pub(crate) mod question;

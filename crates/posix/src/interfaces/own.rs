@@ -1,4 +1,4 @@
-//! An address of the stack, as lists of interfaces tell of it.
+//! An address of the stack as an entry of a list of interfaces.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

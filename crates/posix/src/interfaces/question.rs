@@ -1,4 +1,4 @@
-//! A question for the list of addresses (RTM_GETADDR), and the datagrams that answer it.
+//! Requests for the list of addresses (RTM_GETADDR), and the datagrams that answer them.
 
 use std::net::IpAddr;
 

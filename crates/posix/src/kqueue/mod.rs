@@ -1,8 +1,8 @@
 //! kqueue: FreeBSD's way of waiting, for descriptors of the stack and of the kernel in one queue.
 //!
 //! A kqueue is an epoll set whose items are edge-triggered, with notes on top (`queue.rs`): the set
-//! says which descriptor to look at, the notes say what the program is told (`calls/kqueue`).
-//! Timers, user events, signals and processes, which have no descriptor, stand beside them.
+//! says which descriptor to look at, the notes which events the program gets (`calls/kqueue`).
+//! Timers, user events, signals and processes, which have no descriptor, are kept beside them.
 
 mod errno;
 mod event;

@@ -1,4 +1,4 @@
-//! One thing that a program watches: a knote.
+//! One registration of a program in a kqueue: a knote.
 
 use crate::kqueue::{
     EV_ACTION, EV_CLEAR, EV_DISABLE, EV_DISPATCH, EV_ENABLE, EV_FORCEONESHOT, EV_ONESHOT,

@@ -1,4 +1,4 @@
-//! The sockets that a child which is about to be made may use, and what it has of them afterwards.
+//! The sockets that a child may use, and their state in the child after the fork.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

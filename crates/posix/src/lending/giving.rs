@@ -1,8 +1,8 @@
-//! The steward gives a connection away that one process alone uses, again and again.
+//! Giving away a connection that only one process uses, again and again.
 //!
-//! The child that asks for it gets it if nobody else has it and all that was sent has arrived, and
-//! asks again later otherwise. The child says when it has it; until then, and if it ends, the
-//! steward has it still.
+//! The steward gives the connection to the child that asks for it if no other process has it and
+//! all sent data has been acknowledged; otherwise the child asks again later. The child confirms
+//! when it has the connection; until then, and if the child ends, the steward keeps it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The process as its steward needs it.
+//! The lending process as its steward sees it.
 
 use std::sync::Arc;
 

@@ -1,16 +1,17 @@
-//! Connections that another process uses while they live in the one that made them.
+//! Lending: connections that another process uses while they stay in the process that made them.
 //!
 //! A connection belongs to the engine of the process that made it, its *owner*. A child that is
 //! forked or spawned gets a control socket to a thread of the owner, the [`steward`], and keeps it
 //! over `exec`; its own children get one each. A connection that it never uses costs one counter,
-//! which is given back when it closes the connection or ends. When it uses the connection for the
+//! which is released when it closes the connection or ends. When it uses the connection for the
 //! first time it makes a pair of AF_UNIX sockets, puts one end under the connection's numbers and
-//! sends the other to the steward, which moves bytes between it and the connection from then on.
+//! sends the other to the steward, which moves bytes between the pair and the connection from then
+//! on.
 //!
 //! The steward reads from the connection what the borrower asks for and no more: the rest is for
-//! whoever asks next, the owner among them. A program without our library cannot ask. It gets the
-//! end of a pair when it starts, and what comes is its own if it is its standard input, or as soon
-//! as the owner has closed its own numbers.
+//! the next reader, which may be the owner. A program without our library cannot ask. It gets the
+//! end of a pair when it starts, and all received data goes to it if the connection is its standard
+//! input, or as soon as the owner has closed its own numbers.
 
 pub(crate) mod fork;
 mod giving;

@@ -1,5 +1,5 @@
-//! The name of a lent connection: the steward's end of its pair is bound to an abstract name
-//! with both addresses and the inode, which whoever has the other end finds by `getpeername`.
+//! The name of a lent connection: the steward's end of its pair is bound to an abstract name with
+//! both addresses and the inode, which the holder of the other end finds by `getpeername`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! How other threads reach the steward, which lives as long as there is anything for it to do.
+//! The queue by which other threads reach the steward, which lives as long as it has work.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;

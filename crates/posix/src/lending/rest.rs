@@ -1,8 +1,7 @@
-//! How the steward waits: one epoll set of the kernel's has its descriptors, and those that wake
-//! the engine.
+//! The steward's waiting: one kernel epoll set has its descriptors, and those that wake the engine.
 //!
-//! While it moves bytes it leads, for good: a leader that hands out what it was woken for and
-//! passes the lead on would wake another thread of the program for every message.
+//! While it moves bytes it keeps the lead: if it passed the lead on after each event, it would wake
+//! another thread of the program for every message.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

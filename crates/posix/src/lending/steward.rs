@@ -1,4 +1,4 @@
-//! The parent's thread for what it lends: keeps what its children may use, and moves the bytes of
+//! The steward: the parent's thread that keeps what its children may use, and moves the bytes of
 //! what they use.
 
 use std::collections::HashMap;

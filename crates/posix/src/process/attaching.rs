@@ -1,5 +1,5 @@
-//! How a process comes by an engine, and what happens when an engine ends under it: an instance
-//! was killed or stopped.
+//! Attaching a process to an engine, and recovery when its engine ends: an instance was killed or
+//! stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

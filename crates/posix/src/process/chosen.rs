@@ -1,4 +1,4 @@
-//! Kernel sockets that the program has asked for.
+//! Kernel sockets that the program has asked for explicitly.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Sentences for whoever runs the program.
+//! Log sentences for the user who runs the program.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Everything of one process: its sockets, epoll sets and attachment.
+//! The state of one process: its sockets, epoll sets and attachments.
 
 mod attaching;
 pub(crate) mod chosen;

@@ -1,9 +1,9 @@
 //! Owners of sockets (F_SETOWN): they get SIGURG when a peer announces urgent data, and SIGIO
 //! (O_ASYNC).
 //!
-//! On the kernel the signal comes whatever the program does. Here somebody has to look: with the
-//! first owner a thread begins that waits on them as any thread of the program would, and ends with
-//! the last. Programs without owners have none.
+//! On the kernel the signal arrives whatever the program does. Here a thread has to wait for the
+//! events: it starts with the first owner, waits on the sockets as any thread of the program would,
+//! and ends with the last owner. Programs without owners have no such thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Where a socket goes: a kernel socket under its numbers, the stack, or both.
+//! Placement of a socket: a kernel socket under its numbers, the stack, or both.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

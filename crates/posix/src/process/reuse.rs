@@ -1,5 +1,5 @@
-//! A socket that can be used as if it were fresh: after an attempt that failed, a disconnect, or a
-//! listener's end.
+//! Sockets that become usable again: after a connect that failed, a disconnect, or a listener's
+//! end.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The thread that sends owners of sockets their signals.
+//! The thread that sends the signals of sockets to their owners.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

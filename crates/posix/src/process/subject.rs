@@ -1,4 +1,4 @@
-//! The subject of a wait.
+//! The subject of a wait: a socket, an epoll set or a list of descriptors.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The descriptor table: which numbers are ours, and what stands behind them.
+//! The descriptor table: our numbers and their descriptions.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};

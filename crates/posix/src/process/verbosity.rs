@@ -1,4 +1,4 @@
-//! Lines of the log.
+//! Levels of the log.
 
 use slipstack_channel::report::{Place, Row};
 

@@ -1,9 +1,9 @@
-//! When what was sent leaves.
+//! Holding of sends: the time at which sent data leaves.
 //!
-//! While a thread works through the events that a wait gave it, its sends are held: they leave
-//! together once as many descriptions as there were events have been sent on, in whatever order,
-//! with the next wait, or before the first call that moves bytes 20 µs on. The answer to a lone
-//! event and a send outside a batch leave at once.
+//! While a thread works through the events of one wait, its sends are held: they leave together
+//! once as many descriptions have been sent on as there were events, with the next wait, or before
+//! the first call that moves bytes 20 µs later. The answer to a single event and a send outside a
+//! batch leave at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

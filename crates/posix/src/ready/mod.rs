@@ -1,8 +1,8 @@
-//! Readiness: what is ready, who hears of it, and which threads wait.
+//! Readiness: which objects are ready, their watchers, and the threads that wait.
 //!
-//! The layer below sockets. A socket tells its [`Watch`]es what has changed and knows no epoll set,
-//! no poll and no kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on whatever
-//! is [`Awaited`].
+//! This is the layer below sockets. A socket notifies its [`Watch`]es of changes and knows nothing
+//! of epoll, poll and kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on
+//! whatever is [`Awaited`].
 
 mod batch;
 mod lead;

@@ -1,4 +1,4 @@
-//! The threads that sleep in a call: who they are, what they watch, which of them leads.
+//! The threads that sleep in a call, the objects they watch, and which of them leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

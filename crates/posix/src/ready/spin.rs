@@ -1,4 +1,4 @@
-//! How long a wait spins before it sleeps.
+//! The time that a wait spins before it sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

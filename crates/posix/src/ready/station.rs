@@ -1,4 +1,4 @@
-//! The common state of threads that wait for one engine.
+//! The station: common state of the threads that wait for one engine.
 
 use std::sync::Arc;
 

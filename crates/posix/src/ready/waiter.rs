@@ -1,4 +1,4 @@
-//! A thread that sleeps in a call, and how it is woken.
+//! A thread that sleeps in a call, and its wake-up.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

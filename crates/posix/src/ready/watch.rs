@@ -1,4 +1,4 @@
-//! The seams between a socket and those who hear of it.
+//! The traits between a socket and its watchers.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Open file descriptions: what dup'd numbers share.
+//! Open file descriptions: state shared by duplicated numbers.
 
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -1,6 +1,5 @@
-//! The part of a socket's error queue that the network has no part in: datagrams that were too
-//! large before they left, buffers of MSG_ZEROCOPY that are free again, times at which datagrams
-//! left.
+//! Local entries of a socket's error queue: datagrams that were too large before they left, buffers
+//! of MSG_ZEROCOPY that are free again, times at which datagrams left.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! SO_ATTACH_FILTER of datagrams. The kernel has looked at the program when it was set; it runs
-//! here, over the header that it expects in front and the payload. A socket without a filter costs
+//! SO_ATTACH_FILTER of datagrams. The kernel has checked the filter when it was set; it runs here,
+//! over the header that it expects in front and the payload. A socket without a filter pays
 //! nothing.
 
 use std::io::IoSliceMut;

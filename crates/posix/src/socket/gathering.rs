@@ -1,4 +1,4 @@
-//! Pieces that leave as one datagram (UDP_CORK, MSG_MORE): what udp_sendmsg() calls `pending`.
+//! Pieces that leave as one datagram (UDP_CORK, MSG_MORE): `pending` in udp_sendmsg().
 
 use std::io::IoSlice;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Datagrams that have come for a socket and are left to another process that has it.
+//! Datagrams that have arrived for a socket and are left to another process that has it.
 
 use std::io::IoSliceMut;
 

@@ -1,10 +1,10 @@
-//! A listening TCP socket: the kernel's under the number and, from the first wait on, the
-//! stack's beside it.
+//! A listening TCP socket: the kernel's under the number and, from the first wait on, the stack's
+//! beside it.
 //!
-//! Listening on the stack is an intent until the process first waits on the socket or accepts: a
-//! server that forks workers listens once per worker, each on its own engine, and its master
-//! attaches no engine. The kernel's listener settles conflicts with other programs at once; one
-//! for an address of the stack is bound with IP_FREEBIND and hears nothing.
+//! Listening on the stack is an intent until the process first waits on the socket or accepts: in a
+//! server that forks workers each worker listens, on its own engine, and the master needs no
+//! engine. The kernel's listener settles conflicts with other programs at once; one for an address
+//! of the stack is bound with IP_FREEBIND and receives nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sockets once their kind is decided.
+//! Sockets whose placement is decided.
 
 pub(crate) mod ancillary;
 pub(crate) mod borrowed;

@@ -1,4 +1,4 @@
-//! On which engine a connection is, and that it may go to another one.
+//! The engine of a connection, which may change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A connection's readiness, and what is new of it: tcp_poll() and the wake-ups that Linux gives.
+//! A connection's readiness and its changes: tcp_poll() and the wake-ups that Linux gives.
 
 use std::sync::atomic::Ordering;
 

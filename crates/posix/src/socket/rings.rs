@@ -1,4 +1,4 @@
-//! A connection's rings, as they are.
+//! The present state of a connection's rings.
 
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! O_ASYNC: what happens to a socket is told to its owner by SIGIO, or by the signal of F_SETSIG
-//! with what it was.
+//! O_ASYNC: events of a socket are signalled to its owner by SIGIO, or by the signal of F_SETSIG
+//! with the kind of event.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
-//! Which part of a socket that has two is asked first: fairly, but what was looked at is what comes
-//! next.
+//! Alternation between the two parts of a socket: fair, but a datagram that was peeked at is the
+//! next to be read.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! TCP_NOTSENT_LOWAT: bytes that have not left count, beside the room in the send buffer.
+//! TCP_NOTSENT_LOWAT: bytes that have not been sent count, beside the room in the send buffer.
 
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Where a datagram socket may send.
+//! Destinations that a datagram socket may send to.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

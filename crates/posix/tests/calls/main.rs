@@ -1,4 +1,4 @@
-//! The calls of a process whose engine leads back to itself, beside the real kernel.
+//! The calls of a process whose engine loops back to itself, beside the real kernel.
 
 mod dgrams;
 mod epoll;

@@ -1,4 +1,4 @@
-//! An engine that ends under waits, and the next one.
+//! An engine that ends during waits, and its successor.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

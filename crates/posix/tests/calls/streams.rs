@@ -1,4 +1,4 @@
-//! TCP calls: what each answers in each state.
+//! TCP calls: the result of each in each state.
 
 use std::time::Duration;
 

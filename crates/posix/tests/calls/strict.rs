@@ -1,4 +1,4 @@
-//! `--strict`: nothing falls back to the kernel unseen.
+//! `--strict`: nothing falls back to the kernel silently.
 
 use std::io::IoSlice;
 

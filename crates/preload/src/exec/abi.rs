@@ -1,4 +1,4 @@
-//! The hooked calls that start programs. Each is as in C.
+//! Interposed calls that start programs, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{CStr, c_char, c_int};

@@ -1,4 +1,4 @@
-//! Whether the library comes along into a program that is about to start.
+//! Check whether the library can be loaded into a program that is about to start.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! New programs: they get our environment back, even if this one has cleared it (nginx
+//! New programs: they get our environment variables back, even if this one has cleared them (nginx
 //! does before a binary upgrade).
 
 pub mod abi;

@@ -1,5 +1,5 @@
-//! Whether there is a program to start: most calls that fail name none, and then nothing is handed
-//! over.
+//! Check whether there is a program to start: most calls that fail name none, and then nothing is
+//! handed over.
 
 use std::ffi::{CStr, CString};
 

@@ -1,4 +1,4 @@
-//! glibc's file actions of `posix_spawn`: libc has functions to make them, and none to read them.
+//! Reading glibc's file actions of `posix_spawn`, for which libc has no functions.
 
 use core::ffi::c_int;
 

@@ -1,7 +1,7 @@
 //! The allocator itself: dlmalloc over anonymous mappings, behind one lock.
 //!
-//! Small pieces that were given back are kept in bins by their size and given out again from there:
-//! a connection takes and gives half a dozen of them.
+//! Freed small blocks are kept in bins by size and reused from there, because each connection
+//! allocates and frees half a dozen of them.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! The hooked lists. Each is as in C.
+//! Interposed lists of interfaces, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};

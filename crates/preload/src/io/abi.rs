@@ -1,4 +1,4 @@
-//! The hooked calls that move bytes. Each is as in C; the descriptor is ours.
+//! Interposed calls that transfer bytes, with C's signatures; the descriptor is ours.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint, c_void};

@@ -1,4 +1,4 @@
-//! The POSIX layer's requests to libc and to signal handling.
+//! Kernel access of the POSIX layer, through libc and our signal handling.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

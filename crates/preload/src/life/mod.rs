@@ -1,3 +1,3 @@
-//! Forks that libc tells nobody of, and `_exit`.
+//! Forks for which libc runs no handlers, and `_exit`.
 
 pub mod abi;

@@ -1,5 +1,5 @@
-//! `dlopen`: a library that is to look for symbols among its own libraries first (RTLD_DEEPBIND, as
-//! PHP loads its extensions) would find libc before us. It is loaded without that.
+//! `dlopen`: a library that is to look for symbols among its own libraries first (RTLD_DEEPBIND,
+//! used by PHP for extensions) would find libc before us. It is loaded without that flag.
 
 pub mod abi;
 pub mod raw;

@@ -1,5 +1,5 @@
-//! `dlopen` itself. libc looks at where it was called from (whose search path counts), so it is
-//! jumped to with the return address that the program has left.
+//! `dlopen` itself. libc looks at the address it was called from (whose search path counts), so it
+//! is jumped to with the program's return address.
 
 /// # Safety
 /// As in C.

@@ -1,5 +1,5 @@
-//! The hooked message calls. Each is as in C; where the descriptor is not ours, descriptors of ours
-//! may be in the message.
+//! Interposed message calls, with C's signatures; where the descriptor is not ours, descriptors of
+//! ours may be in the message.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint};

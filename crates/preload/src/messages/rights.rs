@@ -1,4 +1,4 @@
-//! Descriptors in control messages (SCM_RIGHTS): what they mean when they leave or arrive.
+//! Descriptors in control messages (SCM_RIGHTS): their conversion when they leave or arrive.
 
 use slipstack_posix::{Passing, Process};
 

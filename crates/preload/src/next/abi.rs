@@ -1,4 +1,4 @@
-//! The links: one for each row of the table, under the first of its names.
+//! Links to libc: one for each row of the table, under the first of its names.
 #![allow(non_upper_case_globals, reason = "named as the functions they are")]
 
 macro_rules! symbols {

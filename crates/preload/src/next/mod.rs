@@ -1,4 +1,4 @@
-//! libc's own functions behind the ones we stand in for.
+//! libc's own functions behind the interposed ones.
 
 mod abi;
 mod sys;

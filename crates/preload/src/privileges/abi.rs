@@ -1,4 +1,4 @@
-//! The hooked calls that change rights of a thread. Each is as in C.
+//! Interposed calls that change the privileges of a thread, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_long, c_uint, c_void};

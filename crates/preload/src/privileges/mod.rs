@@ -1,11 +1,11 @@
-//! Rights that the kernel keeps for each thread: those of our threads follow the program's first
-//! thread.
+//! Privileges that the kernel keeps for each thread: those of our threads follow the program's
+//! first thread.
 //!
-//! A program of one thread takes `capset`, `prctl(PR_SET_KEEPCAPS)` and raw calls as `setresuid`
-//! for the whole process. With a thread of ours that had stayed behind, glibc's next `setuid`,
-//! which it carries to every thread, would end the process: it aborts where one thread may not do
-//! what another one has done. And nothing in a process is to keep rights that its program has given
-//! up. Threads of the program are its own business, as on the kernel.
+//! To a single-threaded program, `capset`, `prctl(PR_SET_KEEPCAPS)` and raw calls such as
+//! `setresuid` act on the whole process. If a thread of ours kept its old privileges, glibc's next
+//! `setuid`, which it applies to every thread, would end the process: it aborts where one thread
+//! may not do what another one has done. And no thread of a process should keep privileges that its
+//! program has given up. The program's own threads are its own concern, as on the kernel.
 
 pub mod abi;
 mod raw;

@@ -1,5 +1,5 @@
-//! System calls that every thread of ours makes: it is sent glibc's signal for `setuid`, which is
-//! blocked nowhere, with a value that is not glibc's.
+//! System calls that every thread of ours makes: it is sent glibc's signal for `setuid`, which no
+//! thread blocks, with a value that is not glibc's.
 
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,4 +1,4 @@
-//! Variables of ours: what the program was started with, and what its successors get.
+//! Environment variables of ours: those the program was started with, and those its successors get.
 
 use std::ffi::CString;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Forks: every lock of ours is held until they are over.
+//! Forks: every lock of ours is held for their duration.
 
 use slipstack_posix::Process;
 

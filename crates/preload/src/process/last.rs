@@ -2,8 +2,8 @@
 //!
 //! libc ends a process with its last thread, and counts ours. As long as the first thread lives
 //! they do not matter: its return from `main` ends the process. Once it has ended by itself
-//! (`pthread_exit`, a cancellation) a thread of ours looks now and then whether any but ours are
-//! left.
+//! (`pthread_exit`, a cancellation) a thread of ours checks periodically whether any other threads
+//! are left.
 
 use core::time::Duration;
 use std::fs;

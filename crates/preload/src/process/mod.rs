@@ -1,4 +1,4 @@
-//! The process: when we begin to look after it, its forks and its end.
+//! The process: initialisation, forks and its end.
 
 mod end;
 mod environment;

@@ -1,5 +1,5 @@
-//! A stack of our own for work that comes on any stack: a signal's handler may have one of 8 KiB,
-//! and no thread may be started there.
+//! A stack of our own for work that may start on any stack: a signal handler may have one of 8 KiB,
+//! on which no thread may be started.
 
 use core::ffi::c_void;
 use core::ptr;

@@ -1,4 +1,4 @@
-//! How the end of a thread reaches us, and the process's own.
+//! Hooks for the end of a thread and of the process.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! The hooked waits. Each is as in C.
+//! Interposed waits, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::c_int;

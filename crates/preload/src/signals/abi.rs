@@ -1,4 +1,4 @@
-//! The hooked calls that set signal actions.
+//! Interposed calls that set signal actions.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;

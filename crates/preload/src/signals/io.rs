@@ -1,7 +1,7 @@
-//! Signals that tell what happened to a socket (F_SETSIG).
+//! Signals that report events of a socket (F_SETSIG).
 //!
-//! Only the kernel may send what its own signals say. Ours say SI_SIGIO with the kernel's band and
-//! number; before a handler of the program's sees one, it says what the kernel's would.
+//! Only the kernel may send signals with its own codes. Ours have SI_SIGIO with the kernel's band
+//! and number; before a handler of the program sees one, the code is replaced by the kernel's.
 
 use libc::c_int;
 

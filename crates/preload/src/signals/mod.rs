@@ -1,13 +1,12 @@
 //! Signals: the program's handlers run through a trampoline of ours.
 //!
-//! Inside one of our calls a handler is put off: everything is blocked in the mask the
-//! signal frame goes back to, and the signal is queued again for this thread. When the
-//! call lets go the old mask comes back and the kernel delivers it as if nothing had
-//! been. A thread that sleeps, or is about to, has its doorbell rung, so that no sleep begins
-//! after its end. Signals whose default action ends the process get a trampoline too, once the
-//! process has sockets on the stack: the connections are handed over, then the signal is
-//! raised again with its default action. What a program asks `sigaction` for is always
-//! its own setting.
+//! Inside one of our calls a handler is deferred: the trampoline blocks all signals in the mask
+//! that the signal frame restores, and queues the signal again for this thread. When the call ends
+//! the old mask is restored and the kernel delivers the signal as if nothing had happened. A thread
+//! that sleeps, or is about to, has its doorbell rung, so that it does not sleep on with a deferred
+//! handler. Signals whose default action ends the process get a trampoline too, once the process
+//! has sockets on the stack: the connections are handed over, then the signal is raised again with
+//! its default action. `sigaction` always returns the program's own setting.
 
 pub mod abi;
 mod io;

@@ -1,4 +1,4 @@
-//! The hooked socket calls. Each is as in C.
+//! Interposed socket calls, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};

@@ -1,3 +1,3 @@
-//! Making, naming and setting sockets.
+//! Making and naming sockets, and setting their options.
 
 pub mod abi;

@@ -1,4 +1,4 @@
-//! The beginning: the loader calls us before the program's `main`.
+//! Start of the library: the loader calls it before the program's `main`.
 
 mod sys;
 

@@ -1,4 +1,4 @@
-//! How the loader, libc's fork and libc's exit reach us.
+//! Hooks that the loader, libc's fork and libc's exit call.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;

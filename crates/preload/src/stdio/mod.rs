@@ -1,8 +1,8 @@
 //! stdio on a socket of ours.
 //!
-//! libc's streams read and write with calls of its own that nobody can stand in for. So
-//! `fdopen` of such a descriptor makes a stream of libc's custom kind, whose read, write
-//! and close are the hooked ones. `fileno` has to know them, as libc says -1.
+//! libc's streams read and write with internal calls that cannot be interposed. So `fdopen` of such
+//! a descriptor makes a stream of libc's custom kind (fopencookie), whose read, write and close are
+//! the interposed ones. `fileno` has to know these streams, because libc returns -1 for them.
 
 pub mod abi;
 pub mod raw;

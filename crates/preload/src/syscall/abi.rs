@@ -1,4 +1,4 @@
-//! The hooked `syscall`.
+//! The interposed `syscall`.
 
 use core::ffi::{c_int, c_long};
 

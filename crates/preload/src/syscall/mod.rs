@@ -1,4 +1,4 @@
-//! libc's `syscall()`: calls that concern our descriptors take the hooked way.
+//! libc's `syscall()`: calls on our descriptors go to the interposed functions.
 
 pub mod abi;
 mod waits;

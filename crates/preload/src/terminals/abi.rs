@@ -1,4 +1,4 @@
-//! The hooked calls of <utmp.h> and <pty.h>, and `daemon`. Each is as in C.
+//! Interposed calls of <utmp.h> and <pty.h>, and `daemon`, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_ulong};

@@ -1,4 +1,4 @@
-//! Logins on a terminal: libc would put it under 0, 1 and 2 where nobody sees it, and what was
-//! there of ours would stay in the table. So with `daemon`.
+//! `login_tty`, `forkpty` and `daemon`: libc duplicates descriptors onto 0, 1 and 2 inside, where
+//! the table would not see that a socket of ours was replaced.
 
 pub mod abi;

@@ -1,8 +1,8 @@
-//! State of a thread: whether it is inside one of our calls, and which signal
-//! handlers were put off or have run.
+//! State of a thread: whether it is inside one of our calls, and which signal handlers were
+//! deferred or have run.
 //!
-//! The state is all-zero plain memory without a destructor, so that it can be used at
-//! any time in a thread's life and in signal handlers.
+//! The state is all-zero plain memory without a destructor, so that it can be used at any time in a
+//! thread's life and in signal handlers.
 
 mod sys;
 

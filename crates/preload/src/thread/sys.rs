@@ -1,4 +1,4 @@
-//! Where the thread state lives.
+//! Storage of the thread state.
 
 use super::Thread;
 

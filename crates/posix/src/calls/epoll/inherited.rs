@@ -1,8 +1,8 @@
-//! A set that a forked child has from its parent.
+//! An epoll set that a forked child has from its parent.
 //!
-//! The kernel's part of it is one for both. Connections of the parent's are ends of pairs in the
-//! child (see [`crate::lending`]), of which the parent must not hear: before one becomes a member
-//! the child gets a kernel's part of its own, with the same members.
+//! Both share the kernel's set. In the child, the parent's connections are ends of socket pairs
+//! (see [`crate::lending`]), about which the parent must not get events: before one becomes a
+//! member the child gets a kernel set of its own, with the same members.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

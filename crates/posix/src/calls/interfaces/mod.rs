@@ -1,4 +1,4 @@
-//! Questions of programs about interfaces and addresses.
+//! Requests of programs about interfaces and addresses.
 
 mod listing;
 mod routes;

@@ -1,7 +1,6 @@
-//! Sockets of NETLINK_ROUTE: the kernel's, but the answer to "which addresses are there"
-//! (RTM_GETADDR) begins with the stack's. They come as datagrams of their own while the kernel's
-//! first one still waits, so that whoever polls finds the socket readable; the kernel's ends the
-//! list.
+//! NETLINK_ROUTE sockets: they are the kernel's, but the answer to RTM_GETADDR begins with the
+//! stack's addresses. Those are sent as datagrams of their own while the kernel's first one still
+//! waits, so that polling finds the socket readable; the kernel's datagrams end the list.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! kqueue and the changes that kevent makes: kqueue_register().
+//! kqueue and the changes that kevent applies: kqueue_register().
 
 use std::sync::Arc;
 

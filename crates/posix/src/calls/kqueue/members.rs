@@ -1,4 +1,4 @@
-//! Events of a descriptor's notes: filt_soread(), filt_sowrite(), filt_soempty() and their like.
+//! Events of a descriptor's notes: filt_soread(), filt_sowrite(), filt_soempty() and so on.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and what
-//! they share.
+//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and their
+//! common part.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! EVFILT_VNODE, by inotify: what happens to an open file.
+//! EVFILT_VNODE, by inotify: events of an open file.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;

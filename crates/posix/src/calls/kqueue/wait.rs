@@ -1,4 +1,4 @@
-//! kevent: changes first, then what is to be told: kqueue_scan().
+//! kevent: applies changes first, then returns events: kqueue_scan().
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Programs that choose among the sockets of a SO_REUSEPORT group: checked here, run by engines.
+//! BPF programs that choose among the sockets of a SO_REUSEPORT group: checked here, run by
+//! engines.
 
 use slipstack_channel::CHOOSER_MAX;
 

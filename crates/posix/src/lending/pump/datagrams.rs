@@ -1,5 +1,5 @@
-//! Tells a child that a datagram socket has something: the pair carries signs, each a message of
-//! one byte, and the child's calls are made by the steward.
+//! Notifies a child that a datagram socket has something to receive: the pair carries notifications
+//! of one byte each, and the steward makes the child's calls.
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::SendFlags;

@@ -1,13 +1,13 @@
-//! Engines of one process beside its first: one for each thread that waits on sockets of its own.
+//! Further engines of one process: one for each thread that waits on sockets of its own.
 //!
-//! The rule: the first engine is that of the first thread that waits on sockets. Another thread
+//! The rule: the first engine belongs to the first thread that waits on sockets. Another thread
 //! that waits on an epoll set of its own, with sockets in it that can be served elsewhere, gets an
 //! engine with a slot of its own, and so does one that waits for one connection again and again
-//! ([`super::sole_waits`]). As many engines are made as the settings and the keeper's slots
-//! allow; further threads share them, each the one with the fewest sets, until there is one for
-//! them. A set keeps its engine, whichever thread waits on it; what a thread listens on and
-//! connects is on the engine of that thread. A set may have members on other engines: whoever
-//! drives those tells it.
+//! ([`super::sole_waits`]). The settings and the keeper's slots limit the number of engines;
+//! further threads share them, each the one with the fewest sets, until there is one for them. A
+//! set keeps its engine, whichever thread waits on it; sockets on which a thread listens and
+//! connects are on the engine of that thread. A set may have members on other engines: the threads
+//! that drive those notify it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

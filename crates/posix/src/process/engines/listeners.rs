@@ -1,4 +1,4 @@
-//! Listeners on an engine: made real there, and moved from one to another.
+//! Listeners on an engine: started there, and moved from one to another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

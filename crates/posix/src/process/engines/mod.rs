@@ -1,4 +1,5 @@
-//! The engines of a process, and which of them a thread drives: the rule is in `homes.rs`.
+//! The engines of a process, and the choice of the one that a thread drives: the rule is in
+//! `homes.rs`.
 
 mod absence;
 mod homes;

@@ -1,6 +1,5 @@
-//! Connections in a set that are on another engine than those who wait on it drive: accepted by one
-//! thread and served by another. They move once, as soon as all that was sent is acknowledged, and
-//! stay.
+//! Members of a set that are on another engine than its own, because one thread accepted them and
+//! another one serves them. They move once, as soon as all sent data is acknowledged, and stay.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};

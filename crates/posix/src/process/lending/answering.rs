@@ -1,4 +1,4 @@
-//! The owner of a datagram socket makes the calls that another process asks for.
+//! Calls that the owner of a datagram socket makes for another process.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;

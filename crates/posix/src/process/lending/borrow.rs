@@ -1,4 +1,5 @@
-//! The borrower's side: a connection of another process becomes one end of a pair when it is used.
+//! The borrower's side: a connection of another process is replaced by one end of a pair when it is
+//! used.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

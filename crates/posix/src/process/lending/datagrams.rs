@@ -1,5 +1,5 @@
-//! The borrower's side of a datagram socket that lives in another process: the owner makes each
-//! call. The pair between them tells when there may be something to receive.
+//! The borrower's side of a datagram socket that stays in another process: the owner makes each
+//! call. The pair between them signals when there may be something to receive.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! How a borrowed connection has ended.
+//! Detection of how a borrowed connection has ended.
 //!
-//! The peer's FIN shuts one direction of the pair down. A reset shuts both down, as the end of the
-//! process that lends does, with which the connection is gone. Both are also shut after a FIN for a
+//! The peer's FIN shuts one direction of the pair down. A reset shuts both down, and so does the
+//! end of the owner, with which the connection is gone. Both are also shut after a FIN for a
 //! program that has shut down its own direction.
 
 use std::sync::Arc;

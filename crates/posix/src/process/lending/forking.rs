@@ -1,4 +1,4 @@
-//! The sockets that a child may use: prepared before it is made, looked after once it is there.
+//! The sockets that a child may use: prepared before the fork, completed after it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

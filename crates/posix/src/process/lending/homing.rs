@@ -1,6 +1,6 @@
-//! A datagram socket of another process that this one has for itself, because the other one has
-//! closed it or has ended, comes here: the port, which the kernel's part keeps, a part on an engine
-//! of this process's, and the datagrams that have come for it.
+//! Taking over a datagram socket of another process that has closed it or has ended: the port,
+//! which the kernel's part keeps, a new part on an engine of this process, and the datagrams that
+//! have arrived for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! The end of a process whose connections others use.
 //!
-//! On the kernel a connection lives as long as anybody has it. Here its bytes go through the
-//! process that made it, so that one stays until they have gone: with nothing open but those
-//! connections, so that whoever waits for its files or its listeners to be closed sees that.
+//! On the kernel a connection lives as long as any process has it. Here its bytes go through the
+//! process that made it, so that process stays until the others have closed it: with only those
+//! connections open, so that other processes see its files and listeners closed.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The process that lends connections to others, and the one that borrows them.
+//! Lending within a process: the owner that lends connections, and the borrower.
 
 mod answering;
 mod borrow;

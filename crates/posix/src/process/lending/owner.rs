@@ -1,4 +1,4 @@
-//! The process that lends: what it gives its steward to do, and what it does for it.
+//! The lending process: its requests to its steward, and the calls it makes for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,10 +1,10 @@
-//! Connections that go to another program: over a unix socket (SCM_RIGHTS), or by what
-//! `posix_spawn` is told to do with numbers.
+//! Connections that go to another program: over a unix socket (SCM_RIGHTS), or by the file actions
+//! of `posix_spawn`.
 //!
 //! The other program gets one end of a pair, and a steward of ours moves the bytes, as for a forked
-//! child. It cannot be heard when it wants to read, so the steward reads from the beginning where
-//! the receiver is meant to. A bound socket is one of the kernel's that the other program makes its
-//! own from.
+//! child. It cannot signal that it wants to read, so the steward reads from the beginning where the
+//! receiver is expected to. A bound socket is passed as a kernel socket from which the other
+//! program makes its own.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Connections that a new program has from its predecessor under the same numbers (`exec`), or from
 //! the process that started it (`posix_spawn`).
 //!
-//! A text tells it what its numbers are (see [`Process::inherit`]):
-//! `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` a connection that nobody has used yet, `d5n/…` the same of a
-//! datagram socket, `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without
-//! a way to its steward.
+//! A text describes its numbers (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` is
+//! a connection that no process has used yet, `d5n/…` the same for a datagram socket,
+//! `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a pair, `c5` one without a control socket
+//! to its steward.
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;

@@ -1,8 +1,8 @@
-//! A connection that one process alone uses, again and again, goes to it.
+//! Taking over a connection that only this process uses, again and again.
 //!
-//! A child begins with a pair, which costs it nothing when its connection ends soon. Once it has
-//! answered several times it asks its parent's steward for the connection (`lending/giving.rs`):
-//! from then on its own engine has it.
+//! A child begins with a pair, which is cheap for connections that end soon. Once it has answered
+//! several times it asks its parent's steward for the connection (`lending/giving.rs`): from then
+//! on its own engine has it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

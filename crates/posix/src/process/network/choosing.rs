@@ -1,5 +1,5 @@
-//! setsockopt of options that choose the way of packets, where the kernel is not asked or knows
-//! another interface.
+//! setsockopt of options that choose a packet's route (table, mark, interface), where the kernel is
+//! not asked or knows another interface.
 
 use slipstack_channel::control::net::Interface;
 

@@ -1,4 +1,4 @@
-//! Source filters read back: `struct ip_msfilter` and `struct group_filter` (ip_mc_msfget(),
+//! Reading source filters: `struct ip_msfilter` and `struct group_filter` (ip_mc_msfget(),
 //! ip_mc_gsfget(), ip6_mc_msfget()).
 
 use crate::errno::Errno;

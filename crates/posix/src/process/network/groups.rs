@@ -1,5 +1,5 @@
-//! Calls about groups on the stack's interface: what they change, and what the engine is told of
-//! it.
+//! Calls about multicast groups on the stack's interface: the socket's memberships, and the changes
+//! sent to the engine.
 
 use std::net::{IpAddr, Ipv4Addr};
 

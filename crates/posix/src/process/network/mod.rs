@@ -1,8 +1,7 @@
-//! The network as this process knows it: what is reachable by the stack, what is its own, how large
-//! packets may be.
+//! The network as this process knows it: reachable networks, own addresses, packet sizes.
 //!
-//! The policy is asked for once, and again when the engine says that the network has changed.
-//! Before there is an engine it is asked for again now and then.
+//! The policy is fetched once, and again when the engine reports that the network has changed.
+//! Before there is an engine it is fetched again from time to time.
 
 mod choosing;
 mod filters;

@@ -1,5 +1,5 @@
-//! The ends of waits: a thread that sleeps no more, one that was interrupted, and what a listener
-//! owes to a thread that begins.
+//! Ends of waits: a thread that sleeps no more, one that was interrupted, and events that a
+//! listener still has for a thread that begins to wait.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Waiting: drive the engine, look, spin for a bounded time, sleep in `ppoll`.
+//! Waiting: drive the engine, check, spin for a bounded time, sleep in `ppoll`.
 //!
 //! With several waiting threads one is the leader: it sleeps on the driver's descriptors too and
-//! hands out what comes. The others sleep on their own doorbell (and their kernel descriptors)
-//! until a socket of theirs becomes ready or the leader leaves.
+//! hands out events. The others sleep on their own doorbell (and their kernel descriptors) until a
+//! socket of theirs becomes ready or the leader leaves.
 
 mod leaving;
 mod sleeping;

@@ -1,4 +1,4 @@
-//! Which control messages a socket wants with its datagrams.
+//! The control messages that a socket has asked for with its datagrams.
 
 use crate::socket::ancillary::{
     IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW,

@@ -1,4 +1,4 @@
-//! Control messages of a datagram that was received, in Linux's order.
+//! Control messages of a received datagram, in Linux's order.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! A connection of another process, as this one knows it.
+//! A connection of another process, as the borrower knows it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

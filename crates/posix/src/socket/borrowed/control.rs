@@ -1,4 +1,4 @@
-//! A child's end of its way to the steward of its parent.
+//! A child's end of the control socket to the steward of its parent.
 
 use std::io::IoSlice;
 use std::iter;

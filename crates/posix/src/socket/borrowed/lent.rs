@@ -1,4 +1,4 @@
-//! How many children may use a connection.
+//! The number of children that may use a connection.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

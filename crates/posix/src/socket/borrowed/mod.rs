@@ -1,4 +1,4 @@
-//! A connection that lives in another process, and what is said about it.
+//! A connection that lives in another process, and the messages about it.
 
 mod connection;
 pub(crate) mod control;

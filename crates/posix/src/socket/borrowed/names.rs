@@ -1,4 +1,4 @@
-//! A connection's names, which whoever borrows it is told.
+//! A connection's local and remote address, as its borrower is told them.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Calls that a child asks the steward of its parent to make on a socket that lives there, and
-//! their results.
+//! Calls that a child has the steward of its parent make on a socket that lives there, and their
+//! results.
 
 use crate::errno::Errno;
 

@@ -1,4 +1,4 @@
-//! When a borrowed connection counts as long.
+//! The decision that a borrowed connection is a long one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

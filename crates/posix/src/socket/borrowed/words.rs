@@ -1,4 +1,4 @@
-//! Messages between a child and the steward of its parent, on a SEQPACKET pair of theirs.
+//! Messages between a child and the steward of its parent, on their SEQPACKET pair.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

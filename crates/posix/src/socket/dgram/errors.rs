@@ -1,4 +1,4 @@
-//! Errors of a datagram socket that have come from the network.
+//! Errors of a datagram socket that arrived from the network.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Programs of classic BPF (linux/filter.h): SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are
-//! recorded with their instructions, since the program's array may be gone when they are wanted.
+//! Classic BPF programs (linux/filter.h): SO_ATTACH_FILTER and SO_ATTACH_REUSEPORT_CBPF are
+//! recorded with their instructions, because the program's array may be gone when they are needed.
 
 use std::os::fd::AsRawFd;
 

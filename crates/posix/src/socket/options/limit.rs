@@ -1,4 +1,4 @@
-//! How large a program may make a socket's buffers: the system's rmem_max and wmem_max.
+//! Limits of a socket's buffers: the system's rmem_max and wmem_max.
 
 use rustix::fs::{Mode, OFlags};
 

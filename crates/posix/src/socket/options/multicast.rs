@@ -1,9 +1,7 @@
-//! Groups: which memberships are the stack's, and what becomes of them (linux/net/ipv4/igmp.c,
-//! linux/net/ipv6/mcast.c).
+//! Multicast memberships of the stack's interfaces (linux/net/ipv4/igmp.c, linux/net/ipv6/mcast.c).
 //!
-//! A membership belongs to one interface. Those of the kernel's interfaces are the kernel's to
-//! judge and to keep; those of the stack's are kept here, in the description, and told to the
-//! engine as changes.
+//! A membership belongs to one interface. The kernel checks and keeps those of its interfaces;
+//! those of the stack's are kept here, in the description, and sent to the engine as changes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,6 +1,6 @@
-//! Options that the stack does not have. Taken without effect they would let in what the program
-//! means to keep out, or let it wait for what never comes: they are refused as by a kernel that was
-//! built without them, or is older.
+//! Options that the stack does not have. They are refused as by a kernel that was built without
+//! them, or is older: accepted without effect they would let in traffic that the program means to
+//! keep out, or let it wait for events that never happen.
 
 use crate::errno::Errno;
 use crate::socket::stamping;

@@ -1,5 +1,5 @@
-//! The structures of calls about groups, read and written: `struct group_req`, `struct ip_msfilter`
-//! and `struct group_filter`.
+//! The structures of calls about multicast groups: `struct group_req`, `struct ip_msfilter` and
+//! `struct group_filter`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

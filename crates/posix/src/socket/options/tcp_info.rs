@@ -1,4 +1,4 @@
-//! `struct tcp_info` (linux/tcp.h) from what the stack tells.
+//! `struct tcp_info` (linux/tcp.h), filled from the stack's values.
 
 use slipstack_channel::TcpInfo;
 

@@ -1,5 +1,5 @@
-//! Options that choose the way of packets, as they are recorded: a mark (SO_MARK), a routing table
-//! (FreeBSD's SO_SETFIB), an interface of the stack.
+//! Options that choose a packet's route, as recorded: a mark (SO_MARK), a routing table (FreeBSD's
+//! SO_SETFIB), an interface of the stack.
 
 use slipstack_channel::{MulticastOption, SocketOption};
 

@@ -1,4 +1,4 @@
-//! The kernel as the tests need it, by rustix.
+//! The kernel for these tests, by rustix.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

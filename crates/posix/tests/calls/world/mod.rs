@@ -1,4 +1,4 @@
-//! A process whose engine leads back to itself, for tests of the calls.
+//! A process whose engine loops back to itself, for tests of the calls.
 
 mod engine;
 mod kernel;

@@ -1,4 +1,4 @@
-//! The hooked calls that close. Each is as in C.
+//! Interposed calls that close, with C's signatures.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint};

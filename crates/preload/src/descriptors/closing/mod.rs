@@ -1,3 +1,3 @@
-//! Closing descriptors, but those that we need ourselves.
+//! Closing ranges of descriptors, except those that the library itself needs.
 
 pub mod abi;

@@ -1,5 +1,5 @@
-//! Questions about interfaces by ioctl (netdevice(7)). Any internet socket of the kernel's answers
-//! them; what the stack's interface has of addresses is added.
+//! ioctl requests about interfaces (netdevice(7)). Any internet socket of the kernel answers them;
+//! the addresses of the stack's interface are added.
 
 mod abi;
 

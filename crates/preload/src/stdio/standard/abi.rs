@@ -1,4 +1,4 @@
-//! libc's variables, and what waits in their streams.
+//! libc's variables `stdin`, `stdout` and `stderr`, and data buffered in their streams.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;

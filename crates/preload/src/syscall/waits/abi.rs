@@ -1,4 +1,4 @@
-//! Each is as the system call.
+//! The raw waits, with the signatures of the system calls.
 
 use core::ffi::{c_int, c_long};
 use core::ptr;
