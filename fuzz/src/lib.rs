@@ -1,5 +1,5 @@
-//! Parts of several targets: a stack with one neighbour, its world, and frames from that
-//! neighbour.
+//! Common parts of several targets: a stack with one neighbour, its environment, and frames from
+//! that neighbour.
 
 mod frames;
 mod world;

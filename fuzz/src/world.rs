@@ -1,4 +1,4 @@
-//! A stack's surroundings, with what must hold whatever comes in.
+//! A stack's environment, with the invariants that hold for any input.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

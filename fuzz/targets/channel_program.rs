@@ -1,6 +1,5 @@
-//! A program that writes what it likes into its shared memory, where it likes, while its engine
-//! works: the engine does not panic, the liar alone is detached, and the honest program beside it
-//! goes on.
+//! A program that writes anything anywhere into its shared memory while its engine works: the
+//! engine does not panic, only this program is detached, and the honest program beside it goes on.
 #![no_main]
 
 #[path = "../../crates/engine/tests/pair/mod.rs"]

@@ -1,4 +1,4 @@
-//! The options table's three ways in: a file, the environment, the command line.
+//! The three sources of options: a file, the environment, the command line.
 //!
 //! The input is a TOML text, then after a zero byte lines `NAME=VALUE` for the environment, then
 //! after another one `option=value` for the command line.

@@ -1,6 +1,6 @@
-//! Messages to a name server: queries, transfers, NOTIFY, and what a primary sends.
+//! Messages to a name server: queries, transfers, NOTIFY, and responses of a primary.
 //!
-//! Each message is taken as a datagram, as one over TCP, and as a primary's response.
+//! Each message is processed as a datagram, as one over TCP, and as a primary's response.
 #![no_main]
 
 use std::cell::RefCell;

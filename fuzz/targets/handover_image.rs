@@ -1,4 +1,4 @@
-//! Connections handed over by a program that lies: images of the stack, the handover area of a
+//! Connections handed over by a hostile program: images of the stack, the handover area of a
 //! channel's region, and the stack that adopts them.
 #![no_main]
 

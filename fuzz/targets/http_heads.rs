@@ -1,5 +1,5 @@
-//! Heads of HTTP requests: whatever the bytes, one of a request, a status, or more wanted; and the
-//! beginning of a request never is another request.
+//! Heads of HTTP requests: any bytes give a request, a status, or the need for more; and a prefix
+//! of a request is never another request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

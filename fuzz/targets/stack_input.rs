@@ -1,7 +1,7 @@
 //! The whole stack's input: frames, calls and time in any order.
 //!
-//! The input is a list of steps. Half of the frames get a valid Ethernet and IP header, so that
-//! the fuzzer spends its bytes on TCP and UDP.
+//! The input is a list of steps. Half of the frames get a valid Ethernet and IP header, so that the
+//! fuzzer spends its bytes on TCP and UDP.
 #![no_main]
 
 use std::net::SocketAddr;

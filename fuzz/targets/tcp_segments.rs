@@ -1,5 +1,5 @@
-//! TCP from a peer that knows the numbers: each segment is said relative to what the stack has
-//! sent last in its flow, so that the input gets past the sequence checks.
+//! TCP from a peer that knows the sequence numbers: each segment is expressed relative to the
+//! stack's last one in its flow, so that the input passes the sequence checks.
 #![no_main]
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Paths and options that the documents name exist.
+//! Check that the paths and options that documents name exist.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The table of the C library's functions against its headers and its source, and the page written
-//! from it.
+//! The table of the C library's functions checked against its headers and its source, and the page
+//! generated from it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Files that are written from tables in the code.
+//! Files that are generated from tables in the code.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The arrows of ARCHITECTURE.md against what `cargo metadata` says.
+//! The dependencies in ARCHITECTURE.md checked against `cargo metadata`.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Checks of the repository that no compiler makes, and generated files.
 //!
-//! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
+//! `cargo run -p xtask -- check` checks the dependencies between the crates, the size of files and
 //! functions, the width and the words of lines, the places of `unsafe`, forbidden words, import
 //! cycles inside a crate, numbers of parameters, whether generated files are current, and whether
 //! the paths that documents name exist. `cargo run -p xtask -- reference` writes the generated

@@ -1,5 +1,5 @@
-//! Words that comments and documents do not use: openings of doc comments that name no subject,
-//! and words that have a plain one in their place.
+//! Wording of comments and documents: openings of doc comments that name no subject, and words that
+//! have a plain counterpart.
 
 /// A doc comment that begins so does not name its subject.
 const OPENINGS: &[&str] = &["What ", "Of ", "Who ", "Whose ", "Whoever ", "The same"];

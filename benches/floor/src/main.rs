@@ -1,10 +1,9 @@
-//! The floor of a server on a packet socket: answers nginx's clients from a canned reply, with no
-//! TCP behind it. It keeps nothing of a connection and computes every answer from the segment that
-//! asks for it, so what the machine spends is the client, the kernel's side of the device, being
-//! woken, and three small frames. `scripts/bench --placement floor` runs it in the place of a
-//! server.
+//! The lower bound for a server on a packet socket: answers nginx's clients with a canned reply,
+//! without TCP. It keeps no state of a connection and computes every answer from the segment that
+//! asks for it, so the cost is that of the client, the kernel's side of the device, wake-ups, and
+//! three small frames. `scripts/bench --placement floor` runs it in the place of a server.
 //!
-//! It only makes sense on a link that loses nothing.
+//! It only works on a link that loses nothing.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Frames of one size through a device, without a stack: what the device itself is good for.
+//! Frames of one size through a device, without a stack, to measure the device alone.
 //! `scripts/frames` compares it with other programs on the same rings.
 
 use std::process::ExitCode;

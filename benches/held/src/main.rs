@@ -1,6 +1,6 @@
-//! A server inside one engine on a real interface: takes every connection, sends back what arrives
-//! and has no descriptor for any of them. `scripts/held` fills it from the kernel's side and reads
-//! what its memory is.
+//! A server inside one engine on a real interface: it accepts every connection, echoes received
+//! bytes and needs no descriptor for any of them. `scripts/held` fills it from the kernel's side
+//! and reads its memory use.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Datagrams that a service answers in the turn in which they come.
+//! Datagrams that a service answers in the turn in which they arrive.
 
 use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};

@@ -1,5 +1,5 @@
-//! A query over UDP for an answer that is kept ready, and its response: everything that the name
-//! server's engine runs for it, the service included.
+//! A query over UDP whose response is cached: everything that the name server's engine runs for it,
+//! the service included.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The web server inside the server's engine: what a request of a cached file costs all in all,
-//! from the frame that brings it to the frame that answers it.
+//! The web server inside the server's engine: the whole cost of a request for a cached file, from
+//! the request's frame to the response's.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! One request and its answer, one connect, request, answer, close, a burst of full segments,
-//! datagrams that a service answers, or a query of a name server, over and over, between two
-//! engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
-//! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
+//! Repeated exchanges between two engines joined in memory: one request and its answer; one
+//! connect, request, answer, close; a burst of full segments; datagrams that a service answers; or
+//! a query of a name server. `scripts/instructions` runs it under callgrind and counts the cost of
+//! [`server_turn`]: wire, stack and engine on the server's side, without the program.
 
 mod datagrams;
 mod dns;

@@ -1,4 +1,4 @@
-//! A packet filter for the server: rules of which the last matches.
+//! A packet filter for the server: rules of which only the last matches.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! The cheapest device there can be: a few frames in memory that both ends share, so that what is
-//! counted is the stack and not the device.
+//! The cheapest possible device: a few frames in memory that both ends share, so that the count is
+//! that of the stack and not of the device.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! One client connection: what is still to be written, what has come, and when each
+//! One client connection: bytes still to be written, received bytes, and the time at which each
 //! outstanding request was due.
 
 use std::collections::VecDeque;

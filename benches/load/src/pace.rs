@@ -1,4 +1,4 @@
-//! When the next request is due.
+//! The time at which the next request is due.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

@@ -1,4 +1,4 @@
-//! Requests, and how the end of an answer is recognised.
+//! Requests, and detection of the end of an answer.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,4 @@
-//! A futex as loom sees it: whoever waits lets the others run, and looks again.
+//! A futex under loom: a waiting thread yields to the others and checks again.
 
 use crate::sync::{AtomicU32, Ordering};
 

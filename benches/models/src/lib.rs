@@ -1,4 +1,4 @@
-//! The rings of `crates/mem` over loom's atomics: same sources, other words.
+//! The rings of `crates/mem` on loom's atomics: the same sources with other atomic types.
 
 // The rings' own tests need real regions; they run in `crates/mem`.
 #![cfg(not(test))]

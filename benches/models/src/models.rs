@@ -1,4 +1,4 @@
-//! The models, and what runs them.
+//! The models, and the function that runs them.
 
 use std::process::ExitCode;
 use std::sync::Arc;

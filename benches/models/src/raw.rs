@@ -1,4 +1,4 @@
-//! Views that models do not use: they copy.
+//! Copying replacements for views that the models do not use.
 
 use std::marker::PhantomData;
 

@@ -1,5 +1,5 @@
-//! A server of many engines on a card with as many queues, and clients that ask it; in one
-//! process and virtual time.
+//! A server of many engines on a card with as many queues, and its clients, in one process and
+//! virtual time.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

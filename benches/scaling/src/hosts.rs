@@ -1,5 +1,4 @@
-//! The hosts on the wire: clients that ask, and a server behind the proxy. Nothing of them is
-//! measured.
+//! The other hosts: clients, and a server behind the proxy. They are not measured.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! A server of one to many engines, with requests per engine constant: what a request costs, and
-//! whether engines write what others read.
+//! A server of one to many engines with a constant number of requests per engine, to measure the
+//! cost of a request and to find memory that one engine writes and another reads.
 //!
 //! `scripts/scaling` counts the instructions of [`server::server_turn`], reads a trace of all
 //! memory accesses between [`marks`], and has pairs of engines run on processors of their own.

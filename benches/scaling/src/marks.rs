@@ -1,4 +1,5 @@
-//! Stores that a trace of all memory accesses shows: which engine's turn begins, and that it ends.
+//! Stores that mark, in a trace of all memory accesses, the beginning and the end of an engine's
+//! turn.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,6 +1,6 @@
-//! A card with a queue for each engine: it hashes what comes for the server with a random key, and
-//! knows which queue the answers to each engine's own connections go to, as a card does that is
-//! told of them and as the steering programs do.
+//! A card with a queue for each engine: it hashes frames to the server with a random key, and has
+//! an entry for each engine's own connections, like a card with flow rules and like the steering
+//! programs.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;

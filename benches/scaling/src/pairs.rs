@@ -1,5 +1,5 @@
 //! Pairs of a web server's engine and the engine of its clients, each pair on a processor of its
-//! own: what a second one adds where nothing is shared but the machine.
+//! own: measures the gain of a second pair where nothing is shared but the machine.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One engine of the server, on a thread of its own: made there, and turned when it is told to.
+//! One engine of the server, made and run on a thread of its own.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Stores to what engines share end the process: none on the way of a request, some where frames
-//! come to wrong queues.
+//! Stores to memory that engines share end the process: none happens for a request, some where
+//! frames arrive at wrong queues.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Names of a service's sockets, and what the host notes about each connection.
+//! Identifiers of a service's sockets, and the host's record of each connection.
 
 use slipstack_channel::SockId;
 

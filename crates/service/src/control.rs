@@ -1,4 +1,4 @@
-//! A service seen from other threads.
+//! Control of a service from other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

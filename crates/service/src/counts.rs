@@ -1,4 +1,4 @@
-//! Figures of a service, readable from other threads.
+//! Counters of a service, readable from other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

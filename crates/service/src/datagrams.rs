@@ -1,4 +1,4 @@
-//! Datagrams: those that come, to the handler or to workers, and the workers' answers.
+//! Datagrams: received ones, to the handler or to workers, and the workers' answers.
 
 use slipstack_channel::SockId;
 

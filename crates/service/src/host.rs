@@ -1,4 +1,4 @@
-//! Between an engine and a service: takes the channel's events and calls handlers.
+//! The host of a service: takes the channel's events and calls handlers.
 
 use std::cell::RefCell;
 use std::io;

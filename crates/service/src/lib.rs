@@ -1,24 +1,25 @@
-//! Servers inside the engine: an interface for programs that run to completion when a frame comes.
+//! Servers inside the engine: an interface for programs that run to completion when a frame
+//! arrives.
 //!
 //! A [`Service`] gets connections and datagrams as calls within the turn in which they arrive. It
-//! reads received bytes where they lie in the receive ring, writes into the send ring, and what it
-//! wrote leaves with the same turn. It makes no system call, needs no descriptor and is never
-//! woken. A [`Host`] stands between a service and its engine: it is the channel's
-//! [`Owner`](slipstack_channel::Owner), and knows neither POSIX nor the engine's inside, so that
-//! the same service runs on a network interface and in a simulated world in virtual time.
+//! reads received bytes in the receive ring and writes into the send ring, and those bytes leave in
+//! the same turn. It makes no system call, needs no descriptor and no wake-up. A [`Host`] connects
+//! a service with its engine: it is the channel's [`Owner`](slipstack_channel::Owner), and knows
+//! neither POSIX nor the engine's inside, so that the same service runs on a network interface and
+//! in a simulated world in virtual time.
 //!
 //! Work that blocks or computes for long belongs into a [`Pool`] of workers ([`Context::submit`]);
-//! the result comes back as [`Service::on_result`].
+//! the result is delivered to [`Service::on_result`].
 //!
-//! Datagrams are answered by the engine in the turn in which they come, by workers in bursts, or by
-//! both, as [`Shape`] says ([`Hosting::dispatch`]).
+//! Datagrams are answered by the engine in the turn in which they arrive, by workers in bursts, or
+//! by both, depending on [`Shape`] ([`Hosting::dispatch`]).
 //!
-//! A service of which each engine has its own value serves on several cores; what those share is
-//! theirs to share (`Arc`).
+//! On several cores each engine has a value of the service of its own; the service decides what
+//! these share (`Arc`).
 //!
 //! # Panics of handlers
 //! A handler that panics loses its connection, which is reset; the panic is counted
-//! ([`Counts::panics`]) and the engine goes on. A process whose other panics are to end it asks
+//! ([`Counts::panics`]) and the engine goes on. A process that is to end on all other panics calls
 //! [`is_in_handler`] in its panic hook.
 
 mod connections;

@@ -1,4 +1,4 @@
-//! How connections begin and end, and what the engine refuses.
+//! Outcomes of connections, and refusals of the engine.
 
 use slipstack_channel::{Reason, SocketError};
 

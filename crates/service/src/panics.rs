@@ -1,4 +1,4 @@
-//! Panics of handlers and jobs, which are caught; all others end the process.
+//! Catching of panics in handlers and jobs; all others end the process.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Received bytes, where they lie.
+//! Received bytes in their ring.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

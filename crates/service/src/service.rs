@@ -1,4 +1,4 @@
-//! The interface: what a service implements.
+//! The trait that a service implements.
 
 use slipstack_channel::Reason;
 

@@ -1,7 +1,7 @@
 //! One deadline per connection and one of the service.
 //!
-//! Most deadlines are moved long before they come: moving one is a store. The heap has about one
-//! entry per socket index, which is filed again when it comes up too early.
+//! Most deadlines are moved long before they expire, so moving one is only a store. The heap has
+//! about one entry per socket index; an entry that is popped before its deadline is filed again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Threads for what blocks or computes: a managed pool that any number of engines share.
+//! Threads for work that blocks or computes: a managed pool that any number of engines share.
 
 use std::collections::VecDeque;
 use std::fmt;

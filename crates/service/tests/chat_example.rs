@@ -1,4 +1,4 @@
-//! The example of the book, run.
+//! Runs the book's example.
 
 #[path = "chat/chat.rs"]
 mod chat;

@@ -1,5 +1,5 @@
-//! Every frame is accounted for: a stack has taken it or dropped it for a reason that is counted,
-//! and what left one host has come to another or met its end on the way.
+//! Balance of frames: a stack has accepted each one or dropped it for a counted reason, and each
+//! frame that left a host has arrived at another or was lost on a link.
 
 use slipstack_stack::{Counter, Counters};
 

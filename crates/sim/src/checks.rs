@@ -1,4 +1,4 @@
-//! Checks at each step, and when a world has come to rest.
+//! Checks after each step, and when a world has come to rest.
 
 use crate::balance;
 use crate::host::Host;

@@ -1,5 +1,5 @@
-//! Very many established connections in one stack, with peers that are just numbers: what each
-//! costs.
+//! Very many established connections in one stack, with peers that are only numbers, to measure the
+//! cost of each.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Bulk flows side by side through one bottleneck, and what each of them got.
+//! Bulk flows side by side through one bottleneck, and the share of each.
 
 use std::net::Ipv4Addr;
 

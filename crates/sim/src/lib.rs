@@ -1,8 +1,8 @@
 //! Simulated worlds: several stacks on an emulated link, in virtual time.
 //!
 //! A world is a function of its seed: the same seed gives the same run, frame by frame. Checkers
-//! watch while it runs (every byte once and in order, nothing after close, acknowledged means
-//! received, frames received are those taken and those dropped for a reason, no segment beyond
+//! watch while it runs (every byte once and in order, nothing after close, acknowledged data was
+//! received, every received frame is accepted or dropped for a counted reason, no segment beyond
 //! window, FIN or abort) and when it has come to rest (nothing left over). A seed that fails is run
 //! again with a recorder, which writes a pcap. `tests/checkers.rs` and `tests/machines.rs` make
 //! each of them fail.

@@ -1,4 +1,4 @@
-//! A connection on its way from one engine to another, with its program and its rings.
+//! A connection that is moving from one engine to another, with its program and its rings.
 
 use slipstack_stack::ConnectionImage;
 

@@ -1,5 +1,5 @@
-//! A program of a simulated host: its task with one connection, and how far it has come.
-//! `running.rs` carries it out.
+//! A program of a simulated host: its task with one connection, and its progress. `running.rs`
+//! executes it.
 
 use slipstack_stack::{CloseMode, ConnId, Instant, Reason};
 

@@ -1,4 +1,4 @@
-//! Which programs run next: those that something happened to, and those that wait for a time.
+//! The programs to run next: those that had an event, and those whose time has come.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

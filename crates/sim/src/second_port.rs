@@ -1,4 +1,4 @@
-//! Worlds whose hosts meet on the second of two interfaces: everything is as on one, but that each
+//! Worlds whose hosts meet on the second of two interfaces: as with one interface, except that each
 //! frame names its link.
 
 use std::net::{IpAddr, Ipv4Addr};

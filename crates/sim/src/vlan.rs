@@ -1,4 +1,4 @@
-//! Tags of 802.1Q, as switches and adapters put them on and take them off.
+//! 802.1Q tags, as switches and adapters add and remove them.
 
 use slipstack_stack::rng::Rng;
 use slipstack_wire::ethernet::{EtherType, HEADER_LEN};

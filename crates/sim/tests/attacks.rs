@@ -1,6 +1,6 @@
-//! Attacks on a stack whose engine needs time for every frame: what is too much is lost at the
-//! device, as in life. Each test prints its figure (`--nocapture`); the book's page on attacks
-//! gathers them.
+//! Attacks on a stack whose engine needs time for every frame: frames beyond its capacity are lost
+//! at the device. Each test prints its result (`--nocapture`); the book's page on attacks collects
+//! them.
 
 #[path = "attacks/flood.rs"]
 mod flood;

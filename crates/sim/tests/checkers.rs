@@ -1,5 +1,5 @@
-//! Each checker of a world can fail: something is made wrong behind the stacks' backs, and the
-//! world says so.
+//! Each checker of a world can fail: a test breaks something behind the stacks' backs, and the
+//! world reports it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

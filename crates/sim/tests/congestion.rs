@@ -1,4 +1,4 @@
-//! Congestion control on links of a known kind: what each algorithm is there for.
+//! Congestion control on links of a known kind: the purpose of each algorithm.
 
 use slipstack_sim::LinkParams;
 use slipstack_sim::flows::{Outcome, Setup, run};

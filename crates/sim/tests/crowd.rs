@@ -1,4 +1,4 @@
-//! Many connections in one stack stay what they are.
+//! Many connections in one stack keep their cost.
 
 use slipstack_sim::crowd::Crowd;
 

@@ -1,4 +1,4 @@
-//! Hosts of several engines: what their families reach, and that each of their checkers can fail.
+//! Hosts of several engines: the cases that their families reach, and a failure of each checker.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The search for a path's MTU without a word of its routers (RFC 4821, RFC 8899).
+//! The search for a path's MTU without ICMP from its routers (RFC 4821, RFC 8899).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Every byte exactly once and in order, on a link that loses 5 %, doubles 5 %, reorders 10 % and
-//! corrupts 1 %. The `seeds` binary runs as many as one likes.
+//! Every byte exactly once and in order, on a link that loses 5 %, duplicates 5 %, reorders 10 %
+//! and corrupts 1 %. The `seeds` binary runs any number of seeds.
 
 use slipstack_sim::{Options, run_seed};
 

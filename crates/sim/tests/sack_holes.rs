@@ -1,4 +1,4 @@
-//! A peer that acknowledges every second segment of a large flight, near and far in turns
+//! A peer that acknowledges every second segment of a large flight, alternating between its ends
 //! (CVE-2019-11477, 11478). The cost of an ACK of each kind is counted by `scripts/attacks`.
 
 use std::net::SocketAddr;

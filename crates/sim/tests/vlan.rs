@@ -1,4 +1,4 @@
-//! Links whose frames carry tags of 802.1Q.
+//! Links whose frames carry 802.1Q tags.
 
 use slipstack_sim::link::Link;
 use slipstack_sim::vlan::Tags;

@@ -1,5 +1,5 @@
 //! A few seeds of every family of worlds, unoptimised, with every assertion. The `worlds` binary
-//! plays as many as one likes.
+//! plays any number of seeds.
 
 use slipstack_sim::worlds::{FAMILIES, Family};
 

@@ -1,4 +1,5 @@
-//! Choices of sockets about their routes, each stored once: connections keep its number.
+//! Routing choices of sockets (mark, table, interface), each stored once: connections keep its
+//! number.
 
 use alloc::vec::Vec;
 

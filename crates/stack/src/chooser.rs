@@ -1,4 +1,4 @@
-//! SO_REUSEPORT groups whose sockets a program chooses from.
+//! SO_REUSEPORT groups whose sockets a BPF program chooses from.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

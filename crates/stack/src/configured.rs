@@ -1,4 +1,4 @@
-//! The routes that a network has without its routers.
+//! The configured routes of a network, without those learnt from routers.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,5 +1,5 @@
-//! One table of everything that is counted, drops included. Documentation, `status` and metrics
-//! are generated from it.
+//! The table of all counters, drops included. Documentation, `status` and metrics are generated
+//! from it.
 
 use crate::traffic::{LinkTraffic, Traffic};
 

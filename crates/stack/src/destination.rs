@@ -1,5 +1,4 @@
-//! Next hops of destinations that were used lately: for segments that have no connection to keep
-//! theirs.
+//! Cache of next hops of recent destinations, for segments that have no connection to keep theirs.
 
 use crate::network_layer::NextHop;
 

@@ -1,4 +1,5 @@
-//! The stack's requests to the world around it. The stack itself performs no input or output.
+//! The stack's output and requests to its environment. The stack itself performs no input or
+//! output.
 //!
 //! Events are also the asynchronous reports of RFC 9293 3.9.1.8.
 

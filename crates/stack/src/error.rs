@@ -1,3 +1,4 @@
-//! Errors that callers of the stack get. Not errno: that is the POSIX layer's.
+//! Errors that the stack returns to its callers. They are not errno, which belongs to the POSIX
+//! layer.
 
 pub use slipstack_terms::{Reason, SocketError};

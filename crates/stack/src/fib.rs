@@ -1,9 +1,9 @@
 //! Routing tables and the rules that choose among them, of one family (RFC 1812 5.2.4; Linux's `ip
 //! rule` and `ip route`).
 //!
-//! A look-up goes through the rules in the order of their priority. Each that applies names a
-//! table; in it the longest prefix wins, among equals the smallest metric. A table without a match
-//! passes the packet on to the next rule.
+//! A lookup goes through the rules in the order of their priority. Each rule that applies names a
+//! table; in it the longest prefix wins, among equals the smallest metric. If a table has no match
+//! the next rule is tried.
 //!
 //! Nothing here is on the path of a segment: connections keep their next hop.
 

@@ -1,4 +1,4 @@
-//! Where the packet filter looks: at frames from the device, and at packets on their way out.
+//! Application of the packet filter: to frames from the device, and to outgoing packets.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,9 +1,8 @@
-//! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration
-//! says otherwise.
+//! IP forwarding (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless configured.
 //!
-//! A packet leaves by the link of its next hop, which may be the one by which it came. Redirects
-//! are not sent. RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812
-//! 5.3.4: nothing that came in a link-layer group.
+//! A packet leaves by the link of its next hop, which may be the one by which it arrived. Redirects
+//! are not sent. RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: packets that are too large;
+//! RFC 1812 5.3.4: packets that arrived by a link-layer broadcast or multicast are not forwarded.
 
 mod apart;
 

@@ -1,8 +1,8 @@
 //! Fragments that wait for the rest of their packets (RFC 791 3.2, RFC 8200 4.5, RFC 5722).
 //!
-//! Waiting fragments are bounded: in bytes with everything that keeps them, in pieces of a packet,
-//! and in time. A packet whose pieces contradict each other is refused with all that still comes of
-//! it.
+//! Waiting fragments are bounded: in bytes including their overhead, in pieces of a packet, and in
+//! time. A packet whose pieces contradict each other is refused together with all its later
+//! fragments.
 //!
 //! Likewise RFC 1122 3.3.2.
 

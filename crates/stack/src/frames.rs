@@ -1,4 +1,4 @@
-//! Frames in: which way each takes, alone or with those that came with it.
+//! Input of frames: header prediction, trains, or the full path.
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::plain::PlainTcp;

@@ -1,4 +1,4 @@
-//! ICMP: echo, errors that come back, errors that we send (RFC 792, RFC 1122 3.2.2, RFC 1812 4.3).
+//! ICMP: echo, received errors, and errors that we send (RFC 792, RFC 1122 3.2.2, RFC 1812 4.3).
 
 use core::net::IpAddr;
 

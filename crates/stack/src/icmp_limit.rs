@@ -1,5 +1,5 @@
-//! How many ICMP errors leave: each destination's share, and all together (RFC 1812 4.3.2.8,
-//! RFC 4443 2.4 (f)).
+//! Rate limits of sent ICMP errors, per destination and in total (RFC 1812 4.3.2.8, RFC 4443 2.4
+//! (f)).
 
 use alloc::boxed::Box;
 use core::net::IpAddr;

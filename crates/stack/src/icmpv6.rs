@@ -1,4 +1,4 @@
-//! ICMPv6: echo, errors that come back, errors that we send (RFC 4443).
+//! ICMPv6: echo, received errors, and errors that we send (RFC 4443).
 //!
 //! RFC 4443 2.2, 3.1, 3.2, 3.3 and 4.1.
 

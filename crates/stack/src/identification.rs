@@ -1,8 +1,8 @@
-//! Identifications of IPv4 packets that may be cut (RFC 6864): distinct for as long as fragments
-//! may wait, and not to be guessed by others than the two ends.
+//! Identifications of IPv4 packets that may be fragmented (RFC 6864): distinct for as long as
+//! fragments may wait, and predictable by no one but the two ends.
 //!
-//! RFC 7739 5.3: a keyed hash of source, destination and protocol, and a counter that several of
-//! them share, which another keyed hash chooses.
+//! RFC 7739 5.3: a keyed hash of source, destination and protocol, plus one of several shared
+//! counters, which another keyed hash selects.
 
 use core::net::IpAddr;
 

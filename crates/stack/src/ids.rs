@@ -1,5 +1,5 @@
-//! Names of the stack's objects: an index into a table and a generation, so that a stale id finds
-//! nothing instead of somebody else.
+//! Identifiers of the stack's objects: an index into a table and a generation, so that a stale id
+//! finds nothing instead of a newer object.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,4 +1,4 @@
-//! Descriptions of received packets for the transports, and of packets that did not arrive.
+//! Descriptions of received packets for the transports, and of packets that ICMP errors quote.
 
 use core::net::{IpAddr, SocketAddr};
 

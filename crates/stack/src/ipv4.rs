@@ -1,4 +1,4 @@
-//! IPv4 input: every check of form and address before a transport sees a packet.
+//! IPv4 input: checks of format and addresses before a transport sees a packet.
 //!
 //! RFC 1122 3.2.1.8: options are looked at, RFC 1812 5.3.7: martian addresses are refused.
 

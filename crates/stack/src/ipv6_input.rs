@@ -1,4 +1,4 @@
-//! IPv6 input (RFC 8200): from the packet to its transport, by way of extension headers.
+//! IPv6 input (RFC 8200): from the packet through its extension headers to its transport.
 
 use core::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! The protocol core: interfaces, neighbours, routes, IPv4 and IPv6, ICMP, UDP and TCP.
 //!
-//! No clock, no threads, no input or output: frames, timers and calls come in as method calls of
+//! It has no clock, no threads and no input or output: frames, timers and calls are method calls of
 //! [`Stack`]; frames, bytes and events go out through [`Effects`]. Time and randomness are
-//! arguments, so that a simulated world repeats itself exactly.
+//! arguments, so that a simulated world is exactly repeatable.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! The neighbour cache: link addresses, how long they are believed, and what waits for them.
+//! The neighbour cache: link-layer addresses, their lifetimes, and frames that wait for them.
 //!
-//! States of an entry: asking (no address yet; frames are held, requests go out to all that could
-//! be it; INCOMPLETE of RFC 4861), known (REACHABLE, or DELAY while it was only heard), and
-//! verifying (known, but the time of belief is over: still used while requests go out to it;
-//! PROBE). STALE is a known entry whose time is over and that nobody uses: it is verified with its
-//! next use. An entry whose requests stay unanswered is removed and its held frames come back as
-//! unreachable.
+//! States of an entry: asking (no address yet; frames are held, requests go out on every candidate
+//! link; INCOMPLETE of RFC 4861), known (REACHABLE, or DELAY while it was only heard), and
+//! verifying (known, but its reachable time is over: still used while requests are sent to it;
+//! PROBE). STALE is a known entry whose time is over and that is not in use: it is verified with
+//! its next use. An entry whose requests stay unanswered is removed and its held frames are
+//! returned as unreachable.
 //!
 //! RFC 4861 5.2, 7.3.2 and 7.3.3.
 

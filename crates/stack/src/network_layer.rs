@@ -1,5 +1,5 @@
-//! The network layer: addresses, routes and neighbours, and the way from a transport segment
-//! to a frame with its IP and Ethernet headers.
+//! The network layer: addresses, routes and neighbours, and output from a transport segment to a
+//! frame with its IP and Ethernet headers.
 
 mod datagram;
 mod macs;

@@ -1,7 +1,7 @@
-//! Path MTUs that ICMP errors have told (RFC 1191 6.3, RFC 8201 5.2 and 5.3).
+//! Path MTUs learnt from ICMP errors (RFC 1191 6.3, RFC 8201 5.2 and 5.3).
 //!
-//! One place for each value of a keyed hash of the destination; a later destination takes it over,
-//! so that who forges errors costs others no more than a second one of their own.
+//! A keyed hash of the destination selects one entry; a later destination with the same hash
+//! replaces it, so that forged errors cost others no more than one further error of their own.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;

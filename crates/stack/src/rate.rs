@@ -1,4 +1,4 @@
-//! A token bucket for packets that strangers can make us send.
+//! A token bucket for packets that unauthenticated peers can make us send.
 
 use crate::rng::Rng;
 use crate::time::Instant;

@@ -1,5 +1,5 @@
-//! Randomness from one seed: ChaCha12 as generator, SipHash as keyed hash. Both unpredictable to
-//! peers, both reproducible in a simulation.
+//! Randomness from one seed: ChaCha12 as generator, SipHash as keyed hash. Both are unpredictable
+//! to peers and reproducible in a simulation.
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

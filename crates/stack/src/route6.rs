@@ -1,4 +1,4 @@
-//! Where an IPv6 packet goes, and from which of our addresses (RFC 6724).
+//! Routes of IPv6 packets, and selection of their source address (RFC 6724).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Routers of the link: what they advertise, their redirects, and what we ask them (RFC 4861 6 and
+//! Routers of the link: their advertisements and redirects, and our solicitations (RFC 4861 6 and
 //! 8, RFC 4862).
 //!
 //! The consequences are decided in [`crate::slaac`].

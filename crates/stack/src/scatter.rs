@@ -1,6 +1,5 @@
-//! A keyed order of local ports (RFC 6056 3.3.3): blocks of it are handed out as ranges of places,
-//! and the ports of a block lie all over the pool, so that whoever has seen one port of a program
-//! knows nothing of its others.
+//! A keyed permutation of local ports (RFC 6056 3.3.3): blocks are ranges of it, so that the ports
+//! of a block are spread over the whole pool, and one port of a program does not reveal its others.
 
 /// Rounds of the permutation. It keeps ports from being guessed, not secrets.
 const ROUNDS: u64 = 6;

@@ -1,4 +1,5 @@
-//! The stack as sockets see it: TCP's calls, handed to [`crate::tcp`] with what it needs.
+//! The stack's interface for sockets: TCP's calls, passed to [`crate::tcp`] with the parts of the
+//! stack that they need.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The stack: what comes in from the link and the clock. Calls of sockets are in `sockets.rs`.
+//! The stack: input from the link and the clock. Calls of sockets are in `sockets.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

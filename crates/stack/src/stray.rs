@@ -1,4 +1,4 @@
-//! A segment or datagram as a frame again, for whoever may know its flow.
+//! Rebuilds a frame from a stray segment or datagram, for the engine that may know its flow.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Monotonic time as the stack sees it: an argument, never a clock.
+//! Monotonic time in the stack: an argument, never a clock.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;

@@ -1,5 +1,4 @@
-//! Traffic of each further link. The difference from the counters of all links is that of the
-//! device's own.
+//! Traffic counters of each further link. The first link's are the totals less these.
 
 use alloc::vec::Vec;
 

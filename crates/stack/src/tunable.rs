@@ -1,4 +1,4 @@
-//! Numbers of a stack that an operator may set, by name: at the start, and many while it runs.
+//! Tunable values of a stack, by name: set at the start, and many while it runs.
 //!
 //! A row names the field of [`StackConfig`] that it sets, so that the field's default is the only
 //! one. Times are milliseconds, switches 0 and 1.

@@ -1,11 +1,11 @@
 //! A hierarchical timer wheel whose owners keep their deadlines.
 //!
-//! The wheel knows only where each timer is filed, twelve bytes for each: a place that comes up at
-//! the deadline or before. Moving a deadline later, which is what every ACK does, does not touch
-//! the wheel: when the place comes up, the owner is asked and files the timer again.
+//! The wheel stores only a slot for each timer, in twelve bytes: one that fires at the deadline or
+//! before. Moving a deadline later, which every ACK does, does not touch the wheel: when the slot
+//! fires, the owner is asked and files the timer again.
 //!
-//! Resolution is one tick of 2¹⁸ ns (262 µs); a timer comes up to one tick late, never early by
-//! more than its owner finds out.
+//! Resolution is one tick of 2¹⁸ ns (262 µs); a timer fires up to one tick late, and if it fires
+//! early the owner files it again.
 
 use alloc::vec::Vec;
 

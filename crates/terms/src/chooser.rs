@@ -1,4 +1,5 @@
-//! Programs that choose a socket of a group (SO_ATTACH_REUSEPORT_CBPF), on their way to an engine.
+//! BPF programs that choose a socket of a group (SO_ATTACH_REUSEPORT_CBPF), on their way to an
+//! engine.
 
 use crate::words::{WORDS, Words};
 

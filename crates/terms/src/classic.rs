@@ -1,6 +1,6 @@
-//! Classic BPF (linux/filter.h): a program that the kernel has taken is run over the bytes of a
-//! packet. Such a program jumps forward only, ends with a return and names no register that there
-//! is not (bpf_check_classic()).
+//! Classic BPF (linux/filter.h): runs a program that the kernel has accepted over the bytes of a
+//! packet. Such a program jumps forward only, ends with a return and uses only registers that exist
+//! (bpf_check_classic()).
 
 /// Places of what is beside the packet (SKF_AD_OFF and the offsets from it).
 const BESIDE_AT: u32 = (-0x1000i32).cast_unsigned();

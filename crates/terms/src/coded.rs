@@ -1,4 +1,4 @@
-//! Enums whose variants have numbers that travel.
+//! Enums whose variants have fixed numbers in shared memory.
 
 /// Declares an enum of one-byte numbers, with `code` and `from_code`.
 #[macro_export]

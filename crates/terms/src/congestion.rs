@@ -1,4 +1,4 @@
-//! Congestion control.
+//! Congestion control algorithms.
 
 use crate::words::{WORDS, Words};
 

@@ -1,4 +1,4 @@
-//! Errors of calls and of connections. Not errno: that is the POSIX layer's.
+//! Errors of calls and of connections. They are not errno, which belongs to the POSIX layer.
 
 use core::fmt;
 

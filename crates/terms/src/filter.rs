@@ -1,4 +1,4 @@
-//! The packet filter: what rules do, and conditions without addresses.
+//! The packet filter: actions of rules, and conditions without addresses.
 
 use serde::{Deserialize, Serialize};
 

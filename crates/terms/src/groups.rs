@@ -1,4 +1,4 @@
-//! Multicast.
+//! Changes of multicast memberships.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Keep-alive.
+//! Parameters of keep-alive.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link.
+//! Configuration learnt from the link's routers (IPv6), and the state of the link.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! Figures of a connection (TCP_INFO).
+//! Values of a connection for TCP_INFO.
 
 use crate::{Congestion, SocketState};
 

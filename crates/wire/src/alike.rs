@@ -1,9 +1,9 @@
-//! Frames that differ from their predecessor in nothing but what follows from its length: the next
-//! segments of one flow, which a receiver may take as one (generic receive offload).
+//! Frames that differ from their predecessor only in fields that follow from its length:
+//! consecutive segments of one flow, which a receiver may merge (generic receive offload).
 //!
 //! The fields that must be equal are Linux's: addresses, ports, type of service, hop limit,
 //! fragment field, acknowledgment, window, flags and options with their timestamps. PSH may differ,
-//! and ends the row.
+//! and ends the train.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,5 +1,5 @@
-//! The TCP Fast Open option (RFC 7413 4.1.1): a cookie, or the wish for one. Only SYNs carry it, so
-//! it is parsed apart from the other options.
+//! The TCP Fast Open option (RFC 7413 4.1.1): a cookie, or a request for one. Only SYNs carry it,
+//! so it is parsed apart from the other options.
 
 use crate::tcp::OPTIONS_MAX;
 

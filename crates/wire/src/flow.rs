@@ -1,4 +1,4 @@
-//! The flow of a whole frame, of either family: for those who pass frames on without a stack.
+//! The flow of a whole frame, of either family, for code that passes frames on without a stack.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! A frame that carries a part of a packet: for those who pass frames on without a stack.
+//! A frame that carries a fragment, for code that passes frames on without a stack.
 
 use core::net::{IpAddr, SocketAddr};
 

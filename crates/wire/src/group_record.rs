@@ -1,5 +1,5 @@
-//! Group records: what hosts tell routers of a group. IGMPv3 (RFC 3376 4.2.4) and MLDv2 (RFC 3810
-//! 5.2.4) differ in the length of their addresses alone.
+//! Group records of multicast reports. IGMPv3 (RFC 3376 4.2.4) and MLDv2 (RFC 3810 5.2.4) differ
+//! only in the length of their addresses.
 
 use core::net::IpAddr;
 

@@ -1,7 +1,7 @@
-//! IPv6 extension headers (RFC 8200 4): the way from the fixed header to the transport.
+//! IPv6 extension headers (RFC 8200 4): from the fixed header to the transport.
 //!
-//! A host must be able to walk headers of any number and order; limits keep the walk short
-//! (RFC 8504 5.3), and a chain beyond them is refused.
+//! A host must be able to process headers of any number and order; limits bound the work (RFC 8504
+//! 5.3), and a chain beyond them is refused.
 
 use crate::ipv6::HEADER_LEN;
 

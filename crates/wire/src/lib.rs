@@ -1,8 +1,8 @@
-//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery,
-//! IGMP, MLD, UDP and TCP, and their checksums.
+//! Frame formats: Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery, IGMP, MLD, UDP and
+//! TCP, and their checksums.
 //!
 //! Each format is a plain struct with `parse` (hostile bytes in, `None` or an error out) and
-//! `emit`. Nothing here knows state, time or policy.
+//! `emit`. This crate knows no state, time or policy.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The number of a link: which port of a device, and which 802.1Q VLAN of that port.
+//! The number of a link: a port of a device, or an 802.1Q VLAN of a port.
 
 /// IEEE 802.1Q 9.6: a VLAN's number has so many bits.
 const VLAN_BITS: u32 = 12;

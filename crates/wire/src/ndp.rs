@@ -1,5 +1,5 @@
-//! Bodies of neighbour discovery messages (RFC 4861 4): what follows the eight bytes of
-//! [`crate::icmpv6`]. An option of length zero spoils the whole message (4.6).
+//! Bodies of neighbour discovery messages (RFC 4861 4), which follow the eight bytes of
+//! [`crate::icmpv6`]. An option of length zero invalidates the whole message (4.6).
 
 use core::net::Ipv6Addr;
 

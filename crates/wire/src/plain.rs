@@ -1,6 +1,6 @@
-//! The frame that nearly every frame is: Ethernet, IPv4 without options, and a segment of an open
-//! connection with timestamps or without options. Read in one go, with the checks of form that the
-//! long way makes one by one.
+//! The most common frame: Ethernet, IPv4 without options, and a segment of an open connection with
+//! timestamps or without options. It is parsed in one step, with the format checks that the full
+//! path makes one by one.
 
 use core::net::Ipv4Addr;
 

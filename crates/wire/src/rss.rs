@@ -1,7 +1,7 @@
 //! Receive-side scaling: the Toeplitz hash by which cards choose the queue of a frame.
 //!
-//! The hash of a card's input is the exclusive or of one word of the key for each bit that is set,
-//! so that it is linear: the part of each field can be computed alone. The input is, in network
+//! The hash is the exclusive or of one word of the key for each set bit of the input. It is
+//! therefore linear, and the part of each field can be computed alone. The input is, in network
 //! order, source and destination address, source and destination port.
 
 use core::net::{IpAddr, SocketAddr};

@@ -1,9 +1,9 @@
-//! Link-local addresses of several links (RFC 4007 6): which link one is of.
+//! Link-local addresses of several links (RFC 4007 6): the link is part of the address.
 //!
 //! Above the frame formats a link-local address carries its link in the second 16 bits, which are
-//! zero in every frame (RFC 4291 2.5.6), so that equal addresses on two links are two addresses for
-//! every table. [`crate::ipv6::Ipv6Header::emit`] and the pseudo header's sum leave them out. That
-//! of the first port's own link is the address as it stands.
+//! zero in every frame (RFC 4291 2.5.6), so that equal addresses on two links are different
+//! addresses in every table. [`crate::ipv6::Ipv6Header::emit`] and the pseudo header's sum leave
+//! them out. Addresses of the first port's own link are unchanged.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The true number of a function's parameters.
+//! A function's number of parameters, with tuples counted by their elements.
 
 use syn::visit::Visit;
 

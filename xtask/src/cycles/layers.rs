@@ -1,4 +1,4 @@
-//! Layers inside a crate: which modules may not name which.
+//! Layers inside a crate: the modules that each module may import.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The modules of a crate: which file is which module, parsed.
+//! The modules of a crate with their files, parsed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Which files a file names: its paths, resolved.
+//! Resolution of the paths in a file to the files they name.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,9 +1,9 @@
-//! Which sections of which RFCs are implemented where, tested where, and which are left out and
-//! why.
+//! Coverage of RFCs: the sections that are implemented, where, where they are tested, and the
+//! reasons why others are left out.
 //!
-//! `docs/reference/rfcs.toml` lists the sections that bind an implementation; the citations in the
-//! source say where each one is kept. A section that nobody cites and nobody excuses is a finding,
-//! and so is one that is cited and not listed.
+//! `docs/reference/rfcs.toml` lists the sections that bind an implementation; citations in the
+//! source say where each one is implemented. A section without a citation or a reason is an error,
+//! and so is a cited section that is not listed.
 
 mod citations;
 mod page;

@@ -1,4 +1,4 @@
-//! The page.
+//! The generated page.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! A source file in pieces: each comment one text however many lines it has, each other line by
-//! itself.
+//! A source file in pieces: each comment as one text, however many lines it has, and each other
+//! line by itself.
 
 pub struct Piece {
     /// Where in the file it begins.

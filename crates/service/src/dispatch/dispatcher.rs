@@ -1,4 +1,4 @@
-//! An engine's side: passes datagrams on, takes the answers.
+//! An engine's side of the dispatcher: passes datagrams on and takes the answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

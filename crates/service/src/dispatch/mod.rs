@@ -1,10 +1,9 @@
-//! The packet dispatcher: who answers datagrams, the engine that received them or workers.
+//! The packet dispatcher: distributes datagrams between the engine that received them and workers.
 //!
 //! A dispatcher belongs to one engine and shares the workers with the other engines' dispatchers.
-//! Between each engine and each worker lie two rings, one for datagrams and one for answers, each
+//! Between each engine and each worker are two rings, one for datagrams and one for answers, each
 //! with one producer and one consumer: no lock and no allocation per datagram. The engine wakes a
-//! worker once for all that it passed on in a turn; a worker wakes the engine once for a burst of
-//! answers.
+//! worker once for all datagrams of a turn; a worker wakes the engine once for a burst of answers.
 
 mod dispatcher;
 mod worker;

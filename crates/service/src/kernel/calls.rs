@@ -1,4 +1,4 @@
-//! The system calls that stand for what an engine would do.
+//! The system calls that replace the work of an engine.
 
 use std::net::SocketAddr;
 

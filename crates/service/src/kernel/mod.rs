@@ -1,5 +1,5 @@
-//! A service on the kernel's sockets: it stands where the engine would, at the other end of the
-//! service's channel, so that the two can be compared with the same service.
+//! A service on the kernel's sockets: this module replaces the engine at the other end of the
+//! service's channel, so that the kernel and the stack can be compared with the same service.
 
 mod calls;
 mod socket;

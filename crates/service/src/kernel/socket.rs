@@ -1,4 +1,4 @@
-//! State of each of the kernel's sockets.
+//! State of each kernel socket.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! A chat: whatever somebody says in a line, everybody else reads.
+//! A chat: every line that a client sends goes to all others.
 
 use std::collections::HashMap;
 use std::io::IoSlice;

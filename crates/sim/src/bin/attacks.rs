@@ -1,6 +1,5 @@
-//! One kind of hostile segment, over and over, against a stack; `scripts/attacks` counts with
-//! callgrind what each costs the stack (`Victim::suffer`), beside the ordinary segments that it is
-//! to be compared with.
+//! Repeats one kind of hostile segment against a stack; `scripts/attacks` counts with callgrind the
+//! cost of each for the stack (`Victim::suffer`), and that of ordinary segments for comparison.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! A hundred and very many established connections in one stack: memory of each, cost of a request,
-//! to a hundred of them and to all.
+//! A hundred and a million established connections in one stack: memory of each, and the cost of a
+//! request, to a hundred of them and to all.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Plays the families of worlds, for so many seeds or so long. A failure prints its family and
+//! Plays the families of worlds, for a number of seeds or a time. A failure prints its family and
 //! seed and leaves a pcap.
 
 use std::path::PathBuf;

@@ -2,9 +2,9 @@
 //!
 //! A frame passes, in this order, an entrance that may be cut or too narrow (MTU), a policer, a
 //! queue that is served at a rate and marks or drops (ECN, drop-tail), and a wire that loses,
-//! doubles, damages, delays and reorders. Everything is drawn from one generator: the same frames
-//! at the same times meet the same outcome. The simulator and the program for real traffic use it
-//! alike; neither clock nor device is in here.
+//! duplicates, damages, delays and reorders. All random decisions come from one generator: the same
+//! frames at the same times have the same outcome. The simulator and `slipstack-link` share it; it
+//! contains neither a clock nor a device.
 
 mod counters;
 mod ecn;

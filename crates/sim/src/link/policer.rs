@@ -1,4 +1,4 @@
-//! A token bucket as one point in time.
+//! A token bucket represented by one point in time.
 
 use slipstack_stack::Instant;
 

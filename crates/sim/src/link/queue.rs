@@ -1,4 +1,4 @@
-//! The queue before the bottleneck: served at a rate, bounded, and a marker of congestion.
+//! The queue before the bottleneck: served at a rate, bounded, and marking congestion.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The wire behind the queue: what is lost, doubled, damaged, delayed and overtaken.
+//! The wire behind the queue: loss, duplication, damage, delay and reordering.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

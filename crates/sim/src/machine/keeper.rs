@@ -1,5 +1,5 @@
-//! The keeper's side: strays are passed on, held or refused, and the flows of the dead are reset by
-//! their keys alone.
+//! The keeper's side: strays are passed on, held or refused, and flows of dead engines are reset
+//! knowing only their keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

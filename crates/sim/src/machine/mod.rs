@@ -1,9 +1,9 @@
 //! A host of several engines: stacks that share an address, steering between them, and a keeper.
 //!
-//! Slot 0 is the keeper's. It answers ARP and ICMP, looks for whom a stray segment is, carries out
+//! Slot 0 is the keeper's. It answers ARP and ICMP, finds the engine for a stray segment, completes
 //! the connections of programs that have ended and resets those of programs that have died. The
 //! stacks, their images and their probes are the real ones; steering, inboxes and the keeper's
-//! search are models with the same tables, since the real ones are shared memory (`device`,
+//! search are models with the same tables, because the real ones are shared memory (`device`,
 //! `keeper`).
 
 mod flow;

@@ -1,4 +1,4 @@
-//! Segments that an engine does not know: who is asked next, and how long they wait (as
+//! Segments that an engine does not know: the next engine to try, and the time they wait (as in
 //! `slipstack_keeper`'s `strays`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

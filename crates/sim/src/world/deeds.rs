@@ -1,4 +1,4 @@
-//! The keepers' delayed actions, and how engines end.
+//! Delayed actions of the keepers, and the ends of engines.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Listeners that close while others of their port stay: handshakes under way go to who has their
-//! flows now (as `slipstack_engine`'s `passing` and `arriving`).
+//! Listeners that close while others of their port stay: handshakes in progress go to the engines
+//! that have their flows now (as in `slipstack_engine`'s `passing` and `arriving`).
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Hosts of several engines: who gets a frame, how connections move, and how engines end.
+//! Hosts of several engines: delivery of frames, moves of connections, ends of engines.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Connections change their engine, and engines end: in order or without a word.
+//! Connections that change their engine, and engines that end, in order or killed.
 
 use std::net::SocketAddr;
 

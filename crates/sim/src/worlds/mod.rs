@@ -1,8 +1,8 @@
-//! Families of worlds: what can happen to connections, each with as many variants as there are
-//! seeds.
+//! Families of worlds: events that can happen to connections, with one variant for each seed.
 //!
-//! A family builds a world from a seed, lets it run through its events, and asks that it comes to
-//! rest; the checkers of [`crate::checks`] watch at each step. A failure is its family and seed.
+//! A family builds a world from a seed, lets it run through its events, and requires that it comes
+//! to rest; the checkers of [`crate::checks`] watch after each step. A failure is identified by its
+//! family and seed.
 
 mod crowd;
 mod machine;

@@ -1,4 +1,4 @@
-//! Peers that do not do what one hopes for.
+//! Peers that are silent, slow or hostile.
 
 use std::time::Duration;
 

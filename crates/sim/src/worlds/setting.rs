@@ -1,4 +1,4 @@
-//! The common start of every family: two or more hosts, a link, and a generator to vary them by.
+//! The common start of every family: two or more hosts, a link, and a generator for variations.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Hosts whose time is not the others'.
+//! Hosts whose clocks differ.
 
 use super::setting::{MS, PORT, SECOND, Setting};
 use crate::world::Failure;

@@ -1,4 +1,4 @@
-//! Bytes from one side to the other.
+//! Transfers from one side to the other.
 
 use super::setting::{MS, PORT, Setting};
 use crate::link::{LinkParams, Share};

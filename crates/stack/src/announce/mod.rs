@@ -1,5 +1,5 @@
-//! Our addresses, told to the link before it asks (RFC 5227 2.3, RFC 4861 7.2.6): who has known
-//! another station by them knows us from then on.
+//! Announcements of our addresses (RFC 5227 2.3, RFC 4861 7.2.6): stations that knew another
+//! station by them update their tables.
 
 mod waiting;
 

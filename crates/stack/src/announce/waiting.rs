@@ -1,4 +1,4 @@
-//! Announcements still to be made, and when.
+//! Announcements still to be made, and their times.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Routers that do not answer, and when they are asked again.
+//! Routers that do not answer, and the times at which they are tried again.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

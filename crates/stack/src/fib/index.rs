@@ -1,10 +1,10 @@
-//! The longest prefix of many in a few steps, however many there are: binary search over prefix
+//! Longest-prefix match in a few steps, however many prefixes there are: binary search over prefix
 //! lengths.
 //!
 //! After Waldvogel, Varghese, Turner and Plattner, "Scalable High Speed IP Routing Lookups" (1997):
 //! a hash table holds each prefix, and beside it markers, which say at a shorter length that a
-//! longer one may match. Each entry knows the best route for what it stands for, so that a search
-//! that a marker has led astray needs no way back.
+//! longer one may match. Each entry knows the best route for its prefix, so that a search that a
+//! marker has misled needs no backtracking.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};

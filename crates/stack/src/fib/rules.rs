@@ -1,4 +1,4 @@
-//! Rules that tell sources apart alone are asked all at once.
+//! Rules that differ only in their source, looked up in one step.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;

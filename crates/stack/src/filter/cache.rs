@@ -1,4 +1,4 @@
-//! Verdicts that are known: packets of one flow that are alike to all rules are looked up once.
+//! Cache of verdicts: packets of one flow that are alike to all rules are looked up once.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! From a packet's properties to the first rule that it satisfies.
+//! The classifier: from a packet's properties to the first rule that it satisfies.
 
 use super::packet::{NO_PORT, Packet};
 use super::ranges::{Range, Ranges, RuleSet, joined, others, ranges_of};

@@ -1,8 +1,8 @@
-//! A packet filter: rules in order, compiled to a classifier.
+//! A packet filter: ordered rules, compiled to a classifier.
 //!
-//! Without rules a packet pays for one look at an empty place. With rules each property of a packet
+//! Without rules a packet costs one test of an option. With rules each property of a packet
 //! (addresses, ports, protocol, direction) names the set of rules that it satisfies; the first rule
-//! of the intersection decides. Packets of one flow that all rules take alike are looked up once
+//! of the intersection decides. Packets of one flow that all rules treat alike are looked up once
 //! ([`cache`]).
 
 mod cache;

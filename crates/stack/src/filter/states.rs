@@ -1,8 +1,8 @@
-//! Flows that rules with `keep-state` or `limit` have let in.
+//! Dynamic rules: flows that rules with `keep-state` or `limit` have let in.
 //!
-//! Times are FreeBSD's: a TCP connection is known for long once both sides have sent SYN, and goes
-//! soon after both have sent FIN or one RST. FreeBSD asks the two hosts whether an idle connection
-//! is still there; here the stack itself knows ([`States::sweep`]).
+//! Times are FreeBSD's: a TCP connection is known for long once both sides have sent SYN, and
+//! expires soon after both have sent FIN or one RST. FreeBSD probes the two hosts of an idle
+//! connection; here the stack itself knows whether it still exists ([`States::sweep`]).
 
 use alloc::collections::BTreeMap;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,5 +1,4 @@
-//! Tables of prefixes with values: the longest prefix that an address begins with, in a search over
-//! ranges.
+//! Tables of prefixes with values: longest-prefix match by a search over ranges.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

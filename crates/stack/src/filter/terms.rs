@@ -1,4 +1,4 @@
-//! Conditions of rules that no set of the classifier stands for.
+//! Conditions of rules that are not sets of the classifier.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
-//! Segments and datagrams that came joined, cut apart again as the device would have done it: where
-//! the way out takes no joined ones, or where each of them has to be cut further.
+//! Segmentation in software of forwarded segments and datagrams that arrived joined, as the device
+//! would do it: where the outgoing device does not segment, or where the pieces have to be smaller.
 //!
-//! Each piece has the headers of the whole; what differs is written as the kernel's
-//! `tcp_gso_segment()`, `inet_gso_segment()` and `__udp_gso_segment()` write it.
+//! Each piece has the headers of the whole; differing fields are written as the kernel's
+//! `tcp_gso_segment()`, `inet_gso_segment()` and `__udp_gso_segment()` write them.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! One group of an interface: what askers want of it, and what is still to be said.
+//! One multicast group of an interface: its merged membership, and reports still to be sent.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

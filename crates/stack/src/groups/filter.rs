@@ -1,4 +1,4 @@
-//! Which sources of a group are wanted (RFC 3376 3.1, 3.2; RFC 3810 4.1, 4.2).
+//! Source filters of a group (RFC 3376 3.1, 3.2; RFC 3810 4.1, 4.2).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

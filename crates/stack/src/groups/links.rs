@@ -1,4 +1,4 @@
-//! The groups of all links.
+//! The multicast groups of all links.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;

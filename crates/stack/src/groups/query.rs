@@ -1,4 +1,4 @@
-//! Queries of routers and reports of other members, as they come in.
+//! Input of queries of routers and reports of other members.
 //!
 //! RFC 3376 5.2 and 7.2.1, RFC 3810 6.2 and 8.2.1.
 

@@ -1,4 +1,4 @@
-//! Reports about groups, on their way out.
+//! Output of reports about groups.
 //!
 //! RFC 3376 4.2, RFC 3810 5.2; RFC 2236 2 and 3, RFC 2710 3 and 4.
 

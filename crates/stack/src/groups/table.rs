@@ -1,4 +1,4 @@
-//! All groups of a link, and its queriers.
+//! All groups of a link, and the state of its queriers.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Questions for neighbours, and messages of discovery that no route decides on.
+//! Neighbour solicitations, and discovery messages whose link is given rather than looked up.
 
 use core::net::Ipv6Addr;
 

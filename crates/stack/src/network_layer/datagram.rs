@@ -1,5 +1,5 @@
-//! Packets that may be larger than their path takes: what they become is the socket's choice
-//! ([`MtuDiscovery`]).
+//! Output of packets that may be larger than their path takes: the socket's [`MtuDiscovery`]
+//! decides between fragments and an error.
 //!
 //! RFC 791 2.3 and 3.2, RFC 1122 3.3.3, RFC 8200 4.5 and 5.
 

@@ -1,4 +1,4 @@
-//! The sizes of packets that links and paths take.
+//! MTUs of links and paths.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Next hops: found ones, and those that a neighbour still has to name.
+//! Next hops: resolved ones, and those that wait for a neighbour's link-layer address.
 
 use core::net::IpAddr;
 

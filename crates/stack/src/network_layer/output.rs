@@ -1,5 +1,5 @@
-//! The way down for IPv4 and for both families' next hops: headers around a segment, and the frame
-//! handed over.
+//! IPv4 output, and next hops of both families: builds headers around a segment and hands over the
+//! frame.
 
 use core::net::{IpAddr, Ipv4Addr};
 

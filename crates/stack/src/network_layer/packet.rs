@@ -1,4 +1,4 @@
-//! Packets on their way down: what a protocol hands over, and what becomes of it.
+//! Outgoing packets: the protocol's request, and its result.
 
 use core::net::IpAddr;
 

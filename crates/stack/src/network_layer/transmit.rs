@@ -1,4 +1,4 @@
-//! The last step of the way down.
+//! The last step of output: the Ethernet header and the hand-over to the device.
 
 use crate::counters::Counters;
 use crate::effects::{Effects, FrameOut};

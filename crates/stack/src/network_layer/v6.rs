@@ -1,4 +1,4 @@
-//! The way down for IPv6.
+//! IPv6 output.
 
 use core::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Fragments on their way in: what they make a packet of, and whom that is told who sent them.
+//! Input of fragments: reassembly, and errors to their senders.
 
 mod waiting;
 

@@ -1,4 +1,4 @@
-//! Packets of both families that are not whole yet.
+//! Incomplete packets of both families.
 
 use slipstack_wire::{icmpv6, ipv6};
 

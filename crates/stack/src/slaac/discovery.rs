@@ -1,4 +1,4 @@
-//! Several interfaces, each of which asks its own link.
+//! Router discovery of several interfaces, each on its own link.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

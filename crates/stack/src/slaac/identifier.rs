@@ -1,5 +1,5 @@
-//! Interface identifiers that stay the same on a link and say nothing elsewhere (RFC 7217 5, RFC
-//! 4291 2.5.1).
+//! Interface identifiers that are stable on a link and differ between links (RFC 7217 5, RFC 4291
+//! 2.5.1).
 
 use core::net::Ipv6Addr;
 

@@ -1,5 +1,5 @@
-//! State of a link as words that another process can go on with: each list by its length and its
-//! rows, an address in two words, times as they are on this machine's clock.
+//! State of a link as words that another process can resume: each list by its length and its rows,
+//! an address in two words, times by this machine's clock.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! How long an address is preferred and valid (RFC 4862 5.5.3 (e), 5.5.4).
+//! Preferred and valid lifetimes of an address (RFC 4862 5.5.3 (e), 5.5.4).
 
 use core::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A host's configuration by its link's routers: addresses, networks, routes, parameters, and how
-//! long each holds.
+//! Stateless autoconfiguration of a host: addresses, networks, routes, parameters, and their
+//! lifetimes.
 //!
-//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is
-//! to be sent is told to [`crate::router`].
+//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: messages
+//! to be sent are returned to [`crate::router`].
 
 mod discovery;
 mod identifier;

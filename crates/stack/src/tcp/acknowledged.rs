@@ -1,4 +1,4 @@
-//! The owner of a send ring hears of what the peer has acknowledged.
+//! Notifications to the owner of a send ring about acknowledged bytes.
 
 use super::connection::Connection;
 use super::seq;

@@ -1,4 +1,4 @@
-//! Segments that no connection block is there for yet, with what has been found out about them.
+//! Segments without a connection block, with the results of their checks so far.
 
 use super::flow::FlowKey;
 use super::segment::Segment;

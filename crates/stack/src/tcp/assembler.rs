@@ -2,7 +2,7 @@
 //!
 //! RFC 9293 3.10.7.4 (segments with higher beginning sequence numbers SHOULD be held), RFC 2018 4
 //! (order of the blocks), RFC 2883 (duplicate SACK). The bytes themselves are already in the
-//! receive ring; here are only ranges.
+//! receive ring; this module has only the ranges.
 
 use alloc::vec::Vec;
 

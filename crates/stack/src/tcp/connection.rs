@@ -1,4 +1,4 @@
-//! The connection block: data split by concern. Verbs live in the files of their concern.
+//! The connection block: data split by concern. Its methods are in the files of their concern.
 
 mod agreed;
 

@@ -1,10 +1,10 @@
-//! SYN cookies: a half-open connection that is kept in its own SYN-ACK.
+//! SYN cookies: a half-open connection that is stored in its own SYN-ACK.
 //!
 //! RFC 4987 3.6. The initial sequence number carries the peer's MSS and a MAC; window scale and
-//! SACK ride in the low bits of the timestamp that the peer echoes (as Linux does). Keys change
-//! every [`EPOCH_NS`], and a cookie is good for the rest of its epoch and the one after. Unlike
-//! Linux's the MAC covers the options, so that a peer (or somebody on the way) cannot change what
-//! was agreed.
+//! SACK are in the low bits of the timestamp that the peer echoes (as in Linux). Keys change every
+//! [`EPOCH_NS`], and a cookie is valid for the rest of its epoch and the next one. Unlike Linux's,
+//! the MAC covers the options, so that neither a peer nor a man in the middle can change what was
+//! negotiated.
 
 use super::flow::FlowKey;
 use crate::rng::{Rng, SipKey};

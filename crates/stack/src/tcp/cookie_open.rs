@@ -1,5 +1,5 @@
-//! Passive opens without a SYN entry: the SYN-ACK carries everything, the ACK brings it back (RFC
-//! 4987 3.6).
+//! Passive opens without a SYN entry: the SYN-ACK carries the whole state, and the ACK returns it
+//! (RFC 4987 3.6).
 
 use slipstack_wire::tcp::TcpFlags;
 

@@ -1,9 +1,8 @@
-//! How fast the path delivers: a sample for every ACK, from what each transmission remembers of its
-//! departure.
+//! Delivery rate: a sample for every ACK, from the state that each transmission recorded when it
+//! left.
 //!
 //! draft-ietf-ccwg-bbr 4.1 (formerly draft-cheng-iccrg-delivery-rate-estimation). C.delivered is
-//! not counted: it is SND.UNA plus what is SACKed, so that an ACK that takes the short way pays
-//! nothing.
+//! not counted: it is SND.UNA plus the SACKed bytes, so that an ACK on the fast path pays nothing.
 
 use super::scoreboard::Newest;
 use crate::time::Instant;

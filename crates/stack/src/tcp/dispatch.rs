@@ -1,5 +1,5 @@
-//! Segments and deadlines in, flushes out: which storage is meant, and what becomes of it
-//! afterwards.
+//! Dispatch of segments, deadlines and flushes to the storage that they concern, and handling of
+//! the result.
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 

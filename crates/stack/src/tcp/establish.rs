@@ -1,4 +1,5 @@
-//! The handshake is done: ESTABLISHED by an active or simultaneous open, and after repeated SYNs.
+//! The end of the handshake: ESTABLISHED by an active or simultaneous open, and after repeated
+//! SYNs.
 
 use core::time::Duration;
 

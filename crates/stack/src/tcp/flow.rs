@@ -1,7 +1,7 @@
 //! Flow keys, their keyed hash, and the demultiplexer over the three storages.
 //!
-//! Hash flooding is met by SipHash with a secret per stack; what leaves the machine (sequence
-//! numbers, ports) uses other keys than the tables.
+//! SipHash with a secret per stack prevents hash flooding; values that leave the machine (sequence
+//! numbers, ports) use other keys than the tables.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Data in flight, and what is known of it.
+//! Data in flight, and the state kept about it.
 
 use alloc::boxed::Box;
 

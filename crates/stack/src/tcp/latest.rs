@@ -1,4 +1,4 @@
-//! The connection that the last plain segment was for.
+//! The connection to which the last plain segment belonged.
 
 use core::net::{IpAddr, Ipv4Addr};
 

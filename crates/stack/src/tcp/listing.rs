@@ -1,4 +1,4 @@
-//! The connections as an operator sees them, and how he ends one.
+//! Listing of connections for an operator, and closing of one by an operator.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;

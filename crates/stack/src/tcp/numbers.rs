@@ -1,5 +1,4 @@
-//! Numbers and addresses as plain bytes, one after the other: how connections travel between
-//! engines.
+//! Encoding of numbers and addresses as plain bytes, for connections that move between engines.
 
 use core::net::IpAddr;
 

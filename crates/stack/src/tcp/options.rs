@@ -1,5 +1,5 @@
-//! Options of a socket in the form in which its connections keep them, and changes of them while a
-//! connection is open.
+//! Socket options in the form in which connections store them, and their changes on open
+//! connections.
 
 use core::time::Duration;
 

@@ -1,7 +1,8 @@
 //! The states of a connection (RFC 9293 3.3.2) that need a connection block.
 //!
 //! LISTEN is a listener, SYN-RECEIVED of a passive open is a SYN entry, TIME-WAIT is an entry of
-//! its own and CLOSED is absence. SYN-RECEIVED appears here only for a simultaneous open.
+//! its own and CLOSED is the absence of all of them. SYN-RECEIVED appears here only for a
+//! simultaneous open.
 
 /// State of a connection block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Errors that the network reports about sent packets: ICMP and unreachable neighbours.
 //!
-//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC
-//! 1191, RFC 8201 (path MTU).
+//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only errors that quote outstanding data are accepted),
+//! RFC 1191, RFC 8201 (path MTU).
 //!
 //! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2
-//! and 6.2: hard errors end no synchronised connection, source quench is no error any more, and a
-//! lower MTU must be about what is in flight.
+//! and 6.2: hard errors do not end a synchronised connection, source quench is ignored, and a lower
+//! MTU must concern data in flight.
 
 use alloc::vec::Vec;
 

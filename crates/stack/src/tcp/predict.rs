@@ -1,9 +1,9 @@
 //! Header prediction: a plain segment of an open IPv4 connection, from the frame to the receive
-//! ring in one go.
+//! ring in one step.
 //!
-//! The flow stands for the checks of addresses (RFC 1122 3.2.1.3): its own passed them when it was
-//! opened. A segment that is not what the connection expects next is left untouched for the long
-//! way.
+//! A matching flow replaces the checks of addresses (RFC 1122 3.2.1.3), which passed when the
+//! connection was opened. A segment that is not the expected one is left to the full path,
+//! unchanged.
 
 use core::net::IpAddr;
 

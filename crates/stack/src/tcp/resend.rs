@@ -1,4 +1,5 @@
-//! The retransmission slot is due: timeout, tail loss probe, reordering window, zero-window probe.
+//! Expiry of the retransmission timer: timeout, tail loss probe, reordering window, zero-window
+//! probe.
 //!
 //! RFC 6298 5, RFC 8985 7 (TLP), RFC 9293 3.8.6.1 (persist), RFC 9293 3.8.3 (R2), TCP_USER_TIMEOUT.
 

@@ -1,4 +1,4 @@
-//! When the retransmission slot is due: timeout, tail loss probe, zero-window probe (RFC 6298 5,
+//! Setting of the retransmission timer: timeout, tail loss probe, zero-window probe (RFC 6298 5,
 //! RFC 8985 7.2).
 
 use super::connection::Connection;

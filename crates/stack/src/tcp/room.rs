@@ -1,4 +1,4 @@
-//! Whether a SYN gets an entry, a cookie or nothing.
+//! The decision whether a SYN gets an entry, a cookie or nothing.
 
 use crate::config::SynCookies;
 

@@ -1,4 +1,4 @@
-//! A segment that came in, with its options.
+//! A received segment with its options.
 
 use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::plain::PlainTcp;

@@ -1,4 +1,4 @@
-//! The deadlines of one connection. The wheel has one entry for all of them and is looked at
+//! The deadlines of one connection. The wheel has one entry for all of them, which is checked
 //! lazily.
 
 use crate::time::Instant;

@@ -1,4 +1,4 @@
-//! TIME-WAIT: what stays of a connection that this side closed first.
+//! TIME-WAIT: the remaining state of a connection that this side closed first.
 //!
 //! RFC 9293 3.6.1 and 3.10.7.4, RFC 1337 (no assassination by RST), RFC 6191 (reuse by timestamps),
 //! RFC 7323 5.3.

@@ -1,10 +1,10 @@
-//! Segments of one burst that continue each other are one segment to all steps but the first:
-//! generic receive offload for devices that hand over frame by frame.
+//! Trains: segments of one burst that continue each other and are processed as one after their
+//! first steps; generic receive offload for devices that deliver frame by frame.
 //!
-//! The first segment goes the usual way. Its successors' bytes go to their place in the receive
-//! ring at once, since a frame is the device's again when the next one comes; what they mean to the
-//! connection is done once, when something else comes or the burst ends. As on Linux a row ends
-//! with PSH, with a segment that is not full, and at 64 KiB.
+//! The first segment goes the usual way. The bytes of its successors are put to their place in the
+//! receive ring at once, because a frame belongs to the device again when the next one comes; their
+//! effect on the connection is applied once, when another segment arrives or the burst ends. As on
+//! Linux a train ends with PSH, with a segment that is not full, and at 64 KiB.
 
 use slipstack_wire::alike::Alike;
 

@@ -1,4 +1,4 @@
-//! Trains ([`super::train`]) as the connections see them.
+//! Trains ([`super::train`]) applied to connections.
 
 use super::Tcp;
 use super::input::fastpath;

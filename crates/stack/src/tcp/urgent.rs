@@ -1,9 +1,9 @@
-//! Urgent data: one byte that is told of ahead of the others.
+//! Urgent data: one byte that is announced ahead of the others.
 //!
 //! RFC 9293 3.8.5, RFC 6093. The pointer is read and written as Linux does (RFC 6093 3.1:
-//! `tcp_stdurg` = 0): it names the byte after the urgent one. All of it is in boxes that exist
-//! anyway while something is under way; a connection that never sees urgent data has no state for
-//! it and asks no question on the short ways in and out.
+//! `tcp_stdurg` = 0): it names the byte after the urgent one. Its state is in allocations that
+//! exist anyway while data is in flight; a connection that never sees urgent data has no state for
+//! it, and its fast paths have no test for it.
 
 use slipstack_wire::tcp::TcpFlags;
 

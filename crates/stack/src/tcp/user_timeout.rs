@@ -1,8 +1,9 @@
 //! The user timeout option (RFC 5482): the peer's value, and the announcement of ours.
 //!
-//! Off unless configured, as Linux has no such option. TCP_USER_TIMEOUT is what is told; a
-//! connection that has none of its own goes by what its peer says. The peer's value lies in the box
-//! that stays, what is to be told in a bit that every short way out asks for already.
+//! Off unless configured, as Linux has no such option. The announced value is TCP_USER_TIMEOUT; a
+//! connection without one of its own uses the peer's. The peer's value is in the connection's
+//! separate allocation; a pending announcement is a bit that every fast path of output tests
+//! already.
 
 use slipstack_wire::tcp::OPTIONS_MAX;
 use slipstack_wire::user_timeout::{USER_TIMEOUT_LEN, UserTimeout};

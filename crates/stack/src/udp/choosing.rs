@@ -1,7 +1,7 @@
-//! Programs of classic BPF that choose a socket of a SO_REUSEPORT group (reuseport_select_sock()).
+//! Classic BPF programs that choose a socket of a SO_REUSEPORT group (reuseport_select_sock()).
 //!
 //! A program's result is the number of a member; one beyond the last leaves the choice to the hash.
-//! Members may be sockets of other stacks: who stands where in the group is settled outside.
+//! Members may be sockets of other stacks: the order of the group is decided outside.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Errors that come back about datagrams of ours.
+//! ICMP errors about our datagrams.
 
 use alloc::vec::Vec;
 

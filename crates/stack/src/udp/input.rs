@@ -1,4 +1,4 @@
-//! Datagrams that come in: who takes them.
+//! Received datagrams, and the sockets they are delivered to.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! UDP (RFC 768, RFC 1122 4.1): sockets, look-up, input and output.
+//! UDP (RFC 768, RFC 1122 4.1): sockets, lookup, input and output.
 //!
 //! A port has a short list of sockets. A datagram goes to the best match: connected to its sender,
 //! else bound to its destination address, else wildcard; among equals the last one, or, in a

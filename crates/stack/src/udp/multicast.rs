@@ -1,6 +1,6 @@
-//! Sockets and groups: what a socket has joined, and how it sends to groups.
+//! Multicast memberships of sockets, and sending to groups.
 //!
-//! RFC 1112 6, 7.1 and 7.2, RFC 3493 5.2, RFC 3678; what is not set is as on Linux.
+//! RFC 1112 6, 7.1 and 7.2, RFC 3493 5.2, RFC 3678; defaults are Linux's.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Datagrams that go out.
+//! Sending of datagrams.
 
 use core::net::{IpAddr, SocketAddr};
 use core::num::NonZeroU16;

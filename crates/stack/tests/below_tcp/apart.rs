@@ -1,4 +1,5 @@
-//! Joined packets for others that come apart: the device cuts none, or the way takes smaller ones.
+//! Segmentation in software of forwarded packets: the device does not segment, or the path takes
+//! smaller ones.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

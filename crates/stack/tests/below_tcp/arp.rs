@@ -1,4 +1,4 @@
-//! ARP: who is answered, who is believed, what waits and for how long.
+//! ARP: answers, learning, held frames and their lifetime.
 //!
 //! RFC 1122 2.3.2.
 

@@ -1,4 +1,4 @@
-//! Neighbour discovery that is not as usual.
+//! Neighbour discovery in unusual cases.
 //!
 //! RFC 4861 4.4, 7.2.4 and 7.2.6, RFC 6980 5.
 

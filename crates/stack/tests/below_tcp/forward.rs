@@ -1,4 +1,4 @@
-//! Packets for others.
+//! IP forwarding.
 //!
 //! RFC 1812 4.2.2.9, 4.3.3.4, 5.2.6, 5.3.4 and 5.3.7, RFC 4291 2.5.6, RFC 4443 3.2 and 3.3.
 

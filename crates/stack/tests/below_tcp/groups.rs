@@ -1,4 +1,4 @@
-//! Groups: what is heard, and what routers are told (RFC 3376, RFC 3810).
+//! Multicast groups: received packets, and reports to routers (RFC 3376, RFC 3810).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Groups of IPv6 and what old queriers make of them (RFC 2710, RFC 3810, RFC 3493).
+//! IPv6 multicast groups, and the effect of older queriers (RFC 2710, RFC 3810, RFC 3493).
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,4 @@
-//! IPv4 and ICMP input: each way to be wrong has its counter and no other effect.
+//! IPv4 and ICMP input: each malformed packet has its counter and no other effect.
 //!
 //! RFC 1122 3.2.1.3, 3.2.1.8, 3.2.2 and 3.2.2.6, RFC 1812 5.3.7.
 

@@ -1,4 +1,4 @@
-//! Configured routes and rules, as packets see them.
+//! Configured routes and rules, applied to packets.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! A stack on a table: frames are built by hand, effects are written down.
+//! A stack under test: frames are built by hand, effects are recorded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

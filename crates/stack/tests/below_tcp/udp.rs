@@ -1,4 +1,4 @@
-//! UDP sockets: who gets what, and what senders are told.
+//! UDP sockets: delivery, and errors to senders.
 //!
 //! RFC 1122 4.1.3.1, 4.1.3.3 and 4.1.3.4.
 

@@ -1,4 +1,4 @@
-//! VLANs of a device in one stack, and another network in the place of the one in force.
+//! Several VLANs of a device in one stack, and replacement of the network configuration.
 
 use std::net::Ipv4Addr;
 

@@ -2,11 +2,12 @@
 //! overflows.
 //!
 //! DEVIATION(RFC 9406 4.2): it compares the smallest round trips of two rounds, but the first
-//! segment of a round finds an empty queue until the window is twice what the path holds, and what
-//! a round met is known in the next: a queue of less than three bandwidth-delay products overflows
-//! before. So trains of ACKs count too, as in Linux's HyStart: without a pause between them they
-//! come as fast as the bottleneck works, and that times the round trip is what the path holds. A
-//! sender or a receiver may be slow itself; a train counts once its segments have stood in a queue.
+//! segment of a round finds an empty queue until the window is twice the bandwidth-delay product,
+//! and the delay of a round is known in the next: a queue of less than three bandwidth-delay
+//! products overflows before. So trains of ACKs count too, as in Linux's HyStart: ACKs without a
+//! pause between them arrive at the bottleneck's rate, and that rate times the round trip is the
+//! bandwidth-delay product. A sender or a receiver may itself be slow; a train counts once its
+//! segments have been queued.
 
 use super::Ack;
 

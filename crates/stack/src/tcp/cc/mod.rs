@@ -1,8 +1,8 @@
 //! Congestion control: the first of the two plug-in points of a connection.
 //!
-//! RFC 5681. An algorithm decides how the window grows and where it falls to; when that happens is
-//! decided by `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of
-//! ACKs outside of recovery; one that builds a model (BBR) hears of every delivery and sets cwnd
+//! RFC 5681. An algorithm decides how the window grows and to what it is reduced; `recovery` and
+//! the timers decide when. Window-based algorithms (NewReno, CUBIC, DCTCP) are called for ACKs
+//! outside of recovery; one that builds a model (BBR) is called for every delivery and sets cwnd
 //! and the pacing rate by itself. All values are bytes.
 //!
 //! Congestion control that RFC 9293 3.8.2 requires of every sender.

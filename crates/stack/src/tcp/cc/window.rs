@@ -1,4 +1,4 @@
-//! The window that an algorithm works on, and the ACKs that it hears of.
+//! The window that an algorithm changes, and the ACKs that it is called for.
 
 use crate::time::Instant;
 

@@ -1,5 +1,5 @@
-//! A client's cache of servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that
-//! swallow data in SYNs.
+//! A client's cache of servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that drop
+//! SYNs with data.
 
 use core::net::IpAddr;
 

@@ -1,8 +1,9 @@
 //! TCP Fast Open (RFC 7413): data in SYNs.
 //!
 //! A client that has a server's cookie (`cache.rs`) holds its SYN back until there is something to
-//! send (`client.rs`). A server (`server.rs`) makes cookies from the client's address (`keys.rs`)
-//! and gives the data of a SYN that brings one to the program before the handshake is done.
+//! send (`client.rs`). A server (`server.rs`) derives cookies from the client's address (`keys.rs`)
+//! and delivers the data of a SYN with a valid cookie to the program before the handshake is
+//! complete.
 
 pub mod attempt;
 mod cache;

@@ -1,8 +1,8 @@
-//! A connection whose engine was killed, rebuilt from what it was when it opened and how far its
-//! rings had come.
+//! A connection whose engine was killed, rebuilt from its parameters at the open and the positions
+//! of its rings.
 //!
-//! Everything else is learned again. The peer's acknowledgements tell how much of the written data
-//! had been sent: they may be ahead of what counts as sent here.
+//! All other state is learnt again. The peer's acknowledgements show how much of the written data
+//! had been sent: they may be ahead of SND.NXT here.
 
 use super::{
     BUFFER_FIXED, ConnectionImage, ECN, FIN_QUEUED, FIN_RECEIVED, FIN_SENT, Fields, PASSIVE,

@@ -1,7 +1,8 @@
-//! A connection that moves in where a SYN of its peer came first, and one that nobody takes in.
+//! Conflicts of a connection that moves in with a SYN of its peer that came first, and connections
+//! that no stack adopts.
 //!
-//! While a connection is on its way the steering may name its new engine already. A copy of its SYN
-//! that comes late meets a listener there and begins a handshake; or the peer has started over. RFC
+//! While a connection is being moved the steering table may already name its new engine. A late
+//! copy of its SYN meets a listener there and begins a handshake; or the peer has started over. RFC
 //! 9293 3.10.7.4, RFC 5961 4.2, RFC 6191.
 
 use super::{ConnectionImage, FIN_RECEIVED, FIN_SENT, Fields, TIMESTAMPS};

@@ -1,8 +1,8 @@
-//! The commonest end of a connection that this side closed first: the peer's FIN, which
-//! acknowledges ours and brings nothing else (RFC 9293 3.10.7.4).
+//! Fast path for the most common end of a connection that this side closed first: the peer's FIN,
+//! which acknowledges ours and carries nothing else (RFC 9293 3.10.7.4).
 //!
-//! The steps of [`super`] would measure the path and move the windows of a connection that is not
-//! there afterwards, and tell of the FIN whom nobody hears any more.
+//! The steps of [`super`] would measure the path and move the windows of a connection that ends
+//! here, and report the FIN to a program that has closed the socket.
 
 use slipstack_wire::tcp::TcpFlags;
 

@@ -1,8 +1,7 @@
-//! Header prediction: the next in-order segment of an open connection on which nothing special is
-//! going on.
+//! Header prediction: the next in-order segment of an open connection in its ordinary state.
 //!
-//! Everything here is what the steps of [`super`] would do, with their questions answered
-//! beforehand. RFC 9293 3.10.7.4 allows any order of the checks that gives the same result.
+//! The result is that of the steps of [`super`], with their conditions tested together. RFC 9293
+//! 3.10.7.4 allows any order of the checks that gives the same result.
 
 use slipstack_wire::tcp::TcpFlags;
 

@@ -1,4 +1,4 @@
-//! Congestion marks of segments that come in (RFC 3168 6.1.3, RFC 8257 3.2).
+//! Congestion marks of received segments (RFC 3168 6.1.3, RFC 8257 3.2).
 
 use slipstack_wire::tcp::TcpFlags;
 

@@ -1,11 +1,11 @@
-//! When does an ACK of its own leave?
+//! The time at which an ACK without data leaves.
 //!
 //! RFC 9293 3.8.6.3 (every second full segment, never later than 0.5 s), RFC 5681 4.2 (at once for
-//! gaps), quick ACKs while the peer's slow start needs them. A small request is given a moment: its
-//! answer carries the ACK.
+//! gaps), quick ACKs while the peer's slow start needs them. The ACK of a small request is delayed
+//! a moment, so that the answer can carry it.
 //!
-//! How long an ACK may wait follows what peer and program do, as Linux's `ato` does: the gaps
-//! between the peer's segments, the timer that fired in vain, and how long the program takes to
+//! The delay adapts to peer and program, as Linux's `ato` does: to the gaps between the peer's
+//! segments, to timers that fired before the answer, and to the time that the program takes to
 //! answer.
 
 use slipstack_wire::tcp::TcpFlags;

@@ -1,4 +1,4 @@
-//! Segments without a place in the stream of data: SYN, RST, challenge ACKs.
+//! Segments outside the data stream: SYN, RST, challenge ACKs.
 
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};

@@ -1,4 +1,4 @@
-//! Data and FIN: what was lost first, then what is new.
+//! Data and FIN: lost data first, then new data.
 //!
 //! RFC 9293 3.8.6 (window), RFC 5681 3.1 (cwnd), RFC 6675 5 (NextSeg), RFC 5681 4.1 (restart after
 //! idle).

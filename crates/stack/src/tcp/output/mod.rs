@@ -1,7 +1,7 @@
 //! The choice of the next segment.
 //!
-//! Everything that a connection says in a synchronized state is decided here, at the end of a turn:
-//! first what was lost, then new data, then an ACK of its own if nothing else carried it.
+//! Everything that a connection sends in a synchronized state is decided here, at the end of a
+//! turn: lost data first, then new data, then an ACK of its own if nothing else carried it.
 
 pub mod ack_policy;
 pub mod control;

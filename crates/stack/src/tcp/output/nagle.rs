@@ -1,5 +1,5 @@
-//! May a segment that is smaller than the MSS leave? (RFC 9293 3.7.4, Minshall's variant; RFC 9293
-//! 3.8.6.2.1.)
+//! The Nagle algorithm: whether a segment smaller than the MSS may leave (RFC 9293 3.7.4,
+//! Minshall's variant; RFC 9293 3.8.6.2.1).
 
 use crate::tcp::connection::Connection;
 use crate::tcp::urgent;

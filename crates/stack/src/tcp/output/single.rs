@@ -1,7 +1,8 @@
-//! The commonest answer: all that was written fits one segment, and nothing else is outstanding.
+//! Fast path for the most common answer: all written data fits one segment, and nothing else is
+//! outstanding.
 //!
 //! The decisions that [`super::data`] takes step by step (RFC 9293 3.8.6, RFC 5681 3.1, Nagle) are
-//! settled here by a few comparisons.
+//! a few comparisons here.
 
 use slipstack_wire::tcp::TcpFlags;
 

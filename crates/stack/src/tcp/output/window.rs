@@ -1,8 +1,8 @@
-//! The receive window: what is announced, and when it grows.
+//! The receive window: its advertised size, and its growth.
 //!
 //! RFC 9293 3.8.6.2.2 (receiver's silly-window avoidance), 3.8.6 (never shrink), RFC 7323 2
-//! (scaling and rounding). Buffer auto-tuning follows what the program reads per round trip
-//! (dynamic right-sizing).
+//! (scaling and rounding). Buffer auto-tuning follows the bytes that the program reads per round
+//! trip (dynamic right-sizing).
 
 use crate::tcp::connection::Connection;
 use crate::time::{Instant, Tick};

@@ -1,7 +1,7 @@
 //! Loss recovery: states, proportional rate reduction, undo.
 //!
 //! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 3168 6.1.2
-//! (marks), RFC 4015 / RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883
+//! (marks), RFC 4015 / RFC 3522 (undo when the timestamp shows that the original arrived), RFC 2883
 //! (undo when D-SACKs account for every retransmission), RFC 5682 (F-RTO: undo when originals are
 //! delivered after a timeout).
 //!
@@ -9,8 +9,8 @@
 //! 4), and a duplicate ACK without SACK stands for a segment that has left it, so the first two
 //! duplicates let new data go.
 //!
-//! RFC 2883 5: what D-SACKs say undoes a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015
-//! 3.4). RFC 6675 5.1: a timeout ends the episode.
+//! RFC 2883 5: D-SACKs undo a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015 3.4). RFC
+//! 6675 5.1: a timeout ends the episode.
 
 pub mod state;
 

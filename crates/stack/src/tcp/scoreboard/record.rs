@@ -1,4 +1,4 @@
-//! One transmission, and what an ACK said of several.
+//! Record of one transmission, and the summary of an ACK over several.
 
 use crate::tcp::delivery::Stamp;
 

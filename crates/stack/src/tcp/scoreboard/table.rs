@@ -1,4 +1,5 @@
-//! Records by sequence, in chunks: a cut in the middle of many thousands moves a few dozen.
+//! Records by sequence, in chunks, so that an insertion among many thousands moves only a few
+//! dozen.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The table against a naive one, and its corners (RFC 6675 3, RFC 2018 8).
+//! The table compared with a naive one, and its corner cases (RFC 6675 3, RFC 2018 8).
 
 use super::*;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
 //! The part of a flight that SACK blocks, losses or retransmissions have touched.
 //!
-//! RFC 2018 (SACK), RFC 6675 3 and 4 (what the sender knows of each byte).
+//! RFC 2018 (SACK), RFC 6675 3 and 4 (the sender's record of each byte).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

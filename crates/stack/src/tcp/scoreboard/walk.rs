@@ -1,8 +1,8 @@
-//! The records in the order of their transmission, which is how RACK looks at them (RFC 8985 6.2
-//! step 5).
+//! The records in the order of their transmission, in which RACK examines them (RFC 8985 6.2 step
+//! 5).
 //!
-//! Records sent once are ordered by sequence and by time alike; retransmissions are listed as they
-//! leave. Both are judged from the oldest on, and what has been judged is not looked at again.
+//! Records sent once are ordered alike by sequence and by time; retransmissions are listed as they
+//! leave. Both are examined from the oldest on, and an examined record is not looked at again.
 
 use super::table::Place;
 use super::torn::{Resent, Torn};

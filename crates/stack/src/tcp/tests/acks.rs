@@ -1,7 +1,7 @@
-//! When ACKs leave: delayed, soon, quick, and how the delay adapts.
+//! Times of ACKs: delayed, soon, quick, and adaptation of the delay.
 //!
-//! RFC 9293 3.8.6.3, RFC 5681 4.2. The series of estimates are what Linux's `tcpi_ato` shows for
-//! the same segments, but for its ticks.
+//! RFC 9293 3.8.6.3, RFC 5681 4.2. The series of estimates are those of Linux's `tcpi_ato` for the
+//! same segments, except for the clock's resolution.
 
 use super::harness::*;
 use crate::SocketOption;

@@ -1,4 +1,4 @@
-//! The audit sees each thing that it looks for: a sound connection, and one thing wrong with it.
+//! The audit finds each violation: a sound connection, and one with a single defect.
 
 use super::harness::*;
 use crate::tcp::connection::Connection;

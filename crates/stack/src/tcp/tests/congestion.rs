@@ -1,4 +1,4 @@
-//! How much leaves, and when: the first window, what keeps it honest, and what a loss makes of it.
+//! Congestion window: the first window, its validation, and its reduction by a loss.
 //!
 //! RFC 6928 2, RFC 2861 3, RFC 7661 4.4 and 4.5.3, RFC 3042 2, RFC 6937 3 and 3.1.
 

@@ -1,4 +1,4 @@
-//! RFC 3168: who asks, who agrees, what is marked, and what follows from a mark.
+//! RFC 3168: negotiation, marking, and the reaction to a mark.
 //!
 //! RFC 3168 6.1.1, 6.1.2, 6.1.3, 6.1.5 and 6.1.6.
 

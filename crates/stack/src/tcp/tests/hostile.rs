@@ -1,4 +1,4 @@
-//! Segments and calls in no order at all: nothing panics, and the numbers stay in theirs.
+//! Segments and calls in random order: nothing panics, and all numbers stay in their ranges.
 
 use super::harness::*;
 use crate::{CloseMode, ConnId, Counter, Event, SocketOption};

@@ -1,4 +1,4 @@
-//! Detach and adopt: a connection changes its stack, and images that nobody wrote.
+//! Detach and adopt: connections change their stack, and invalid images are refused.
 
 use super::harness::*;
 use crate::tcp::{ConnectionImage, HalfOpenImage};

@@ -1,4 +1,4 @@
-//! The search for the path's MTU (RFC 4821 7.6), a probe and what befalls it.
+//! The search for the path's MTU (RFC 4821 7.6): the outcomes of a probe.
 
 use super::harness::*;
 use crate::Counter;

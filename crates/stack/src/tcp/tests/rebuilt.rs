@@ -1,4 +1,4 @@
-//! A connection that goes on elsewhere from what its rings tell: its engine was killed.
+//! A connection whose engine was killed goes on in another, from the state of its rings.
 
 use super::harness::*;
 use crate::CloseMode;

@@ -1,4 +1,4 @@
-//! The tail loss probe: when it leaves, and what its answer says.
+//! The tail loss probe: the time it leaves, and the effect of its answer.
 //!
 //! RFC 8985 7.2, 7.3 and 7.4.
 

@@ -1,4 +1,4 @@
-//! TIME-WAIT goes on in another stack, and images of it that nobody wrote.
+//! TIME-WAIT entries move to another stack, and invalid images are refused.
 
 use super::harness::*;
 use crate::{CloseMode, Role, SocketError, StackConfig, TimeWaitImage};

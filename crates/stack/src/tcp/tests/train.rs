@@ -1,5 +1,5 @@
-//! Segments of one burst that are taken as one: nothing but the number of steps may differ from
-//! taking them one by one.
+//! Segments of one burst that are processed as one: only the number of steps may differ from
+//! processing them one by one.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! RFC 5482: who is told of the user timeout, when, and what is made of what a peer says.
+//! RFC 5482: announcement of the user timeout, and the effect of a peer's.
 
 use core::time::Duration;
 

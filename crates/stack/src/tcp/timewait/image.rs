@@ -1,4 +1,4 @@
-//! TIME-WAIT goes on in another stack when its own ends.
+//! TIME-WAIT entries that continue in another stack when their own ends.
 //!
 //! The adopting stack checks every value, because an image may be hostile.
 

@@ -1,4 +1,4 @@
-//! BBR on a pipe of one rate and one round trip: what it must find out.
+//! BBR on a pipe of one rate and one round trip, both of which it must find.
 
 use super::*;
 use crate::tcp::cc::WINDOW_MAX;
