@@ -1,7 +1,7 @@
 //! The width of lines in every language of the repository.
 //!
-//! rustfmt leaves strings and the bodies of macros as they are, so Rust's lines count as well. A line
-//! is excused for one word that does not fit: a URL, or a string without a space.
+//! rustfmt leaves strings and the bodies of macros as they are, so Rust's lines count as well. A
+//! line is excused for one word that does not fit: a URL, or a string without a space.
 
 use std::path::Path;
 
