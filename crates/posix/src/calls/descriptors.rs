@@ -120,6 +120,7 @@ impl Process {
             Some(Decided::Foreign(it)) => {
                 self.drop_kernel_part(it);
                 it.give_back();
+                self.drop_way(it);
             }
             None => {}
         }
@@ -228,14 +229,24 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         if flags & CLOSE_RANGE_CLOEXEC == 0 {
-            let is_inside = |fd: i32| u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
-            let privates = self.privates();
-            for (fd, _) in self.table.all() {
-                if is_inside(fd) && privates.binary_search(&fd).is_err() {
-                    let _ = self.close(fd);
-                }
+            self.close_sockets(first, last);
+        }
+        self.close_others(first, last, flags)
+    }
+
+    /// Closes the program's numbers of sockets and sets.
+    pub(crate) fn close_sockets(&self, first: u32, last: u32) {
+        let is_inside = |fd: i32| u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
+        let privates = self.privates();
+        for (fd, _) in self.table.all() {
+            if is_inside(fd) && privates.binary_search(&fd).is_err() {
+                let _ = self.close(fd);
             }
         }
+    }
+
+    /// Closes what else the program has open.
+    pub(crate) fn close_others(&self, first: u32, last: u32, flags: u32) -> Outcome<()> {
         let mut from = first;
         for private in self.privates() {
             let Ok(private) = u32::try_from(private) else {

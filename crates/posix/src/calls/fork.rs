@@ -257,7 +257,7 @@ impl Process {
                 }
             }
             Some(Decided::Foreign(it)) => {
-                Decided::Foreign(it.for_child(lent.instead_of(it.control())))
+                Decided::Foreign(it.for_child(lent.instead_of(it.control().as_ref())))
             }
             Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
         };

@@ -46,7 +46,10 @@ impl Process {
             }
             Some(Decided::Foreign(it)) => {
                 let asked = bufs.iter().map(|buf| buf.len()).sum();
-                Err(self.borrow_to_read(&socket, it, (asked, flags)))
+                match self.borrow_to_read(&socket, it, (asked, flags)) {
+                    Some(divert) => Err(divert),
+                    None => self.recvmsg(fd, bufs, control, flags),
+                }
             }
             None => match socket.kind {
                 Kind::Stream if flags & libc::MSG_OOB != 0 => Err(Errno::EINVAL.into()),

@@ -4,6 +4,7 @@
 //! all sent data has been acknowledged; otherwise the child asks again later. The child confirms
 //! when it has the connection; until then, and if the child ends, the steward keeps it.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use slipstack_channel::{CloseMode, SockId};
 use crate::attachment::Attachment;
 use crate::lending::pump::Pump;
 use crate::lending::steward::{Given, Steward, leave_all};
-use crate::socket::borrowed::words::{Message, give, refuse};
+use crate::socket::borrowed::words::{Message, give, give_with, refuse};
 use crate::socket::description::{Decided, Description, Kind};
 
 impl Steward {
@@ -30,7 +31,8 @@ impl Steward {
         let Some((pump, bytes)) = carried else {
             return refuse(&child.control, message.token);
         };
-        let is_sent = give(&child.control, message.token, [&bytes, &[]]);
+        let pair = self.pumps.get(&pump).map(|pump| pump.child().as_fd());
+        let is_sent = give_with(&child.control, message.token, [&bytes, &[]], pair);
         let given = Given {
             id: message.id,
             pump,
@@ -48,7 +50,7 @@ impl Steward {
     /// Gives a child, which has made its part on the stack of a datagram socket that it has for
     /// itself, what has come here. Returns false if it is another kind of socket, or not free.
     fn give_datagrams(&mut self, key: u64, root: u64, message: Message) -> bool {
-        let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == message.id;
+        let is_it = |pump: &Pump| pump.is_named(root, message.id);
         let found = self.pumps.iter().find(|(_, pump)| is_it(pump));
         let (Some((pump, socket)), Some(child)) = (
             found.map(|(key, pump)| (*key, Arc::clone(pump.socket()))),
@@ -74,13 +76,18 @@ impl Steward {
         if !self.is_only_child(root) {
             return None;
         }
-        let is_it = |pump: &Pump| pump.is_roots(root) && pump.socket().id == id;
+        let is_it = |pump: &Pump| pump.is_named(root, id);
         let (key, pump) = self.pumps.iter_mut().find(|(_, pump)| is_it(pump))?;
         // Bytes that the child has written leave first.
         pump.run(&mut self.room);
         let socket = Arc::clone(pump.socket());
         let is_its_own = socket.lent.is_lent_once() && self.lender.is_left_to_steward(&socket);
-        if !is_its_own || socket.kind != Kind::Stream || !socket.may_end() || !pump.is_at_rest() {
+        if !is_its_own
+            || !pump.has_one_origin()
+            || socket.kind != Kind::Stream
+            || !socket.may_end()
+            || !pump.is_at_rest()
+        {
             return None;
         }
         let (attachment, sock) = place_of(&socket)?;
@@ -121,7 +128,8 @@ impl Steward {
             attachment.close(sock, CloseMode::Abort);
             attachment.commands();
         }
-        self.end_pump(given.pump);
+        // Whoever else has the pair is served by the child, which has its other end too.
+        self.end_pump_as(given.pump, Pump::end_here);
     }
 
     /// The child has no use for it now.

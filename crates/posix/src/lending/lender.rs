@@ -36,6 +36,10 @@ pub(crate) trait Lender: Sync {
     /// closes.
     fn steward_number(&self, socket: &Arc<Description>) -> Option<i32>;
 
+    /// Closes what the program has open that is no socket of the stack. Called by the steward, to
+    /// which descriptors may be coming that nobody knows of yet.
+    fn close_others(&self);
+
     fn close_steward_number(&self, number: i32);
 
     /// Returns true if the program has closed all its own numbers of a connection.

@@ -1,5 +1,6 @@
 //! The name of a lent connection: the steward's end of its pair is bound to an abstract name with
-//! both addresses and the inode, which the holder of the other end finds by `getpeername`.
+//! both addresses, the inode and the owner's number for it, which the holder of the other end finds
+//! by `getpeername`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -8,16 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::net::SocketAddrUnix;
 use slipstack_mem::Descriptor;
 
-const PREFIX: &[u8] = b"slipstack-lent\0";
-/// Process id, time and count: no two names are the same.
-const UNIQUE: usize = 4 + 8 + 8;
+use crate::socket::borrowed::{Names, PairName};
+
+const PREFIX: &[u8] = b"slipstack-held\0";
 /// Family (4 or 6), address, port.
 const ADDRESS: usize = 1 + 16 + 2;
-const INODE: usize = 8;
-const LEN: usize = PREFIX.len() + UNIQUE + INODE + 2 * ADDRESS;
-
-/// A local and a remote address.
-type Pair = (SocketAddr, SocketAddr);
+const NUMBER: usize = 8;
+const LEN: usize = PREFIX.len() + size_of::<PairName>() + 2 * NUMBER + 2 * ADDRESS;
 
 /// Makes names.
 #[derive(Debug, Default)]
@@ -25,13 +23,17 @@ pub(crate) struct Nameplates(AtomicU64);
 
 impl Nameplates {
     /// Names the end `ours`. Without a name the connection works all the same.
-    pub(crate) fn put(&self, ours: &OwnedFd, (local, remote): Pair, inode: u64) {
+    pub(crate) fn put(&self, ours: &OwnedFd, names: &Names) {
+        let (Some(local), Some(remote)) = (names.local, names.remote) else {
+            return;
+        };
         let mut name = Vec::with_capacity(LEN);
         name.extend_from_slice(PREFIX);
         name.extend_from_slice(&std::process::id().to_le_bytes());
         name.extend_from_slice(&slipstack_mem::now_ns().to_le_bytes());
         name.extend_from_slice(&self.0.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-        name.extend_from_slice(&inode.to_le_bytes());
+        name.extend_from_slice(&names.id.to_le_bytes());
+        name.extend_from_slice(&names.inode.to_le_bytes());
         for addr in [local, remote] {
             let (family, ip) = match addr.ip() {
                 IpAddr::V4(ip) => (4, ip.to_ipv6_mapped()),
@@ -47,20 +49,26 @@ impl Nameplates {
     }
 }
 
-/// The local and the remote address of the lent connection that `number` is an end of, and its
-/// inode.
-pub(crate) fn read(number: Descriptor) -> Option<(Pair, u64)> {
+/// Returns the names of the lent connection that `number` is an end of, and its pair's.
+pub(crate) fn read(number: Descriptor) -> Option<(Names, PairName)> {
     let peer = rustix::net::getpeername(number.as_fd()).ok()??;
     let peer = SocketAddrUnix::try_from(peer).ok()?;
     parse(peer.abstract_name()?)
 }
 
-fn parse(name: &[u8]) -> Option<(Pair, u64)> {
+fn parse(name: &[u8]) -> Option<(Names, PairName)> {
     let rest = name.strip_prefix(PREFIX).filter(|_| name.len() == LEN)?;
-    let (inode, addresses) = rest[UNIQUE..].split_at(INODE);
+    let (pair, rest) = rest.split_first_chunk()?;
+    let (id, rest) = rest.split_first_chunk::<NUMBER>()?;
+    let (inode, addresses) = rest.split_first_chunk::<NUMBER>()?;
     let (local, remote) = addresses.split_at(ADDRESS);
-    let inode = u64::from_le_bytes(inode.try_into().ok()?);
-    Some(((address(local)?, address(remote)?), inode))
+    let names = Names {
+        id: u64::from_le_bytes(*id),
+        inode: u64::from_le_bytes(*inode),
+        local: Some(address(local)?),
+        remote: Some(address(remote)?),
+    };
+    Some((names, *pair))
 }
 
 fn address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -87,21 +95,30 @@ mod tests {
             ("10.0.0.5:80", "10.0.0.1:40000"),
             ("[fd00::5]:443", "[fd00:77::ffff:1]:65535"),
         ] {
-            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            let (local, remote): (SocketAddr, SocketAddr) =
+                (local.parse().unwrap(), remote.parse().unwrap());
             let (ours, theirs) = UnixStream::pair().unwrap();
-            plates.put(&ours.into(), (local, remote), 7 << 32);
+            let names = Names {
+                id: 9,
+                inode: 7 << 32,
+                local: Some(local),
+                remote: Some(remote),
+            };
+            plates.put(&ours.into(), &names);
             let theirs = Descriptor::give(theirs.into());
-            assert_eq!(read(theirs), Some(((local, remote), 7 << 32)));
+            let (read, _) = read(theirs).unwrap();
+            assert_eq!((read.local, read.remote), (names.local, names.remote));
+            assert_eq!((read.id, read.inode), (names.id, names.inode));
             theirs.close();
         }
     }
 
     #[test]
     fn other_names_say_nothing() {
-        assert_eq!(parse(b"slipstack-lent\0"), None);
-        assert_eq!(parse(&[0; LEN]), None);
+        assert!(parse(b"slipstack-held\0").is_none());
+        assert!(parse(&[0; LEN]).is_none());
         let mut name = PREFIX.to_vec();
         name.resize(LEN, 9);
-        assert_eq!(parse(&name), None);
+        assert!(parse(&name).is_none());
     }
 }

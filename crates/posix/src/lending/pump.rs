@@ -9,10 +9,11 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{SendFlags, Shutdown};
 
 use crate::lending::lender::Lender;
 use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::words::receive_joining;
 use crate::socket::description::{Decided, Description};
 use crate::socket::{How, Push, Stream, StreamError};
 
@@ -96,6 +97,8 @@ pub(crate) struct Origin {
     root: u64,
     /// The pair's name.
     token: u64,
+    /// Its number for the connection.
+    id: u64,
     /// The user of the pair says nothing of reading.
     is_unheard: bool,
 }
@@ -104,13 +107,15 @@ impl Origin {
     pub(crate) const UNHEARD: Origin = Origin {
         root: 0,
         token: 0,
+        id: 0,
         is_unheard: true,
     };
 
-    pub(crate) fn new(root: u64, token: u64, is_unheard: bool) -> Origin {
+    pub(crate) fn new(root: u64, (id, token): (u64, u64), is_unheard: bool) -> Origin {
         Origin {
             root,
             token,
+            id,
             is_unheard,
         }
     }
@@ -122,7 +127,10 @@ pub(crate) struct Pump {
     /// The steward's own.
     number: i32,
     child: OwnedFd,
-    origin: Origin,
+    /// The first one, and whoever has come by an end of the pair and says so.
+    origins: Vec<Origin>,
+    /// Control sockets of such.
+    joining: Vec<OwnedFd>,
     /// The child has no end of the pair any more.
     is_abandoned: bool,
     /// The child's end comes: what it has sent is read until then.
@@ -161,7 +169,8 @@ impl Pump {
             socket,
             number,
             child,
-            origin,
+            origins: vec![origin],
+            joining: Vec::new(),
             is_abandoned: false,
             is_ending: false,
             is_unread: false,
@@ -178,11 +187,50 @@ impl Pump {
     }
 
     pub(crate) fn is_of(&self, root: u64, token: u64) -> bool {
-        (self.origin.root, self.origin.token) == (root, token)
+        let mut origins = self.origins.iter();
+        origins.any(|origin| (origin.root, origin.token) == (root, token))
     }
 
     pub(crate) fn is_roots(&self, root: u64) -> bool {
-        self.origin.root == root
+        self.origins.iter().any(|origin| origin.root == root)
+    }
+
+    /// Whether the child that `root` names knows its connection by `id`.
+    pub(crate) fn is_named(&self, root: u64, id: u64) -> bool {
+        let mut origins = self.origins.iter();
+        origins.any(|origin| (origin.root, origin.id) == (root, id))
+    }
+
+    /// Whether one alone says that it uses the pair.
+    pub(crate) fn has_one_origin(&self) -> bool {
+        self.origins.len() == 1
+    }
+
+    /// Takes the control sockets that have come by the pair.
+    pub(crate) fn take_joining(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.joining)
+    }
+
+    /// Somebody who has come by an end of the pair says from now on when it reads.
+    pub(crate) fn join(&mut self, origin: Origin) {
+        self.origins.retain(|it| !it.is_unheard);
+        self.origins.push(origin);
+        self.wish = Wish::None;
+    }
+
+    /// Somebody has the pair too who may say nothing.
+    pub(crate) fn pass(&mut self) {
+        if !self.origins.contains(&Origin::UNHEARD) {
+            self.origins.push(Origin::UNHEARD);
+        }
+    }
+
+    /// One has ended, or closed its end: others who have the pair may have the connection for
+    /// themselves.
+    pub(crate) fn part(&mut self, root: u64) {
+        if self.origins.len() > 1 {
+            self.origins.retain(|it| it.root != root);
+        }
     }
 
     /// Whether it has nothing, and neither side has ended a direction.
@@ -222,7 +270,7 @@ impl Pump {
 
     /// Whether the steward is to look whether the program has closed its own numbers.
     pub(crate) fn awaits_leaving(&self) -> bool {
-        self.origin.is_unheard && self.wish != Wish::All
+        self.origins.iter().all(|it| it.is_unheard) && self.wish != Wish::All
     }
 
     /// Once the program has closed its own numbers, what comes is the child's.
@@ -343,14 +391,22 @@ impl Pump {
     }
 
     fn read_child(&mut self, room: &mut [u8]) -> usize {
-        let recv = || rustix::net::recv(&self.child, &mut *room, RecvFlags::DONTWAIT);
-        match retry_on_intr(recv) {
+        let mut received = retry_on_intr(|| receive_joining(&self.child, &mut *room));
+        while let Ok((0, Some(control))) = received {
+            self.joining.push(control);
+            received = retry_on_intr(|| receive_joining(&self.child, &mut *room));
+        }
+        match received {
+            Ok((count, Some(control))) => {
+                self.joining.push(control);
+                count
+            }
             // Its end, or that of its writing? The event that comes next tells.
-            Ok((0, _)) if !self.is_abandoned && self.has_hung_up() => {
+            Ok((0, None)) if !self.is_abandoned && has_hung_up(&self.child) => {
                 self.childs.gives = false;
                 0
             }
-            Ok((count, _)) => {
+            Ok((count, None)) => {
                 self.to_peer.is_ended = count == 0;
                 // A source that gives less than was asked for is empty.
                 self.childs.gives = self.is_ending || count == room.len();
@@ -367,15 +423,6 @@ impl Pump {
                 0
             }
         }
-    }
-
-    /// Whether nobody has the other end of the pair any more (or it is shut down in both
-    /// directions).
-    fn has_hung_up(&self) -> bool {
-        let mut fds = [PollFd::new(&self.child, PollFlags::empty())];
-        let now = Timespec::default();
-        let found = rustix::event::poll(&mut fds, Some(&now));
-        found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// As many bytes as the child wants at most.
@@ -438,6 +485,11 @@ impl Pump {
     /// The child's share is given back; the last one closes the connection.
     pub(crate) fn end(self, lender: &dyn Lender) {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
+        self.end_here(lender);
+    }
+
+    /// The connection has gone elsewhere, and what the pair's users do with it is that one's.
+    pub(crate) fn end_here(self, lender: &dyn Lender) {
         if self.is_unread {
             self.socket.lent.leave_unread();
         }
@@ -446,6 +498,13 @@ impl Pump {
         lender.close_steward_number(self.number);
         lender.take_back(&self.socket);
     }
+}
+
+/// Whether nobody has the other end of the pair any more (or it is shut down in both directions).
+pub(crate) fn has_hung_up(end: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(end, PollFlags::empty())];
+    let found = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+    found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
 /// `None`: it takes no more.

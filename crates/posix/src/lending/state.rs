@@ -1,7 +1,7 @@
 //! The lending state of a process.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use slipstack_mem::Lock;
 
@@ -27,6 +27,8 @@ pub(crate) struct Lending {
     /// This process has left its connections to a helper and made no others.
     pub(crate) is_confined: AtomicBool,
     pub(crate) nameplates: nameplate::Nameplates,
+    /// Connections that have come in messages.
+    pub(crate) arrivals: AtomicU32,
 }
 
 impl Lending {

@@ -41,6 +41,8 @@ pub(crate) struct Child {
     pub(crate) root: u64,
     /// Sockets that it may use and has not used.
     held: Vec<Arc<Description>>,
+    /// The key of the pump that it has joined, if it came by an end of a pair.
+    joined: Option<u64>,
     /// Connections that it has not confirmed.
     pub(crate) given: Vec<Given>,
 }
@@ -69,6 +71,8 @@ pub(crate) struct Steward {
     pub(crate) ready: Vec<u64>,
     /// The kernel was asked in this round or the last one.
     has_looked: bool,
+    /// The program has ended, and what it had open is closed.
+    is_ending: bool,
     /// The buffer through which bytes are moved.
     pub(crate) room: Box<[u8]>,
 }
@@ -118,6 +122,7 @@ impl Steward {
             next_key: FIRST_KEY,
             ready: Vec::new(),
             has_looked: false,
+            is_ending: false,
             room: vec![0; ROOM].into(),
         })
     }
@@ -126,6 +131,9 @@ impl Steward {
         loop {
             self.begin_round();
             if self.post.is_ending.load(Ordering::SeqCst) {
+                if !std::mem::replace(&mut self.is_ending, true) {
+                    self.lender.close_others();
+                }
                 // A child may have begun to use something a moment ago.
                 self.listen_to_all();
                 self.leave_datagrams();
@@ -178,18 +186,12 @@ impl Steward {
             Charge::Pump(pump) => self.add(pump),
             Charge::Child { control, shared } => {
                 let key = self.key();
-                self.add_child(key, key, control, shared);
+                self.add_child(key, Child::new(control, key, shared));
             }
         }
     }
 
-    fn add_child(&mut self, key: u64, root: u64, control: OwnedFd, held: Vec<Arc<Description>>) {
-        let child = Child {
-            control,
-            root,
-            held,
-            given: Vec::new(),
-        };
+    fn add_child(&mut self, key: u64, child: Child) {
         let watched = self.rest.watch(&child.control, key, EventFlags::IN);
         self.children.insert(key, child);
         if watched.is_err() {
@@ -197,7 +199,7 @@ impl Steward {
         }
     }
 
-    fn add(&mut self, mut pump: Pump) {
+    fn add(&mut self, pump: Pump) {
         let key = self.key();
         let target = Target::Socket(Arc::clone(pump.socket()));
         let watched = self.rest.watch(pump.child(), key, CHILD_EDGES);
@@ -205,16 +207,13 @@ impl Steward {
             return pump.end(self.lender);
         };
         target.watch(Set::watch_of(&self.set, item));
-        if pump.awaits_leaving() {
-            self.post.await_leaving(true);
-            pump.note_leaving(self.lender);
-        }
         if pump.has_kernel_part() {
             let part = self.key();
             self.kernel_parts.insert(part, key);
             self.rest.watch_number(pump.number(), part, CHILD_EDGES);
         }
         self.pumps.insert(key, pump);
+        self.watch_leaving(Some(key));
         self.ready.push(key);
         if watched.is_err() {
             self.end_pump(key);
@@ -222,6 +221,10 @@ impl Steward {
     }
 
     pub(crate) fn end_pump(&mut self, key: u64) {
+        self.end_pump_as(key, Pump::end);
+    }
+
+    pub(crate) fn end_pump_as(&mut self, key: u64, end: fn(Pump, &dyn Lender)) {
         let Some(pump) = self.pumps.remove(&key) else {
             return;
         };
@@ -234,11 +237,24 @@ impl Steward {
         if let Some((item, _)) = self.set.remove(pump.number(), &target) {
             target.unwatch(&|watch| watch.is_item(&self.set, item));
         }
-        pump.end(self.lender);
+        end(pump, self.lender);
         if self.pumps.is_empty() {
             // Others may have the connection still.
             self.turn();
             self.rest.stop_leading(self.lender);
+        }
+    }
+
+    /// Looks whether the program has closed its own numbers of a connection whose user is not
+    /// heard, and is told of that otherwise.
+    fn watch_leaving(&mut self, key: Option<u64>) {
+        if let Some(key) = key
+            && let Some(pump) = self.pumps.get_mut(&key)
+            && pump.awaits_leaving()
+        {
+            self.post.await_leaving(true);
+            pump.note_leaving(self.lender);
+            self.ready.push(key);
         }
     }
 
@@ -308,6 +324,7 @@ impl Steward {
             if pump.run(&mut self.room) {
                 self.ready.push(key);
             }
+            let joining = pump.take_joining();
             if let Some(awaits_room) = pump.news_of_room() {
                 let what = match awaits_room {
                     true => CHILD_EDGES | EventFlags::OUT,
@@ -318,6 +335,29 @@ impl Steward {
             if pump.is_over() {
                 self.end_pump(key);
             }
+            for control in joining {
+                self.add_joined(key, control);
+            }
+        }
+    }
+
+    /// Somebody has come by an end of a pump's pair.
+    fn add_joined(&mut self, pump: u64, control: OwnedFd) {
+        let control = raised(control);
+        self.lender.note(control.as_raw_fd());
+        let key = self.key();
+        let child = Child {
+            joined: Some(pump),
+            ..Child::new(control, key, Vec::new())
+        };
+        self.add_child(key, child);
+        self.listen(key);
+    }
+
+    fn on_join(&mut self, key: u64, message: Message) {
+        let joined = self.children.get(&key).and_then(|child| child.joined);
+        if let Some(pump) = joined.and_then(|pump| self.pumps.get_mut(&pump)) {
+            pump.join(Origin::new(key, (message.id, message.token), false));
         }
     }
 
@@ -366,11 +406,14 @@ impl Steward {
                 let end = raised(end);
                 self.lender.note(end.as_raw_fd());
                 let branch = self.key();
-                self.add_child(branch, root, end, held);
+                self.add_child(branch, Child::new(end, root, held));
             }
             (Word::Want, None) => self.on_want(key, message),
             (Word::Have, None) => self.on_have(key, message),
             (Word::Leave, None) => self.on_leave(key, message),
+            (Word::Join, None) => self.on_join(key, message),
+            (Word::Pass, None) => self.on_pass(root, message),
+            (Word::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
             (Word::Read | Word::ReadNow | Word::Shut, None) => {
                 self.on_word_of_pump(root, message);
                 if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
@@ -385,7 +428,8 @@ impl Steward {
         let Some(child) = self.children.get_mut(&key) else {
             return;
         };
-        let origin = Origin::new(child.root, message.token, message.amount != 0);
+        let name = (message.id, message.token);
+        let origin = Origin::new(child.root, name, message.amount != 0);
         let Some(socket) = child.take_held(message.id) else {
             return;
         };
@@ -400,12 +444,35 @@ impl Steward {
         }
     }
 
+    fn on_pass(&mut self, root: u64, message: Message) {
+        let mut pumps = self.pumps.iter_mut();
+        if let Some((key, pump)) = pumps.find(|(_, pump)| pump.is_of(root, message.token)) {
+            pump.pass();
+            if message.amount != 0 {
+                pump.read(Wish::All);
+                self.ready.push(*key);
+            }
+        }
+    }
+
+    /// A child has closed its ends of pairs, which others may have.
+    fn part(&mut self, root: u64, is_it: impl Fn(&Pump) -> bool) {
+        let pumps = self.pumps.iter_mut();
+        let parted = pumps.filter(|(_, pump)| is_it(pump)).map(|(key, pump)| {
+            pump.part(root);
+            *key
+        });
+        for key in parted.collect::<Vec<u64>>() {
+            self.watch_leaving(Some(key));
+        }
+    }
+
     fn on_call(&mut self, key: u64, message: Message, request: &[u8]) {
         let Some(child) = self.children.get(&key) else {
             return;
         };
         let held = child.held.iter().find(|socket| socket.id == message.id);
-        let is_it = |pump: &Pump| pump.is_roots(child.root) && pump.socket().id == message.id;
+        let is_it = |pump: &Pump| pump.is_named(child.root, message.id);
         let pumped = self.pumps.iter().find(|(_, pump)| is_it(pump));
         let socket = held.or(pumped.map(|(_, pump)| pump.socket()));
         let pumped = pumped.map(|(key, _)| *key);
@@ -485,6 +552,9 @@ impl Steward {
         for socket in child.held {
             self.lender.take_back(&socket);
         }
+        if self.children.values().all(|other| other.root != child.root) {
+            self.part(child.root, |pump| pump.is_roots(child.root));
+        }
     }
 }
 
@@ -500,6 +570,16 @@ pub(super) fn leave_all(child: &Child, socket: &Description) {
 }
 
 impl Child {
+    fn new(control: OwnedFd, root: u64, held: Vec<Arc<Description>>) -> Child {
+        Child {
+            control,
+            root,
+            held,
+            joined: None,
+            given: Vec::new(),
+        }
+    }
+
     fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {
         let at = self.held.iter().position(|socket| socket.id == id)?;
         Some(self.held.swap_remove(at))

@@ -89,6 +89,8 @@ pub struct Process {
     pub(crate) spinners: Spinners,
     pub(crate) report: Report,
     pub(crate) lending: Lending,
+    /// The process itself, once its steward may get something to do in the midst of a call.
+    pub(crate) this: OnceLock<&'static Process>,
     /// The entries that a fork which is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
     pub(crate) kqueues: Kqueues,
@@ -138,6 +140,7 @@ impl Process {
             table: Table::new(),
             report: Report::new(settings.journal),
             lending: Lending::default(),
+            this: OnceLock::new(),
             held: Lock::new(Vec::new()),
             nesting: Lock::new(()),
             kqueues: Kqueues::default(),

@@ -50,7 +50,7 @@ impl Departure {
         for place in places(control) {
             let number = number_at(control, place);
             if process.is_ours(number)
-                && let Some(substitute) = process.prepare_passing(&mut passing, number, true)
+                && let Some(substitute) = process.prepare_passing(&mut passing, number, false)
             {
                 changes.push((place, substitute.to_ne_bytes()));
             }

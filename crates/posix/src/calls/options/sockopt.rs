@@ -28,6 +28,7 @@ impl Process {
     /// `setsockopt`.
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
+        self.learn_options(&socket);
         self.refuse_option(&socket, level, name, value)?;
         if let Some(set) = self.set_elsewhere(&socket, (level, name), value) {
             return Ok(set?);
@@ -250,6 +251,7 @@ impl Process {
     /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
     pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
         let socket = self.socket_of(fd)?;
+        self.learn_options(&socket);
         let own = self.own_int(&socket, level, name)?;
         if let Some(own) = own {
             return Ok(put(value, &own.to_ne_bytes()));

@@ -31,6 +31,11 @@ impl Process {
             self.set_for_borrower(socket, (first, second), value);
             return (Reply::default(), 0);
         }
+        if request.call == Call::Options && socket.kind == Kind::Stream {
+            let options = socket.cold.lock().options.clone();
+            let len = options.write(room);
+            return (Reply::of_len(len), len);
+        }
         let number = socket.cold.lock().numbers.first().copied();
         let Some(fd) = number.filter(|_| socket.kind == Kind::Dgram) else {
             return (Reply::refused(Errno::ENOTCONN), 0);
@@ -46,6 +51,7 @@ impl Process {
             Call::Send => self.send_for_borrower(fd, request, data),
             Call::Connect => done(self.connect_for_borrower(fd, name)),
             Call::Shutdown => done(self.shutdown_for_borrower(fd, first)),
+            Call::Options => Reply::default(),
             Call::TakeError => {
                 let mut error = [0; 4];
                 match self.getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error) {

@@ -14,11 +14,19 @@ use crate::errno::Errno;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::table::Entry;
-use crate::socket::borrowed::Borrowed;
+use crate::socket::borrowed::requests::{Call, Request};
 use crate::socket::borrowed::words::{Message, Wish, Word};
+use crate::socket::borrowed::{Borrowed, Names};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::replace;
 use crate::socket::kernel_socket::set_nonblocking;
+use crate::socket::options::record::Options;
+
+/// A process to which so many connections have come in messages gets an engine for them.
+const ARRIVALS: u32 = 4;
+
+/// Bytes of all options of a connection at most.
+const OPTIONS_LEN_MAX: usize = 16 << 10;
 
 /// Whether whoever uses a connection can say that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +62,12 @@ impl Process {
     /// Puts an end of a pair under the numbers, if that has not been done, and says what the
     /// program wants to read.
     pub(crate) fn take_borrowed(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
+        if !self.begin_use(socket, it) {
+            self.hold_and_wish(socket, it, wish);
+        }
+    }
+
+    fn hold_and_wish(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
         if self.hold_borrowed(socket, it, Reach::Heard) && wish != Wish::None && !it.is_streaming()
         {
             it.wish(waiting(socket), wish, socket.is_nonblocking());
@@ -82,6 +96,30 @@ impl Process {
         true
     }
 
+    /// A call of this thread on the connection begins: one that has come in a message may be this
+    /// process's from now on. Returns whether it is.
+    fn begin_use(&self, socket: &Arc<Description>, it: &Borrowed) -> bool {
+        self.note_user(it);
+        if it.is_sent() && it.turns.is_use_due() && self.takes_at_once() {
+            self.take_over(socket, it);
+        }
+        socket.is_brought()
+    }
+
+    /// Waits while the connection may be coming here, and keeps it from that if another thread uses
+    /// it too.
+    fn note_user(&self, it: &Borrowed) {
+        let _coming = it.coming.lock();
+        it.turns.note_user(self.kernel.thread());
+    }
+
+    /// Whether a connection that has come in a message goes to this process's engine with its first
+    /// use.
+    fn takes_at_once(&self) -> bool {
+        self.living_attachment().is_some()
+            || self.lending.arrivals.load(Ordering::Relaxed) >= ARRIVALS
+    }
+
     fn make_pair(&self, socket: &Description, it: &Borrowed, reach: Reach) -> Result<u64, Errno> {
         let control = it.control().ok_or(Errno::ENOTCONN)?;
         let kind = match socket.kind {
@@ -91,10 +129,13 @@ impl Process {
         let family = AddressFamily::UNIX;
         let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         limit_times(&ours, socket)?;
-        if let (Some(local), Some(remote)) = (it.local, it.remote()) {
-            let inode = self.inode_of(socket);
-            self.lending.nameplates.put(&theirs, (local, remote), inode);
-        }
+        let names = Names {
+            id: it.id,
+            inode: self.inode_of(socket),
+            local: it.local,
+            remote: it.remote(),
+        };
+        self.lending.nameplates.put(&theirs, &names);
         let message = Message {
             word: Word::Take,
             id: it.id,
@@ -118,7 +159,8 @@ impl Process {
     /// A call on a connection that lives in the parent: made on the pair's end, which the kernel
     /// serves.
     pub(crate) fn borrow(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) -> Divert {
-        self.take_borrowed(socket, it, wish);
+        self.note_user(it);
+        self.hold_and_wish(socket, it, wish);
         if it.is_taken() {
             Divert::Kernel
         } else {
@@ -132,6 +174,9 @@ impl Process {
         socket: &Arc<Description>,
         it: &Borrowed,
     ) -> Option<Divert> {
+        if self.begin_use(socket, it) {
+            return None;
+        }
         let divert = self.borrow(socket, it, Wish::None);
         if divert == Divert::Kernel && it.turns.on_write() {
             self.take_over(socket, it);
@@ -139,15 +184,18 @@ impl Process {
         (!socket.is_brought()).then_some(divert)
     }
 
-    /// A receiving call on a connection that lives elsewhere.
+    /// A receiving call on a connection that lives elsewhere. `None`: it has come here.
     pub(crate) fn borrow_to_read(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
         (asked, flags): (usize, i32),
-    ) -> Divert {
+    ) -> Option<Divert> {
+        if self.begin_use(socket, it) {
+            return None;
+        }
         if !self.hold_borrowed(socket, it, Reach::Heard) {
-            return Errno::ENOTCONN.into();
+            return Some(Errno::ENOTCONN.into());
         }
         it.turns.on_read();
         if asked > 0 && !it.is_streaming() {
@@ -159,7 +207,34 @@ impl Process {
             let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
             it.wish(waiting(socket), wish, is_prompt);
         }
-        Divert::KernelRead
+        Some(Divert::KernelRead)
+    }
+
+    /// The options that were set before a connection came in a message.
+    pub(crate) fn learn_options(&self, socket: &Description) {
+        let Some(Decided::Foreign(it)) = socket.decided() else {
+            return;
+        };
+        if !it.learns_options() {
+            return;
+        }
+        let request = Request::new(Call::Options, [0, 0]);
+        if let Some((_, told)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
+            let mut options = Options::read(&told);
+            let mut cold = socket.cold.lock();
+            for set in cold.options.all() {
+                options.set(set.level, set.name, &set.value);
+            }
+            cold.options = options;
+        }
+    }
+
+    /// Nobody needs the way to the steward any more of a connection that has come in a message.
+    pub(crate) fn drop_way(&self, it: &Borrowed) {
+        if let Some(control) = it.take_own_control() {
+            let mut all = self.lending.controls.lock();
+            all.retain(|other| !Arc::ptr_eq(other, &control));
+        }
     }
 
     /// Called before the program confines itself to some system calls (seccomp(2)): connections

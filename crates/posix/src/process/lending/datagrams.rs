@@ -270,7 +270,7 @@ impl Process {
     }
 
     /// `None`: there is no owner any more, or no way to it.
-    fn ask_owner(
+    pub(super) fn ask_owner(
         &self,
         it: &Borrowed,
         request: &Request<'_>,

@@ -45,7 +45,7 @@ impl Process {
                 }
                 Some(Decided::Foreign(borrowed)) => {
                     if let Some(control) = borrowed.control() {
-                        fork.branch_off(control);
+                        fork.branch_off(&control);
                     }
                 }
                 _ => {}

@@ -145,11 +145,7 @@ impl Process {
         let (ours, theirs) = (raised(pair.0), raised(pair.1));
         limit_times(&theirs, &socket)?;
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
-        let names = self.names_of(&socket);
-        if let (Some(local), Some(remote)) = (names.local, names.remote) {
-            let inode = names.inode;
-            self.lending.nameplates.put(&ours, (local, remote), inode);
-        }
+        self.lending.nameplates.put(&ours, &self.names_of(&socket));
         Ok(Ward {
             socket,
             ours,
@@ -284,15 +280,15 @@ impl Process {
     /// Puts an end of a pair under all numbers of the connection.
     fn put_end(&self, old: &Arc<Description>, end: &OwnedFd) {
         let names = self.names_of(old);
-        let (Some(local), Some(remote)) = (names.local, names.remote) else {
+        if names.local.is_none() || names.remote.is_none() {
             return;
-        };
+        }
         let new = Description::like(old, self.next_id());
         new.has_kernel.store(true, Ordering::Release);
         new.set_inode(names.inode);
         let _ = new
             .decided
-            .set(Decided::Foreign(Borrowed::received(local, remote)));
+            .set(Decided::Foreign(Borrowed::received(&names)));
         let numbers = {
             let cold = old.cold.lock();
             let mut fresh = new.cold.lock();

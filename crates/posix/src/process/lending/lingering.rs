@@ -33,10 +33,10 @@ impl Process {
             return;
         }
         self.lending.post.await_steward();
+        self.close_sockets(0, u32::MAX);
         let Some(until) = self.lending.post.begin_to_end() else {
             return;
         };
-        let _ = self.close_range(0, u32::MAX, 0);
         match until {
             Until::Thread(steward) => steward.join(),
             Until::Here(steward) => steward.run_here(),

@@ -10,10 +10,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::OFlags;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
-use crate::addr::Family;
 use crate::addr::stack_addr;
 use crate::errno::Errno;
 use crate::lending::lender::Lender;
@@ -21,12 +22,14 @@ use crate::lending::nameplate;
 use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
-use crate::process::lending::borrow::Reach;
+use crate::process::lending::borrow::{Reach, limit_times};
 use crate::process::lending::starting::is_lendable;
 use crate::process::table::Entry;
-use crate::socket::borrowed::{Borrowed, Wish};
-use crate::socket::description::{Decided, Description, Kind, New};
-use crate::socket::kernel_socket::kernel_name;
+use crate::socket::borrowed::control::Control;
+use crate::socket::borrowed::words::{Message, Word, join};
+use crate::socket::borrowed::{Borrowed, Names, PairName, Wish};
+use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::kernel_socket::{kernel_name, replace};
 
 /// A connection on its way to another program.
 #[derive(Debug)]
@@ -50,7 +53,8 @@ impl Passing {
 
 impl Process {
     /// The number that another program is to get in place of `fd`; `None`: `fd` itself will do.
-    /// [`Process::end_passing`] must follow. `reads`: it is to read from it.
+    /// [`Process::end_passing`] must follow. `reads`: it is to read from it, although this program
+    /// has it too.
     pub fn prepare_passing(&self, passing: &mut Passing, fd: i32, reads: bool) -> Option<i32> {
         let socket = self.table.socket(fd)?;
         match socket.decided() {
@@ -71,10 +75,10 @@ impl Process {
                 None
             }
             Some(Decided::Foreign(it)) => {
-                // From now on another program has the pair too.
+                // From now on another program has the pair too, which may not be heard.
                 it.turns.never_ask();
-                if self.hold_borrowed(&socket, it, Reach::Unheard) {
-                    self.take_borrowed(&socket, it, Wish::if_reads(reads));
+                if self.hold_borrowed(&socket, it, Reach::Heard) {
+                    it.pass(reads);
                 }
                 None
             }
@@ -102,11 +106,8 @@ impl Process {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = pair;
-        let names = self.names_of(&socket);
-        if let (Some(local), Some(remote)) = (names.local, names.remote) {
-            let inode = names.inode;
-            self.lending.nameplates.put(&ours, (local, remote), inode);
-        }
+        self.lending.nameplates.put(&ours, &self.names_of(&socket));
+        limit_times(&theirs, &socket)?;
         if socket.is_nonblocking() {
             rustix::io::ioctl_fionbio(&theirs, true)?;
         }
@@ -163,29 +164,12 @@ impl Process {
 
     /// Another program has sent number `fd`: a connection that it lends, or a socket that it has
     /// bound.
-    pub fn receive(&self, fd: i32) {
+    pub fn receive(&'static self, fd: i32) {
         let Some(number) = Descriptor::new(fd) else {
             return;
         };
-        if let Some(((local, remote), inode)) = nameplate::read(number) {
-            let family = match local {
-                std::net::SocketAddr::V4(_) => Family::V4,
-                std::net::SocketAddr::V6(_) => Family::V6,
-            };
-            let flags = rustix::fs::fcntl_getfl(number.as_fd());
-            let socket = Arc::new(Description::new(New {
-                id: self.next_id(),
-                family,
-                kind: Kind::Stream,
-                protocol: 0,
-                is_nonblocking: flags
-                    .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK)),
-            }));
-            socket.has_kernel.store(true, Ordering::Release);
-            socket.set_inode(inode);
-            let borrowed = Borrowed::received(local, remote);
-            let _ = socket.decided.set(Decided::Foreign(borrowed));
-            self.install(number, &socket);
+        if let Some((names, pair)) = nameplate::read(number) {
+            self.receive_connection(number, &names, pair);
         } else if let Some(letter) = letter_of(number).filter(|_| self.has_part_in(number)) {
             let mut mode = [0; 4];
             let told = self
@@ -199,6 +183,65 @@ impl Process {
 }
 
 impl Process {
+    /// An end of a pair has come under `number`.
+    fn receive_connection(&'static self, number: Descriptor, names: &Names, pair: PairName) {
+        if let Some(known) = self.find_pair(&pair) {
+            return self.receive_again(number, &known);
+        }
+        let _ = self.this.set(self);
+        self.lending.arrivals.fetch_add(1, Ordering::Relaxed);
+        let joined = self.join(number, names);
+        let it = Borrowed::sent(names, pair, joined);
+        let flags = rustix::fs::fcntl_getfl(number.as_fd());
+        let is_nonblocking = flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+        let socket = self.foreign(it, Kind::Stream, is_nonblocking);
+        learn_times(number, &socket);
+        socket.has_kernel.store(true, Ordering::Release);
+        socket.set_inode(names.inode);
+        self.install(number, &socket);
+    }
+
+    /// Makes a way to the steward at the other end of the pair. `None`: there is none for a process
+    /// that has confined itself, and none if the pair is full.
+    fn join(&self, number: Descriptor, names: &Names) -> Option<(Arc<Control>, u64)> {
+        let is_stream = sockopt::socket_type(number.as_fd()) == Ok(SocketType::STREAM);
+        if !is_stream || self.lending.keeps_out.load(Ordering::Relaxed) {
+            return None;
+        }
+        let control = Arc::new(Control::new(join(number).ok()?));
+        let token = self.next_token();
+        let message = Message {
+            word: Word::Join,
+            id: names.id,
+            token,
+            amount: 0,
+        };
+        control.say(message, None).ok()?;
+        self.lending.controls.lock().push(Arc::clone(&control));
+        Some((control, token))
+    }
+
+    /// Returns the connection that has come by the end of that pair before.
+    fn find_pair(&self, pair: &PairName) -> Option<Arc<Description>> {
+        self.table.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it =
+                matches!(socket.decided.get(), Some(Decided::Foreign(it)) if it.is_pair(pair));
+            is_it.then_some(socket)
+        })
+    }
+
+    fn receive_again(&self, number: Descriptor, socket: &Arc<Description>) {
+        self.install(number, socket);
+        if !socket.has_kernel()
+            && let Ok(anchor) = self.numbers.anchor()
+        {
+            let _ = replace(number, anchor);
+        }
+    }
+
     /// Programs bind freely too, to addresses of the kernel's.
     fn has_part_in(&self, number: Descriptor) -> bool {
         kernel_name(number).is_some_and(|addr| {
@@ -211,6 +254,18 @@ impl Process {
 /// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which means nothing to sockets that nobody asks for
 /// errors.
 const MODE: i32 = 45;
+
+/// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the end of the pair under `number`.
+fn learn_times(number: Descriptor, socket: &Description) {
+    for (which, limit) in [
+        (Timeout::Recv, &socket.recv_timeout_ns),
+        (Timeout::Send, &socket.send_timeout_ns),
+    ] {
+        if let Ok(Some(time)) = sockopt::socket_timeout(number.as_fd(), which) {
+            limit.store(time.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+}
 
 fn is_bound(socket: &Description) -> bool {
     socket.cold.lock().bound.is_some()

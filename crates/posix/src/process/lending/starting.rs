@@ -17,6 +17,7 @@ use slipstack_mem::{Descriptor, raised};
 
 use crate::addr::Family;
 use crate::lending::fork::Fork;
+use crate::lending::nameplate;
 use crate::process::Process;
 use crate::process::lending::borrow::Reach;
 use crate::process::table::Entry;
@@ -85,7 +86,7 @@ impl Process {
                 Some(Decided::Foreign(it)) => {
                     let branch = fork.branches.iter().find(|branch| {
                         let of = it.control();
-                        of.is_some_and(|of| Arc::ptr_eq(of, &branch.of))
+                        of.is_some_and(|of| Arc::ptr_eq(&of, &branch.of))
                     });
                     Some(borrowed(
                         (&socket, self.inode_of(&socket)),
@@ -179,8 +180,7 @@ impl Process {
         let mut parts = item.splitn(6, '/');
         let fd: i32 = parts.next()?.parse().ok()?;
         let Some(id) = parts.next() else {
-            self.receive(fd);
-            return Some(());
+            return self.inherit_end(fd);
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
         let control = self.way(parts.next()?.parse().ok()?, ways)?;
@@ -204,7 +204,25 @@ impl Process {
         Some(())
     }
 
-    fn foreign(&self, it: Borrowed, kind: Kind, is_nonblocking: bool) -> Arc<Description> {
+    /// The end of a pair without a way to its steward.
+    fn inherit_end(&self, fd: i32) -> Option<()> {
+        let number = Descriptor::new(fd)?;
+        let (names, _) = nameplate::read(number)?;
+        let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
+        let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
+        let socket = self.foreign(Borrowed::received(&names), Kind::Stream, is_nonblocking);
+        socket.set_inode(names.inode);
+        socket.has_kernel.store(true, Ordering::Release);
+        self.install(number, &socket);
+        Some(())
+    }
+
+    pub(super) fn foreign(
+        &self,
+        it: Borrowed,
+        kind: Kind,
+        is_nonblocking: bool,
+    ) -> Arc<Description> {
         let family = match it.local {
             Some(SocketAddr::V6(_)) => Family::V6,
             Some(SocketAddr::V4(_)) | None => Family::V4,
@@ -226,7 +244,7 @@ impl Process {
             };
             let is_it = match socket.decided() {
                 Some(Decided::Foreign(it)) => {
-                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(of, control))
+                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(&of, control))
                 }
                 _ => false,
             };

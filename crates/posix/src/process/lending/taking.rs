@@ -4,16 +4,20 @@
 //! several times it asks its parent's steward for the connection (`lending/giving.rs`): from then
 //! on its own engine has it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use slipstack_channel::{CloseMode, Placement, SockId, Transport};
-use slipstack_mem::Descriptor;
 use slipstack_mem::thread::own as own_threads;
+use slipstack_mem::{Descriptor, raised};
 
 use crate::attachment::Attachment;
 use crate::epoll::{remove_kernel_part, sets_of};
+use crate::lending::lender::Lender;
+use crate::lending::post::Charge;
+use crate::lending::pump::{Origin, Pump, has_hung_up};
 use crate::process::Process;
 use crate::socket::Stream;
 use crate::socket::borrowed::Borrowed;
@@ -29,6 +33,10 @@ impl Process {
     #[cold]
     pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed) {
         if self.is_kept_out() {
+            return it.turns.never_ask();
+        }
+        let _coming = it.coming.lock();
+        if !it.turns.is_users_alone(self.kernel.thread()) {
             return it.turns.never_ask();
         }
         let Some(attachment) = self.attached_quietly() else {
@@ -58,13 +66,14 @@ impl Process {
         if has_unread(socket) {
             return None;
         }
+        self.learn_options(socket);
         let message = Message {
             word: Word::Want,
             id: it.id,
             token: self.next_token(),
             amount: attachment.slot().map_or(0, u64::from),
         };
-        let Some(connection) = control.ask_for(message) else {
+        let Some((connection, pair)) = control.ask_for(message) else {
             // The steward may have been late.
             it.say(Word::Leave, 0);
             return None;
@@ -78,7 +87,25 @@ impl Process {
         socket.bring(Decided::Stream(stream));
         it.say(Word::Have, message.amount);
         self.settle_brought(socket);
+        self.drop_way(it);
+        self.serve_others(socket, pair);
         Some(())
+    }
+
+    /// Others may have the other end of the pair still that this process has had: in a message
+    /// which is on its way, or without having said so. They go on as they would with the former
+    /// owner.
+    fn serve_others(&self, socket: &Arc<Description>, pair: Option<OwnedFd>) {
+        let Some(pair) = pair.filter(|pair| !has_hung_up(pair)) else {
+            return;
+        };
+        let Some(this) = self.this.get() else { return };
+        if let Some(number) = self.steward_number(socket) {
+            socket.lent.add();
+            self.lending.post.note_pump();
+            let pump = Pump::new(Arc::clone(socket), number, raised(pair), Origin::UNHEARD);
+            this.charge(Charge::Pump(pump));
+        }
     }
 
     /// The pair is no more: the socket is one of the stack's.
@@ -111,12 +138,10 @@ impl Process {
         stream.attachment().commands();
     }
 
-    /// Whether this process may not drive an engine, or another thread of its may be in a call on
-    /// the pair.
+    /// Whether this process may not drive an engine, or waits for connections in ways that do not
+    /// follow them.
     fn is_kept_out(&self) -> bool {
-        self.lending.keeps_out.load(Ordering::Relaxed)
-            || self.kqueues.is_any()
-            || has_other_threads(1)
+        self.lending.keeps_out.load(Ordering::Relaxed) || self.kqueues.is_any()
     }
 }
 

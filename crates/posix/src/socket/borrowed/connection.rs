@@ -8,10 +8,10 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
 use crate::socket::Dgram;
-use crate::socket::borrowed::Names;
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
 use crate::socket::borrowed::words::{Message, Wish, Word};
+use crate::socket::borrowed::{Names, PairName};
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -20,20 +20,28 @@ pub(crate) struct Borrowed {
     pub(crate) id: u64,
     pub(crate) local: Option<SocketAddr>,
     remote: Lock<Option<SocketAddr>>,
-    /// To the owner's steward. `None`: the owner cannot be spoken to.
-    control: Option<Arc<Control>>,
+    /// To the owner's steward. `None`: the owner cannot be spoken to, or need not be any more.
+    control: Lock<Option<Arc<Control>>>,
+    /// Tells the pair from all others, if the connection has come in a message.
+    pair: Option<PairName>,
     /// Names the pair that is under the numbers; `None`: the connection has not been used.
     pub(crate) token: Lock<Option<u64>>,
     /// The steward passes on whatever comes.
     is_streaming: AtomicBool,
     /// The program has shut its direction down, or has heard how the connection has ended.
     has_ended: AtomicBool,
+    /// Another program has the end of the pair too.
+    is_passed: AtomicBool,
+    /// The options are known that were set before the connection came in a message.
+    has_options: AtomicBool,
     /// A datagram socket of this process's own, which takes its place when it is this process's
     /// alone.
     own: Lock<Option<Box<Dgram>>>,
     /// Its kernel part, while the pair is under its numbers.
     pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
+    /// Taken while the connection may be coming here, and while a thread begins a call on it.
+    pub(crate) coming: Lock<()>,
 }
 
 impl Borrowed {
@@ -47,30 +55,59 @@ impl Borrowed {
             id,
             local: names.and_then(|names| names.local),
             remote: Lock::new(names.and_then(|names| names.remote)),
-            control,
+            control: Lock::new(control),
+            pair: None,
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            is_passed: AtomicBool::new(false),
+            has_options: AtomicBool::new(false),
             own: Lock::default(),
             kernel_part: Lock::default(),
             turns: Turns::default(),
+            coming: Lock::default(),
         }
     }
 
-    /// One that another program has sent: the number is an end of a pair.
-    pub(crate) fn received(local: SocketAddr, remote: SocketAddr) -> Borrowed {
+    /// The end of a pair to whose steward there is no way.
+    pub(crate) fn received(names: &Names) -> Borrowed {
+        let it = Borrowed::new(0, Some(names), None, Some(0));
+        it.note_streaming();
+        it
+    }
+
+    /// One that another program has sent: the number is an end of `pair`. `joined`: the way to its
+    /// steward, which has been told that token of the pair.
+    pub(crate) fn sent(
+        names: &Names,
+        pair: PairName,
+        joined: Option<(Arc<Control>, u64)>,
+    ) -> Borrowed {
+        let it = match joined {
+            Some((control, token)) => {
+                Borrowed::new(names.id, Some(names), Some(control), Some(token))
+            }
+            None => Borrowed::received(names),
+        };
         Borrowed {
-            id: 0,
-            local: Some(local),
-            remote: Lock::new(Some(remote)),
-            control: None,
-            token: Lock::new(Some(0)),
-            is_streaming: AtomicBool::new(true),
-            has_ended: AtomicBool::new(false),
-            own: Lock::default(),
-            kernel_part: Lock::default(),
-            turns: Turns::default(),
+            pair: Some(pair),
+            ..it
         }
+    }
+
+    /// Whether it has come in a message, by an end of that pair.
+    pub(crate) fn is_pair(&self, pair: &PairName) -> bool {
+        self.pair.as_ref() == Some(pair)
+    }
+
+    /// Whether the options are to be asked for that were set before it came in a message; once.
+    pub(crate) fn learns_options(&self) -> bool {
+        self.is_sent() && self.control().is_some() && !self.has_options.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether it has come in a message.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.pair.is_some()
     }
 
     /// Returns the counterpart in a child of this process, which speaks to the steward by
@@ -81,13 +118,17 @@ impl Borrowed {
             id: self.id,
             local: self.local,
             remote: Lock::new(self.remote.try_lock().and_then(|it| *it)),
-            control,
+            control: Lock::new(control),
+            pair: self.pair,
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
             has_ended: AtomicBool::new(self.has_ended.load(Ordering::Relaxed)),
+            is_passed: AtomicBool::new(false),
+            has_options: AtomicBool::new(false),
             own: Lock::default(),
             kernel_part: Lock::new(self.kernel_part.try_lock().and_then(|it| *it)),
             turns: Turns::default(),
+            coming: Lock::default(),
         }
     }
 
@@ -122,8 +163,14 @@ impl Borrowed {
         };
     }
 
-    pub(crate) fn control(&self) -> Option<&Arc<Control>> {
-        self.control.as_ref()
+    pub(crate) fn control(&self) -> Option<Arc<Control>> {
+        self.control.try_lock().and_then(|control| control.clone())
+    }
+
+    /// Takes the way to the steward of a connection that has come in a message, which nobody else
+    /// needs.
+    pub(crate) fn take_own_control(&self) -> Option<Arc<Control>> {
+        self.control.lock().take_if(|_| self.is_sent())
     }
 
     pub(crate) fn token(&self) -> Option<u64> {
@@ -141,7 +188,7 @@ impl Borrowed {
     /// Says what the program wants to read. `waiting`: bytes that it finds already. A call that
     /// does not block finds what the steward has then.
     pub(crate) fn wish(&self, waiting: u64, wish: Wish, is_prompt: bool) {
-        let (Some(control), Some(token)) = (&self.control, self.token()) else {
+        let (Some(control), Some(token)) = (self.control(), self.token()) else {
             return;
         };
         let (wish, is_prompt) = match wish {
@@ -175,10 +222,19 @@ impl Borrowed {
         self.token().is_some()
     }
 
+    /// The end of the pair goes to another program, which `reads` from it at once or when this
+    /// process and the owner have closed theirs.
+    pub(crate) fn pass(&self, reads: bool) {
+        self.is_passed.store(true, Ordering::Relaxed);
+        self.say(Word::Pass, u64::from(reads));
+    }
+
     /// The last number was closed.
     pub(crate) fn give_back(&self) {
-        if !self.is_taken() {
-            self.say(Word::GiveBack, 0);
+        match (self.is_taken(), self.is_passed.load(Ordering::Relaxed)) {
+            (false, _) => self.say(Word::GiveBack, 0),
+            (true, true) => self.say(Word::Part, 0),
+            (true, false) => {}
         }
     }
 
@@ -189,7 +245,7 @@ impl Borrowed {
     }
 
     pub(crate) fn say(&self, word: Word, amount: u64) {
-        if let Some(control) = &self.control {
+        if let Some(control) = self.control() {
             let message = Message {
                 word,
                 id: self.id,

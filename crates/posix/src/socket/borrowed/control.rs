@@ -1,6 +1,6 @@
 //! A child's end of the control socket to the steward of its parent.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::iter;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,8 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::socket::Left;
-use crate::socket::borrowed::words::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED, read_left};
+use crate::socket::borrowed::words::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED};
+use crate::socket::borrowed::words::{read_left, receive_with_end};
 
 /// How long a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
@@ -82,9 +83,9 @@ impl Control {
         Ok(())
     }
 
-    /// Asks for a connection ([`Word::Want`](super::words::Word::Want)). `None`: it stays, or the
-    /// steward has no time.
-    pub(crate) fn ask_for(&self, message: Message) -> Option<Vec<u8>> {
+    /// Asks for a connection ([`Word::Want`](super::words::Word::Want)), which comes with the
+    /// steward's end of its pair. `None`: it stays, or the steward has no time.
+    pub(crate) fn ask_for(&self, message: Message) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let _turn = self.turn.lock();
         self.say(message, None).ok()?;
         self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
@@ -107,7 +108,8 @@ impl Control {
         let mut none = SendAncillaryBuffer::default();
         let send = || rustix::net::sendmsg(&self.end, &parts, &mut none, SendFlags::NOSIGNAL);
         retry_on_intr(send).ok()?;
-        self.hear_answer(message.token, ANSWER_HEAD + result_max, None)
+        let answer = self.hear_answer(message.token, ANSWER_HEAD + result_max, None);
+        answer.map(|(result, _)| result)
     }
 
     /// Takes the datagrams that the owner has left of socket `id`.
@@ -123,7 +125,12 @@ impl Control {
             .collect()
     }
 
-    fn hear_answer(&self, token: u64, max: usize, limit: Option<Duration>) -> Option<Vec<u8>> {
+    fn hear_answer(
+        &self,
+        token: u64,
+        max: usize,
+        limit: Option<Duration>,
+    ) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let begun = Instant::now();
         let mut answer = vec![0; max];
         loop {
@@ -134,9 +141,10 @@ impl Control {
             let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-            let len = match rustix::net::recv(&self.end, &mut answer, RecvFlags::DONTWAIT) {
+            let (len, pair) = match receive_with_end(&self.end, &mut [IoSliceMut::new(&mut answer)])
+            {
                 Ok((0, _)) => return None,
-                Ok((_, len)) => len.min(answer.len()),
+                Ok(received) => received,
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
                 Err(_) => return None,
             };
@@ -144,7 +152,7 @@ impl Control {
             match answer[0] {
                 GIVEN if is_it => {
                     answer.truncate(len);
-                    return Some(answer.split_off(ANSWER_HEAD));
+                    return Some((answer.split_off(ANSWER_HEAD), pair));
                 }
                 REFUSED if is_it => return None,
                 LEFT => self.left.lock().extend(read_left(&answer[..len])),

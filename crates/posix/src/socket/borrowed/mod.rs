@@ -12,3 +12,6 @@ pub(crate) use connection::Borrowed;
 pub(crate) use lent::Lent;
 pub(crate) use names::Names;
 pub(crate) use words::Wish;
+
+/// The name of a pair's end: process id, time and count, so that no two are the same.
+pub(crate) type PairName = [u8; 4 + 8 + 8];

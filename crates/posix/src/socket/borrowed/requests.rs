@@ -23,6 +23,8 @@ pub(crate) enum Call {
     Shutdown = 5,
     /// SO_ERROR.
     TakeError = 6,
+    /// Asks for the options that were set.
+    Options = 7,
 }
 
 impl Call {
@@ -34,6 +36,7 @@ impl Call {
             Call::Connect,
             Call::Shutdown,
             Call::TakeError,
+            Call::Options,
         ];
         all.into_iter().find(|call| *call as u8 == byte)
     }

@@ -1,6 +1,6 @@
 //! The decision that a borrowed connection is a long one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Answers after which a connection is asked for.
 const LONG_TURNS: u32 = 16;
@@ -15,7 +15,15 @@ pub(crate) struct Turns {
     count: AtomicU32,
     /// How often it was asked for.
     asked: AtomicU32,
+    /// Calls on one that has come in a message.
+    uses: AtomicU32,
+    /// The thread that makes calls on it; 0 = none has, [`SEVERAL`] = more than one do.
+    user: AtomicUsize,
 }
+
+const SEVERAL: usize = usize::MAX;
+/// Calls on a connection that has come in a message, with which it is asked for again.
+const USES_MAX: u32 = 64;
 
 impl Turns {
     pub(crate) fn on_read(&self) {
@@ -36,6 +44,32 @@ impl Turns {
         is_due
     }
 
+    /// Counts a call on a connection that has come in a message. Returns whether it is to be asked
+    /// for: with the first call, the second, the fourth and so on.
+    pub(crate) fn is_use_due(&self) -> bool {
+        if self.asked.load(Ordering::Relaxed) == ASKED_MAX {
+            return false;
+        }
+        let uses = self.uses.load(Ordering::Relaxed).saturating_add(1);
+        self.uses.store(uses, Ordering::Relaxed);
+        uses <= USES_MAX && uses.is_power_of_two()
+    }
+
+    /// A call of `thread` on it begins.
+    pub(crate) fn note_user(&self, thread: usize) {
+        let known = self.user.load(Ordering::Relaxed);
+        if known != thread && known != SEVERAL {
+            let user = if known == 0 { thread } else { SEVERAL };
+            self.user.store(user, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether no other thread has made a call on it.
+    pub(crate) fn is_users_alone(&self, thread: usize) -> bool {
+        let known = self.user.load(Ordering::Relaxed);
+        known == 0 || known == thread
+    }
+
     /// Counts a call. Returns true once there have been many.
     pub(crate) fn are_many(&self) -> bool {
         self.count.fetch_add(1, Ordering::Relaxed) >= LONG_TURNS
@@ -49,6 +83,28 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_has_come_in_a_message_is_asked_for_ever_more_rarely() {
+        let turns = Turns::default();
+        let asked: Vec<u32> = (1..1000).filter(|_| turns.is_use_due()).collect();
+        assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64]);
+        let turns = Turns::default();
+        turns.never_ask();
+        assert!(!turns.is_use_due());
+    }
+
+    #[test]
+    fn a_second_thread_makes_it_nobodys_alone() {
+        let turns = Turns::default();
+        assert!(turns.is_users_alone(3));
+        turns.note_user(3);
+        turns.note_user(3);
+        assert!(turns.is_users_alone(3) && !turns.is_users_alone(4));
+        turns.note_user(4);
+        turns.note_user(3);
+        assert!(!turns.is_users_alone(3) && !turns.is_users_alone(4));
+    }
 
     #[test]
     fn who_answers_often_asks_and_ever_more_rarely() {

@@ -2,14 +2,14 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendFlags, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use slipstack_channel::{ENVELOPE_LEN, Envelope};
-use slipstack_mem::raised;
+use slipstack_mem::{Descriptor, raised};
 
 use crate::socket::Left;
 
@@ -38,6 +38,14 @@ pub(crate) enum Word {
     /// A call on a datagram socket, or an option of any; a [`Request`](super::requests::Request)
     /// follows.
     Call = 10,
+    /// A process that has come by an end of a pair (see [`join`]) names the connection and the
+    /// pair.
+    Join = 11,
+    /// The child passes its end of the pair on to a program that may not be heard; `amount` is not
+    /// 0 if that one is to read at once.
+    Pass = 12,
+    /// The child has closed an end that it has passed on.
+    Part = 13,
 }
 
 impl Word {
@@ -53,6 +61,9 @@ impl Word {
             Word::Have,
             Word::Leave,
             Word::Call,
+            Word::Join,
+            Word::Pass,
+            Word::Part,
         ];
         all.into_iter().find(|word| *word as u8 == byte)
     }
@@ -166,24 +177,64 @@ pub(crate) fn control_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 /// Takes one message of a child; what follows it is put into `room`.
 pub(crate) fn hear(control: &OwnedFd, room: &mut [u8]) -> Heard {
     let mut bytes = [0; LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut place = [IoSliceMut::new(&mut bytes), IoSliceMut::new(room)];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    match rustix::net::recvmsg(control, &mut place, &mut ancillary, flags) {
-        Ok(received) if received.bytes > 0 => {
-            let end = ancillary.drain().find_map(|part| match part {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            });
-            match (Message::parse(&bytes), received.bytes.checked_sub(LEN)) {
-                (Some(message), Some(rest)) => Heard::Message(message, rest, end),
-                _ => Heard::Noise,
-            }
-        }
+    match receive_with_end(control, &mut place) {
+        Ok((len @ 1.., end)) => match (Message::parse(&bytes), len.checked_sub(LEN)) {
+            (Some(message), Some(rest)) => Heard::Message(message, rest, end),
+            _ => Heard::Noise,
+        },
         Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Heard::Nothing,
         _ => Heard::End,
     }
+}
+
+/// A byte of a pair which carries a control socket of a process that has come by an end of it, and
+/// is no byte of the connection's.
+const JOINING: u8 = 0;
+
+/// Sends the steward of the pair which `number` is an end of the other end of a control socket, and
+/// returns this one. Fails if the pair has no room.
+pub(crate) fn join(number: Descriptor) -> rustix::io::Result<OwnedFd> {
+    let (ours, theirs) = control_pair()?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let ends = [theirs.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let bytes = [IoSlice::new(&[JOINING])];
+    rustix::net::sendmsg(number.as_fd(), &bytes, &mut ancillary, flags)?;
+    Ok(ours)
+}
+
+/// Receives bytes of a pair, or a control socket ([`join`]) behind them, whose byte is not counted.
+pub(crate) fn receive_joining(
+    end: &OwnedFd,
+    room: &mut [u8],
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let (len, control) = receive_with_end(end, &mut [IoSliceMut::new(room)])?;
+    let is_control = control.as_ref().is_some_and(|end| {
+        rustix::net::sockopt::socket_type(end).is_ok_and(|kind| kind == SocketType::SEQPACKET)
+    });
+    match is_control {
+        true => Ok((len.saturating_sub(1), control)),
+        false => Ok((len, None)),
+    }
+}
+
+/// Receives bytes, and the descriptor that they carry, without waiting.
+pub(crate) fn receive_with_end(
+    from: &OwnedFd,
+    room: &mut [IoSliceMut<'_>],
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = rustix::net::recvmsg(from, room, &mut ancillary, flags)?;
+    let end = ancillary.drain().find_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok((received.bytes, end))
 }
 
 /// The steward has done what the child waits for.
@@ -204,12 +255,28 @@ pub(crate) const ANSWER_HEAD: usize = 1 + 8;
 /// Sends a connection, or a call's result, to the child that waits for it. `false`: it is too
 /// long, or the child is gone.
 pub(crate) fn give(control: &OwnedFd, token: u64, parts: [&[u8]; 2]) -> bool {
+    give_with(control, token, parts, None)
+}
+
+/// As [`give`]; `pair` is the end of the pair from which others who have the connection too are
+/// served.
+pub(crate) fn give_with(
+    control: &OwnedFd,
+    token: u64,
+    parts: [&[u8]; 2],
+    pair: Option<BorrowedFd<'_>>,
+) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let ends: Vec<BorrowedFd<'_>> = pair.into_iter().collect();
+    if !ends.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+    }
     let mut head = [GIVEN; ANSWER_HEAD];
     head[1..].copy_from_slice(&token.to_le_bytes());
     let parts = [&head, parts[0], parts[1]].map(IoSlice::new);
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    let mut none = SendAncillaryBuffer::default();
-    rustix::net::sendmsg(control, &parts, &mut none, flags).is_ok()
+    rustix::net::sendmsg(control, &parts, &mut ancillary, flags).is_ok()
 }
 
 /// Leaves a datagram of socket `id` to a child. `false`: it is gone, or has no room.
@@ -250,5 +317,33 @@ mod tests {
         for wish in [Wish::None, Wish::Some(1), Wish::Whole(4096), Wish::All] {
             assert_eq!(Wish::of(wish.amount()), wish);
         }
+    }
+    #[test]
+    fn a_control_socket_comes_behind_the_bytes_before_it() {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (stewards, users) =
+            rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::send(&users, b"before", SendFlags::empty()).unwrap();
+        let number = Descriptor::give(users);
+        let ours = join(number).unwrap();
+        rustix::net::send(number.as_fd(), b"after", SendFlags::empty()).unwrap();
+        let mut room = [0; 64];
+        let (len, control) = receive_joining(&stewards, &mut room).unwrap();
+        assert_eq!(&room[..len], b"before");
+        answer(&control.unwrap());
+        assert_eq!(
+            rustix::net::recv(&ours, &mut room[..], RecvFlags::DONTWAIT)
+                .unwrap()
+                .1,
+            1
+        );
+        let (len, control) = receive_joining(&stewards, &mut room).unwrap();
+        assert!(control.is_none());
+        assert_eq!(&room[..len], b"after");
+        number.close();
+        assert!(matches!(
+            receive_joining(&stewards, &mut room),
+            Ok((0, None))
+        ));
     }
 }

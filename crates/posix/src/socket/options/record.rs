@@ -17,6 +17,9 @@ pub(crate) struct Set {
 /// Options that are recorded; programs set a handful.
 const OPTIONS_MAX: usize = 128;
 
+/// Level, name and length of an option that another process is told.
+const HEAD: usize = 3 * 4;
+
 /// All of one socket. Cheap to clone: accepted sockets inherit their listener's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
@@ -54,6 +57,39 @@ impl Options {
                 value: value.into(),
             });
         }
+    }
+
+    /// Returns them for another process, as far as there is room.
+    pub(crate) fn write(&self, room: &mut [u8]) -> usize {
+        let mut at = 0;
+        for set in self.all() {
+            let len = set.value.len();
+            let Some(place) = room.get_mut(at..at + HEAD + len) else {
+                break;
+            };
+            let (head, value) = place.split_at_mut(HEAD);
+            head[..4].copy_from_slice(&set.level.to_le_bytes());
+            head[4..8].copy_from_slice(&set.name.to_le_bytes());
+            head[8..].copy_from_slice(&(len as u32).to_le_bytes());
+            value.copy_from_slice(&set.value);
+            at += HEAD + len;
+        }
+        at
+    }
+
+    /// Reads what [`Options::write`] has written.
+    pub(crate) fn read(mut bytes: &[u8]) -> Options {
+        let mut options = Options::default();
+        while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
+            let word = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| head[at + byte]));
+            let len = usize::try_from(word(8)).unwrap_or(usize::MAX);
+            let Some((value, rest)) = rest.split_at_checked(len) else {
+                break;
+            };
+            options.set(word(0), word(4), value);
+            bytes = rest;
+        }
+        options
     }
 
     pub(crate) fn bytes(&self, level: i32, name: i32) -> Option<&[u8]> {
@@ -140,4 +176,24 @@ fn is_membership(level: i32, name: i32) -> bool {
 pub(crate) fn int_of(bytes: &[u8]) -> Option<i32> {
     let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
     Some(i32::from_ne_bytes(four))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_reads_what_was_set() {
+        let mut options = Options::default();
+        options.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes());
+        options.set(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"");
+        options.set(libc::IPPROTO_TCP, libc::TCP_CONGESTION, b"cubic");
+        let mut room = [0; 200];
+        let len = options.write(&mut room);
+        assert_eq!(Options::read(&room[..len]).all(), options.all());
+        assert_eq!(Options::read(&room[..len - 1]).all(), &options.all()[..2]);
+        let short = options.write(&mut room[..len - 1]);
+        assert_eq!(Options::read(&room[..short]).all(), &options.all()[..2]);
+        assert!(Options::read(&[0xff; 40]).is_empty());
+    }
 }
