@@ -3,20 +3,17 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use slipstack_channel::control::net::{
-    FilterState, KernelShare, Listed, RouteEntry, RuleEntry, ShareAction,
-};
+use slipstack_channel::control::net::FilterState;
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{InterfaceSpec, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
-use slipstack_device::VlanTag;
+use slipstack_config::Settings;
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
-use slipstack_keeper::{DeviceChoice, InterfaceChoice, Options, Spread, VlanChoice};
+use slipstack_keeper::{DeviceChoice, Options, Spread};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::error::Error;
-use crate::ways;
+use crate::network;
 
 /// Longest wait for an answer.
 pub const ANSWER_MS: u64 = 10_000;
@@ -63,38 +60,21 @@ pub fn random_u64() -> u64 {
 
 /// Returns the options that a keeper of these settings would be started with.
 pub fn options(settings: &Settings) -> Options {
-    let gateways = settings.gateways.iter().copied();
-    let gateways = gateways.map(RouteEntry::default_by);
+    let further = settings.further.iter();
+    let vlans = further.map(|spec| spec.vlan.unwrap_or(0));
+    let device = DeviceChoice {
+        kind: settings.device_with_mode(),
+        interface: settings.interface.clone(),
+        vlans: [settings.own_vlan()].into_iter().chain(vlans).collect(),
+    };
     Options {
         base: settings.run_dir.clone(),
-        device: DeviceChoice {
-            kind: settings.device_with_mode(),
-            interface: settings.interface.clone(),
-        },
-        addresses: settings
-            .addresses
-            .iter()
-            .map(|ip| (ip.address, ip.prefix_len))
-            .collect(),
-        further: settings.further.iter().map(further).collect(),
-        vlans: settings.sub_vlans().map(|it| vlan(settings, it)).collect(),
-        routes: gateways
-            .chain(ways::routes(settings))
-            .chain(settings.routes.iter().map(route))
-            .collect(),
-        rules: settings
-            .rules
-            .iter()
-            .flat_map(rule)
-            .chain(ways::rules(settings))
-            .collect(),
-        is_forwarding: settings.forwards(),
-        share: share(settings),
+        network: network::wanted(settings, device.interface().unwrap_or_default()),
+        device,
         spread: spread(settings),
         slots: settings.slots,
         ports: settings.ports(ports(settings)),
         is_autoconfigured: settings.is_autoconfigured,
-        vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
         filter: FilterState::default(),
         tunables: settings
@@ -121,84 +101,6 @@ fn ports(settings: &Settings) -> (u16, u16) {
         Some(_) => slipstack_keeper::ports_beside(system),
         None => system,
     }
-}
-
-fn share(settings: &Settings) -> Option<KernelShare> {
-    let ranges = |list: &[PortRange]| list.iter().map(|it| (it.first, it.last)).collect();
-    Some(KernelShare {
-        listed: match settings.kni.as_deref()? {
-            "accept" => Listed::Kernel,
-            _ => Listed::Stack,
-        },
-        tcp: ranges(&settings.kni_tcp),
-        udp: ranges(&settings.kni_udp),
-        action: match settings.kni_action.as_str() {
-            "alltokni" => ShareAction::AllToKernel,
-            "alltoff" => ShareAction::AllToStack,
-            _ => ShareAction::Default,
-        },
-        rates: [
-            settings.kni_console_rate,
-            settings.kni_general_rate,
-            settings.kni_kernel_rate,
-        ],
-    })
-}
-
-fn further(spec: &InterfaceSpec) -> InterfaceChoice {
-    let addresses = spec.addresses.iter();
-    InterfaceChoice {
-        interface: spec.name.clone(),
-        vlan: spec.vlan.unwrap_or(0),
-        addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
-    }
-}
-
-fn vlan(settings: &Settings, spec: &VlanSpec) -> VlanChoice {
-    let addresses = spec.addresses.iter();
-    VlanChoice {
-        port: settings.port_of(spec.interface.as_deref()),
-        vlan: spec.id,
-        tag: VlanTag {
-            is_provider: spec.is_provider,
-            priorities: [spec.priority; 8],
-        },
-        mtu: spec.mtu,
-        addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
-    }
-}
-
-fn route(spec: &RouteSpec) -> RouteEntry {
-    RouteEntry {
-        to: spec.to,
-        via: spec.via,
-        link: None,
-        table: spec.table,
-        metric: spec.metric,
-        source: spec.source,
-        mtu: spec.mtu,
-        is_unreachable: spec.is_unreachable,
-    }
-}
-
-/// One that names no network is of both families.
-fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
-    let entry = RuleEntry {
-        priority: spec.priority,
-        from: spec.from,
-        to: spec.to,
-        mark: spec.mark,
-        is_family_v6: false,
-        table: spec.table,
-    };
-    let is_both = spec.from.is_none() && spec.to.is_none();
-    let other = RuleEntry {
-        is_family_v6: true,
-        ..entry.clone()
-    };
-    [Some(entry), is_both.then_some(other)]
-        .into_iter()
-        .flatten()
 }
 
 /// The keepers' directories of this network namespace. A user without any sees root's: what is

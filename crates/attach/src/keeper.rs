@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
-use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
+use slipstack_channel::control::net::{FilterState, NetworkState};
 use slipstack_channel::control::{ControlError, ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
 use slipstack_device::find;
@@ -186,7 +186,7 @@ pub fn keeper_main(
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(|error| Error::io("change to /")(error.into()))?;
     let mut options = options(settings);
-    options.filter = match filter(&named(settings)) {
+    options.filter = match filter(&options.network) {
         Ok(filter) => filter,
         Err(why) => {
             tell(&why);
@@ -201,26 +201,6 @@ pub fn keeper_main(
             Err(Error::Keeper(error))
         }
     }
-}
-
-/// The network that settings describe, as far as rules of the packet filter name it: interfaces.
-pub fn named(settings: &Settings) -> NetworkState {
-    let options = options(settings);
-    let own = Interface {
-        name: options.device.interface().unwrap_or_default().to_owned(),
-        ..Interface::default()
-    };
-    let further = options.further.iter().zip(1..);
-    let further = further.map(|(port, number)| port.interface(number));
-    let state = NetworkState {
-        interfaces: [own].into_iter().chain(further).collect(),
-        ..NetworkState::default()
-    };
-    let vlans = options.vlans.iter();
-    vlans.fold(state, |state, vlan| {
-        // Opening the device refuses a VLAN that cannot be added.
-        state.changed(&vlan.changes(&state)).unwrap_or(state)
-    })
 }
 
 /// Says a line to the starter. It may be gone: that is no reason to end.

@@ -139,8 +139,16 @@ fn check_device(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let wanted = options(settings);
     let network = &welcome.network;
-    let has_all = wanted.routes.iter().all(|it| network.routes.contains(it))
-        && wanted.rules.iter().all(|it| network.rules.contains(it));
+    let has_all = wanted
+        .network
+        .routes
+        .iter()
+        .all(|it| network.routes.contains(it))
+        && wanted
+            .network
+            .rules
+            .iter()
+            .all(|it| network.rules.contains(it));
     if !has_all {
         return Err(Error::OtherRoutes {
             interface: welcome.interface.clone(),

@@ -15,6 +15,7 @@ mod instance;
 mod keeper;
 mod launch;
 mod link;
+mod network;
 mod planned;
 pub mod program;
 mod queues;
@@ -32,8 +33,9 @@ pub use client::{client, client_with};
 pub use error::Error;
 pub use inherited::inherited_sockets;
 pub use instance::instance_main;
-pub use keeper::{keeper_main, named};
+pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
+pub use network::wanted_network;
 pub use planned::planned;
 pub use queues::{HookMaker, Queues};
 pub use serving::{

@@ -3,7 +3,6 @@
 use slipstack_channel::control::Refusal;
 use slipstack_channel::control::net::{Interface, KernelShare, NetworkState, RouteEntry};
 use slipstack_config::Settings;
-use slipstack_keeper::Options;
 
 use crate::door::options;
 use crate::error::Error;
@@ -15,43 +14,34 @@ use crate::error::Error;
 /// A VLAN cannot be as they say, or they share addresses with the kernel in another way, which is
 /// settled at the start.
 pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, Error> {
-    let Options {
-        addresses,
-        further,
-        vlans,
-        routes,
-        mut rules,
-        is_forwarding,
-        share,
-        ..
-    } = options(settings);
+    let wanted = options(settings).network;
     let refused = |message: String| Error::Refused {
         refusal: Refusal::Unknown,
         message,
     };
     let method = |share: &Option<_>| share.as_ref().map(|it: &KernelShare| it.listed);
-    if method(&share) != method(&now.share) {
+    if method(&wanted.share) != method(&now.share) {
         return Err(refused(
             "--kni holds from the start on; end the programs to change it".to_owned(),
         ));
     }
     let is_first = |it: &&Interface| settings.interface.as_ref() == Some(&it.name);
     let mut own = now.ports().find(is_first).unwrap_or(now.own()).clone();
-    if !addresses.is_empty() {
-        own.addresses = addresses;
+    if !wanted.own().addresses.is_empty() {
+        own.addresses.clone_from(&wanted.own().addresses);
     }
     let mut interfaces = vec![own];
-    for choice in &further {
-        let port = now.ports().find(|it| it.name == choice.interface);
+    for asked in wanted.ports().skip(1) {
+        let port = now.ports().find(|it| it.name == asked.name);
         let mut port = port.cloned().ok_or_else(|| {
             refused(format!(
                 "--if {}: a stack has the interfaces that it was started with; end the programs to \
                  change them",
-                choice.interface
+                asked.name
             ))
         })?;
-        if !choice.addresses.is_empty() {
-            port.addresses.clone_from(&choice.addresses);
+        if !asked.addresses.is_empty() {
+            port.addresses.clone_from(&asked.addresses);
         }
         interfaces.push(port);
     }
@@ -60,18 +50,20 @@ pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, 
     let rest: Vec<Interface> = now.ports().filter(|it| !is_named(it)).cloned().collect();
     interfaces.extend(rest);
     interfaces.sort_by_key(|it| it.link);
+    let mut rules = wanted.rules.clone();
     rules.sort_by_key(|rule| rule.priority);
     let mut planned = NetworkState {
         interfaces,
-        routes: routes.iter().map(RouteEntry::normalized).collect(),
+        routes: wanted.routes.iter().map(RouteEntry::normalized).collect(),
         rules,
-        is_forwarding,
-        share,
+        is_forwarding: wanted.is_forwarding,
+        share: wanted.share.clone(),
         ..now.clone()
     };
-    for vlan in vlans {
-        let with = planned.changed(&vlan.changes(&planned));
-        planned = with.map_err(|error| refused(format!("VLAN {}: {error}", vlan.vlan)))?;
+    for vlan in wanted.interfaces.iter().filter(|it| !it.is_port()) {
+        let with = planned.changed(&vlan.changes_from_port());
+        let id = vlan.link().vlan();
+        planned = with.map_err(|error| refused(format!("VLAN {id}: {error}")))?;
     }
     Ok(planned)
 }

@@ -26,7 +26,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 fn check(file: &Path) -> Result<ExitCode, Failure> {
     let layers = read(file)?;
     let settings = Settings::from_layers(&layers)?;
-    ipfw::wanted(&settings, &slipstack_attach::named(&settings))?;
+    ipfw::wanted(&settings, &slipstack_attach::wanted_network(&settings))?;
     let Some(fstack) = layers.fstack() else {
         print(&format!("{}: every value can be used\n", file.display()))?;
         return Ok(ExitCode::SUCCESS);

@@ -1,44 +1,11 @@
 //! Interfaces of a device other than the first.
 
-use std::net::IpAddr;
-
-use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
+use slipstack_channel::control::net::{Change, ChangeError, Interface, NetworkState};
 use slipstack_device::iface::{self, KernelInterface};
-use slipstack_device::{DeviceError, LinkId, Slots};
+use slipstack_device::{Capabilities, DeviceError, Slots};
 
 use crate::device_state::DeviceState;
-use crate::error::KeeperError;
-
-/// A further interface of the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceChoice {
-    pub interface: String,
-    /// The 802.1Q VLAN that its own link is in; 0 = what has no tag.
-    pub vlan: u16,
-    pub addresses: Vec<(IpAddr, u8)>,
-}
-
-impl InterfaceChoice {
-    /// The interface that it becomes as the port of this number, from 1 on, without addresses.
-    pub fn interface(&self, number: usize) -> Interface {
-        Interface {
-            name: self.interface.clone(),
-            link: LinkId::new(number as u16, 0).0,
-            ..Interface::default()
-        }
-    }
-
-    /// Returns the changes that give the interface its addresses.
-    pub fn changes(&self) -> Vec<Change> {
-        let address = |address: &(IpAddr, u8)| Change::AddAddress {
-            interface: self.interface.clone(),
-            address: *address,
-            mode: Mode::Add,
-            is_certain: true,
-        };
-        self.addresses.iter().map(address).collect()
-    }
-}
+use crate::error::{KeeperError, NO_PROVIDER_TAGS};
 
 /// Takes from an opened device what its interfaces are.
 pub fn identify(slots: &Slots, state: &mut NetworkState) {
@@ -50,33 +17,49 @@ pub fn identify(slots: &Slots, state: &mut NetworkState) {
     }
 }
 
-/// Gives the ports their addresses, as far as they go together.
+/// Gives the opened ports the addresses and VLANs that are wanted, as far as they go together. The
+/// first port has its addresses already.
 ///
 /// # Errors
-/// An address that cannot be there.
-pub fn add_addresses(
-    ports: &[InterfaceChoice],
+/// An address or a VLAN that cannot be there.
+pub fn add_wanted(
+    wanted: &NetworkState,
+    capabilities: Capabilities,
     state: &mut NetworkState,
 ) -> Result<(), KeeperError> {
-    for port in ports {
-        let next = state.changed(&port.changes());
-        let next = next.map_err(|error| {
-            let address = port
-                .addresses
-                .get(error.at)
-                .map(|(ip, len)| format!("{ip}/{len}"));
-            KeeperError::Port {
-                interface: port.interface.clone(),
-                address: address.unwrap_or_default(),
-                why: error.to_string(),
-            }
-        })?;
+    for interface in wanted.interfaces.iter().skip(1) {
+        if interface.tag.is_provider && !capabilities.has_provider_tags {
+            return Err(KeeperError::Vlan {
+                vlan: interface.link().vlan(),
+                why: NO_PROVIDER_TAGS.to_owned(),
+            });
+        }
+        let changes = interface.changes_from_port();
+        let next = state.changed(&changes);
+        let next = next.map_err(|error| refused(interface, changes.get(error.at), error))?;
         *state = NetworkState {
             revision: state.revision,
             ..next
         };
     }
     Ok(())
+}
+
+fn refused(interface: &Interface, change: Option<&Change>, error: ChangeError) -> KeeperError {
+    let why = error.to_string();
+    if !interface.is_port() {
+        let vlan = interface.link().vlan();
+        return KeeperError::Vlan { vlan, why };
+    }
+    let address = match change {
+        Some(Change::AddAddress { address, .. }) => format!("{}/{}", address.0, address.1),
+        _ => String::new(),
+    };
+    KeeperError::Port {
+        interface: interface.name.clone(),
+        address,
+        why,
+    }
 }
 
 /// The ports of a network that do not pass frames, with what has become of them.

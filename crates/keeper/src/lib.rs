@@ -36,10 +36,9 @@ mod steer;
 
 pub use claims::find_remaining;
 pub use error::KeeperError;
-pub use interfaces::InterfaceChoice;
 pub use leases::{ports_beside, system_ports};
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
-pub use resources::{DeviceChoice, Options, VlanChoice};
+pub use resources::{DeviceChoice, Options};
 pub use run::run;
 pub use steer::Spread;

@@ -2,23 +2,21 @@
 //! regions, the lock, the control socket and the journal.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipstack_channel::control::net::{
-    Change, FilterState, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry, VlanTag,
-};
+use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
 use slipstack_channel::control::{self, DeviceSummary};
-use slipstack_device::{Backend, Description, LinkId, Slots, Transport, choose, find, iface};
+use slipstack_device::{Backend, Description, Slots, Transport, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use tracing::error;
 
 use crate::device_state::DeviceState;
-use crate::error::{KeeperError, NO_PROVIDER_TAGS};
-use crate::interfaces::{self, InterfaceChoice};
+use crate::error::KeeperError;
+use crate::interfaces;
 use crate::journal::Journal;
 use crate::leases::{Leases, PortBlocks};
 use crate::neighbours::Neighbours;
@@ -39,6 +37,8 @@ pub struct DeviceChoice {
     pub kind: Option<String>,
     /// `None`: the kind's default.
     pub interface: Option<String>,
+    /// 802.1Q VLAN that the own link of each port is in; 0, or not there = what has no tag.
+    pub vlans: Vec<u16>,
 }
 
 impl DeviceChoice {
@@ -47,6 +47,7 @@ impl DeviceChoice {
         DeviceChoice {
             kind: Some("tap".to_owned()),
             interface: Some(name.to_owned()),
+            vlans: Vec::new(),
         }
     }
 
@@ -55,6 +56,7 @@ impl DeviceChoice {
         DeviceChoice {
             kind: None,
             interface: Some(name.to_owned()),
+            vlans: Vec::new(),
         }
     }
 
@@ -91,69 +93,16 @@ impl DeviceChoice {
     }
 }
 
-/// A VLAN of the device that the stack is in from the start.
-#[derive(Clone, Debug)]
-pub struct VlanChoice {
-    /// The port that it is of, from 0 on.
-    pub port: u16,
-    pub vlan: u16,
-    pub tag: VlanTag,
-    /// `None`: the device's.
-    pub mtu: Option<u16>,
-    pub addresses: Vec<(IpAddr, u8)>,
-}
-
-impl VlanChoice {
-    /// Returns the changes that make an interface of it, under the name that Linux would give it.
-    pub fn changes(&self, network: &NetworkState) -> Vec<Change> {
-        let port = network.find_link(LinkId::new(self.port, 0).0);
-        let port = port.unwrap_or_else(|| network.own());
-        let name = format!("{}.{}", port.name, self.vlan);
-        let mut changes = vec![Change::AddVlan {
-            name: name.clone(),
-            link: LinkId::new(self.port, self.vlan).0,
-            is_provider: self.tag.is_provider,
-        }];
-        if self.tag.priorities != VlanTag::PLAIN.priorities {
-            changes.push(Change::SetPriorities {
-                name: name.clone(),
-                priorities: self.tag.priorities,
-            });
-        }
-        changes.extend(self.mtu.map(|mtu| Change::SetMtu {
-            name: name.clone(),
-            mtu,
-        }));
-        let address = |address: &(IpAddr, u8)| Change::AddAddress {
-            interface: name.clone(),
-            address: *address,
-            mode: Mode::Add,
-            is_certain: true,
-        };
-        changes.extend(self.addresses.iter().map(address));
-        changes
-    }
-}
-
 /// Options with which a keeper is started.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Base of the runtime directories; `None`: the user's default.
     pub base: Option<PathBuf>,
     pub device: DeviceChoice,
-    /// The stack's addresses. A TAP of our own takes a free private pair without them.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// Interfaces beside that of `device`, of the same kind.
-    pub further: Vec<InterfaceChoice>,
-    /// VLANs beside the ports' own links.
-    pub vlans: Vec<VlanChoice>,
-    /// Those of default gateways among them.
-    pub routes: Vec<RouteEntry>,
-    pub rules: Vec<RuleEntry>,
-    /// Packets for others are passed on.
-    pub is_forwarding: bool,
-    /// The kernel has the stack's addresses too.
-    pub share: Option<KernelShare>,
+    /// The network that the stack is to have: its ports in their order, then VLANs. Link-layer
+    /// addresses, numbers and MTUs are what the device says. A TAP of our own takes a free private
+    /// pair if its port has no address.
+    pub network: NetworkState,
     /// How new flows find one of several engines.
     pub spread: Spread,
     /// Engines that may run at a time.
@@ -162,8 +111,6 @@ pub struct Options {
     pub ports: (u16, u16),
     /// IPv6 addresses, router and MTU are what the link tells.
     pub is_autoconfigured: bool,
-    /// 802.1Q VLAN of the interface; 0 = what has no tag.
-    pub vlan: u16,
     /// Stay when the last program has gone.
     pub is_persistent: bool,
     /// The packet filter with which it begins.
@@ -266,10 +213,10 @@ impl Resources {
         dir: RuntimeDir,
         lock: RuntimeLock,
     ) -> Result<Resources, KeeperError> {
-        for port in &options.further {
-            if !dir.claim_name(&port.interface)? {
+        for port in options.network.ports().skip(1) {
+            if !dir.claim_name(&port.name)? {
                 return Err(KeeperError::AlreadyRunning {
-                    interface: port.interface.clone(),
+                    interface: port.name.clone(),
                 });
             }
         }
@@ -285,21 +232,24 @@ impl Resources {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
-        interfaces::add_addresses(&options.further, &mut network.state)?;
-        let has_provider_tags = slots.backend().capabilities().has_provider_tags;
-        add_vlans(&options.vlans, has_provider_tags, &mut network)?;
+        let capabilities = slots.backend().capabilities();
+        interfaces::add_wanted(&options.network, capabilities, &mut network.state)?;
         routes::check(&network.state)?;
         network.state.filter = u64::from(!options.filter.rules.is_empty());
         let mut routers = Vec::new();
-        if slots.backend().capabilities().has_neighbours {
+        if capabilities.has_neighbours {
             conflict::probe(&slots, &words, &network)?;
             if options.is_autoconfigured {
                 routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
             }
         }
         slots.steering().set_own(&network.state.addresses())?;
-        slots.steering().set_forward(options.is_forwarding)?;
-        slots.steering().set_share(options.share.is_some())?;
+        slots
+            .steering()
+            .set_forward(options.network.is_forwarding)?;
+        slots
+            .steering()
+            .set_share(options.network.share.is_some())?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -395,39 +345,32 @@ impl Resources {
 }
 
 fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), KeeperError> {
-    let (backend, argument, why) = options.device.backend()?;
+    let (backend, _, why) = options.device.backend()?;
     let is = backend.capabilities();
     let name = options.device.interface()?;
-    let has_addresses = !options.addresses.is_empty() || !options.vlans.is_empty();
+    let own = options.network.own();
+    let has_vlans = options.network.interfaces.iter().any(|it| !it.is_port());
+    let has_addresses = !own.addresses.is_empty() || has_vlans;
     if !has_addresses && !is.makes_interface && !options.is_autoconfigured {
         return Err(KeeperError::NoAddress {
             interface: name.to_owned(),
         });
     }
     let pairs = match is.makes_interface {
-        true => Some(pair::of_tap(&options.addresses)?),
+        true => Some(pair::of_tap(&own.addresses)?),
         false => None,
     };
-    let description = |interface, vlan| Description {
-        interface,
-        argument,
-        slots: count,
-        ring_frames: 0,
-        vlan,
+    let slots = open_slots(options, count)?;
+    let mut own = Interface {
+        name: name.to_owned(),
+        addresses: own.addresses.clone(),
+        ..Interface::default()
     };
-    let further = options.further.iter();
-    let further = further.map(|port| description(port.interface.as_str(), port.vlan));
-    let descriptions: Vec<Description<'_>> = [description(name, options.vlan)]
-        .into_iter()
-        .chain(further)
-        .collect();
-    let slots = Slots::open_ports(backend, &descriptions)?;
-    let (mut addresses, mut hosts) = (options.addresses.clone(), Vec::new());
     if let Some(pairs) = pairs {
         let pairs = pair::settle(name, pairs)?;
         iface::set_up(name)?;
-        addresses = pairs.iter().map(|pair| (pair.stack, pair.prefix)).collect();
-        hosts = pairs.iter().map(|pair| pair.host).collect();
+        own.addresses = pairs.iter().map(|pair| (pair.stack, pair.prefix)).collect();
+        own.hosts = pairs.iter().map(|pair| pair.host).collect();
     }
     let kind = match slots.mode() {
         Some(mode) => format!("{}:{mode}", backend.name()),
@@ -449,35 +392,39 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         tunables: options.tunables.clone(),
         state: NetworkState {
             revision: 1,
-            interfaces: interfaces(options, addresses, hosts, name),
-            routes: options.routes.clone(),
-            rules: options.rules.clone(),
-            is_forwarding: options.is_forwarding,
-            share: options.share.clone(),
-            ..NetworkState::default()
+            interfaces: bare_ports(own, &options.network),
+            ..options.network.clone()
         },
     };
     Ok((slots, network))
 }
 
-/// The ports; the first has its addresses already.
-fn interfaces(
-    options: &Options,
-    addresses: Vec<(IpAddr, u8)>,
-    hosts: Vec<IpAddr>,
-    name: &str,
-) -> Vec<Interface> {
-    let first = Interface {
-        name: name.to_owned(),
-        addresses,
-        hosts,
+fn open_slots(options: &Options, count: u16) -> Result<Slots, KeeperError> {
+    let (backend, argument, _) = options.device.backend()?;
+    let names = options.network.ports().skip(1).map(|it| it.name.as_str());
+    let names = [options.device.interface()?].into_iter().chain(names);
+    let vlans = options.device.vlans.iter().copied();
+    let ports = names.zip(vlans.chain(std::iter::repeat(0)));
+    let descriptions: Vec<Description<'_>> = ports
+        .map(|(interface, vlan)| Description {
+            interface,
+            argument,
+            slots: count,
+            ring_frames: 0,
+            vlan,
+        })
+        .collect();
+    Ok(Slots::open_ports(backend, &descriptions)?)
+}
+
+/// The ports before anything is known of them but names; the first has its addresses already.
+fn bare_ports(own: Interface, wanted: &NetworkState) -> Vec<Interface> {
+    let further = wanted.ports().skip(1).map(|port| Interface {
+        name: port.name.clone(),
+        link: port.link,
         ..Interface::default()
-    };
-    let further = options.further.iter().zip(1..);
-    [first]
-        .into_iter()
-        .chain(further.map(|(port, number)| port.interface(number)))
-        .collect()
+    });
+    [own].into_iter().chain(further).collect()
 }
 
 /// Asks the device itself what it is.
@@ -490,32 +437,6 @@ fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(
     if let Some(own) = network.state.interfaces.first_mut() {
         own.mac = info.mac;
         own.mtu = info.mtu;
-    }
-    Ok(())
-}
-
-fn add_vlans(
-    vlans: &[VlanChoice],
-    has_provider_tags: bool,
-    network: &mut Network,
-) -> Result<(), KeeperError> {
-    for choice in vlans {
-        if choice.tag.is_provider && !has_provider_tags {
-            return Err(KeeperError::Vlan {
-                vlan: choice.vlan,
-                why: NO_PROVIDER_TAGS.to_owned(),
-            });
-        }
-        let state = &network.state;
-        let changes = choice.changes(state);
-        let next = state.changed(&changes).map_err(|error| KeeperError::Vlan {
-            vlan: choice.vlan,
-            why: error.to_string(),
-        })?;
-        network.state = NetworkState {
-            revision: state.revision,
-            ..next
-        };
     }
     Ok(())
 }

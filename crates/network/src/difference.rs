@@ -4,8 +4,10 @@ use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use slipstack_terms::VlanTag;
+
 use crate::change::{Change, ChangeError, Mode, RouteKey, is_link_local};
-use crate::state::{NetworkState, RouteEntry, RuleEntry};
+use crate::state::{Interface, NetworkState, RouteEntry, RuleEntry};
 
 /// Changes, with the network that they make.
 struct Steps {
@@ -22,6 +24,41 @@ impl Steps {
         })?;
         self.changes.push(change);
         Ok(())
+    }
+}
+
+impl Interface {
+    /// Returns the changes that give an opened device this interface: a port its addresses, a VLAN
+    /// all that it has. An MTU of 0 is that of the port.
+    pub fn changes_from_port(&self) -> Vec<Change> {
+        let name = || self.name.clone();
+        let mut changes = Vec::new();
+        if !self.is_port() {
+            changes.push(Change::AddVlan {
+                name: name(),
+                link: self.link,
+                is_provider: self.tag.is_provider,
+            });
+            if self.tag.priorities != VlanTag::PLAIN.priorities {
+                changes.push(Change::SetPriorities {
+                    name: name(),
+                    priorities: self.tag.priorities,
+                });
+            }
+            if self.mtu != 0 {
+                changes.push(Change::SetMtu {
+                    name: name(),
+                    mtu: self.mtu,
+                });
+            }
+        }
+        changes.extend(self.addresses.iter().map(|address| Change::AddAddress {
+            interface: name(),
+            address: *address,
+            mode: Mode::Add,
+            is_certain: true,
+        }));
+        changes
     }
 }
 
@@ -165,7 +202,8 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::state::{Interface, MAIN_TABLE};
+    use crate::refused::Refused;
+    use crate::state::MAIN_TABLE;
 
     fn interface(link: u16, addresses: &[(&str, u8)]) -> Interface {
         let addresses = addresses
@@ -249,6 +287,31 @@ mod tests {
             table: MAIN_TABLE,
         }];
         assert!(matches!(check(&now, &wanted)[0], Change::DelRule(_)));
+    }
+
+    #[test]
+    fn a_vlan_is_made_on_an_opened_port_with_the_mtu_of_the_port_or_its_own() {
+        let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &[]);
+        let mut vlan = interface(7, &[("10.7.0.5", 24)]);
+        vlan.tag.priorities = [3; 8];
+        for (mtu, made_with) in [(0, 1500), (1400, 1400)] {
+            vlan.mtu = mtu;
+            let made = now.changed(&vlan.changes_from_port()).unwrap();
+            let made = made.find_link(7).unwrap();
+            assert_eq!(made.mtu, made_with);
+            assert_eq!((made.addresses.len(), made.tag), (1, vlan.tag));
+        }
+        vlan.mtu = 9000;
+        let error = now.changed(&vlan.changes_from_port()).unwrap_err();
+        assert_eq!((error.at, error.refused), (2, Refused::InvalidMtu));
+    }
+
+    #[test]
+    fn a_port_that_is_open_gets_its_addresses() {
+        let now = state(vec![interface(0, &[])], &[]);
+        let port = interface(0, &[("10.0.0.5", 24), ("10.0.0.6", 24)]);
+        let made = now.changed(&port.changes_from_port()).unwrap();
+        assert_eq!(made.interfaces[0].addresses, port.addresses);
     }
 
     #[test]

@@ -153,8 +153,8 @@ counters! {
     DropNdpNotOurs "drop_ndp_not_ours" "neighbour solicitation for somebody else's address"
     DropNdpOffLink "drop_ndp_off_link" "neighbour discovery about an address that is not on our \
         link, or from one to which there is no way"
-    DropNdpLooped "drop_ndp_looped" "probe of ours for an address, looped back by the link (RFC \
-        7527)"
+    DropNdpLooped "drop_ndp_looped" "probe of ours for an address, looped back by the link \
+        (RFC 7527)"
     DropNdpConflict "drop_ndp_conflict" "neighbour advertisement from another station that claims \
         our address"
     DropNdpUnsolicited "drop_ndp_unsolicited" "neighbour advertisement that nobody waits for, or \

@@ -79,7 +79,7 @@ fn routes_have_to_be_there_already() {
     let error = check(&route, &welcome());
     assert!(matches!(error, Err(Error::OtherRoutes { .. })));
     let mut routed = welcome();
-    routed.network.routes = crate::door::options(&asked(&route)).routes;
+    routed.network.routes = crate::door::options(&asked(&route)).network.routes;
     check(&route, &routed).unwrap();
     // More than asked for does not matter.
     let other = RouteEntry::default_by([10, 0, 0, 9].into());

@@ -16,6 +16,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlSocket, Hello, Refusal, Reply, Request, SlotLease, StatusReport,
     TIME_WAITS_PER_MESSAGE, TimeWaitEntry, Welcome, connect,
@@ -154,20 +155,13 @@ fn inside(wanted: &str) -> ExitCode {
 /// The keeper's part.
 fn keeper(base: &Path) -> ExitCode {
     let options = Options {
-        further: Vec::new(),
         base: Some(base.to_owned()),
         device: DeviceChoice::own_tap("slip0"),
-        addresses: Vec::new(),
+        network: NetworkState::default(),
         spread: Spread::default(),
         slots: 4,
         ports: (32_768, 60_999),
         is_autoconfigured: false,
-        routes: Vec::new(),
-        vlans: Vec::new(),
-        rules: Vec::new(),
-        is_forwarding: false,
-        share: None,
-        vlan: 0,
         is_persistent: false,
         filter: Default::default(),
         tunables: Vec::new(),
