@@ -189,7 +189,7 @@ impl Engine {
         // Our own listener may have closed meanwhile, and the next one too.
         if let Some(ends) = partial.image.endpoints()
             && partial.hops < HOPS_MAX
-            && self.find_listener(ends.0).is_none()
+            && self.find_listener(ends.0, partial.image.link()).is_none()
         {
             partial.hops += 1;
             if self.send_on(ends, &partial) {
@@ -203,7 +203,7 @@ impl Engine {
             return;
         };
         let ends = self.stack.tcp_endpoints(conn);
-        let listener = ends.and_then(|ends| self.find_listener(ends.0));
+        let listener = ends.and_then(|ends| self.find_listener(ends.0, partial.image.link()));
         if let Some(listener) = listener.filter(|_| partial.is_bare) {
             self.inherit(now, conn, listener);
         }

@@ -179,7 +179,7 @@ impl Engine {
         state: State,
         bytes: &[u8],
     ) -> bool {
-        let listener = self.find_listener(local);
+        let listener = self.find_listener(local, self.stack.tcp_link(conn));
         listener.is_some_and(|it| self.give_to(it, conn, (local, remote), state, bytes))
     }
 
@@ -193,7 +193,8 @@ impl Engine {
         bytes: &[u8],
         from: Option<Owner>,
     ) -> bool {
-        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip());
+        let link = self.stack.tcp_link(conn);
+        let serves = |it: &Listening| it.bound.span().takes(ends.0.ip()) && it.bound.link == link;
         let owners = self.env.listeners_on(ends.0.port()).filter(serves);
         let owners: Vec<Owner> = owners.map(|it| it.owner).collect();
         let other = owners.iter().find(|owner| Some(**owner) != from);
@@ -256,10 +257,14 @@ impl Engine {
         true
     }
 
-    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN,
-    /// and of several one whose program waits.
-    pub(crate) fn find_listener(&self, local: SocketAddr) -> Option<Owner> {
-        let serves = |it: &Listening| it.yields == Yields::No && it.bound.span().takes(local.ip());
+    /// A listening socket that serves this address, is bound to the link of the connection (or to
+    /// none, as that), and does not yield: the narrowest, as for a SYN, and of several one whose
+    /// program waits.
+    pub(crate) fn find_listener(&self, local: SocketAddr, link: u16) -> Option<Owner> {
+        let serves = |it: &Listening| {
+            let is_alike = it.bound.span().takes(local.ip()) && it.bound.link == link;
+            it.yields == Yields::No && is_alike
+        };
         let narrower = |known: Listening, other: Listening| {
             let (one, two) = (other.bound.span(), known.bound.span());
             let is_idler = one == two && other.is_idle && !known.is_idle;

@@ -6,7 +6,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::World;
-use slipstack_channel::{CloseMode, Command, EventKind, Reason, SockId, State, Transport};
+use slipstack_channel::{
+    CloseMode, Command, EventKind, Reason, SockId, SocketOption, State, Transport,
+};
 
 fn pattern(seed: u64, offset: usize, out: &mut [u8]) {
     for (at, byte) in out.iter_mut().enumerate() {
@@ -440,6 +442,44 @@ fn what_a_closing_listener_did_not_accept_goes_only_to_one_that_takes_its_addres
         server.close(closing, CloseMode::Orderly);
         world.settle(10_000_000);
         assert_eq!(server.accept(sibling).is_some(), is_heir, "{sibling:?}");
+        let error = world.hosts[0].program.peek_error(client);
+        assert_eq!(error, (!is_heir).then_some(Reason::Reset));
+    }
+}
+
+#[test]
+fn what_a_closing_listener_did_not_accept_goes_only_to_one_of_its_link() {
+    // Numbers plus one; 0 = any link.
+    for (link, siblings_link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut world = World::new();
+        let listen = |world: &mut World, link: u16| {
+            let sock = world.hosts[1].program.open_socket(Transport::Tcp).unwrap();
+            let option = SocketOption::Link(link);
+            world.hosts[1]
+                .program
+                .push(Command::SetOption { sock, option });
+            world.listen_with(1, sock, "0.0.0.0:80".parse().unwrap());
+            sock
+        };
+        let closing = listen(&mut world, link);
+        let client = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
+        let connect = Command::Connect {
+            sock: client,
+            remote: "10.9.0.2:80".parse().unwrap(),
+        };
+        assert!(world.request(0, connect).is_ok());
+        world.settle(10_000_000);
+        let sibling = listen(&mut world, siblings_link);
+        let server = world.hosts[1].program.clone();
+        assert_eq!(server.accept_waiting(closing), 1);
+        server.close(closing, CloseMode::Orderly);
+        world.settle(10_000_000);
+        let is_heir = link == siblings_link;
+        assert_eq!(
+            server.accept(sibling).is_some(),
+            is_heir,
+            "{link} {siblings_link}"
+        );
         let error = world.hosts[0].program.peek_error(client);
         assert_eq!(error, (!is_heir).then_some(Reason::Reset));
     }

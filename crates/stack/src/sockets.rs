@@ -167,6 +167,12 @@ impl Stack {
         self.tcp.endpoints(conn)
     }
 
+    /// Returns the link that a connection is bound to, as [`crate::fib::Choice::link_of`]; 0 =
+    /// none.
+    pub fn tcp_link(&self, conn: ConnId) -> u16 {
+        self.net.choices.find(self.tcp.choice(conn)).link
+    }
+
     /// How many bytes a program may have unacknowledged and unsent.
     pub fn tcp_sndbuf(&self, conn: ConnId) -> u32 {
         self.tcp.sndbuf(conn)

@@ -147,6 +147,21 @@ impl World {
             .program
             .open_socket(Transport::Tcp)
             .unwrap();
+        self.listen_by(host, sock, (addr, reuse_port, v6_only));
+        sock
+    }
+
+    /// Listens on a socket that shares its port.
+    pub fn listen_with(&mut self, host: usize, sock: SockId, addr: SocketAddr) {
+        self.listen_by(host, sock, (addr, true, false));
+    }
+
+    fn listen_by(
+        &mut self,
+        host: usize,
+        sock: SockId,
+        (addr, reuse_port, v6_only): (SocketAddr, bool, bool),
+    ) {
         let bind = Command::Bind {
             sock,
             addr,
@@ -157,7 +172,6 @@ impl World {
         assert_eq!(self.request(host, bind), Ok(Reply::Bound { local: addr }));
         let listen = Command::Listen { sock, backlog: 16 };
         assert_eq!(self.request(host, listen), Ok(Reply::Bound { local: addr }));
-        sock
     }
 
     /// A connection from host 0 to a listener of host 1.

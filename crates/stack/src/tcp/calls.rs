@@ -18,6 +18,7 @@ use super::output::{self, control, window};
 use super::phase::Phase;
 use super::verdict::Verdict;
 use super::{Tcp, keepalive, seq, urgent};
+use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
@@ -426,6 +427,12 @@ impl Tcp {
         self.conns
             .find(id.index, id.generation)
             .map(|conn| (conn.key.local(), conn.key.remote()))
+    }
+
+    /// Returns the number of the choice that packets of a connection go by.
+    pub fn choice(&self, id: ConnId) -> ChoiceId {
+        let conn = self.conns.find(id.index, id.generation);
+        conn.map_or(ChoiceId::default(), |conn| conn.choice)
     }
 
     /// Bytes that the program may have written beyond what is acknowledged; 0 for a dead id.

@@ -64,6 +64,11 @@ impl ConnectionImage {
         Some((fields.key.local(), fields.key.remote()))
     }
 
+    /// Returns the link that the connection is bound to, as [`Choice::link_of`]; 0 = none.
+    pub fn link(&self) -> u16 {
+        Fields::read(&self.bytes).map_or(0, |fields| fields.choice_link)
+    }
+
     /// Returns the image without the ranges received out of order, for callers that cannot pass
     /// their bytes on: the peer sends them again (RFC 2018 8).
     pub fn without_ranges(&self) -> ConnectionImage {
