@@ -105,6 +105,31 @@ def a_rule_chooses_the_table_by_the_source(world):
         assert f"rule 1000 from {SECOND}/32 to 10.80.1.0/24 table 100" in text, text
 
 
+@test(modes=("kernel", "inprocess", "instance"))
+def a_rule_leads_out_where_the_main_table_has_no_way(world):
+    serve(world)
+    call = start(world, [])
+
+    def ip(*words):
+        if world.mode == "kernel":
+            world.stack_ns.ip(*words)
+        else:
+            world.admin("ip", *words).finish()
+
+    ip("route", "del", "default")
+    ip("route", "add", "default", "via", world.PEER, "table", "100")
+    assert call(NEAR, 8000) == "ENETUNREACH"
+    ip("rule", "add", "fwmark", "5", "table", "100")
+    assert call(NEAR, 8000) == "ENETUNREACH"
+    assert call(NEAR, 8000, "any", 5) in (world.STACK, SECOND)
+    ip("rule", "add", "from", SECOND, "table", "100")
+    assert call(NEAR, 8000, SECOND) == SECOND
+    assert call(NEAR, 8000, world.STACK) == "ENETUNREACH"
+    ip("rule", "add", "to", "10.80.0.0/24", "table", "100")
+    assert call(NEAR, 8000) in (world.STACK, SECOND)
+    assert call(DEAD, 8000) == "ENETUNREACH"
+
+
 @test(modes=("inprocess",))
 def routes_that_cannot_work_are_refused_with_one_sentence(world):
     table = [

@@ -24,6 +24,7 @@ mod ids;
 mod inbox;
 mod layout;
 mod left;
+mod nets;
 mod owner;
 mod passing;
 mod policy;
@@ -58,7 +59,7 @@ pub use layout::{
 pub use left::LeftConnection;
 pub use owner::{Inside, Owner};
 pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
-pub use policy::Policy;
+pub use policy::{Asker, Policy};
 pub use program::{
     CARVED_MAX, Carved, Datagram, DatagramEnd, DatagramInPlace, Frozen, Full, KEPT_MAX, KeepError,
     ProgramEnd, Segment, Unsent,

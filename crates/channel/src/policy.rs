@@ -1,9 +1,26 @@
 //! The network as a program sees it when it decides where a socket belongs.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use slipstack_netctl::zone::{zone_of_ip, zoned_ip};
-use slipstack_netctl::{Interface, NetworkState};
+use slipstack_netctl::{Interface, NetworkState, RuleEntry};
+
+use crate::nets::Nets;
+
+/// So many addresses are looked through one by one.
+const FEW: usize = 8;
+
+/// Properties of a socket beside its peer by which its route is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// The address that it is bound to, if it is one of the stack's.
+    pub own: Option<IpAddr>,
+    /// SO_MARK.
+    pub mark: u32,
+    /// The table that it has chosen itself; 0 = none.
+    pub table: u16,
+}
 
 /// The rules by which a socket belongs on the stack: they follow from the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,17 +31,23 @@ pub struct Policy {
     has_groups: bool,
     /// The stack's addresses with their prefix lengths, those of a link with its zone.
     addresses: Vec<(IpAddr, u8)>,
+    own: HashSet<IpAddr>,
+    links: Nets,
     gateways: Vec<IpAddr>,
     /// Networks that are reached beside those of the addresses.
-    networks: Vec<(IpAddr, u8)>,
+    networks: Nets,
+    /// Tables beside the main one with a route to everywhere, by their numbers and whether they are
+    /// of IPv6.
+    defaults: Vec<(u32, bool)>,
+    /// The rules that name one of these to sockets that are bound to no address.
+    rules: Vec<RuleEntry>,
 }
 
 impl Policy {
     /// The policy that follows from a network. `has_groups`: groups and broadcasts that name no
     /// interface are the stack's, whatever its routes are.
     pub fn of(network: NetworkState, has_groups: bool) -> Policy {
-        // The stack refuses destinations that a route makes unreachable. A default route outside
-        // the main table is for sockets that have an address of the stack or choose the table.
+        // The stack refuses destinations that a route makes unreachable.
         let routes = network.routes.iter().filter(|route| route.to.1 != 0);
         let routes = routes.map(|route| route.to);
         let learnt = network.learnt.iter().flat_map(|learnt| &learnt.networks);
@@ -38,10 +61,24 @@ impl Policy {
         let configured = network.interfaces.iter().flat_map(of_interface);
         let hosts = network.learnt.iter().flat_map(|learnt| &learnt.addresses);
         let hosts = hosts.map(|told| (told.ip.into(), 128));
+        let addresses: Vec<(IpAddr, u8)> = configured.chain(hosts).collect();
+        let defaults = default_tables(&network);
+        let names_default = |rule: &&RuleEntry| {
+            rule.from.is_none() && defaults.contains(&(rule.table, rule.is_v6()))
+        };
         Policy {
-            addresses: configured.chain(hosts).collect(),
+            own: addresses.iter().map(|(own, _)| *own).collect(),
+            links: addresses.iter().copied().collect(),
+            addresses,
             gateways: network.gateways(),
             networks,
+            rules: network
+                .rules
+                .iter()
+                .filter(names_default)
+                .cloned()
+                .collect(),
+            defaults,
             has_groups,
             network,
         }
@@ -77,7 +114,10 @@ impl Policy {
     /// Returns whether the address is one of the stack's.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.addresses.iter().any(|(own, _)| *own == ip)
+        match self.addresses.len() {
+            0..=FEW => self.addresses.iter().any(|(own, _)| *own == ip),
+            _ => self.own.contains(&ip),
+        }
     }
 
     /// Returns whether it is sent to everybody on the stack's link: a broadcast of IPv4.
@@ -103,9 +143,10 @@ impl Policy {
             && self.addresses.iter().any(|(own, _)| own.is_ipv4() == is_v4)
     }
 
-    /// Returns whether the stack reaches the address: on a link of its own, or through the gateway
-    /// (never the loopback network, which is the kernel's).
-    pub fn is_reachable(&self, ip: IpAddr) -> bool {
+    /// Returns whether the stack reaches the address for a socket: on a link of its own, or through
+    /// the gateway or that of a table which a rule or the socket names (never the loopback network,
+    /// which is the kernel's).
+    pub fn is_reachable(&self, ip: IpAddr, asker: Asker) -> bool {
         let ip = ip.to_canonical();
         if ip.is_multicast() || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast()) {
             return self.takes_group(ip);
@@ -121,14 +162,33 @@ impl Policy {
         self.gateways
             .iter()
             .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
-            || self.addresses.iter().any(|&net| contains(net, ip))
-            || self.networks.iter().any(|&net| contains(net, ip))
+            || self.links.contains(ip)
+            || self.networks.contains(ip)
+            || self.is_behind_table(ip, asker)
+    }
+
+    /// Returns whether the way there is the default route of a table that is not the main one.
+    fn is_behind_table(&self, ip: IpAddr, asker: Asker) -> bool {
+        let is_v6 = ip.is_ipv6();
+        let is_default = |table: u32| self.defaults.contains(&(table, is_v6));
+        let is_named = |rule: &RuleEntry| {
+            rule.is_v6() == is_v6
+                && rule.to.is_none_or(|net| contains(net, ip))
+                && rule
+                    .mark
+                    .is_none_or(|(value, mask)| asker.mark & mask == value & mask)
+        };
+        match asker {
+            // The kernel has nothing for a socket with the stack's address.
+            Asker { own: Some(own), .. } => own.is_ipv6() == is_v6 && !self.defaults.is_empty(),
+            Asker { table: 0, .. } => self.rules.iter().any(is_named),
+            Asker { table, .. } => is_default(table.into()) || self.rules.iter().any(is_named),
+        }
     }
 
     /// Returns whether a station with this address would be on a link of the stack's.
     pub fn is_on_link(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        self.addresses.iter().any(|&net| contains(net, ip))
+        self.links.contains(ip.to_canonical())
     }
 
     /// Returns the largest packet to an address that the link takes.
@@ -144,6 +204,19 @@ impl Policy {
             _ => mtu,
         }
     }
+}
+
+/// Tables with a route to everywhere, and whether they are of IPv6.
+fn default_tables(network: &NetworkState) -> Vec<(u32, bool)> {
+    let defaults = network.routes.iter().filter(|route| {
+        route.to.1 == 0 && !route.is_default() && !route.is_unreachable && route.via.is_some()
+    });
+    let mut tables: Vec<(u32, bool)> = defaults
+        .map(|route| (route.table, route.to.0.is_ipv6()))
+        .collect();
+    tables.sort_unstable();
+    tables.dedup();
+    tables
 }
 
 /// Returns whether the address is valid on its link alone.
@@ -162,6 +235,8 @@ fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use slipstack_netctl::RouteEntry;
+
     use super::*;
 
     fn ip(text: &str) -> IpAddr {
@@ -179,25 +254,86 @@ mod tests {
     fn policy_tells_own_and_reachable_addresses() {
         let alone = policy(&[("10.0.0.5", 24)], &[], false);
         assert!(alone.is_own(ip("10.0.0.5")) && alone.is_own(ip("::ffff:10.0.0.5")));
-        assert!(alone.is_reachable(ip("10.0.0.77")));
-        assert!(!alone.is_reachable(ip("10.0.1.77")));
+        assert!(alone.is_reachable(ip("10.0.0.77"), Asker::default()));
+        assert!(!alone.is_reachable(ip("10.0.1.77"), Asker::default()));
         let policy = policy(&[("10.0.0.5", 24)], &["10.0.0.1"], false);
-        assert!(policy.is_reachable(ip("1.1.1.1")));
-        assert!(!policy.is_reachable(ip("127.0.0.1")) && !policy.is_reachable(ip("::1")));
+        assert!(policy.is_reachable(ip("1.1.1.1"), Asker::default()));
+        assert!(
+            !policy.is_reachable(ip("127.0.0.1"), Asker::default())
+                && !policy.is_reachable(ip("::1"), Asker::default())
+        );
     }
 
     #[test]
     fn a_family_is_reached_through_its_own_network_and_gateway() {
         let own = [("10.0.0.5", 24), ("fd00::5", 64)];
         let one = policy(&own, &["10.0.0.1"], false);
-        assert!(one.is_own(ip("fd00::5")) && one.is_reachable(ip("fd00::77")));
-        assert!(!one.is_reachable(ip("fd01::1")) && one.is_reachable(ip("1.1.1.1")));
+        assert!(one.is_own(ip("fd00::5")) && one.is_reachable(ip("fd00::77"), Asker::default()));
+        assert!(
+            !one.is_reachable(ip("fd01::1"), Asker::default())
+                && one.is_reachable(ip("1.1.1.1"), Asker::default())
+        );
         // RFC 4007 9: from an address of wider scope no answer would come back.
-        assert!(!one.is_reachable(ip("fe80::1")) && !one.is_reachable(ip("ff02::1")));
+        assert!(
+            !one.is_reachable(ip("fe80::1"), Asker::default())
+                && !one.is_reachable(ip("ff02::1"), Asker::default())
+        );
         assert!(one.is_broadcast(ip("10.0.0.255")) && !one.is_broadcast(ip("10.0.0.254")));
         assert!(one.takes_group(ip("239.1.2.3")) && !one.takes_group(ip("ff0e::7")));
-        assert!(policy(&own, &[], true).is_reachable(ip("ff0e::7")));
-        assert!(policy(&own, &["fe80::1"], false).is_reachable(ip("fd01::1")));
+        assert!(policy(&own, &[], true).is_reachable(ip("ff0e::7"), Asker::default()));
+        assert!(policy(&own, &["fe80::1"], false).is_reachable(ip("fd01::1"), Asker::default()));
+    }
+
+    #[test]
+    fn a_default_route_of_another_table_is_for_those_whom_a_rule_or_a_choice_leads_there() {
+        let mut network = NetworkState::of(1500, vec![(ip("10.0.0.5"), 24)], &[]);
+        network.routes.push(RouteEntry {
+            table: 7,
+            ..RouteEntry::default_by(ip("10.0.0.1"))
+        });
+        let rule = |from: Option<&str>, to: Option<&str>, mark| RuleEntry {
+            priority: 100,
+            from: from.map(|text| (ip(text), 32)),
+            to: to.map(|text| (ip(text), 16)),
+            mark,
+            is_family_v6: false,
+            table: 7,
+        };
+        network.rules = vec![
+            rule(Some("10.0.0.5"), None, None),
+            rule(None, Some("10.8.0.0"), None),
+            rule(None, None, Some((0x10, 0xf0))),
+        ];
+        let policy = Policy::of(network, false);
+        let plain = Asker::default();
+        let own = Some(ip("10.0.0.5"));
+        for (to, asker, wanted) in [
+            ("1.1.1.1", plain, false),
+            ("10.8.1.1", plain, true),
+            (
+                "1.1.1.1",
+                Asker {
+                    mark: 0x12,
+                    ..plain
+                },
+                true,
+            ),
+            (
+                "1.1.1.1",
+                Asker {
+                    mark: 0x22,
+                    ..plain
+                },
+                false,
+            ),
+            ("1.1.1.1", Asker { table: 7, ..plain }, true),
+            ("1.1.1.1", Asker { table: 8, ..plain }, false),
+            ("1.1.1.1", Asker { own, ..plain }, true),
+            ("fd01::1", Asker { own, ..plain }, false),
+            ("127.0.0.1", Asker { own, ..plain }, false),
+        ] {
+            assert_eq!(policy.is_reachable(ip(to), asker), wanted, "{to} {asker:?}");
+        }
     }
 
     #[test]

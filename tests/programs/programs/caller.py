@@ -1,16 +1,21 @@
-"""A server on [::] that calls others: each line HOST PORT [SOURCE] is answered with the address
-that the call came from, or with the name of the error."""
+"""A server on [::] that calls others: each line HOST PORT [SOURCE [MARK]] is answered with the
+address that the call came from, or with the name of the error. SOURCE may be "any"."""
 
 import errno
 import socket
 import sys
 
 
-def call(host, port, source=None):
+def call(host, port, source="any", mark=0):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        with socket.create_connection(
-            (host, int(port)), timeout=2, source_address=source and (source, 0)
-        ) as connected:
+        with socket.socket(family) as connected:
+            connected.settimeout(2)
+            if mark:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, int(mark))
+            if source != "any":
+                connected.bind((source, 0))
+            connected.connect((host, int(port)))
             return connected.getsockname()[0]
     except OSError as error:
         return errno.errorcode.get(error.errno, "timeout")

@@ -387,7 +387,8 @@ impl Process {
         {
             false
         } else {
-            self.network.is_reachable(remote)
+            let bound = cold.bound.map(|bound| bound.addr);
+            self.network.is_reachable(remote, &cold.options, bound)
         };
         if !is_ours {
             return Some(match self.network.policy() {

@@ -12,13 +12,14 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::Policy;
 use slipstack_channel::control::net::{LinkId, zone};
+use slipstack_channel::{Asker, Policy};
 use slipstack_mem::{Lock, now_ns};
 
 use crate::addr::{AddrBytes, Family, Given, is_link_local, scope_of};
 use crate::process::engines::Engines;
 use crate::socket::description::Description;
+use crate::socket::options::Options;
 
 /// How old what may change may be.
 const AGE_MAX_NS: u64 = 1_000_000_000;
@@ -244,9 +245,19 @@ impl Network {
         self.policy().is_some_and(|policy| policy.is_own(addr.ip()))
     }
 
-    pub(crate) fn is_reachable(&self, addr: SocketAddr) -> bool {
-        self.policy()
-            .is_some_and(|policy| policy.is_reachable(addr.ip()))
+    /// Returns whether the stack has a route there for a socket with these options.
+    pub(crate) fn is_reachable(
+        &self,
+        addr: SocketAddr,
+        options: &Options,
+        bound: Option<SocketAddr>,
+    ) -> bool {
+        self.policy().is_some_and(|policy| {
+            let own = bound.map(|bound| bound.ip().to_canonical());
+            let (mark, table) = options.mark_and_table();
+            let own = own.filter(|own| policy.is_own(*own));
+            policy.is_reachable(addr.ip(), Asker { own, mark, table })
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use slipstack_channel::SocketOption;
+
 use crate::socket::ErrorQueueWishes;
 use crate::socket::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 use crate::socket::options::way;
@@ -137,6 +139,20 @@ impl Options {
                 || of == (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
         });
         last.is_some_and(|set| set.value.iter().any(|byte| *byte != 0))
+    }
+
+    /// Returns the mark and the table (0 = none) that rules are asked with.
+    pub(crate) fn mark_and_table(&self) -> (u32, u16) {
+        let of = |name| way::for_stack(name, self.int(libc::SOL_SOCKET, name));
+        let mark = match of(libc::SO_MARK) {
+            Some(SocketOption::Mark(mark)) => mark,
+            _ => 0,
+        };
+        let table = match of(way::SO_SETFIB) {
+            Some(SocketOption::Table(table)) => table,
+            _ => 0,
+        };
+        (mark, table)
     }
 
     /// SO_TIMESTAMPING, by either of its numbers.
