@@ -101,6 +101,11 @@ impl PortAuthority for Keeper {
         self.link.tell(&Request::BringFlow { local, remote });
     }
 
+    fn take_flow(&self, local: SocketAddr, remote: SocketAddr) {
+        // Without it the connection waits for an answer until its time is over.
+        let _ = self.link.ask(&Request::BringFlow { local, remote }, &[]);
+    }
+
     fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
         let request = Request::JoinGroup { local, rank, is_on };
         let answer = self.link.ask(&request, &[]);

@@ -50,6 +50,11 @@ pub trait PortAuthority: Send {
         let _ = (local, remote);
     }
 
+    /// As [`PortAuthority::bring_flow`], and in force when it returns.
+    fn take_flow(&self, local: SocketAddr, remote: SocketAddr) {
+        let _ = (local, remote);
+    }
+
     /// A datagram socket of this engine joins the SO_REUSEPORT group of its address, or leaves it.
     /// Returns whether a program chooses among the group's sockets.
     fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {

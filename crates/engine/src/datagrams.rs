@@ -85,10 +85,11 @@ impl Engine {
 
     /// Several processes may be bound to a port that one of them connects: its peer's datagrams are
     /// its own, and everybody else's are the others'. A port of this engine's alone comes here
-    /// anyway.
+    /// anyway, unless the address is not ours (IP_TRANSPARENT).
     fn steer_datagrams(&mut self, owner: Owner, local: SocketAddr, remote: Option<SocketAddr>) {
         let bound = self.env.socket(owner).and_then(|socket| socket.bound);
-        let Some(bound) = bound.filter(|bound| bound.is_announced) else {
+        let is_strange = remote.is_some() && !self.stack.is_own(local.ip());
+        let Some(bound) = bound.filter(|bound| bound.is_announced || is_strange) else {
             return;
         };
         if let Some(old) = bound.flow {

@@ -31,6 +31,11 @@ impl Engine {
             is_v6_only,
             link: socket.options.as_deref().map_or(0, |it| it.link),
         };
+        let options = socket.options.as_deref();
+        let is_transparent = options.is_some_and(|options| options.is_transparent);
+        if !is_transparent && !addr.ip().is_unspecified() && !self.stack.is_own(addr.ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
         let range = self.port_range(owner);
         let is_shared = reuse_addr || reuse_port;
         let port = self.reserve_port((hold, addr.port()), is_shared, range)?;
@@ -239,6 +244,9 @@ impl Engine {
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
         self.env.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
+        if options.is_transparent {
+            self.take_answers(local, remote);
+        }
         let limits = Limits {
             send: self.stack.tcp_sndbuf(conn),
             receive: self.stack.tcp_rcvbuf(conn),
@@ -257,6 +265,17 @@ impl Engine {
             .set_bits(owner, State::CONNECTING | State::BOUND, State::NONE);
         self.run_deferred(now);
         Ok(Reply::Bound { local })
+    }
+
+    /// Has the answers to an address that is not ours come here. They cannot come before the SYN
+    /// has left, which is at the end of this turn.
+    #[cold]
+    fn take_answers(&self, local: SocketAddr, remote: SocketAddr) {
+        if let Some(ports) = &self.ports
+            && !self.stack.is_own(local.ip())
+        {
+            ports.take_flow(local, remote);
+        }
     }
 
     /// Returns whether another engine has the connection that an attempt from this address would

@@ -219,7 +219,9 @@ impl Steer {
                         steering.group_slot(group, steering.bucket(flow.local, flow.remote))
                     }
                 };
-                slot != *owner || steering.is_kernel_port(flow.proto, flow.local.port())
+                slot != *owner
+                    || steering.is_kernel_port(flow.proto, flow.local.port())
+                    || !steering.is_own(flow.local.ip())
             })
             .copied()
             .collect();

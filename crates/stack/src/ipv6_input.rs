@@ -31,8 +31,8 @@ impl Stack {
         };
         let ip = match accept(&packet, link_group, meta, &self.net) {
             Ok(ip) => ip,
-            Err(Counter::DropIpv6NotOurs) if self.config.network.is_forwarding => {
-                return self.forward_v6(now, bytes, link_group, meta, fx);
+            Err(Counter::DropIpv6NotOurs) => {
+                return self.on_strange_v6(now, bytes, link_group, meta, fx);
             }
             Err(why) => {
                 self.counters.bump(why);
@@ -137,7 +137,7 @@ impl Stack {
         }
     }
 
-    fn on_tcp_v6(
+    pub(crate) fn on_tcp_v6(
         &mut self,
         now: Instant,
         ip: &IpMeta,

@@ -60,6 +60,7 @@ mod stray;
 pub mod tcp;
 pub mod time;
 mod traffic;
+mod transparent;
 mod tunable;
 mod udp;
 pub mod wheel;

@@ -372,9 +372,12 @@ impl NetworkLayer {
             Route::Broadcast => (ethernet::BROADCAST, false, Instant::FAR_FUTURE),
             Route::Multicast => (group_mac(packet.dst), false, Instant::FAR_FUTURE),
             Route::Neighbour(hop) => {
+                // The source may be nobody's address here (IP_TRANSPARENT).
+                let asker = Some(packet.src).filter(|src| self.is_own(*src));
+                let asker = asker.or_else(|| self.find_source(hop));
                 let station = Station {
                     mac: self.macs.on(found.link),
-                    ip: packet.src,
+                    ip: asker.unwrap_or(packet.src),
                     link: found.link,
                 };
                 match self.neighbours.resolve(now, hop, station, counters, fx) {

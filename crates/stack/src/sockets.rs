@@ -2,7 +2,7 @@
 //! stack that they need.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use crate::effects::Effects;
@@ -76,8 +76,13 @@ impl Stack {
             .connect(now, local, remote, options, &mut cx!(self), fx)
     }
 
-    /// Takes a port for a socket that neither listens nor connects yet. Port 0 picks one; returns
-    /// the port taken.
+    /// Returns whether an address is one of the stack's.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        self.net.is_own(ip)
+    }
+
+    /// Takes a port for a socket that neither listens nor connects yet, whosever the address is.
+    /// Port 0 picks one; returns the port taken.
     pub fn tcp_reserve_port(
         &mut self,
         wanted: (PortHold, u16),

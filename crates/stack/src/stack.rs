@@ -108,8 +108,8 @@ impl Stack {
     ) {
         let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.net) {
             Ok(accepted) => accepted,
-            Err(Counter::DropIpv4NotOurs) if self.config.network.is_forwarding => {
-                return self.forward_v4(now, bytes, link_group, meta, fx);
+            Err(Counter::DropIpv4NotOurs) => {
+                return self.on_strange_v4(now, bytes, link_group, meta, fx);
             }
             Err(why) => {
                 self.counters.bump(why);
@@ -143,7 +143,7 @@ impl Stack {
     }
 
     #[inline]
-    fn on_tcp(
+    pub(crate) fn on_tcp(
         &mut self,
         now: Instant,
         ip: &IpMeta,

@@ -118,6 +118,8 @@ options! {
     /// A datagram socket hears nobody until it is connected: before, its peer's datagrams are
     /// another socket's.
     32 AwaitsPeer(bool) => awaits_peer: bool;
+    /// Connections may be from an address that is not ours (IP_TRANSPARENT).
+    33 Transparent(bool) => is_transparent: bool;
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ const LAYERS: &[Layers] = &[
                 "ipv6_input",
                 "network",
                 "sockets",
+                "transparent",
                 "tunable",
             ],
         ],

@@ -375,6 +375,15 @@ impl<'a> Emitter<'a> {
         code.load(Width::B4, R0, R0, 0);
     }
 
+    /// As [`Emitter::exception`], for a packet whose ports are still to be read.
+    pub(super) fn strange_flow(&mut self, family: Family, none: Label) {
+        self.table(R2, layout::EXCEPTIONS);
+        self.code.load(Width::B4, R1, R2, 0);
+        self.code.jump_if(If::Eq, R1, 0, none);
+        self.ports(family, none);
+        self.exception(family, none);
+    }
+
     pub(super) fn protocol(&mut self) {
         self.code.load(Width::B4, R0, R6, SKB_PROTOCOL);
     }

@@ -1,4 +1,5 @@
-//! Steering of packets to be forwarded: the slot that forwards them.
+//! Steering of packets to addresses that are not the stack's: the slot whose connection has such an
+//! address as its own end, or the slot that forwards them.
 
 use super::asm::{Alu, If, Label, Width};
 use super::programs::{
@@ -10,11 +11,17 @@ use crate::steering::layout;
 
 use super::asm::Reg::{R0, R1, R2, R3, R5, R6, R7, R9, R10};
 
-/// From a header on the stack whose destination is not ours to the slot that passes it on, or to
-/// `keeper`: packets for others are not taken, or it was sent to a group or another station.
+/// From a header on the stack whose destination is not ours to the slot of its flow's exception,
+/// or to the slot that passes it on, or to `keeper`: packets for others are not taken, or it was
+/// sent to a group or another station.
 pub(super) fn emit(emit: &mut Emitter<'_>, family: Family, keeper: Label) {
     const GROUP: i32 = 1;
-    let [portless, is_known] = core::array::from_fn(|_| emit.code.label());
+    let [portless, is_known, by_hash] = core::array::from_fn(|_| emit.code.label());
+    emit.strange_flow(family, by_hash);
+    emit.code
+        .jump_if(If::Eq, R0, layout::KERNEL_SLOT.into(), keeper);
+    emit.leave();
+    emit.code.bind(by_hash);
     emit.table(R2, layout::FLAGS);
     let code = &mut emit.code;
     let is_on = code.label();

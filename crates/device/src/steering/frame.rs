@@ -18,16 +18,18 @@ impl Steering {
         let Some(parsed) = FrameFlow::parse(frame) else {
             return self.portless_owner_of(frame);
         };
-        if !self.is_own(parsed.dst.ip()) && !is_group_frame(frame) {
-            return self.transit_slot((parsed.src, parsed.dst));
-        }
-        if !self.is_own(parsed.dst.ip()) || parsed.is_to_group(frame) {
-            return 0;
-        }
         let proto = match parsed.protocol {
             protocol::TCP => Transport::Tcp,
             _ => Transport::Udp,
         };
+        if !self.is_own(parsed.dst.ip()) && !is_group_frame(frame) {
+            // A connection may be from an address that is not ours.
+            let excepted = self.find_exception(proto, parsed.dst, parsed.src);
+            return excepted.unwrap_or_else(|| self.transit_slot((parsed.src, parsed.dst)));
+        }
+        if !self.is_own(parsed.dst.ip()) || parsed.is_to_group(frame) {
+            return 0;
+        }
         self.find_slot(proto, parsed.dst, parsed.src)
     }
 

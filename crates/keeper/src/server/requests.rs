@@ -388,8 +388,10 @@ impl Server {
         let before = listeners.slots(Transport::Udp, port);
         listeners.set_connected(client, port, is_on);
         let is_moved = before != listeners.slots(Transport::Udp, port);
-        if is_on && self.resources.state.leases.route(Transport::Udp, port) != Route::Slot(slot) {
-            let steering = self.resources.slots.steering();
+        let steering = self.resources.slots.steering();
+        let is_routed =
+            self.resources.state.leases.route(Transport::Udp, port) == Route::Slot(slot);
+        if is_on && !(is_routed && steering.is_own(local.ip())) {
             if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
                 warn!(slot, port, %error, "a flow cannot be steered");
             }

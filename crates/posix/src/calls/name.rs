@@ -99,8 +99,17 @@ impl Process {
                 Some(Reason::LocalAddress)
             }
             ip if !ip.is_loopback() && self.network.policy().is_none() => Some(Reason::NoStack),
-            _ => (!self.network.is_own(addr)).then_some(Reason::LocalAddress),
+            _ if self.network.is_own(addr) => None,
+            _ if options.is_transparent() && is_strange_to_kernel(addr) => None,
+            _ => Some(Reason::LocalAddress),
         }
+    }
+
+    /// Returns whether a socket is bound to an address that is not the stack's (IP_TRANSPARENT).
+    fn is_strange(&self, bound: &Bound) -> bool {
+        let ip = bound.addr.ip();
+        let is_station = !(ip.is_unspecified() || ip.is_multicast());
+        is_station && !bound.is_wildcard && !self.network.is_own(bound.addr)
     }
 
     /// The socket leaves for good only if the kernel takes the address: a program may try another.
@@ -148,15 +157,16 @@ impl Process {
             }
             Err(error) => return Err(Errno::from(error).into()),
         };
-        socket.cold.lock().bound = Some(Bound {
+        let bound = Bound {
             addr: SocketAddr::new(addr.ip(), local.port()),
             is_wildcard,
             is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
             at_ns: self.now_ns(),
-        });
+        };
+        socket.cold.lock().bound = Some(bound);
         if socket.kind == Kind::Dgram {
-            let is_both = is_wildcard && socket.has_kernel();
+            let is_both = (is_wildcard || self.is_strange(&bound)) && socket.has_kernel();
             let side = if is_both { Side::Both } else { Side::Stack };
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
             self.apply_dgram_options(socket);
@@ -234,9 +244,14 @@ impl Process {
         if !socket.is_ceded() {
             self.materialize(&socket)?;
         }
+        let bound = socket.cold.lock().bound;
+        if let Some(bound) = bound.filter(|bound| self.is_strange(bound)) {
+            let (why, given) = (Reason::LocalAddress, Placed::Local(bound.addr));
+            self.permit_kernel(&socket, given, why, Errno::EADDRNOTAVAIL)?;
+            return self.become_kernel(&socket, why, given);
+        }
         self.insist_on_engine(&socket, Placed::Nothing)?;
         let backlog = self.listen_in_kernel(&socket, backlog)?;
-        let bound = socket.cold.lock().bound;
         let bound = bound.unwrap_or_else(|| {
             // An unbound socket listens on a port of the kernel's choice.
             let number = socket.kernel_number();
@@ -480,4 +495,22 @@ fn shutdown_dgram(socket: &Description, dgram: &Dgram, what: (bool, bool)) -> Ou
 
 fn what_is_shut((read, write): (bool, bool)) -> u8 {
     (u8::from(read) * SHUT_READ) | (u8::from(write) * SHUT_WRITE)
+}
+
+/// Returns whether an address is none of the kernel's: what it sends to one of its own comes from
+/// there. (With `ip_nonlocal_bind` a bind tells nothing.)
+fn is_strange_to_kernel(addr: SocketAddr) -> bool {
+    const PORT: u16 = 9;
+    let family = match addr {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let there = SocketAddr::new(addr.ip(), PORT);
+    let probe = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    let source = probe.and_then(|probe| {
+        rustix::net::connect(&probe, &there)?;
+        rustix::net::getsockname(&probe)
+    });
+    let source = source.ok().and_then(|name| SocketAddr::try_from(name).ok());
+    !addr.ip().is_loopback() && source.is_none_or(|source| source.ip() != addr.ip())
 }

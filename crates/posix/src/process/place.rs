@@ -310,6 +310,9 @@ impl Process {
         if remote.is_some() {
             attachment.set_option(sock, SocketOption::AwaitsPeer(true));
         }
+        if options.is_transparent() {
+            attachment.set_option(sock, SocketOption::Transparent(true));
+        }
         let outcome = attachment
             .bind(sock, local, socket.is_v6_only(), reuse_port)
             .map_err(|error| match error {

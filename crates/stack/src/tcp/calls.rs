@@ -47,6 +47,9 @@ impl Tcp {
             is_v6_only: options.is_v6_only,
             link: options.socket.link,
         };
+        if !local.ip().is_unspecified() && !cx.net.is_own(local.ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
         let range = options.socket.port_range;
         let port = self.reserve_port((hold, local.port()), options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
@@ -102,7 +105,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// Holds a port without listening. Port 0 picks one of the ephemeral range.
+    /// Holds a port without listening, whosever the address is. Port 0 picks one of the ephemeral
+    /// range.
     pub fn reserve_port(
         &mut self,
         (hold, port): (PortHold, u16),
@@ -110,10 +114,6 @@ impl Tcp {
         range: PortRange,
         cx: &mut Cx<'_>,
     ) -> Result<u16, SocketError> {
-        let ip = hold.ip;
-        if !ip.is_unspecified() && !cx.net.is_own(ip) {
-            return Err(SocketError::AddrNotAvailable);
-        }
         if port != 0 {
             return match self.ports.hold(&hold, port, reuse_port) {
                 true => Ok(port),
@@ -151,7 +151,7 @@ impl Tcp {
             return Err(SocketError::LimitReached);
         }
         let choice = Choice::of(options);
-        let source = source_of(local, remote.ip(), choice, cx)?;
+        let source = source_of(local, remote.ip(), options, cx)?;
         let path = cx
             .net
             .find_path_by(now, &Query::between(Some(source), remote.ip()).by(choice))
@@ -502,11 +502,12 @@ enum Vacancy {
 fn source_of(
     local: Option<SocketAddr>,
     remote: IpAddr,
-    choice: Choice,
+    options: &SocketOptions,
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
+    let choice = Choice::of(options);
     match local.map(|l| l.ip()).filter(|ip| !ip.is_unspecified()) {
-        Some(ip) if cx.net.is_own(ip) => Ok(ip),
+        Some(ip) if options.is_transparent || cx.net.is_own(ip) => Ok(ip),
         Some(_) => Err(SocketError::AddrNotAvailable),
         None => cx
             .net

@@ -91,6 +91,7 @@ use alloc::vec::Vec;
 use connection::Connection;
 use cookie::CookieJar;
 use fast_open::{CookieKeys, ServerCache};
+pub(crate) use flow::FlowKey;
 use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
 pub use image::{ConnectionImage, Progress};
@@ -188,6 +189,11 @@ impl Tcp {
             self.syns.entries.len(),
             self.time_waits.entries.len(),
         )
+    }
+
+    /// Returns whether there is a connection between these ends, or what is left of one.
+    pub fn has_place(&self, key: &flow::FlowKey) -> bool {
+        self.find_place(key, self.hasher.table(key)).is_some()
     }
 
     fn find_place(&self, key: &flow::FlowKey, hash: u64) -> Option<Place> {

@@ -153,6 +153,7 @@ pub fn change(
         // The default again, of a connection that has begun, and those of the other family: nothing
         // changes.
         SocketOption::MaxSeg(None)
+        | SocketOption::Transparent(_)
         | SocketOption::Tos(_)
         | SocketOption::Ttl(_)
         | SocketOption::TosV6(_)

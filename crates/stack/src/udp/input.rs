@@ -142,6 +142,15 @@ impl Udp {
         })
     }
 
+    /// Returns whether a socket has exactly these two ends.
+    pub fn has_connected(&self, (local, remote): (SocketAddr, SocketAddr)) -> bool {
+        let indices = self.ports.get(&local.port()).map_or(&[][..], Vec::as_slice);
+        indices.iter().any(|&index| {
+            let socket = self.slots[index as usize].socket.as_ref();
+            socket.is_some_and(|it| it.local == local && it.remote == Some(remote))
+        })
+    }
+
     /// Returns whether a socket is bound to this address and admits this link, whoever it is
     /// connected to.
     fn serves(&self, to: SocketAddr, link: u16) -> bool {

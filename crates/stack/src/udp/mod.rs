@@ -147,7 +147,9 @@ impl Udp {
         options: UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<UdpId, SocketError> {
-        if !local.ip().is_unspecified() && !cx.net.is_own(local.ip()) && !is_group(local.ip(), cx) {
+        let ip = local.ip();
+        let is_ours = ip.is_unspecified() || cx.net.is_own(ip) || is_group(ip, cx);
+        if !is_ours && !options.socket.is_transparent {
             return Err(SocketError::AddrNotAvailable);
         }
         if self.slots.len() - self.free.len() >= SOCKETS_MAX {

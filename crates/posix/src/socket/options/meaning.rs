@@ -78,6 +78,10 @@ impl Options {
     fn for_datagrams(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
         Some(match (level, name) {
+            (libc::IPPROTO_IP, libc::IP_TRANSPARENT)
+            | (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT) => {
+                SocketOption::Transparent(self.is_transparent())
+            }
             (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),

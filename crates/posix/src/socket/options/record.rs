@@ -155,6 +155,12 @@ impl Options {
         (mark, table)
     }
 
+    /// Returns whether the socket may have an address that is nobody's here (IP_TRANSPARENT).
+    pub(crate) fn is_transparent(&self) -> bool {
+        self.is_on(libc::IPPROTO_IP, libc::IP_TRANSPARENT)
+            || self.is_on(libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT)
+    }
+
     /// SO_TIMESTAMPING, by either of its numbers.
     pub(crate) fn timestamping(&self) -> u32 {
         let set = |name| self.int(libc::SOL_SOCKET, name);

@@ -127,6 +127,8 @@ pub struct World {
     pub tos: u8,
     /// The peer's frames come together; [`World::end_burst`] ends them.
     pub is_burst: bool,
+    /// The destination of the peer's segments.
+    pub to: Ipv4Addr,
     /// How its frames come.
     pub meta: RxMeta,
 }
@@ -154,6 +156,7 @@ impl World {
             listener: None,
             tos: 0,
             is_burst: false,
+            to: OURS,
             meta: RxMeta::VERIFIED,
         };
         // The peer's address is known before anything is sent.
@@ -245,7 +248,7 @@ impl World {
             ttl: 64,
             protocol: protocol::TCP,
             src: PEER,
-            dst: OURS,
+            dst: self.to,
         }
         .emit(&mut frame[14..]);
         let header = TcpHeader {

@@ -27,5 +27,6 @@ mod states;
 mod tail_probe;
 mod time_wait;
 mod train;
+mod transparent;
 mod user_timeout;
 mod window;
