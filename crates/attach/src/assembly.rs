@@ -256,14 +256,20 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         .region()
         .dont_fork()
         .map_err(Error::io("keep the inboxes from children"))?;
+    // A third one where a rule chooses engines.
+    let chosen = if maps.len() > 2 { maps.pop() } else { None };
     let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
+    let mut steering = Steering::from_fds(maps)?;
+    if let Some(flows) = chosen {
+        steering = steering.with_chosen(flows);
+    }
     Ok(Parts {
         lease,
         device: SlotParts {
             params,
             fds: device,
         },
-        steering: Steering::from_fds(maps)?,
+        steering,
         words: SlotWords::open(words).map_err(Error::io(shared))?,
         inboxes,
         neighbours: Neighbours::open(neighbours).map_err(Error::io(shared))?,

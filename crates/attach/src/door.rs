@@ -1,13 +1,14 @@
 //! The control socket of a keeper or an instance, or an inherited connection to it.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use slipstack_channel::control::net::FilterState;
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::Settings;
+use slipstack_config::{Settings, SpreadRow};
+use slipstack_device::Row;
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, Spread};
 use slipstack_mem::{Descriptor, raised};
@@ -90,7 +91,24 @@ fn spread(settings: &Settings) -> Spread {
     match settings.spread.as_str() {
         "port" => Spread::Port,
         "shares" => Spread::Shares(settings.spread_shares.clone()),
+        "turns" => Spread::Turns,
+        "table" => Spread::Table(settings.spread_table.iter().map(row).collect()),
+        "program" => Spread::Program(program(settings)),
         _ => Spread::Hash,
+    }
+}
+
+/// The keeper has another working directory.
+fn program(settings: &Settings) -> PathBuf {
+    let given = settings.spread_program.clone().unwrap_or_default();
+    std::path::absolute(&given).unwrap_or(given)
+}
+
+fn row(row: &SpreadRow) -> Row {
+    Row {
+        network: row.network.address,
+        prefix_len: row.network.prefix_len,
+        engine: row.engine,
     }
 }
 

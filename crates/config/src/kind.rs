@@ -43,6 +43,8 @@ pub enum Kind {
     Numbers,
     /// Shares of engines, separated by commas.
     Shares,
+    /// Networks with the number of an engine each, separated by commas.
+    Rows,
     Path,
     /// Kind of a device, with an argument behind a colon where it takes one.
     Device,
@@ -108,6 +110,7 @@ impl Kind {
             Kind::Names => parse_names(text).map(drop),
             Kind::Numbers => parse_numbers(text).map(drop),
             Kind::Shares => parse_shares(text).map(drop),
+            Kind::Rows => crate::spread::parse_rows(text).map(drop),
             Kind::Path => check_path(text),
             Kind::Filter => check_filter(text),
             Kind::Device => check_device(text),

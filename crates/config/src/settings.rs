@@ -58,8 +58,15 @@ impl Settings {
         if self.xdp_busy_poll != 0 && !self.is_device("xdp") {
             return wrong("--xdp-busy-poll needs --device xdp".to_owned());
         }
-        if (self.spread == "shares") == self.spread_shares.is_empty() {
+        let has = |rule: &str, is_given: bool| (self.spread == rule) == is_given;
+        if !has("shares", !self.spread_shares.is_empty()) {
             return wrong("--spread shares and --spread-shares NUMBERS go together".to_owned());
+        }
+        if !has("table", !self.spread_table.is_empty()) {
+            return wrong("--spread table and --spread-table ROWS go together".to_owned());
+        }
+        if !has("program", self.spread_program.is_some()) {
+            return wrong("--spread program and --spread-program FILE go together".to_owned());
         }
         self.check_share()?;
         self.check_further()?;

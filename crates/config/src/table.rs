@@ -12,6 +12,7 @@ use crate::interface::InterfaceSpec;
 use crate::kind::{CoreList, Kind, PortRange};
 use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
+use crate::spread::SpreadRow;
 use crate::sysctl::SysctlSetting;
 use crate::value::Value;
 use crate::vlan::VlanSpec;
@@ -223,12 +224,13 @@ options! {
     }
 
     spread: String = "spread" "RULE" {
-        kind: Kind::Choice(&["hash", "port", "shares"]),
+        kind: Kind::Choice(&["hash", "port", "shares", "turns", "table", "program"]),
         default: "hash",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Which of several engines that listen on a port gets a new flow: hash (of both ends, \
-            evenly), port (a TCP port has one engine, by turns of the numbers of ports) or shares \
-            (by the hash, in proportion to --spread-shares)",
+            evenly), port (a TCP port has one engine, by turns of the numbers of ports), shares \
+            (by the hash, in proportion to --spread-shares), turns (the engines one after the \
+            other), table (by the sender's address) or program (of yours, in eBPF)",
     }
 
     spread_shares: Vec<u16> = "spread-shares" "NUMBERS" {
@@ -237,6 +239,22 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "For --spread shares: how much each engine gets, such as 4,1,1, by turns in the \
             order of their slots",
+    }
+
+    spread_table: Vec<SpreadRow> = "spread-table" "ROWS" {
+        kind: Kind::Rows,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "For --spread table: which engine, in the order of their slots from 0, gets flows \
+            from a network, such as 10.1.0.0/16=0,10.2.0.0/16=1; others go by the hash",
+    }
+
+    spread_program: Option<PathBuf> = "spread-program" "FILE" {
+        kind: Kind::Path,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "For --spread program: an object file with one socket filter of eBPF, which answers \
+            the number of an engine for the first frame of each flow",
     }
 
     cores: CoreList = "cores" "LIST" {

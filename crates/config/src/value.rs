@@ -9,6 +9,7 @@ use crate::cidr::Cidr;
 use crate::interface::{self, InterfaceSpec};
 use crate::kind::{self, CoreList, PortRange};
 use crate::routing::{self, RouteSpec, RuleSpec};
+use crate::spread::{self, SpreadRow};
 use crate::sysctl::{self, SysctlSetting};
 use crate::vlan::{self, VlanSpec};
 
@@ -132,6 +133,7 @@ lists! {
     Vec<String>: kind::parse_names, ",";
     Vec<i32>: kind::parse_numbers, ",";
     Vec<u16>: kind::parse_shares, ",";
+    Vec<SpreadRow>: spread::parse_rows, ",";
 }
 
 impl Value for Spin {

@@ -127,6 +127,13 @@ pub trait Backend: Sync {
         let _ = own;
     }
 
+    /// Which of a slot's descriptors are readable while frames wait in it. `own`: the slot's own
+    /// parameters.
+    fn waits_at(&self, own: &serde_json::Value) -> Vec<usize> {
+        let _ = own;
+        vec![0]
+    }
+
     /// Adopts a slot where its last holder stopped. Needs no privilege.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use crate::bpf::btf::Functions;
 use crate::bpf::programs::Maps;
 use crate::bpf::{filters, sys};
 use crate::error::DeviceError;
@@ -76,18 +77,29 @@ pub(crate) fn load_program(
     attach: u32,
     code: &[u64],
 ) -> Result<OwnedFd, DeviceError> {
-    sys::load_program(program, kind, attach, code).map_err(|(source, log)| {
-        match source.raw_os_error() {
-            Some(libc::EPERM) => DeviceError::MissingCapability {
-                capability: "CAP_BPF and CAP_NET_ADMIN",
-                doing: "loading an eBPF program",
-            },
-            _ => DeviceError::Verifier {
-                program,
-                source,
-                log,
-            },
-        }
+    load_program_with(program, kind, attach, code, None)
+}
+
+/// As [`load_program`] for one that has functions of its own.
+pub(crate) fn load_program_with(
+    program: &'static str,
+    kind: u32,
+    attach: u32,
+    code: &[u64],
+    functions: Option<&Functions>,
+) -> Result<OwnedFd, DeviceError> {
+    sys::load_program(program, kind, attach, code, functions).map_err(|(source, log)| match source
+        .raw_os_error()
+    {
+        Some(libc::EPERM) => DeviceError::MissingCapability {
+            capability: "CAP_BPF and CAP_NET_ADMIN",
+            doing: "loading an eBPF program",
+        },
+        _ => DeviceError::Verifier {
+            program,
+            source,
+            log,
+        },
     })
 }
 

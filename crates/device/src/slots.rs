@@ -13,7 +13,7 @@ use crate::joined::{Joined, JoinedPart, join};
 use crate::kinds::{find, find_any};
 use crate::parts::{LinkProperties, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
-use crate::steering::{SLOTS_MAX, Steering, maps};
+use crate::steering::{Rule, SLOTS_MAX, Steering, maps};
 
 /// Interfaces of a device.
 pub const PORTS_MAX: usize = LinkId::PORTS_MAX;
@@ -58,20 +58,28 @@ impl Slots {
         backend: &'static dyn Backend,
         description: &Description<'_>,
     ) -> Result<Slots, DeviceError> {
-        Slots::open_ports(backend, core::slice::from_ref(description))
+        Slots::open_ports(backend, core::slice::from_ref(description), None)
     }
 
     /// Opens all slots of a device with several interfaces of one kind, whose numbers of slots are
-    /// alike: each slot is made of a slot of every interface.
+    /// alike: each slot is made of a slot of every interface. `rule`: what chooses engines for new
+    /// flows in place of the hash.
     ///
     /// # Errors
     /// One of them cannot be opened, or devices of this kind have no company.
     pub fn open_ports(
         backend: &'static dyn Backend,
         descriptions: &[Description<'_>],
+        rule: Option<Rule>,
     ) -> Result<Slots, DeviceError> {
         check_ports(backend, descriptions)?;
-        let steering = Steering::create()?;
+        if rule.is_some() && !backend.capabilities().has_interface {
+            return Err(DeviceError::Unsuitable(format!(
+                "--spread turns, table and program are rules of the kernel's, which does not see the frames of a device of kind \"{}\": use hash, port or shares",
+                backend.name()
+            )));
+        }
+        let steering = Steering::create(rule)?;
         let mut opened = Vec::new();
         for description in descriptions {
             let vlan = description.vlan.min(VLAN_MAX);
@@ -262,6 +270,15 @@ impl Slots {
         slot.into_iter().flat_map(|slot| &slot.fds).map(AsFd::as_fd)
     }
 
+    /// Those of the descriptors that are readable while frames wait in the slot.
+    pub fn waiting_fds(&self, slot: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let slot = self.slots.get(usize::from(slot)).into_iter();
+        slot.flat_map(|slot| {
+            let places = self.adopts.waits_at(&slot.own).into_iter();
+            places.filter_map(|at| slot.fds.get(at).map(AsFd::as_fd))
+        })
+    }
+
     /// Both, as a copy.
     pub fn parts(&self, slot: u16) -> io::Result<SlotParts> {
         let params = self.params(slot).ok_or(io::ErrorKind::NotFound)?;
@@ -284,6 +301,7 @@ impl Slots {
             .chain(&self.held)
             .map(AsFd::as_fd)
             .chain(self.steering.fds().into_iter().flatten())
+            .chain(self.steering.rule_fds())
             .chain(drops.filter_map(IngressDrop::fd))
             .map(|fd| fd.as_raw_fd())
             .collect()

@@ -414,7 +414,11 @@ fn open_slots(options: &Options, count: u16) -> Result<Slots, KeeperError> {
             vlan,
         })
         .collect();
-    Ok(Slots::open_ports(backend, &descriptions)?)
+    Ok(Slots::open_ports(
+        backend,
+        &descriptions,
+        options.spread.rule()?,
+    )?)
 }
 
 /// The ports before anything is known of them but names; the first has its addresses already.

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use slipstack_device::{DeviceError, Flow, Port, Steering, TRANSIT_GROUP, Transport};
+use slipstack_device::{DeviceError, Flow, Port, Row, Rule, Steering, TRANSIT_GROUP, Transport};
 
 use crate::leases::{Leases, Route};
 
@@ -23,9 +24,25 @@ pub enum Spread {
     /// By the hash, in proportion to these shares, which are given by turns to the engines in the
     /// order of their slots.
     Shares(Vec<u16>),
+    /// By turns, each new flow the next engine.
+    Turns,
+    /// By the sender's address.
+    Table(Vec<Row>),
+    /// By the program in this object file.
+    Program(PathBuf),
 }
 
 impl Spread {
+    /// The part that the kernel's programs apply to each new flow, if there is one.
+    pub(crate) fn rule(&self) -> Result<Option<Rule>, DeviceError> {
+        match self {
+            Spread::Hash | Spread::Port | Spread::Shares(_) => Ok(None),
+            Spread::Turns => Ok(Some(Rule::Turns)),
+            Spread::Table(rows) => Ok(Some(Rule::Table(rows.clone()))),
+            Spread::Program(path) => Rule::of_program(path).map(Some),
+        }
+    }
+
     /// The engines of a port with their shares.
     fn shares(&self, protocol: Transport, port: u16, slots: &[u16]) -> Vec<(u16, u16)> {
         match self {
@@ -33,7 +50,10 @@ impl Spread {
                 let at = usize::from(port).checked_rem(slots.len());
                 at.map(|at| (slots[at], 1)).into_iter().collect()
             }
-            Spread::Hash | Spread::Port => slots.iter().map(|slot| (*slot, 1)).collect(),
+            // Of what a rule leaves to the hash, and what never leaves the machine.
+            Spread::Hash | Spread::Port | Spread::Turns | Spread::Table(_) | Spread::Program(_) => {
+                slots.iter().map(|slot| (*slot, 1)).collect()
+            }
             Spread::Shares(shares) => {
                 let shares = shares.iter().copied().cycle();
                 slots.iter().copied().zip(shares).collect()
@@ -212,14 +232,7 @@ impl Steer {
         let excepted: Vec<OwnedFlow> = flows
             .iter()
             .filter(|(flow, owner)| {
-                let slot = match steering.port(flow.proto, flow.local.port()) {
-                    Port::Keeper => 0,
-                    Port::Slot(slot) => slot,
-                    Port::Group(group) => {
-                        steering.group_slot(group, steering.bucket(flow.local, flow.remote))
-                    }
-                };
-                slot != *owner
+                steering.find_by_port(flow) != *owner
                     || steering.is_kernel_port(flow.proto, flow.local.port())
                     || !steering.is_own(flow.local.ip())
             })

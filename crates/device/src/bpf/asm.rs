@@ -52,6 +52,7 @@ pub(crate) enum Alu {
     And = 0x50,
     Lsh = 0x60,
     Rsh = 0x70,
+    Mod = 0x90,
     Xor = 0xa0,
     Mov = 0xb0,
 }
@@ -71,7 +72,9 @@ pub(crate) enum If {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Helper {
     MapLookup = 1,
+    MapUpdate = 2,
     KtimeNs = 5,
+    TailCall = 12,
     SkbLoadBytes = 26,
     RedirectMap = 51,
     XdpFrameLen = 188,
@@ -92,6 +95,9 @@ const CALL: u8 = 0x80;
 const EXIT: u8 = 0x90;
 const LOAD_IMM64: u8 = 0x18;
 const TO_BIG_ENDIAN: u8 = 0xdc;
+const ATOMIC_WORD: u8 = 0xc3;
+const FETCH_AND_ADD: i32 = 1;
+const PSEUDO_CALL: u8 = 1;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 
@@ -102,6 +108,8 @@ pub(crate) struct Program {
     labels: Vec<Option<usize>>,
     /// Jumps to be filled in: instruction and target.
     jumps: Vec<(usize, Label)>,
+    /// Calls of the program's own functions, alike.
+    calls: Vec<(usize, Label)>,
 }
 
 impl Program {
@@ -192,6 +200,22 @@ impl Program {
         self.push(CLASS_JMP | CALL, 0, 0, 0, helper as i32);
     }
 
+    /// `src = *(u32 *)dst`, and adds the former `src` to it, at once (Linux 5.12).
+    pub(crate) fn fetch_and_add(&mut self, dst: Reg, src: Reg) {
+        self.push(ATOMIC_WORD, dst as u8, src as u8, 0, FETCH_AND_ADD);
+    }
+
+    /// Calls a function of this program.
+    pub(crate) fn call_local(&mut self, function: Label) {
+        self.calls.push((self.code.len(), function));
+        self.push(CLASS_JMP | CALL, 0, PSEUDO_CALL, 0, 0);
+    }
+
+    /// Where the next instruction will be.
+    pub(crate) fn here(&self) -> usize {
+        self.code.len()
+    }
+
     /// Returns a constant.
     pub(crate) fn exit_with(&mut self, value: i32) {
         self.alu(Alu::Mov, Reg::R0, value);
@@ -211,6 +235,11 @@ impl Program {
             };
             let distance = (target as i64 - at as i64 - 1) as i16;
             self.code[at] |= u64::from(distance.cast_unsigned()) << 16;
+        }
+        for (at, label) in self.calls {
+            let target = self.labels[label.0].unwrap_or(at);
+            let distance = (target as i64 - at as i64 - 1) as i32;
+            self.code[at] |= u64::from(distance.cast_unsigned()) << 32;
         }
         self.code
     }

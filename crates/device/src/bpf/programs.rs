@@ -1,13 +1,14 @@
 //! The steering program (which slot?), its counterpart for AF_XDP (is it for the slot of its own
 //! queue?), and the parts shared with the other programs. All of them read the steering table.
 //!
-//! They are assembled here and not compiled and loaded by a library (aya, libbpf-rs): those take an
-//! object file, which would need clang or a nightly compiler where Slipstack is built, and the
-//! programs share their layout and hash with the code that writes the tables.
+//! They are assembled here and not compiled and loaded by a library: that would need clang or a
+//! nightly compiler where Slipstack is built, and the programs share their layout and hash with the
+//! code that writes the tables (`docs/adr/0022-what-stays-by-hand.md`).
 
 use std::os::fd::BorrowedFd;
 
 use super::asm::{Alu, Helper, If, Label, Program, Reg, Width};
+use super::rules::{self, Chooser, RuleCode};
 use super::transit;
 use crate::steering::hash;
 use crate::steering::layout;
@@ -25,7 +26,7 @@ pub(super) const ETHERTYPE_IPV6: i32 = 0xdd86;
 const FRAGMENT_BITS: i32 = 0xff3f;
 
 const TCP: i32 = 6;
-const UDP: i32 = 17;
+pub(super) const UDP: i32 = 17;
 
 /// Where the IPv4 header, the ports and the key of the exceptions map lie on the stack.
 pub(super) const IP: i16 = -32;
@@ -34,7 +35,7 @@ pub(super) const IP_PROTOCOL: i16 = IP + 9;
 pub(super) const IP_SOURCE: i16 = IP + 12;
 pub(super) const IP_DESTINATION: i16 = IP + 16;
 pub(super) const PORTS: i16 = -8;
-const KEY: i16 = -80;
+pub(super) const KEY: i16 = -80;
 /// Place of the IPv6 header on the stack: its addresses are at multiples of eight.
 pub(super) const IP6: i16 = -128;
 pub(super) const IP6_NEXT_HEADER: i16 = IP6 + 6;
@@ -66,11 +67,20 @@ pub(super) enum Hook<'a> {
     Xdp(BorrowedFd<'a>),
 }
 
-/// The two maps of the steering.
+/// The maps of the steering.
 #[derive(Clone, Copy)]
 pub(crate) struct Maps<'a> {
     pub(crate) table: BorrowedFd<'a>,
     pub(crate) exceptions: BorrowedFd<'a>,
+    /// `None`: new flows go by the hash.
+    pub(crate) chooser: Option<Chooser<'a>>,
+}
+
+/// A program's instructions.
+pub(crate) struct Code {
+    pub(crate) instructions: Vec<u64>,
+    /// The first instruction of its own function, if it has one.
+    pub(crate) function_at: Option<usize>,
 }
 
 /// Emits code at a network header that lies `l3` bytes into the packet.
@@ -79,6 +89,8 @@ pub(super) struct Emitter<'a> {
     maps: Maps<'a>,
     pub(super) l3: i32,
     pub(super) hook: Hook<'a>,
+    /// The function that asks another program.
+    asking: Option<Label>,
 }
 
 impl<'a> Emitter<'a> {
@@ -91,6 +103,28 @@ impl<'a> Emitter<'a> {
             maps,
             l3,
             hook,
+            asking: None,
+        }
+    }
+
+    /// The function that asks the rule's program.
+    pub(super) fn asking(&mut self) -> Label {
+        *self.asking.get_or_insert_with(|| self.code.label())
+    }
+
+    /// The whole program.
+    fn finish(mut self) -> Code {
+        let mut function_at = None;
+        if let (Some(label), Some(chooser)) = (self.asking, self.maps.chooser)
+            && let RuleCode::Program(programs) = chooser.rule
+        {
+            function_at = Some(self.code.here());
+            self.code.bind(label);
+            rules::emit_ask(&mut self.code, programs);
+        }
+        Code {
+            instructions: self.code.finish(),
+            function_at,
         }
     }
 
@@ -349,6 +383,19 @@ impl<'a> Emitter<'a> {
         let code = &mut self.code;
         code.load(Width::B4, R1, R2, 0);
         code.jump_if(If::Eq, R1, 0, none);
+        self.key(family);
+        let code = &mut self.code;
+        code.load_map(R1, self.maps.exceptions);
+        code.alu_reg(Alu::Mov, R2, R10);
+        code.alu(Alu::Add, R2, i32::from(KEY));
+        code.call(Helper::MapLookup);
+        code.jump_if(If::Eq, R0, 0, none);
+        code.load(Width::B4, R0, R0, 0);
+    }
+
+    /// Builds the flow's key on the stack.
+    pub(super) fn key(&mut self, family: Family) {
+        let code = &mut self.code;
         match family {
             Family::V4 => {
                 code.load(Width::B4, R1, R10, IP_SOURCE);
@@ -367,12 +414,6 @@ impl<'a> Emitter<'a> {
         }
         code.store(Width::B4, R10, KEY + 32, R9);
         code.store(Width::B4, R10, KEY + 36, R7);
-        code.load_map(R1, self.maps.exceptions);
-        code.alu_reg(Alu::Mov, R2, R10);
-        code.alu(Alu::Add, R2, i32::from(KEY));
-        code.call(Helper::MapLookup);
-        code.jump_if(If::Eq, R0, 0, none);
-        code.load(Width::B4, R0, R0, 0);
     }
 
     /// As [`Emitter::exception`], for a packet whose ports are still to be read.
@@ -391,11 +432,11 @@ impl<'a> Emitter<'a> {
 
 /// Chooses the slot of a received frame. `l3` is where the network header lies for the hook: 0 in
 /// a packet fan-out, 14 in a TAP.
-pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Vec<u64> {
+pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Code {
     let mut emit = Emitter::new(maps, l3);
     emit.protocol();
     emit_steering(&mut emit);
-    emit.code.finish()
+    emit.finish()
 }
 
 /// Hands a frame of up to `len_max` bytes to the AF_XDP socket of its queue, if it is for the slot
@@ -466,6 +507,9 @@ fn emit_slot(emit: &mut Emitter<'_>, family: Family) {
     emit.code.bind(keeper);
     emit.leave_to_keeper();
     emit.code.bind(group);
+    if let Some(chooser) = emit.maps.chooser {
+        rules::emit(emit, chooser, family);
+    }
     emit_bucket(emit, family);
 }
 

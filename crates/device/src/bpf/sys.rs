@@ -1,7 +1,9 @@
 //! The bpf(2) system call.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::btf::Functions;
 
 const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP: i32 = 1;
@@ -10,11 +12,14 @@ const MAP_DELETE: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const MAP_FD_BY_ID: i32 = 14;
 const INFO_BY_FD: i32 = 15;
+const TYPES_LOAD: i32 = 18;
 const LINK_CREATE: i32 = 28;
 
 /// Map types and flags.
 pub(crate) const MAP_HASH: u32 = 1;
 pub(crate) const MAP_ARRAY: u32 = 2;
+pub(crate) const MAP_PROGRAMS: u32 = 3;
+pub(crate) const MAP_LRU_HASH: u32 = 9;
 pub(crate) const MAP_NO_PREALLOC: u32 = 1;
 pub(crate) const MAP_READ_ONLY: u32 = 1 << 3;
 pub(crate) const MAP_MMAPABLE: u32 = 1 << 10;
@@ -129,6 +134,8 @@ pub(crate) fn create_map(
 pub(crate) type Key = [u8; KEY_LEN];
 /// Two addresses, two ports, the protocol, and padding to whole words.
 pub(crate) const KEY_LEN: usize = 40;
+/// Bytes of a slot's number as a value.
+pub(crate) const SLOT_LEN: u32 = 4;
 
 /// Enters or replaces an element of a hash with such keys and 4-byte values.
 pub(crate) fn update(map: BorrowedFd<'_>, key: &Key, value: u32) -> io::Result<()> {
@@ -196,12 +203,21 @@ pub(crate) fn read_only(map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         .call_fd(MAP_FD_BY_ID)
 }
 
-/// Loads a program. The second value of an error is the verifier's log.
+/// Loads type information.
+pub(crate) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let len = u32::try_from(types.len()).unwrap_or(u32::MAX);
+    let attr = Attr::new().bytes(0, types).u32(16, len);
+    attr.call_fd(TYPES_LOAD)
+}
+
+/// Loads a program, with its functions if it has some of its own. The second value of an error is
+/// the verifier's log.
 pub(crate) fn load_program(
     name: &str,
     kind: u32,
     attach: u32,
     code: &[u64],
+    functions: Option<&Functions>,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let [low, high] = name_words(name);
@@ -219,6 +235,13 @@ pub(crate) fn load_program(
             .u64(48, low)
             .u64(56, high)
             .u32(68, attach);
+        if let Some(functions) = functions {
+            attr = attr
+                .fd(72, functions.types.as_fd())
+                .u32(76, size_of_val(&functions.places[0]) as u32)
+                .u64(80, functions.places.as_ptr() as u64)
+                .u32(88, functions.places.len() as u32);
+        }
         if !log.is_empty() {
             attr = attr
                 .u32(24, 1)

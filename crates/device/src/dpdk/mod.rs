@@ -89,6 +89,10 @@ impl Backend for Dpdk {
         })
     }
 
+    fn waits_at(&self, _own: &serde_json::Value) -> Vec<usize> {
+        vec![BELL_AT]
+    }
+
     fn adopt(
         &self,
         parts: SlotParts,
@@ -127,6 +131,9 @@ impl Backend for Dpdk {
 }
 
 type Slot = (Vec<OwnedFd>, serde_json::Value);
+
+/// The place of a slot's bell among its descriptors.
+const BELL_AT: usize = 1;
 
 /// Descriptors of a slot: its memory, its bell, the port's bell, the pipe that keeps the process;
 /// for slot 0 then everything that another process can be started with.

@@ -99,6 +99,18 @@ impl Backend for Joined {
         ))
     }
 
+    fn waits_at(&self, own: &serde_json::Value) -> Vec<usize> {
+        let (mut from, mut places) = (0, Vec::new());
+        for port in Vec::<JoinedPart>::deserialize(own).unwrap_or_default() {
+            if let Ok((backend, _)) = find(&port.backend) {
+                let own = backend.waits_at(&port.own).into_iter();
+                places.extend(own.filter(|at| *at < port.fds).map(|at| from + at));
+            }
+            from += port.fds;
+        }
+        places
+    }
+
     fn adopt(
         &self,
         parts: SlotParts,

@@ -111,6 +111,10 @@ impl Backend for Memif {
         }
     }
 
+    fn waits_at(&self, _own: &serde_json::Value) -> Vec<usize> {
+        vec![BELL_AT]
+    }
+
     fn adopt(
         &self,
         parts: SlotParts,
@@ -165,6 +169,9 @@ fn system(source: io::Error) -> DeviceError {
 }
 
 type Slot = (Vec<OwnedFd>, serde_json::Value);
+
+/// The place of a slot's bell among its descriptors.
+const BELL_AT: usize = 3;
 
 /// Descriptors of a slot: the steering's two, the board, its bell, slot 0's bell; then its way to
 /// slot 0, or for slot 0 the listener, if any, and way and bell of each of the others.

@@ -7,6 +7,8 @@
 //! 135168   UDP ports   the same
 //! 266240   groups      256 × 4096 × u8: the slot of each bucket
 //! 1314816  kernel's ports, a bit each: 8192 bytes of TCP, 8192 of UDP
+//! 1331200  members     256 × 256 bytes: the slots of each group, see [`MEMBERS`]
+//! 1396736  turns       256 × u32: how many flows of each group a rule has given out
 //! 2097152  addresses   two halves of 1 MiB, of which one is in use: see `addresses.rs`
 //! ```
 
@@ -35,6 +37,14 @@ pub(crate) const GROUPS: usize = UDP_PORTS + 2 * 65_536;
 /// On shared addresses: one bit for each TCP port that is the kernel's, the same of UDP behind it.
 pub(crate) const KERNEL_TCP: usize = GROUPS + GROUPS_MAX * BUCKETS;
 pub(crate) const KERNEL_UDP: usize = KERNEL_TCP + 65_536 / 8;
+/// The slots of each group for rules that count them ([`MEMBERS_LEN`] bytes each): a bit for each
+/// slot, their number at [`MEMBERS_COUNT`], and their list from [`MEMBERS_LIST`] on.
+pub(crate) const MEMBERS: usize = KERNEL_UDP + 65_536 / 8;
+pub(crate) const MEMBERS_LEN: usize = 256;
+pub(crate) const MEMBERS_COUNT: usize = SLOTS_MAX / 8;
+pub(crate) const MEMBERS_LIST: usize = 32;
+/// Programs write here.
+pub(crate) const TURNS: usize = MEMBERS + GROUPS_MAX * MEMBERS_LEN;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
 
@@ -81,7 +91,8 @@ pub(crate) const PROBES: usize = 16;
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;
 
-const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && KERNEL_UDP + 65_536 / 8 <= ADDRESSES);
+const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && TURNS + 4 * GROUPS_MAX <= ADDRESSES);
+const _: () = assert!(MEMBERS_LIST + SLOTS_MAX <= MEMBERS_LEN && MEMBERS_COUNT < MEMBERS_LIST);
 const _: () = assert!(RATE_LIMITS + 4 * RATES <= RATE_STATES);
 const _: () = assert!(RATE_STATES + 16 * RATES <= ALIVE);
 const _: () = assert!(OWN6 + 16 * (PLACES_MAX + PLACES_TRIED) <= HALF_LEN);

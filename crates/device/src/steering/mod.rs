@@ -22,6 +22,9 @@ pub(crate) mod layout;
 mod load;
 mod rates;
 mod raw;
+pub(crate) mod row;
+mod rules;
+mod sharing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -37,11 +40,15 @@ use slipstack_terms::Transport;
 
 use crate::bpf::sys;
 use crate::error::DeviceError;
+use rules::Chosen;
+use sharing::{chain, heir, level};
 use table::{Tables, Writer};
 
 pub(crate) use load::{load_steering, maps};
 
 pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX, TRANSIT_GROUP};
+pub use row::{ROWS_MAX, Row};
+pub use rules::Rule;
 
 /// Exceptions at most; a further one is refused.
 pub const EXCEPTIONS_MAX: u32 = 65_536;
@@ -94,11 +101,14 @@ pub struct Steering {
     tables: Tables,
     /// `None`: nothing is steered by the kernel, and there are no exceptions.
     exceptions: Option<OwnedFd>,
+    /// `None`: new flows go by the hash.
+    chosen: Option<Chosen>,
 }
 
 impl Steering {
-    /// Fresh tables: no addresses, everything to slot 0, slot 0 alive.
-    pub fn create() -> Result<Steering, DeviceError> {
+    /// Fresh tables: no addresses, everything to slot 0, slot 0 alive. `rule`: what chooses engines
+    /// for new flows in place of the hash.
+    pub fn create(rule: Option<Rule>) -> Result<Steering, DeviceError> {
         let failed =
             |source| DeviceError::system("creating the steering tables", "CAP_BPF", source);
         let tables = Tables::create().map_err(failed)?;
@@ -113,8 +123,11 @@ impl Steering {
         .map_err(failed)?;
         let mut key = [0u8; 8];
         getrandom(&mut key, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        let exceptions = Some(exceptions);
-        let steering = Steering { tables, exceptions };
+        let steering = Steering {
+            tables,
+            exceptions: Some(exceptions),
+            chosen: rule.map(Chosen::create).transpose().map_err(failed)?,
+        };
         steering.begin(u64::from_ne_bytes(key))?;
         Ok(steering)
     }
@@ -125,8 +138,11 @@ impl Steering {
         let tables = Tables::create_apart().map_err(|source| {
             DeviceError::system("creating the steering tables", "memory", source)
         })?;
-        let exceptions = None;
-        let steering = Steering { tables, exceptions };
+        let steering = Steering {
+            tables,
+            exceptions: None,
+            chosen: None,
+        };
         steering.begin(hash_key)?;
         Ok(steering)
     }
@@ -147,6 +163,7 @@ impl Steering {
         Ok(Steering {
             tables,
             exceptions: None,
+            chosen: None,
         })
     }
 
@@ -165,8 +182,11 @@ impl Steering {
         {
             return Err(DeviceError::BadParameters("this is no map of exceptions"));
         }
-        let exceptions = Some(exceptions);
-        Ok(Steering { tables, exceptions })
+        Ok(Steering {
+            tables,
+            exceptions: Some(exceptions),
+            chosen: None,
+        })
     }
 
     /// Descriptors to pass to an engine: it can look, and cannot write through them.
@@ -326,7 +346,8 @@ impl Steering {
             // Slots are below SLOTS_MAX.
             table.u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);
         }
-        Ok(())
+        let slots: Vec<u16> = shares.iter().map(|(slot, _)| *slot).collect();
+        self.set_members(group, &slots)
     }
 
     /// Returns the moves that [`Steering::share_group`] would make: flows of these buckets that are
@@ -440,10 +461,21 @@ impl Steering {
         if let Some(slot) = self.find_exception(proto, local, remote) {
             return slot;
         }
-        match self.port(proto, local.port()) {
+        self.find_by_port(&Flow {
+            proto,
+            local,
+            remote,
+        })
+    }
+
+    /// As [`Steering::find_slot`] without the exceptions.
+    pub fn find_by_port(&self, flow: &Flow) -> u16 {
+        match self.port(flow.proto, flow.local.port()) {
             Port::Keeper => 0,
             Port::Slot(slot) => slot,
-            Port::Group(group) => self.group_slot(group, self.bucket(local, remote)),
+            Port::Group(group) => self
+                .find_chosen(flow)
+                .unwrap_or_else(|| self.group_slot(group, self.bucket(flow.local, flow.remote))),
         }
     }
 
@@ -508,6 +540,11 @@ fn kernel_bit(proto: Transport, port: u16) -> (usize, u8) {
     (of_proto + usize::from(port / 8), 1 << (port % 8))
 }
 
+/// The byte of a set of slots, and the bit there.
+fn slot_bit(slot: u16) -> (usize, u8) {
+    (usize::from(slot) / 8 % (SLOTS_MAX / 8), 1 << (slot % 8))
+}
+
 fn check_slot(slot: u16) -> Result<u16, DeviceError> {
     if usize::from(slot) < SLOTS_MAX {
         return Ok(slot);
@@ -520,67 +557,6 @@ fn check_slot(slot: u16) -> Result<u16, DeviceError> {
 
 fn bucket_at(group: u8, bucket: u32) -> usize {
     layout::GROUPS + usize::from(group) * BUCKETS + bucket as usize % BUCKETS
-}
-
-/// The buckets that are tried for a flow, its own first.
-fn chain(bucket: u32) -> impl Iterator<Item = u32> {
-    (0..layout::PROBES as u32).map(move |n| (bucket + n * layout::PROBE_STEP) % BUCKETS as u32)
-}
-
-/// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on
-/// to while the slot was dead, so that they stay there.
-fn heir(old: &[u8], bucket: usize, targets: &[usize; SLOTS_MAX]) -> Option<u8> {
-    chain(bucket as u32)
-        .map(|bucket| old[bucket as usize])
-        .find(|&slot| targets[usize::from(slot)] > 0)
-}
-
-/// Hands buckets without a slot, and if a slot is well below its share those of the rich, to slots
-/// that have less. Small differences stay: every bucket that moves costs exceptions.
-fn level(buckets: &mut [u8], targets: &[usize; SLOTS_MAX]) {
-    let target = |slot: u8| targets.get(usize::from(slot)).copied().unwrap_or(0);
-    let wanted: Vec<u8> = (0..SLOTS_MAX as u8)
-        .filter(|&slot| target(slot) > 0)
-        .collect();
-    let mut load = [0usize; 256];
-    for &slot in buckets.iter() {
-        load[usize::from(slot)] += 1;
-    }
-    let is_skewed = wanted
-        .iter()
-        .any(|&slot| load[usize::from(slot)] < target(slot) - target(slot) / 4);
-    let mut poor: Vec<u8> = wanted
-        .iter()
-        .copied()
-        .filter(|&slot| load[usize::from(slot)] < target(slot))
-        .collect();
-    for (bucket, slot) in buckets.iter_mut().enumerate() {
-        let is_orphan = *slot == u8::MAX;
-        if !is_orphan && (!is_skewed || load[usize::from(*slot)] <= target(*slot)) {
-            continue;
-        }
-        // In no order, or neighbours on a chain would all have the same slot.
-        let takers = match (poor.is_empty(), is_orphan) {
-            (false, _) => &poor,
-            (true, true) => &wanted,
-            (true, false) => continue,
-        };
-        let Some(at) = scatter(bucket).checked_rem(takers.len()) else {
-            continue;
-        };
-        let to = takers[at];
-        load[usize::from(*slot)] -= 1;
-        load[usize::from(to)] += 1;
-        *slot = to;
-        if load[usize::from(to)] >= target(to) {
-            poor.retain(|&slot| slot != to);
-        }
-    }
-}
-
-/// A number that looks random, from a bucket.
-fn scatter(bucket: usize) -> usize {
-    (hash::MULTIPLIER_1.wrapping_mul(bucket as u64 + 1) >> 40) as usize
 }
 
 /// The key of the exceptions: the words of a received packet's headers, IPv4 addresses in the first

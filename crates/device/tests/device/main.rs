@@ -7,6 +7,7 @@ mod ingress;
 mod memif;
 mod net;
 mod opening;
+mod rules;
 mod steering;
 mod unlinked;
 mod unprivileged;

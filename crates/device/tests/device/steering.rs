@@ -12,17 +12,18 @@ use slipstack_device::{
     Device, DeviceError, Flow, Port, RingPosition, Slots, Steering, Transport, iface,
 };
 
-const SLOTS: u16 = 4;
+pub(crate) const SLOTS: u16 = 4;
 
-struct Bench {
+/// All slots of a device, and the kernel peer that sends to it.
+pub(crate) struct Bench {
     slots: Slots,
     devices: Vec<Box<dyn Device>>,
-    peer: Namespace,
+    pub(crate) peer: Namespace,
     ours: Option<Namespace>,
 }
 
 impl Bench {
-    fn new(slots: Slots, peer: Namespace, ours: Option<Namespace>) -> Bench {
+    pub(crate) fn new(slots: Slots, peer: Namespace, ours: Option<Namespace>) -> Bench {
         let steering = slots.steering();
         steering.set_own(&[(STACK.into(), 24)]).unwrap();
         for slot in 0..SLOTS {
@@ -54,7 +55,7 @@ impl Bench {
         Bench::new(slots, peer, None)
     }
 
-    fn steering(&self) -> &Steering {
+    pub(crate) fn steering(&self) -> &Steering {
         self.slots.steering()
     }
 
@@ -72,7 +73,7 @@ impl Bench {
     }
 
     /// Which slot each UDP or TCP frame came to, by its source and destination.
-    fn arrivals(&mut self) -> HashMap<(SocketAddr, SocketAddr), u16> {
+    pub(crate) fn arrivals(&mut self) -> HashMap<(SocketAddr, SocketAddr), u16> {
         let mut seen = HashMap::new();
         for (device, slot) in self.devices.iter_mut().zip(0u16..) {
             for (frame, _) in net::drain(&mut **device, Duration::from_millis(30)) {
@@ -86,7 +87,7 @@ impl Bench {
 
     /// Sends from many ports and checks every arrival against [`Steering::find_slot`]; how many
     /// came to each slot.
-    fn check(&mut self, count: u16, port: u16) -> [usize; SLOTS as usize] {
+    pub(crate) fn check(&mut self, count: u16, port: u16) -> [usize; SLOTS as usize] {
         self.send_from_many(count, port);
         let arrivals = self.arrivals();
         assert_eq!(arrivals.len(), usize::from(count), "to port {port}");

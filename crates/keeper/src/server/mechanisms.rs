@@ -55,6 +55,9 @@ fn listeners(resources: &Resources) -> String {
             Spread::Hash => String::new(),
             Spread::Port => "; a TCP port has one engine".to_owned(),
             Spread::Shares(shares) => format!("; in the shares {shares:?}"),
+            Spread::Turns => "; by turns".to_owned(),
+            Spread::Table(rows) => format!("; by a table of {} networks", rows.len()),
+            Spread::Program(path) => format!("; by the program {}", path.display()),
         }
     )
 }

@@ -115,10 +115,12 @@ impl OwnSlot {
         let mut device = open_keeper_slot(&resources.slots, &resources.words)?;
         // One that has to find its peer does so before the first program sends.
         device.rx(0, &mut |_: &[u8], _: RxMeta| {});
-        Ok(OwnSlot {
-            device,
-            steering: Steering::from_fds(resources.slots.steering().read_only_fds()?)?,
-        })
+        let shared = resources.slots.steering();
+        let mut steering = Steering::from_fds(shared.read_only_fds()?)?;
+        if let Some(flows) = shared.chosen_fd()? {
+            steering = steering.with_chosen(flows);
+        }
+        Ok(OwnSlot { device, steering })
     }
 
     /// In a fork: the device's ring is not mapped there, so it is forgotten and not dropped.

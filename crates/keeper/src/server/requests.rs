@@ -227,6 +227,10 @@ impl Server {
         {
             add(Descriptor::SteeringMap, map);
         }
+        let chosen = resources.slots.steering().chosen_fd();
+        if let Some(flows) = chosen.map_err(std::io::Error::other)? {
+            add(Descriptor::SteeringMap, flows);
+        }
         add(Descriptor::Slots, resources.words.region().try_clone_fd()?);
         add(
             Descriptor::Inbox,

@@ -39,7 +39,7 @@ impl Server {
         let inbox = self.resources.inboxes.inbox(slot)?;
         let slots = &self.resources.slots;
         let mut fds: Vec<PollFd<'_>> = slots
-            .slot_fds(slot)
+            .waiting_fds(slot)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
