@@ -5,6 +5,7 @@
 //! memory accesses between [`marks`], and has pairs of engines run on processors of their own.
 
 mod fleet;
+mod handover;
 mod hosts;
 mod marks;
 mod nic;
@@ -26,6 +27,8 @@ enum What {
     Proxy,
     /// Pairs of a web server and its generator, each on a processor of its own, in real time.
     Pairs,
+    /// Frames that one engine hands to another, in real time.
+    Handover,
 }
 
 #[derive(Debug, Parser)]
@@ -34,7 +37,7 @@ struct Options {
     what: What,
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=126))]
     engines: u16,
-    /// Requests of each connection.
+    /// Requests of each connection, or bursts of frames.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
     /// Lets a store to what an engine shares with others end the process.
@@ -46,6 +49,9 @@ struct Options {
     /// Chooses the key of the card's hash.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Bytes of a frame that is handed over.
+    #[arg(long, default_value_t = 60)]
+    size: usize,
     /// How long pairs run.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -54,6 +60,9 @@ struct Options {
 fn run(options: &Options) -> Result<(), Failure> {
     if options.what == What::Pairs {
         return pairs::run(options.engines.into(), options.seconds);
+    }
+    if options.what == What::Handover {
+        return handover::run(options.size, options.rounds);
     }
     let plan = Plan {
         engines: options.engines.into(),

@@ -75,7 +75,8 @@ impl Slots {
         check_ports(backend, descriptions)?;
         if rule.is_some() && !backend.capabilities().has_interface {
             return Err(DeviceError::Unsuitable(format!(
-                "--spread turns, table and program are rules of the kernel's, which does not see the frames of a device of kind \"{}\": use hash, port or shares",
+                "--spread turns, table and program are rules of the kernel's, which does not see \
+                 the frames of a device of kind \"{}\": use hash, port or shares",
                 backend.name()
             )));
         }
