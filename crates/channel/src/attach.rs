@@ -13,7 +13,7 @@ use crate::report::Why;
 pub struct EngineHandle {
     pub program: ProgramEnd,
     pub driver: Arc<dyn Driver>,
-    /// One line for people: what was taken.
+    /// One line for the user that describes the attachment.
     pub describe: String,
 }
 
@@ -31,7 +31,7 @@ pub struct AttachError {
     pub sentence: String,
     /// The reason as `slipstack why` reports it.
     pub why: Why,
-    /// The engine is somebody else's, who is not there now: he may be back.
+    /// The engine belongs to an instance that is down but may restart.
     pub may_pass: bool,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// The way to an engine. Does nothing until it is asked to attach.
+/// Access to an engine. Does nothing until [`Attach::attach`] is called.
 pub trait Attach: Send + Sync {
     /// One more engine for this process.
     fn attach(&self) -> Result<EngineHandle, AttachError>;
@@ -74,10 +74,10 @@ pub trait Attach: Send + Sync {
     /// Returns the policy. May have to ask the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
 
-    /// Returns the policy as it is now, if it may have changed.
+    /// Returns the current policy, if it may have changed.
     ///
     /// # Errors
-    /// Nobody can be asked now.
+    /// Neither keeper nor instance can be reached now.
     fn policy_by_now(&self) -> Result<Policy, AttachError> {
         self.policy()
     }
@@ -108,7 +108,7 @@ pub trait Attach: Send + Sync {
         Vec::new()
     }
 
-    /// Gives the region in which this process describes its sockets to whoever answers `why`.
+    /// Passes on the region in which this process describes its sockets, for `slipstack why`.
     fn report(&self, region: BorrowedFd<'_>) {
         let _ = region;
     }

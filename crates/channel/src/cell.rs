@@ -23,7 +23,7 @@ const SNDBUF: usize = 5;
 const NOTIFY_AT: usize = 6;
 const URGENT: usize = 7;
 /// Engine, rarely: local address in words 0–1, remote in 2–3, ports and the receive buffer's size
-/// in 4, a former urgent byte in 5, the ring of what came back in 6–7.
+/// in 4, a former urgent byte in 5, the ring of returned datagrams in 6–7.
 const LOCAL: usize = 0;
 const REMOTE: usize = 2;
 const PORTS: usize = 4;
@@ -44,7 +44,7 @@ const EVENT_PENDING: usize = 0;
 const TX_PENDING: usize = 1;
 const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
-/// The engine's: how far the bytes have left, where the program asks for it.
+/// The engine's: position up to which bytes have been sent, if the program asks for it.
 const TX_SENT: usize = 4;
 /// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the
 /// program has it.
@@ -186,7 +186,7 @@ impl<'a> Cell<'a> {
         self.word(0, NOTIFY_AT).store(offset, Ordering::Relaxed);
     }
 
-    /// Before the head that lets the bytes be read.
+    /// Must be called before the head that makes the bytes readable.
     #[inline]
     pub(crate) fn urgent(&self) -> UrgentWord {
         UrgentWord(self.word(0, URGENT).load(Ordering::Acquire))
@@ -224,7 +224,7 @@ impl<'a> Cell<'a> {
         (words != AddrWords::ABSENT).then(|| words.decode())
     }
 
-    /// Sets both addresses. Before the state word that tells of them.
+    /// Sets both addresses. Must be called before the state word that announces them.
     pub(crate) fn set_addrs(&self, local: Option<SocketAddr>, remote: Option<SocketAddr>) {
         let words = |addr: Option<SocketAddr>| addr.map_or(AddrWords::ABSENT, AddrWords::encode);
         let (local, remote) = (words(local), words(remote));
@@ -298,7 +298,7 @@ impl<'a> Cell<'a> {
         self.word(2, RX_TAIL).store(tail, Ordering::Release);
     }
 
-    /// Returns whether the program keeps bytes where they lie: a ring that is replaced stays.
+    /// Returns whether the program keeps bytes in place: a ring that is replaced then stays.
     pub(crate) fn rx_kept(&self) -> bool {
         self.word(2, RX_KEPT).load(Ordering::Acquire) != 0
     }
@@ -339,7 +339,7 @@ impl<'a> Cell<'a> {
     }
 
     // Flags: set by one side, taken by the other, with full ordering against the words they
-    // speak of.
+    // announce.
 
     /// Sets the flag; `true` when it was not set, that is: the caller has to send the message.
     #[inline]
@@ -423,8 +423,8 @@ impl<'a> Cell<'a> {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
     }
 
-    /// Returns whether nobody has taken the accepted connection of this generation, nor taken it
-    /// back.
+    /// Returns whether the accepted connection of this generation has neither been taken by the
+    /// program nor been taken back.
     pub(crate) fn is_offered(&self, generation: u32) -> bool {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation)
     }
@@ -446,14 +446,14 @@ impl<'a> Cell<'a> {
             .is_ok()
     }
 
-    /// Begins a use for a connection that the program is told of next.
+    /// Begins a use for a connection that the program is about to be told of.
     #[inline]
     pub(crate) fn begin_accepted(&self, state: StateWord, limits: Limits, ends: &Ends) {
         self.reset_engine();
         self.set_sndbuf(u64::from(limits.send));
         self.put_ends(ends, limits.receive);
         self.reset_program();
-        // The event that tells of it.
+        // The event that announces it.
         self.word(3, EVENT_PENDING).store(1, Ordering::Relaxed);
         self.word(3, CLAIM)
             .store(u64::from(state.generation), Ordering::Relaxed);

@@ -32,12 +32,12 @@ pub enum Command {
     Unlisten {
         sock: SockId,
     },
-    /// Somebody waits on a listener whose connections went to others: it takes new ones again.
+    /// A thread waits on a listener whose connections went to others: it takes new ones again.
     Resume {
         sock: SockId,
     },
-    /// Reply: [`crate::Reply::Bound`] with the local address once the attempt is under way; how
-    /// it ends is told by a change of state.
+    /// Reply: [`crate::Reply::Bound`] with the local address once the attempt is in progress; its
+    /// result is a change of state.
     Connect {
         sock: SockId,
         remote: SocketAddr,
@@ -52,15 +52,15 @@ pub enum Command {
         sock: SockId,
         upto: u64,
     },
-    /// `len` bytes of the stream from offset `at` on do not lie in the ring but at the offset
-    /// `place` of the region. Comes before they are said to be there.
+    /// `len` bytes of the stream from offset `at` on are not in the ring but at the offset `place`
+    /// of the region. Sent before the head passes them.
     Extent {
         sock: SockId,
         at: u64,
         place: u64,
         len: u64,
     },
-    /// How far the bytes have left is to be told once more (TCP_NOTSENT_LOWAT).
+    /// Requests one more report when bytes have been sent (TCP_NOTSENT_LOWAT).
     TellSent {
         sock: SockId,
     },
@@ -68,7 +68,7 @@ pub enum Command {
     Consumed {
         sock: SockId,
     },
-    /// FIN after what was written. `is_full`: the program has shut its reading side too.
+    /// Sends FIN after the written bytes. `is_full`: the program has shut its reading side too.
     Shutdown {
         sock: SockId,
         is_full: bool,
@@ -270,7 +270,7 @@ impl Command {
         }
     }
 
-    /// `None` for what no program of this version sends.
+    /// Returns `None` for a payload that no program of this version sends.
     pub(crate) fn decode(payload: &Payload) -> Option<(Command, Ticket)> {
         let sock = SockId {
             index: (payload[0] >> 32) as u32,
@@ -341,7 +341,7 @@ impl Command {
     }
 }
 
-/// A command as it lies in the ring.
+/// A command in its encoded form.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded(pub(crate) Payload);
 
@@ -362,7 +362,7 @@ pub enum Everyday {
 }
 
 impl Coded {
-    /// `None`: another one, or none at all.
+    /// Returns the command if it is one of the frequent ones.
     #[inline]
     pub fn everyday(&self) -> Option<Everyday> {
         let [first, second, ..] = self.0;

@@ -56,7 +56,7 @@ pub struct Hello {
     pub is_shared: bool,
 }
 
-/// A client's request to the keeper (and, where said, to an instance).
+/// A client's request to the keeper (and, where noted, to an instance).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     Hello(Hello),
@@ -105,8 +105,8 @@ pub enum Request {
         port: u16,
         is_on: bool,
     },
-    /// A datagram socket of this client is connected: its flow, which the directory names, comes
-    /// here, and what others send to the port goes to others first. Or no longer so.
+    /// A datagram socket of this client is connected or disconnected: its flow, which the directory
+    /// names, comes here, and other datagrams to the port go to other sockets first.
     SteerFlow {
         local: SocketAddr,
         remote: SocketAddr,
@@ -118,8 +118,8 @@ pub enum Request {
         local: SocketAddr,
         remote: SocketAddr,
     },
-    /// Carries one channel region of this process: its flow directory says what to reset after a
-    /// crash, its handover area what to carry out after an orderly end.
+    /// Carries one channel region of this process: its flow directory lists the flows to end after
+    /// a crash, its handover area the connections to complete after an orderly end.
     RegisterRegion {
         id: u64,
     },
@@ -146,7 +146,7 @@ pub enum Request {
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),
-    /// The packet filter, with the prefixes of tables whose revisions are not known.
+    /// The packet filter, with the prefixes of tables whose revisions are not in `known`.
     Filter {
         known: Vec<u64>,
     },
@@ -262,7 +262,7 @@ pub struct Welcome {
     pub keeper_pid: u32,
     pub interface: String,
     pub device: DeviceSummary,
-    /// 802.1Q VLAN of the interface that the device's own link is; 0 = what has no tag.
+    /// 802.1Q VLAN of the interface that is the device's own link; 0 = untagged.
     pub vlan: u16,
     pub network: NetworkState,
 }
@@ -270,7 +270,7 @@ pub struct Welcome {
 /// The device's kind, for processes that do not open it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSummary {
-    /// As `--device` names it; several ways to open it are told apart behind a colon.
+    /// Kind as `--device` names it; variants are distinguished after a colon.
     pub kind: String,
     /// The word before its name in sentences: "interface".
     pub title: String,
@@ -278,7 +278,7 @@ pub struct DeviceSummary {
     pub why: String,
     /// An interface of the kernel's is behind it.
     pub has_interface: bool,
-    /// Packet sockets hear all its frames.
+    /// Whether packet sockets receive all its frames.
     #[serde(default)]
     pub is_heard: bool,
     /// The interface was made for the stack: its other side is this machine's kernel.

@@ -33,7 +33,7 @@ pub struct Envelope {
     pub time_ns: u64,
     /// Datagrams that the socket has lost so far for want of room.
     pub lost: u32,
-    /// The number of the link that it came by, or is to leave by.
+    /// The number of the link by which it arrived, or is to leave.
     pub link: Option<u16>,
     /// To send: the mark by which rules choose its table (SO_MARK), if not the socket's.
     pub mark: Option<u32>,
@@ -50,7 +50,7 @@ impl Envelope {
         Header { len, envelope }.encode()
     }
 
-    /// Reads what [`Envelope::to_bytes`] has written; `None` if no datagram is that long.
+    /// Decodes the output of [`Envelope::to_bytes`]; `None` if the length is impossible.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; ENVELOPE_LEN]) -> Option<(Envelope, usize)> {
         Header::decode(bytes).map(|header| (header.envelope, header.len))

@@ -18,7 +18,7 @@ pub enum TurnOutcome {
 /// Where the engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In this process; whoever waits drives it.
+    /// In this process; the thread that waits drives it.
     InProcess,
     /// In an instance.
     Instance,
@@ -27,7 +27,7 @@ pub enum Placement {
 /// How a process ends or gives its engine up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// In order: what was sent is still delivered.
+    /// In order: sent data is still delivered.
     Orderly,
     /// The program image is replaced.
     Exec,
@@ -56,13 +56,12 @@ pub trait Driver: Send + Sync {
     /// other thread does; remote looks whether events have come.
     fn turn(&self) -> TurnOutcome;
 
-    /// Lets what was pushed take effect, at once or, if another thread owns the engine, as soon as
-    /// that one lets go of it: in-process runs only commands and the flush; remote rings the
-    /// engine's doorbell if it sleeps. Cheap when there is nothing.
+    /// Carries out pushed commands, at once or, if another thread owns the engine, when that thread
+    /// releases it: in-process runs only commands and the flush; remote rings the engine's doorbell
+    /// if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
-    /// Returns whether spinning can bring anything: not when it keeps the engine from the
-    /// processor.
+    /// Returns whether spinning is useful: not when it keeps the engine from the processor.
     fn may_spin(&self) -> bool {
         true
     }
@@ -73,13 +72,13 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// Returns whether somebody drives the engine while no thread of the program does.
+    /// Returns whether a stand-in drives the engine while no thread of the program does.
     fn has_stand_in(&self) -> bool {
         true
     }
 
-    /// Sets the call that the stand-in makes after it brought events that no thread of the program
-    /// knows of. Set once.
+    /// Sets the function that the stand-in calls after a turn with events that no thread of the
+    /// program has seen. Set once.
     fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
     /// Returns whether another thread owns the engine, and keeps it for some microseconds:
@@ -88,26 +87,26 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
-    /// Every `Some` is followed by one [`Driver::finish_wait`]. Frames may wait for others for
-    /// `nap_ns_max`; 0 = not at all.
+    /// Arms the wake-ups before blocking. Returns `None` if there is an event already: do not
+    /// sleep. Every `Some` is followed by one [`Driver::finish_wait`]. A nap of up to `nap_ns_max`
+    /// is allowed; 0 = none.
     fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn>;
 
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);
 
     /// Moves a connection to another engine of this process, as a socket that was opened there.
-    /// Returns false if it stays: it is at its end, something of what was sent has not been
-    /// acknowledged, or there is no place for it.
+    /// Returns false if it stays: it is ending, sent data has not been acknowledged, or there is no
+    /// room for it.
     fn carry_to(&self, _sock: SockId, _to: &dyn Driver, _as_sock: SockId) -> bool {
         false
     }
 
-    /// Takes a connection that nobody has used out, for an engine of another process: the bytes are
-    /// what [`Driver::carry_in`] takes there. Its frames wait until [`Driver::carried`] tells where
-    /// it is, or it comes back.
+    /// Removes a connection that no thread has used, for an engine of another process: the bytes
+    /// are input of [`Driver::carry_in`] there. Its frames wait until [`Driver::carried`] names its
+    /// new place, or it comes back.
     ///
-    /// `None`: it stays where it is.
+    /// Returns `None` if it stays where it is.
     fn carry_out(&self, _sock: SockId) -> Option<Vec<u8>> {
         None
     }
@@ -133,17 +132,19 @@ pub trait Driver: Send + Sync {
         None
     }
 
-    /// Wakes the threads that block in what `prepare_wait` gave them.
+    /// Wakes the threads that block on the descriptors of `prepare_wait`.
     fn wake_waiters(&self);
 
     fn placement(&self) -> Placement;
 
-    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`]. Not after
-    /// [`Driver::goodbye`]: other threads of a process that ends hear nothing more.
+    /// Returns whether the engine is gone for good; sockets then fail with
+    /// [`crate::Reason::NetDown`]. Not after [`Driver::goodbye`]: other threads of a process that
+    /// ends get no further event.
     fn is_dead(&self) -> bool;
 
-    /// The process ends or is replaced: in-process hands the connections to the keeper; remote
-    /// tells the instance. Nothing may be asked afterwards.
+    /// Ends the use of the engine because the process ends or is replaced: in-process hands the
+    /// connections to the keeper; remote informs the instance. No other method may be called
+    /// afterwards.
     fn goodbye(&self, why: Exit);
 
     /// Descriptors that the program must not close.

@@ -33,7 +33,7 @@ pub enum Lie {
     Command,
     /// A socket index out of range.
     Socket,
-    /// A send ring outside the arena, or one that cannot hold what it is said to hold.
+    /// A send ring outside the arena, or one too small for its announced contents.
     SendRing,
     /// A position that runs backwards or beyond the other side's.
     Position,
@@ -144,7 +144,7 @@ impl EngineEnd {
         self.decode(&coded)
     }
 
-    /// The next command as it lies in the ring.
+    /// Returns the next command in its encoded form.
     #[inline]
     pub fn next_coded(&mut self) -> Option<Coded> {
         self.commands.pop().map(Coded)
@@ -193,7 +193,7 @@ impl EngineEnd {
         self.header.line(header::ENGINE).words[header::ENGINE_GONE].store(1, Ordering::Release);
     }
 
-    /// Says which network the engine goes by.
+    /// Publishes the revision of the network that the engine uses.
     pub fn set_network_revision(&self, revision: u64) {
         let word = &self.header.line(header::ENGINE).words[header::ENGINE_NETWORK];
         word.store(revision, Ordering::Release);
@@ -211,8 +211,8 @@ impl EngineEnd {
         other.load(Ordering::Relaxed) == mark
     }
 
-    /// Returns whether events or replies were written and the program sleeps: its doorbell has to
-    /// be rung. To be asked once at the end of a turn.
+    /// Returns whether events or replies were written while the program sleeps: then its doorbell
+    /// has to be rung. To be called once at the end of a turn.
     pub fn take_doorbell(&mut self) -> bool {
         if !core::mem::take(&mut self.has_news) {
             return false;
@@ -279,7 +279,7 @@ impl EngineEnd {
         true
     }
 
-    /// The program opened a socket whose cell is in use.
+    /// Records that the program opened a socket whose cell is in use.
     pub fn note_reopened(&mut self) {
         self.caught(Lie::Socket);
     }
@@ -355,7 +355,7 @@ impl EngineEnd {
         }
     }
 
-    /// To be called before the state that tells of the addresses.
+    /// To be called before the state that announces the addresses.
     pub fn set_addrs(
         &mut self,
         sock: SockId,
@@ -380,7 +380,7 @@ impl EngineEnd {
         }
     }
 
-    /// Returns whether the program says that it has taken this accepted connection.
+    /// Returns whether the program has marked this accepted connection as taken.
     pub fn is_taken(&self, sock: SockId) -> bool {
         self.cell(sock.index)
             .is_some_and(|cell| cell.is_taken(sock.generation))
@@ -398,7 +398,8 @@ impl EngineEnd {
         word.load(Ordering::Relaxed) != 0
     }
 
-    /// Connections of a listener that the program says it has taken.
+    /// Returns the number of connections of a listener that the program has taken, by its own
+    /// count.
     #[inline]
     pub fn accept_taken(&self, listener: SockId) -> u64 {
         self.cell(listener.index)

@@ -5,12 +5,12 @@ use crate::ids::{GENERATION_MASK, SockId};
 /// An event of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Look at the socket: something about it changed. At most one of these is outstanding per
-    /// socket; whatever changes after it was taken raises a new one.
+    /// Something about the socket changed. At most one of these is outstanding per socket; a change
+    /// after it was taken raises a new one.
     Changed,
     /// A new connection of this listener; also stands for its first change.
     Accepted { listener: SockId },
-    /// The engine has let go of a closed socket.
+    /// The engine has released a closed socket.
     Released,
     /// The engine has taken an unaccepted connection back from this listener and given it to
     /// another one. New connections go there too, until [`crate::Command::Resume`].
@@ -28,7 +28,7 @@ const CHANGED: u64 = 1;
 const ACCEPTED: u64 = 2;
 const RELEASED: u64 = 3;
 
-/// An event as it lies in the ring; the listener goes by index only.
+/// An event in its encoded form; it names the listener only by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RawEvent {
     Changed { sock: SockId },

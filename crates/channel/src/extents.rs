@@ -14,7 +14,7 @@ use crate::ids::SockId;
 /// Extents of one program that the engine knows, at most.
 pub(crate) const EXTENTS_MAX: usize = 32_768;
 
-/// A stretch of a stream that lies in one piece somewhere in the region.
+/// A contiguous range of a stream that lies somewhere else in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) start: u64,
@@ -160,9 +160,9 @@ impl EngineEnd {
         }
     }
 
-    /// How far the bytes may be gathered of which the program says that they reach to `head`: not
-    /// beyond what is known, while the last extent announced, which ends at `extents_end`, is on
-    /// its way. `seen` is the head as it was seen last.
+    /// Returns the position up to which bytes may be gathered if the program's head is `head`: not
+    /// beyond the known extents, while the last one announced, which ends at `extents_end`, has not
+    /// arrived. `seen` is the head at the last look.
     #[cold]
     pub(crate) fn known_head(&self, sock: SockId, extents_end: u64, head: u64, seen: u64) -> u64 {
         let last = self.extents.of.get(&sock.index).and_then(VecDeque::back);
@@ -173,7 +173,7 @@ impl EngineEnd {
         }
     }
 
-    /// As [`ByteRing::slices`], of a stream parts of which may lie outside the ring.
+    /// As [`ByteRing::slices`], for a stream parts of which may lie outside the ring.
     #[inline(never)]
     pub(crate) fn gather_extents(
         &self,

@@ -85,7 +85,7 @@ impl FlowDirectory {
         Some(slot)
     }
 
-    /// Says which socket an open flow is, and what the stack would need to go on with it: of the
+    /// Records the socket of an open flow, and the state that a stack needs to continue it: of the
     /// last word the low 40 bits.
     #[inline]
     pub fn describe(&mut self, slot: u32, sock: SockId, origin: [u64; 3]) {
@@ -127,7 +127,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Returns whether a socket of this generation is meant.
+    /// Returns whether the entry belongs to a socket of this generation.
     pub(crate) fn is_of(&self, generation: u32) -> bool {
         generation & GENERATION_MASK == self.generation
     }
@@ -141,8 +141,8 @@ impl Opened {
     }
 }
 
-/// The flows that the directory in a channel's region names now. Bounded, and whatever the
-/// region holds is possible.
+/// Returns the flows in the directory of a channel's region. The number is bounded, and any content
+/// is possible.
 pub fn flows(region: &Region) -> Vec<FlowEntry> {
     let Some(lines) = Lines::new(region, FLOWS_AT, HEADER_LINES + FLOWS) else {
         return Vec::new();

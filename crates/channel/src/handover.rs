@@ -70,14 +70,14 @@ pub struct HandoverImage {
 }
 
 impl HandoverImage {
-    /// Where the bytes are, for whoever writes the connection down: ring, acknowledged up to,
+    /// Encodes where the bytes are, for the record of the connection: ring, acknowledged up to,
     /// written up to.
     pub fn words(&self) -> [u64; 3] {
         let ring = self.ring.map_or(RingWord::NONE, |ring| ring.word(0));
         [ring.0, self.acked, self.head]
     }
 
-    /// From what was written down; its bytes are in `region`. `None`: impossible.
+    /// Decodes a record; its bytes are in `region`. Returns `None` for impossible values.
     pub fn from_words(
         stack: Vec<u8>,
         [ring, acked, head]: [u64; 3],

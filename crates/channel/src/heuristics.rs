@@ -15,7 +15,7 @@ pub enum Rule {
     Lead,
     /// Connections stay where they are while those that end have had few reads.
     Moves,
-    /// A large send takes in what has come.
+    /// A large send processes received frames first.
     Bulk,
     /// A thread whose sleeps are short sleeps on a timer first.
     Naps,
@@ -79,7 +79,7 @@ impl Heuristics {
         Ok(Heuristics(left))
     }
 
-    /// As the environment says.
+    /// Reads the environment.
     ///
     /// # Errors
     /// As [`Heuristics::without`].

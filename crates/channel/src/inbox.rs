@@ -19,7 +19,7 @@ use crate::passing::{Passed, PassingHead};
 const VERSION: u8 = 2;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
-/// Length of what stands before a stray frame: the header, and the link that the frame came by.
+/// Length of the prefix of a stray frame: the header, and the frame's link.
 pub const INBOX_STRAY_LEN: usize = INBOX_HEADER_LEN + 2;
 
 const FRAME: u8 = 1;
@@ -34,8 +34,7 @@ const CHOOSERS: u8 = 8;
 /// One message in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxMessage<'a> {
-    /// An Ethernet frame for the reader's stack, with the link that it came by
-    /// ([`slipstack_wire::LinkId`]).
+    /// An Ethernet frame for the reader's stack, with its link ([`slipstack_wire::LinkId`]).
     Frame { link: u16, frame: &'a [u8] },
     /// A frame with a datagram that the program of a SO_REUSEPORT group has chosen the socket of
     /// this rank for.
@@ -54,12 +53,12 @@ pub enum InboxMessage<'a> {
     Passing(PassingHead, Passed<'a>),
     /// An engine's membership in a multicast group. Goes to the keeper.
     Group(SlotGroup),
-    /// The keeper has published another network: the engine asks for it.
+    /// The keeper has published a new network, which the engine fetches.
     NetworkChanged,
-    /// The programs that choose among sockets of a UDP port, or the sockets, are others: the engine
-    /// asks for them.
+    /// The BPF programs of a UDP port, or the sockets they choose from, have changed; the engine
+    /// fetches them.
     ChoosersChanged { port: u16 },
-    /// An operator asks something: the engine asks what.
+    /// An operator's inquiry, which the engine fetches.
     Inquiry,
 }
 
@@ -134,7 +133,7 @@ impl<'a> InboxMessage<'a> {
         out
     }
 
-    /// Takes a message apart.
+    /// Parses a message.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<InboxMessage<'a>, InboxError> {
         let Some(([kind, version, s0, s1, l0, l1, l2, l3], body)) =

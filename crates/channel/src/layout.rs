@@ -36,8 +36,8 @@ pub const IMAGES: usize = SOCKETS;
 const ARENA_BYTES: usize = 1 << 30;
 const ARENA_BYTES_MIN: usize = 1 << RING_LOG2_MAX;
 
-/// Rings from this size on give their pages back to the system when they are let go of; smaller
-/// ones stay warm for the next user.
+/// Rings of at least this size return their pages to the system when they are freed; smaller ones
+/// stay warm for the next user.
 pub(crate) const PUNCH_MIN: usize = 1 << 20;
 
 const PAGE: usize = 4096;
@@ -55,7 +55,7 @@ pub(crate) mod header {
     pub(crate) const ENGINE_GONE: usize = 1;
     /// The processor that the engine was seen on, plus one; 0 = not known.
     pub(crate) const ENGINE_CPU: usize = 2;
-    /// Revision of the network that the engine goes by.
+    /// Revision of the network that the engine uses.
     pub(crate) const ENGINE_NETWORK: usize = 3;
     /// Words of the program's line.
     pub(crate) const PROGRAM_SLEEPING: usize = 0;
@@ -64,7 +64,7 @@ pub(crate) mod header {
 }
 
 pub(crate) const EVENTS_AT: usize = PAGE;
-/// Where the parts lie that a hostile program writes, for tests that do.
+/// Offsets of the parts that a hostile program writes, for tests.
 pub const COMMANDS_AT: usize = EVENTS_AT + EVENTS * 8;
 pub(crate) const REPLIES_AT: usize = COMMANDS_AT + COMMANDS * LINE;
 pub const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
@@ -76,7 +76,7 @@ const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple
 pub const REGION_BYTES: usize = ARENAS_AT + 2 * ARENA_BYTES;
 pub const REGION_BYTES_MIN: usize = ARENAS_AT + 2 * ARENA_BYTES_MIN;
 
-/// A program whose address space is limited gives this part of it to its channel.
+/// Share of a limited address space that a program gives to its channel.
 const LIMIT_SHARE: u64 = 4;
 
 /// The region's length for a program that may map `limit` bytes.

@@ -44,7 +44,7 @@ impl LeftConnection {
         }
         let words = [cell.tx_ring().0, cell.tx_tail(), cell.tx_head()];
         let (received, read) = (cell.rx_head(), cell.rx_tail());
-        // Where extents lie the engine alone knew.
+        // Only the engine knew the places of extents.
         if read > received || cell.tx_mark().extents_end() > words[1] {
             return None;
         }

@@ -17,18 +17,17 @@ pub trait Owner: Send {
     /// events, [`Owner::has_work`] or the deadline has come.
     fn run(&mut self, now_ns: u64);
 
-    /// Returns whether something other than an event waits, as a worker's result. Asked in each
-    /// turn and before the engine sleeps; what comes later has to ring the engine's doorbell.
+    /// Returns whether there is work other than an event, such as a worker's result. Called in each
+    /// turn and before the engine sleeps; later work has to ring the engine's doorbell.
     fn has_work(&self) -> bool;
 
     /// When [`Owner::run`] is to be called although nothing comes.
     fn next_deadline_ns(&self) -> Option<u64>;
 }
 
-/// The engine's end of a channel together with its owner, ready for an engine to take in.
+/// The engine's end of a channel together with its owner, ready to be attached to an engine.
 ///
-/// Both are in one hand, so that whoever runs the owner runs the engine's end too: while the
-/// owner is at work, nothing else touches the channel's rings.
+/// The same thread runs both: while the owner runs, nothing else touches the channel's rings.
 pub struct Inside {
     end: EngineEnd,
     owner: Box<dyn Owner>,

@@ -82,7 +82,7 @@ pub(crate) fn write(head: &PassingHead, passed: Passed<'_>) -> Vec<u8> {
     out
 }
 
-/// Takes a body apart; `None` if it is none.
+/// Parses a body; returns `None` if it is invalid.
 pub(crate) fn read(frame: &[u8]) -> Option<(PassingHead, Passed<'_>)> {
     let body = frame.get(BODY_AT..)?;
     let port = |at: usize| Some(u16::from_le_bytes(frame.get(at..at + 2)?.try_into().ok()?));

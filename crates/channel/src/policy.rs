@@ -44,7 +44,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy that follows from a network. `has_groups`: groups and broadcasts that name no
+    /// Derives the policy from a network. `has_groups`: multicast and broadcasts that name no
     /// interface are the stack's, whatever its routes are.
     pub fn of(network: NetworkState, has_groups: bool) -> Policy {
         // The stack refuses destinations that a route makes unreachable.
@@ -120,7 +120,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether it is sent to everybody on the stack's link: a broadcast of IPv4.
+    /// Returns whether the address is a broadcast on the stack's link (IPv4).
     pub fn is_broadcast(&self, ip: IpAddr) -> bool {
         let IpAddr::V4(ip) = ip.to_canonical() else {
             return false;
@@ -154,7 +154,7 @@ impl Policy {
         if ip.is_loopback() || ip.is_unspecified() {
             return false;
         }
-        // From another of our addresses nobody could answer (RFC 4007 9).
+        // From another of our addresses no answer is possible (RFC 4007 9).
         if is_local(ip) {
             let is_there = |own: IpAddr| is_local(own) && zone_of_ip(own) == zone_of_ip(ip);
             return self.addresses.iter().any(|(own, _)| is_there(*own));

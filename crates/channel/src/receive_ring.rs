@@ -22,9 +22,9 @@ pub struct ReceiveRing {
     generation: u32,
     /// The program has read up to here, as far as we looked.
     consumed: u64,
-    /// The part of it that the stack was told. The mark for the next notice is counted from here:
-    /// from `consumed` it could run ahead of the reader for ever, and the window would never open
-    /// again.
+    /// The part of `consumed` that was reported to the stack. The position of the next notice is
+    /// counted from here: counted from `consumed` it could run ahead of the reader for ever, and
+    /// the window would never open again.
     told: u64,
     /// In-order bytes published.
     head: u64,
@@ -165,8 +165,8 @@ impl ReceiveRing {
         }
     }
 
-    /// In-order bytes are there up to `upto`: publishes them and tells the program. `step`: the
-    /// program shall tell once it has read so many more bytes than the stack knows of.
+    /// Publishes in-order bytes up to `upto` and notifies the program. `step`: the program shall
+    /// notify once it has read that many more bytes than the stack knows of.
     #[inline]
     pub fn publish(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64, step: u64) {
         self.head = upto.clamp(self.head, self.stored_end);
@@ -180,7 +180,7 @@ impl ReceiveRing {
         end.changed(sock);
     }
 
-    /// The peer's urgent mark is at `at`, with the byte there once it has come. A reader who stands
+    /// Publishes the peer's urgent mark at `at`, with the byte there once it has arrived. A reader
     /// at the former mark does not read that byte any more (Linux: tcp_check_urg).
     #[cold]
     pub fn mark_urgent(&mut self, end: &mut EngineEnd, sock: SockId, at: u64, byte: Option<u8>) {
@@ -195,7 +195,7 @@ impl ReceiveRing {
         end.changed(sock);
     }
 
-    /// Looks how far the program has read. The caller tells the stack.
+    /// Reads the program's position. The caller reports it to the stack.
     #[inline]
     pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
         self.told = self.observe(end, sock);
@@ -225,8 +225,8 @@ impl ReceiveRing {
         self.consumed
     }
 
-    /// The program has told that it has read far enough: looks, and says when it shall tell
-    /// again.
+    /// Handles the program's notice that it has read far enough, and sets the position of the next
+    /// notice.
     pub fn on_consumed(&mut self, end: &mut EngineEnd, sock: SockId, step: u64) -> u64 {
         let Some(cell) = end.cell(sock.index) else {
             return self.consumed;
@@ -244,8 +244,8 @@ impl ReceiveRing {
         consumed
     }
 
-    /// Takes the ring back when everything in it has been read; otherwise the program tells when
-    /// it has. `true` = no ring is attached afterwards.
+    /// Frees the ring if everything in it has been read; otherwise the program notifies when it
+    /// has. Returns `true` if no ring is attached afterwards.
     pub fn release_if_empty(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
         if self.ring.is_none() {
             return true;
@@ -266,7 +266,7 @@ impl ReceiveRing {
         true
     }
 
-    /// Takes the ring back whatever is in it: the program is done with the socket.
+    /// Frees the ring whatever is in it, because the program is done with the socket.
     pub fn release(&mut self, end: &mut EngineEnd, sock: SockId) {
         if !end.retired.is_empty() {
             end.free_retired(sock);
@@ -280,8 +280,8 @@ impl ReceiveRing {
         }
     }
 
-    /// Everything received in order, for a connection that nobody has read from; `None` when
-    /// somebody has, or when it is more than `max`.
+    /// Returns all bytes received in order, for a connection that was never read from; `None` if it
+    /// was, or if they are more than `max`.
     pub fn untouched(&self, end: &EngineEnd, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head).ok()?;
         if self.consumed != 0 || len > max {
@@ -318,7 +318,7 @@ impl ReceiveRing {
         self.head
     }
 
-    /// Returns the position up to which the stack was told that the program has read.
+    /// Returns the read position that was last reported to the stack.
     pub fn told(&self) -> u64 {
         self.told
     }

@@ -52,7 +52,7 @@ coded! {
         Family = 6,
         /// SO_BINDTODEVICE.
         Device = 7,
-        /// There is no stack to be had.
+        /// No stack is available.
         NoStack = 8,
         /// The stack refused.
         Refused = 9,
@@ -131,7 +131,7 @@ impl ReportTable {
         Ok(ReportTable { region })
     }
 
-    /// A table that somebody else writes.
+    /// Opens a table that another process writes.
     pub fn open(fd: OwnedFd) -> io::Result<ReportTable> {
         let region = Region::open(fd, REPORT_BYTES)?;
         if region.len() < REPORT_BYTES {

@@ -26,8 +26,8 @@ impl EngineEnd {
         self.retired.len() < RETIRED_MAX || !self.is_kept(sock.index)
     }
 
-    /// Frees a ring that another one has replaced, now or when the program has given back what it
-    /// keeps of it. The other one has been published.
+    /// Frees a ring that another one has replaced, now or when the program has given back its
+    /// bytes. The new ring has been published.
     pub(crate) fn retire(&mut self, sock: SockId, ring: ByteRing) {
         match self.is_kept(sock.index) {
             true => self.retired.push((sock.index, ring)),

@@ -16,7 +16,7 @@ use slipstack_terms::Reason;
 
 /// Length of a record before its payload.
 pub(crate) const HEADER: usize = 80;
-/// Bytes that may wait; what comes back beyond it is lost.
+/// Bytes that may wait; datagrams beyond them are lost.
 const RING_BYTES: usize = 32 << 10;
 /// Bytes of a datagram that an error quotes at most.
 const PAYLOAD_MAX: usize = 2048;
@@ -32,10 +32,10 @@ pub struct Returned {
     /// Type and code of the ICMP message, of the version that the addresses have.
     pub kind: u8,
     pub code: u8,
-    /// The MTU that it tells, or where the fault lies.
+    /// The reported MTU, or the position of the error.
     pub info: u32,
-    /// The address of ours that it came to, when (CLOCK_MONOTONIC nanoseconds), and what its header
-    /// said.
+    /// Our address to which the error came, its time (CLOCK_MONOTONIC nanoseconds), and the fields
+    /// of its header.
     pub local: IpAddr,
     pub time_ns: u64,
     pub tos: u8,
@@ -66,7 +66,7 @@ impl Returned {
         out
     }
 
-    /// `None` for what no engine writes.
+    /// Returns `None` for bytes that no engine writes.
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Returned> {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -112,8 +112,8 @@ impl ReturnedRing {
         Some(ReturnedRing { ring, head: 0 })
     }
 
-    /// Appends what came back with what is quoted of its payload, and tells the program. `false` =
-    /// no room.
+    /// Appends a returned datagram with the quoted part of its payload, and notifies the program.
+    /// Returns `false` if there is no room.
     pub fn push(
         &mut self,
         end: &mut EngineEnd,

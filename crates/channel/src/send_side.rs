@@ -13,7 +13,7 @@ use crate::ids::SockId;
 pub struct Sent {
     /// Stream offset after the last byte.
     pub upto: u64,
-    /// The program said that more follows at once.
+    /// The program announced that more follows at once.
     pub more: bool,
 }
 
@@ -35,8 +35,7 @@ impl SendSide {
         acked: 0,
     };
 
-    /// Looks how far the program has written and from which ring to read. On a lie nothing
-    /// changes.
+    /// Reads the program's position and its ring. If they are invalid nothing changes.
     #[inline]
     pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> Sent {
         let Some(cell) = end.cell(sock.index) else {
@@ -62,8 +61,8 @@ impl SendSide {
         }
         let size = self.ring.map_or(0, |ring| ring.size() as u64);
         if head - self.acked > size {
-            // The ring cannot hold what is said to be in it. With a fresh ring attached after
-            // everything was acknowledged, the old one is gone and this is a lie as well.
+            // The ring cannot hold the announced bytes. If a fresh ring was attached after
+            // everything was acknowledged, the old one is gone and this is invalid as well.
             end.caught(Lie::SendRing);
             return sent(self.head);
         }
@@ -109,15 +108,16 @@ impl SendSide {
         }
     }
 
-    /// Copies what lies outside the ring into it, for whoever goes on without the program.
+    /// Copies bytes outside the ring into it, for a keeper that goes on without the program.
     pub fn settle_extents(&self, end: &EngineEnd, sock: SockId) {
         if let Some(ring) = self.ring {
             end.settle_extents(sock, ring, self.acked, self.head);
         }
     }
 
-    /// The peer has everything before `upto`; tells the program when it waits for room. `true`: it
-    /// waits for bytes to leave, and [`SendSide::tell_sent`] is to follow when they have.
+    /// Records that the peer has everything before `upto`; notifies the program if it waits for
+    /// room. Returns `true` if it waits for bytes to be sent, and [`SendSide::tell_sent`] is to
+    /// follow.
     #[inline]
     pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) -> bool {
         self.acked = upto.clamp(self.acked, self.head);
@@ -195,7 +195,7 @@ impl SendSide {
         self.ring
     }
 
-    /// Copies the next datagram's payload out and gives what goes with it; everything up to it
+    /// Copies the next datagram's payload out and returns its envelope; everything up to its end
     /// counts as sent.
     pub fn next_datagram(
         &mut self,

@@ -6,8 +6,8 @@ use slipstack_mem::ByteRing;
 /// more). A larger one is walked through from end to end, so that both its writer and its reader
 /// find every line cold.
 const CACHED_SIZE: usize = 512 << 10;
-/// A ring gives way to a smaller one after so many passes in which most of it was not needed:
-/// replacing it costs a copy of what is in it.
+/// Number of passes with a mostly unused ring after which a smaller one replaces it: replacing it
+/// costs a copy of its contents.
 const SHRINK_LAPS: u64 = 4;
 
 /// A stretch of the stream, some rings long, and the most of the ring that was in use in it. A

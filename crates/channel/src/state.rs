@@ -26,7 +26,7 @@ impl State {
     pub const CLOSED: State = State(1 << 7);
     /// The program has shut its direction down, and the engine has seen it.
     pub const SHUT: State = State(1 << 8);
-    /// The peer has said FIN, whatever came after it.
+    /// The peer has sent FIN, whatever came after it.
     pub const FIN: State = State(1 << 9);
 
     #[inline]
@@ -82,7 +82,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// State, error and generation in one word, so that one load tells all three.
+/// State, error and generation in one word, so that one load reads all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateWord {
     pub(crate) generation: u32,

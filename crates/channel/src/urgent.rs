@@ -19,7 +19,7 @@ impl UrgentWord {
         self.0 == 0
     }
 
-    /// For telling one word from another.
+    /// Identifies the word, for comparisons.
     #[inline]
     pub fn bits(self) -> u64 {
         self.0

@@ -13,23 +13,23 @@ const PATIENCE_NS: u64 = 2_000_000;
 /// A program that was away itself, and its engine with it, has this time more from the first turn
 /// after that.
 const GRACE_NS: u64 = 2_000_000;
-/// While nobody else listens it is asked again this often.
+/// Interval of checks while there is no other listener.
 const AGAIN_NS: u64 = 10_000_000;
 
-/// Connections of a listener; counts since it came into being.
+/// Connections of a listener; counts since it was made.
 #[derive(Debug)]
 pub(crate) struct AcceptQueue {
     /// Given to the program, by the stack or by other listeners.
     offered: u64,
     /// Connections of the stack that no program could take.
     refused: u64,
-    /// Offered connections that came from other listeners.
+    /// Connections that came from other listeners.
     passed_in: u64,
     /// Offered connections that were taken back.
     withdrawn: u64,
     /// Offered connections that the program has accepted, by its own count.
     accepted: u64,
-    /// The count of connections that wait no more, as last told to the stack.
+    /// The number of connections that have left the queue, as last reported to the stack.
     told: u64,
     /// Until when the program is waited for, if something waits.
     due_at: Instant,
@@ -71,7 +71,7 @@ impl AcceptQueue {
         self.refused += 1;
     }
 
-    /// One of those offered came from another listener.
+    /// Counts a connection that came from another listener.
     pub(crate) fn on_passed_in(&mut self) {
         self.passed_in += 1;
     }
@@ -104,12 +104,13 @@ impl AcceptQueue {
         Some(total as u32)
     }
 
-    /// When [`AcceptQueue::is_left`] is to be asked; `FAR_FUTURE`: nothing waits.
+    /// Returns when [`AcceptQueue::is_left`] is due; `FAR_FUTURE` if no connection waits.
     pub(crate) fn due_at(&self) -> Instant {
         self.due_at
     }
 
-    /// Returns whether others are to have what waits. If nobody takes it, it is asked again later.
+    /// Returns whether the waiting connections should go to other listeners. If none takes them, it
+    /// is called again later.
     pub(crate) fn is_left(&mut self, now: Instant) -> bool {
         if now < self.due_at {
             return false;

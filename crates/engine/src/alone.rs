@@ -19,7 +19,7 @@ use slipstack_wire::protocol;
 use crate::engine::Engine;
 use crate::local::{Ways, flow_of};
 
-/// A device some of whose frames are other engines'.
+/// A device some of whose frames belong to other engines.
 struct Sorting {
     device: Box<dyn Device>,
     ways: Ways,
@@ -44,7 +44,7 @@ impl Sorter<'_> {
     fn find_owner(&self, parsed: &FrameFlow<'_>, frame: &[u8]) -> Option<u16> {
         let steering = &self.ways.steering;
         let is_ours = steering.is_own(parsed.dst.ip()) && !parsed.is_to_group(frame);
-        // The sender that an inbox message names is believed.
+        // The sender named in an inbox message is trusted.
         if !is_ours || steering.is_own(parsed.src.ip()) {
             return None;
         }

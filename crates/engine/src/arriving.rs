@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::partial::{BYTES_MAX, Partial};
 
-/// Connections whose messages are incomplete; beyond it those of dead senders go.
+/// Connections whose messages are incomplete; beyond this limit those of dead senders are dropped.
 const ARRIVING_MAX: usize = 256;
 /// Bits of a message's tag below the number of the slot that it comes from; the keeper's is 0.
 const SLOT_SHIFT: u32 = 48;
@@ -72,7 +72,7 @@ impl Engine {
         })
     }
 
-    /// Sends the messages of a connection. `false` when nobody is there to take it.
+    /// Sends the messages of a connection. Returns `false` if no engine can take it.
     fn send_on(&mut self, ends: (SocketAddr, SocketAddr), partial: &Partial) -> bool {
         let Some(slot) = self.find_taker(ends) else {
             return false;
@@ -95,8 +95,8 @@ impl Engine {
         true
     }
 
-    /// Sends a handshake that is under way to whoever may complete it. If nobody else may, a
-    /// listener of this engine does, though it yields.
+    /// Sends a handshake in progress to the engine that may complete it. If there is none, a
+    /// listener of this engine does, although it yields.
     pub(crate) fn send_half_open(&mut self, image: &HalfOpenImage, hops: u8) {
         if let Some(ends) = image.endpoints()
             && let Some(slot) = self.find_taker(ends)

@@ -20,11 +20,11 @@ pub trait PortAuthority: Send {
     /// One more block of outgoing ports, inclusive.
     fn lease_ports(&self) -> Option<(u16, u16)>;
 
-    /// Frames to this port come to this engine from now on. The number beside the address is that
-    /// of [`slipstack_stack::PortHold::link`].
+    /// Requests the frames to this port. The number beside the address is that of
+    /// [`slipstack_stack::PortHold::link`].
     ///
     /// # Errors
-    /// Somebody else has the port, or there is nobody to ask.
+    /// Another client has the port, or there is no keeper.
     fn listen_on(
         &self,
         at: (SocketAddr, u16),
@@ -39,13 +39,13 @@ pub trait PortAuthority: Send {
         false
     }
 
-    /// A flow of datagrams from `remote` comes here, what others send to the port goes to other
-    /// engines that serve it; or no longer so.
+    /// Requests a flow of datagrams from `remote`, and that other datagrams to the port go to other
+    /// engines that serve it; or ends this.
     fn steer_flow(&self, local: SocketAddr, remote: SocketAddr, is_on: bool) {
         let _ = (local, remote, is_on);
     }
 
-    /// A connection that the directory names comes here, whoever else serves its port.
+    /// Requests a connection that the directory names, whichever engines serve its port.
     fn bring_flow(&self, local: SocketAddr, remote: SocketAddr) {
         let _ = (local, remote);
     }
@@ -67,19 +67,20 @@ pub trait PortAuthority: Send {
         let _ = (local, set_ms, code);
     }
 
-    /// The programs of all groups of a UDP port. `None`: nobody knows.
+    /// Returns the BPF programs of all groups of a UDP port, or `None` if the keeper cannot be
+    /// asked.
     fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
         let _ = port;
         None
     }
 
-    /// The network as it is now. `None`: nobody knows.
+    /// Returns the current network, or `None` if the keeper cannot be asked.
     fn network(&self) -> Option<NetworkState> {
         None
     }
 
-    /// The packet filter; tables whose revisions are known come without their prefixes. `None`:
-    /// nobody knows.
+    /// Returns the packet filter; tables whose revisions are known come without their prefixes.
+    /// `None` if the keeper cannot be asked.
     fn filter(&self, known: &[u64]) -> Option<FilterReceived> {
         let _ = known;
         None
@@ -103,11 +104,12 @@ pub trait PortAuthority: Send {
     fn listen_off(&self, at: (SocketAddr, u16), transport: Transport);
 }
 
-/// Link-layer addresses that somebody else learns for us.
+/// Link-layer addresses that another process learns for this engine.
 pub trait NeighbourTable: Send + fmt::Debug {
     fn find(&self, address: IpAddr) -> Option<[u8; 6]>;
 
-    /// A number that changes whenever the neighbour has answered; `None`: nobody counts.
+    /// Returns a number that changes whenever the neighbour has answered; `None` if answers are not
+    /// counted.
     fn answers(&self, address: IpAddr) -> Option<u64> {
         let _ = address;
         None

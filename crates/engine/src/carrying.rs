@@ -20,9 +20,9 @@ use crate::owners::{Deferred, Owner};
 const BYTES_MAX: usize = 256 * 1024;
 /// To another process they go in one message of a socket's.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
-/// The first word of what goes to another process.
+/// The first word of an image that goes to another process.
 const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
-/// Offers that nobody has taken up at most.
+/// Most offers that have not been taken up.
 const OFFERS_MAX: usize = 1024;
 
 /// Bits of a socket's state that hold wherever it is.
@@ -177,7 +177,7 @@ impl Engine {
             end.set_sndbuf(sock, sndbuf);
             end.set_rcvbuf(sock, rcvbuf);
             let (step, bytes) = (socket.step, &carried.bytes);
-            // Back where it came from they are still there.
+            // The bytes are still in the ring of the old engine if it comes back there.
             if is_new && !bytes.is_empty() {
                 is_whole = socket.receive.store(end, sock, 0, bytes);
                 if is_whole {
@@ -188,7 +188,7 @@ impl Engine {
             client.list_holder(sock);
         }
         if !is_whole {
-            // The peer has been told that they arrived: without them the connection is worthless.
+            // The bytes have been acknowledged to the peer: without them the connection is useless.
             self.env.deferred.push(Deferred::Abort(conn));
         }
         let state = carried.state;
@@ -226,7 +226,8 @@ impl Engine {
         Some(bytes)
     }
 
-    /// As [`Engine::carry_in`], of what [`Engine::carry_off`] gave elsewhere or here. Its ends.
+    /// As [`Engine::carry_in`], for the output of [`Engine::carry_off`] of this or another engine.
+    /// Returns both ends.
     pub(crate) fn carry_on(
         &mut self,
         now: Instant,
@@ -256,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// A program lets whoever knows `key` have a connection.
+    /// Lets a client that knows `key` take over a connection.
     pub(crate) fn on_offer(&mut self, owner: Owner, key: u128) -> Answer {
         let env = &mut self.env;
         env.socket(owner).ok_or(SocketError::UnknownId)?;

@@ -17,12 +17,12 @@ pub struct ClientId(pub u32);
 
 /// Where the engine's half of the socket indices begins.
 const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
-/// Rings looked at per call of [`Client::release_idle`].
+/// Rings checked per call of [`Client::release_idle`].
 const RELEASE_BUDGET: usize = 256;
-/// How long a socket keeps an empty ring: a stream whose reader keeps up would otherwise give it
-/// back and grow it again with every burst.
+/// Time for which a socket keeps an empty ring: a stream whose reader keeps up would otherwise free
+/// it and grow it again with every burst.
 const RING_KEPT_NS: u64 = 50_000_000;
-/// Distance of two looks at them.
+/// Interval of these checks.
 const RELEASE_EVERY_NS: u64 = 10_000_000;
 /// Datagram bytes that may wait for the program (Linux's `net.core.rmem_default`).
 pub(crate) const UDP_RCVBUF: u64 = 212_992;
@@ -42,7 +42,7 @@ pub(crate) enum Role {
     Datagram(UdpId),
 }
 
-/// To whom a listener that nobody watches leaves new connections.
+/// The target of new connections of a listener whose program does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Yields {
     No,
@@ -65,7 +65,7 @@ pub(crate) struct Bound {
     pub(crate) is_reserved: bool,
     /// The port authority steers the port here.
     pub(crate) is_announced: bool,
-    /// Where the directory names what a datagram socket is connected to.
+    /// The directory's entry for a connected datagram socket.
     pub(crate) flow: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Socket {
     pub(crate) state: State,
     pub(crate) reason: Option<Reason>,
     pub(crate) errors: u8,
-    /// The program has closed it; it lives on until the stack lets go.
+    /// The program has closed it; it lives on until the stack releases it.
     pub(crate) is_closing: bool,
     /// Listed in `Client::ring_holders`; belongs to the index, not to its present use, so that an
     /// index is listed once however often it is used.
@@ -116,11 +116,11 @@ pub(crate) struct Socket {
     pub(crate) lost: u32,
     /// When bytes were last received.
     pub(crate) received_at: Instant,
-    /// How far the program may read before it tells.
+    /// Bytes that the program may read before it notifies.
     pub(crate) step: u64,
     pub(crate) send: SendSide,
     pub(crate) receive: ReceiveRing,
-    /// Datagrams that came back.
+    /// Datagrams that came back with an error.
     pub(crate) returned: Option<Box<ReturnedRing>>,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Client {
     pub(crate) end: EngineEnd,
     /// Wakes the program; none when it drives the engine itself.
     pub(crate) bell: Option<Doorbell>,
-    /// It has said goodbye: no commands are read any more, its sockets are carried out.
+    /// The client has said goodbye: no commands are read any more, its sockets are completed.
     pub(crate) is_leaving: bool,
     /// Sockets in use.
     pub(crate) live: u32,
@@ -191,13 +191,13 @@ pub(crate) struct Client {
     engine_half: Vec<Socket>,
     /// Indices of sockets that may own a receive ring.
     ring_holders: VecDeque<u32>,
-    /// Connections nobody took whose listener is about to close.
+    /// Unaccepted connections whose listener is about to close.
     pub(crate) passing: Vec<SockId>,
-    /// When they were last looked at.
+    /// Time of the last check of the queues.
     looked_at: Instant,
     /// Sockets that listen.
     pub(crate) listeners: Vec<SockId>,
-    /// Something has come to a listener, or waits there: the listeners are looked at.
+    /// A connection has come to a listener or waits there: the listeners are checked.
     pub(crate) has_waiting: bool,
 }
 
@@ -242,7 +242,7 @@ impl Client {
         Some((socket, &mut self.end))
     }
 
-    /// The socket to look at, if the id is current.
+    /// Returns the socket, if the id is current.
     #[inline]
     pub(crate) fn socket(&self, sock: SockId) -> Option<&Socket> {
         let index = sock.index as usize;
@@ -279,7 +279,7 @@ impl Client {
         Some(socket)
     }
 
-    /// Ends the use of a cell and tells the program.
+    /// Ends the use of a cell and notifies the program.
     pub(crate) fn release(&mut self, sock: SockId) {
         let Some((socket, end)) = self.find(sock) else {
             return;
@@ -295,7 +295,7 @@ impl Client {
         self.live -= 1;
     }
 
-    /// Publishes what the socket's state is now, and tells the program.
+    /// Publishes the socket's state, and notifies the program.
     pub(crate) fn publish(&mut self, sock: SockId) {
         if let Some((socket, end)) = self.find(sock) {
             end.set_state(sock, socket.state, socket.reason, socket.errors);
@@ -320,7 +320,7 @@ impl Client {
         all
     }
 
-    /// Lists a socket whose receive ring may have come into being.
+    /// Lists a socket that may have a receive ring now.
     #[inline]
     pub(crate) fn list_holder(&mut self, sock: SockId) {
         if let Some(socket) = self.slot_mut(sock.index)
@@ -331,8 +331,8 @@ impl Client {
         }
     }
 
-    /// Takes receive rings back that have been empty for a while; looks at a bounded number.
-    /// `is_urgent`: now, however short the while.
+    /// Frees receive rings that have been empty for a while; checks a bounded number. `is_urgent`:
+    /// now, however short the time.
     #[inline]
     pub(crate) fn release_idle(&mut self, now: Instant, is_urgent: bool) {
         if is_urgent || now.0 >= self.looked_at.0 + RELEASE_EVERY_NS {
@@ -381,9 +381,9 @@ impl Client {
         Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 
-    /// Looks what the program has accepted. Names the listeners of which more connections wait no
-    /// more than was told, and how many those are (wrapping). Gives when [`Client::find_left`] may
-    /// find something.
+    /// Reads how many connections the program has accepted. Reports the listeners whose queues have
+    /// become shorter than last reported, with the number of connections that have left them
+    /// (wrapping). Returns when [`Client::find_left`] may find something.
     #[inline]
     pub(crate) fn look_at_queues(
         &mut self,

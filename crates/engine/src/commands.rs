@@ -28,7 +28,7 @@ impl Engine {
         progress
     }
 
-    /// Apart from the look whether there are any: most turns bring a client none.
+    /// Separate from the check whether there are any, because in most turns a client has none.
     #[inline(never)]
     fn run_commands_of(&mut self, now: Instant, id: ClientId) -> bool {
         for done in 0..COMMAND_BUDGET {
@@ -55,9 +55,9 @@ impl Engine {
         true
     }
 
-    /// Does the work that earlier turns have left. The stack is told how many connections have been
-    /// accepted, which is room in the backlogs: before new ones come in, so that no turn looks for
-    /// what no program can have done yet.
+    /// Does work left over from earlier turns. The stack learns how many connections have been
+    /// accepted, which makes room in the backlogs: this happens before new ones arrive, so that no
+    /// turn checks what no program can have done yet.
     #[inline]
     pub(crate) fn take_rest(&mut self, now: Instant) {
         if self.env.has_rest {
@@ -214,14 +214,14 @@ impl Engine {
                 socket.send.look(end, owner.sock);
                 self.send_datagrams(now, owner, id);
             }
-            // The connection has ended: nobody will read the bytes.
+            // The connection has ended: the bytes will not be read.
             Role::None | Role::Listener(_) => {
                 socket.send.look(end, owner.sock);
             }
         }
     }
 
-    /// Bytes that lie outside the ring: the head that names them may have been seen already.
+    /// Handles bytes outside the ring: the head that covers them may have been seen already.
     fn on_extent(&mut self, now: Instant, owner: Owner, (at, place, len): (u64, u64, u64)) {
         let Some(client) = self.env.client(owner.client) else {
             return;
@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// A receive buffer has grown: getsockopt tells.
+    /// Records a larger receive buffer, for getsockopt.
     #[cold]
     pub(crate) fn note_rcvbuf(&mut self, owner: Owner, bytes: u32) {
         if let Some(client) = self.env.client(owner.client) {
@@ -307,7 +307,8 @@ impl Engine {
         }
     }
 
-    /// As `on_send`, for a socket that is about to be closed; what cannot be sent is dropped.
+    /// As `on_send`, for a socket that is about to be closed; bytes that cannot be sent are
+    /// dropped.
     pub(crate) fn on_send_before_close(&mut self, now: Instant, owner: Owner) {
         let is_closing = self
             .env

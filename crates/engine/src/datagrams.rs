@@ -12,11 +12,11 @@ use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::streams::ANY;
 
-/// Datagrams sent for one socket per command; what is left goes with the next turn.
+/// Datagrams sent for one socket per command; the rest leaves in the next turn.
 const SEND_BUDGET: usize = 4096;
 
 impl Engine {
-    /// `asked` is what comes with the bind; the rest has been noted with the socket.
+    /// `asked` comes with the bind; the other options have been recorded with the socket.
     pub(crate) fn bind_datagram(
         &mut self,
         owner: Owner,

@@ -18,12 +18,12 @@ const LIFE_NS: u64 = 5_000_000_000;
 /// The two ends of a connection, the local one first.
 pub(crate) type Flow = (SocketAddr, SocketAddr);
 
-/// A frame that waits, with the link that it came by.
+/// A frame that waits, with its link.
 pub(crate) type Held = (u16, Vec<u8>);
 
 #[derive(Debug)]
 enum Place {
-    /// Nobody has it yet.
+    /// Not adopted by any engine yet.
     Underway(Vec<Held>),
     Slot(u16),
 }

@@ -26,8 +26,8 @@ impl Handover {
 
 impl Engine {
     /// Ends a client whose process has ended without a goodbye, as the kernel ends the connections
-    /// of one that is killed: what was written is delivered, unread bytes make a reset. Its memory
-    /// stays until that is done.
+    /// of a killed process: written data is delivered, unread bytes cause a reset. Its memory stays
+    /// until that is done.
     pub fn detach_client(&mut self, now: Instant, id: ClientId) {
         let Some(client) = self.env.client(id) else {
             return;
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether a connection came by a listener and the program has not taken it.
+    /// Returns whether a connection came from a listener and the program has not taken it.
     fn is_unaccepted(&mut self, owner: Owner) -> bool {
         let Some(client) = self.env.client(owner.client) else {
             return false;
@@ -92,7 +92,7 @@ impl Engine {
         })
     }
 
-    /// Resets everything of a client and lets go of its memory.
+    /// Resets everything of a client and frees its memory.
     #[cold]
     fn drop_client(&mut self, now: Instant, id: ClientId) {
         self.abort_orphans(now, id);
@@ -127,7 +127,8 @@ impl Engine {
         }
     }
 
-    /// End of a turn: rings programs that wait, detaches liars, forgets those who have left.
+    /// Ends a turn: rings the doorbells of waiting programs, detaches clients with invalid memory,
+    /// and forgets those that have left.
     pub(crate) fn settle_clients(&mut self, now: Instant) {
         for id in self.env.client_ids() {
             let Some(client) = self.env.client(id) else {
@@ -155,10 +156,9 @@ impl Engine {
         }
     }
 
-    /// The process ends in order: closes everything, sends what can be sent now, and puts the
-    /// connections that are left into the handover areas of their regions. Their flows stay in the
-    /// directory until
-    /// [`Engine::forget`]: what the keeper never hears of, it resets.
+    /// Handles the orderly end of the process: closes everything, sends what can be sent now, and
+    /// puts the remaining connections into the handover areas of their regions. Their flows stay in
+    /// the directory until [`Engine::forget`]: a flow that the keeper never gets, it resets.
     pub fn hand_over(&mut self, now: Instant) -> Vec<Handover> {
         self.turn(now);
         for id in self.env.client_ids() {
@@ -178,7 +178,7 @@ impl Engine {
         handovers
     }
 
-    /// The keeper has them: what becomes of them is its own affair.
+    /// Forgets connections that the keeper has taken.
     pub fn forget(&mut self, handover: &Handover) {
         for conn in &handover.conns {
             self.env.flows.close(*conn);

@@ -14,7 +14,7 @@ pub(crate) struct Drained {
     room: usize,
 }
 
-/// One connection, and what has come on it.
+/// One connection, with its received bytes.
 #[derive(Debug)]
 pub(crate) struct Completed {
     pub(crate) conn: ConnId,

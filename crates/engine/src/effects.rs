@@ -32,7 +32,7 @@ impl<'a> Fx<'a> {
         }
     }
 
-    /// While the device hands over what it has received.
+    /// Effects while the device delivers received frames.
     #[inline(always)]
     pub(crate) fn receiving(env: &'a mut Environment) -> Fx<'a> {
         Fx {
@@ -87,7 +87,7 @@ impl Effects for Fx<'_> {
         };
         socket.received_at = now;
         if socket.is_closing {
-            // Nobody will read it; the stack answers such data as the RFC says.
+            // The data will not be read; the stack answers it as the RFC requires.
             return true;
         }
         let stored = socket.receive.store(end, owner.sock, offset, bytes);
@@ -200,7 +200,7 @@ impl Effects for Fx<'_> {
                     env.fail(owner, reason, State::NONE);
                 }
             }
-            // The keeper answers for neighbours; what we learn by ourselves the stack keeps.
+            // The keeper handles neighbours; the stack keeps those that it learns by itself.
             Event::Neighbour { .. } | Event::Conflict { .. } => {}
         }
     }
@@ -247,7 +247,7 @@ impl Effects for Fx<'_> {
     }
 
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
-        // Groups the keeper hands to everybody.
+        // The keeper sends multicast datagrams to all engines.
         !is_to_group && self.env.send_stray_datagram(datagram)
     }
 
@@ -371,7 +371,7 @@ impl Environment {
         }
     }
 
-    /// As [`Environment::offer`], to whoever waits.
+    /// As [`Environment::offer`], to a listener that waits.
     fn offer_to_idle(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
         let taker = self.find_idle(listener);
         let accepted = self.offer(taker, conn, ends)?;
@@ -472,7 +472,7 @@ impl Environment {
     pub(crate) fn fail(&mut self, owner: Owner, reason: Reason, bits: State) {
         if let Some(socket) = self.socket(owner) {
             socket.reason = Some(reason);
-            // 0 stands for "no error so far" on the program's side.
+            // 0 means "no error so far" on the program's side.
             socket.errors = socket.errors.wrapping_add(1).max(1);
         }
         self.set_bits(owner, bits | State::ERR, State::CONNECTING);

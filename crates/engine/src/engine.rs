@@ -27,8 +27,8 @@ use crate::stats::EngineCounters;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Turns in a row with a full burst of frames before one looks at the timers: twice the slots of
-/// the device's ring.
+/// Consecutive turns with a full burst of frames after which a turn checks the timers: twice the
+/// slots of the device's ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
@@ -36,7 +36,7 @@ const INBOX_BUDGET: usize = 256;
 const LOCAL_ROUNDS: usize = 8;
 /// Commands taken from one client per turn.
 pub(crate) const COMMAND_BUDGET: usize = 4096;
-/// Longest sleep while a neighbour is being resolved by somebody else.
+/// Longest sleep while the keeper resolves a neighbour.
 const NEIGHBOUR_POLL_NS: u64 = 1_000_000;
 /// Longest sleep while the kernel has no room for our frames.
 const TX_RETRY_NS: u64 = 200_000;
@@ -45,8 +45,8 @@ const TX_RETRY_NS: u64 = 200_000;
 pub struct Setup {
     pub stack: StackConfig,
     pub device: Box<dyn Device>,
-    /// Region whose flow directory names this engine's flows: the channel's own in-process, one
-    /// of its own in an instance.
+    /// Region whose flow directory lists this engine's flows: the channel's own in-process, one of
+    /// its own in an instance.
     pub directory: Option<Region>,
     pub fabric: Option<Fabric>,
     pub ports: Option<Box<dyn PortAuthority>>,
@@ -58,7 +58,7 @@ pub struct Setup {
 pub struct Turn {
     /// Something was done.
     pub progress: bool,
-    /// Frames that came from the device.
+    /// Frames received from the device.
     pub frames: usize,
 }
 
@@ -96,13 +96,13 @@ pub struct Engine {
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
     /// Leased blocks of outgoing ports; the last is the one in use.
     pub(crate) port_blocks: Vec<(u16, u16)>,
-    /// Neighbours asked for at the last look.
+    /// Neighbours that were unresolved at the last check.
     pub(crate) unresolved: Vec<IpAddr>,
     /// How often neighbours had moved at the last look.
     pub(crate) moves: u64,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
-    /// Buffer for what other engines have sent, made with the first of it.
+    /// Buffer for inbox messages, made for the first one.
     inbox_frame: Vec<u8>,
     /// Turns in a row in which the device had all that one takes.
     full_turns: u32,
@@ -114,7 +114,7 @@ pub struct Engine {
     /// An operator's question while it is being answered.
     pub(crate) errand: Option<Box<Errand>>,
     pub(crate) filter: HeldFilter,
-    /// When its rules are asked for again.
+    /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
     pub(crate) has_chores: bool,
     load: Load,
@@ -230,13 +230,13 @@ impl Engine {
         Turn { progress, frames }
     }
 
-    /// Ends the work that is counted: whoever drives the engine turns again, or is about to sleep.
+    /// Ends the period of counted work: the driver runs the next turn, or is about to sleep.
     #[inline]
     pub fn pause(&mut self, now: Instant) {
         self.env.counters.busy_ns += self.load.take(now);
     }
 
-    /// A turn in the place of a program that is away: what is received is acknowledged at once.
+    /// Runs a turn for a program that is away: received data is acknowledged at once.
     pub fn stand_in(&mut self, now: Instant) -> Turn {
         self.stack.leave_unattended(now);
         let turn = self.turn(now);
@@ -244,7 +244,7 @@ impl Engine {
         turn
     }
 
-    /// Only what programs have asked for, and what follows from it.
+    /// Runs only the commands of programs, and sends the result.
     pub fn commands(&mut self, now: Instant) {
         self.env.now = now;
         if self.run_commands(now) {
@@ -253,9 +253,9 @@ impl Engine {
         }
     }
 
-    /// Returns whether what had come is read, as far as the count of frames tells: a device that
-    /// had all that a turn takes may have more, acknowledgments among it. One that is never empty
-    /// holds the timers up for some turns only.
+    /// Returns whether the device has been emptied, as far as the count of frames shows: after a
+    /// full burst there may be more, acknowledgments among them. A device that is never empty
+    /// delays the timers only for some turns.
     #[inline]
     fn has_read(&mut self, frames: usize) -> bool {
         if frames < RX_BUDGET {
@@ -342,8 +342,8 @@ impl Engine {
         self.stack.has_due(now) && self.fire_timers(now)
     }
 
-    /// Frames that wait at the device came before timers that are due since: they may be what those
-    /// wait for.
+    /// Frames that wait at the device arrived before timers that expired since: they may be what
+    /// those timers wait for.
     #[inline(never)]
     fn fire_timers(&mut self, now: Instant) -> bool {
         let waiting_since = self.device.waiting_since_ns();
@@ -357,8 +357,9 @@ impl Engine {
         true
     }
 
-    /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
-    /// are looked up last, so that a sleep after this turn knows which of them are asked for.
+    /// Emits the connections' segments, delivers frames to ourselves, and rings doorbells.
+    /// Neighbours are checked last, so that a sleep after this turn knows which of them are
+    /// unresolved.
     #[inline(always)]
     pub(crate) fn finish(&mut self, now: Instant) {
         self.emit(now);
@@ -369,7 +370,7 @@ impl Engine {
         self.settle_clients(now);
     }
 
-    /// Sends frames that waited for a neighbour; a turn that brings one is rare.
+    /// Sends frames that waited for a neighbour, which is rare.
     #[cold]
     fn emit_resolved(&mut self, now: Instant) {
         self.emit(now);
@@ -394,7 +395,7 @@ impl Engine {
         }
     }
 
-    /// Carries out what effects could not do while the stack was at work.
+    /// Carries out effects that were deferred while the stack ran.
     #[inline]
     pub(crate) fn run_deferred(&mut self, now: Instant) {
         if !self.env.deferred.is_empty() {
@@ -446,8 +447,8 @@ impl Engine {
         }
     }
 
-    /// When a turn is needed although nothing comes: the stack's next deadline, or sooner while
-    /// somebody else has to be asked again.
+    /// Returns when a turn is needed without an event: the stack's next deadline, or sooner while
+    /// the keeper has to be asked again.
     pub fn next_deadline(&self) -> Option<Instant> {
         let soon = |ns: u64| Some(Instant(self.env.now.0 + ns));
         let polled = if self.device.tx_pending() {
@@ -475,8 +476,8 @@ impl Engine {
         .min()
     }
 
-    /// Returns whether a turn would find something now: frames, commands, frames from other
-    /// engines, what an earlier one has left.
+    /// Returns whether a turn would have work now: frames, commands, inbox messages, left-over
+    /// work.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
             || !self.env.unsent.is_empty()
@@ -492,8 +493,8 @@ impl Engine {
                 .any(|client| !client.is_leaving && client.end.has_commands())
     }
 
-    /// Returns whether a program has events that it has not taken: another thread ran the turn that
-    /// brought them.
+    /// Returns whether a program has events that it has not taken, because another thread ran the
+    /// turn.
     pub fn has_unread_events(&self) -> bool {
         let clients = self.env.clients.iter().flatten();
         clients
@@ -501,7 +502,7 @@ impl Engine {
             .any(|client| client.end.has_unread_events())
     }
 
-    /// As `set_sleeping(true)`. Returns whether frames from other engines came meanwhile.
+    /// As `set_sleeping(true)`. Returns whether inbox messages arrived meanwhile.
     pub fn announce_sleep(&mut self) -> bool {
         self.set_sleeping(true);
         self.env.local.has_work()
@@ -549,7 +550,7 @@ impl Engine {
     }
 
     /// Returns whether the client of this channel is attached and has not said goodbye. Ids are
-    /// given again; the channel's region tells whose it is.
+    /// reused; the channel's region identifies the client.
     pub fn is_staying(&self, id: ClientId, channel: &Region) -> bool {
         let client = self.env.clients.get(id.0 as usize);
         client

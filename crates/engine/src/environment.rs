@@ -26,14 +26,13 @@ pub(crate) struct Environment {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
-    /// Sockets with datagrams that the turn had no time for; the next one takes them, whoever asks
-    /// for it.
+    /// Sockets with datagrams that the turn had no time for; the next turn takes them.
     pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<Drained>,
-    /// Some client's listeners have connections whose taking the stack has not been told, or
-    /// `unsent` names somebody.
+    /// Some client's listeners have accepted connections that were not reported to the stack, or
+    /// `unsent` is not empty.
     pub(crate) has_rest: bool,
     /// When a listener may have been left by its program, as of the last look.
     pub(crate) left_at: Instant,
@@ -48,7 +47,7 @@ pub(crate) struct Environment {
     pub(crate) initial: Limits,
     /// Neighbours that the keeper has learnt.
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
-    /// Routers that are asked whether they are still there, with the answers that had come by then.
+    /// Routers whose reachability is in doubt, with their answer counts at that time.
     pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
     pub(crate) departed: Departed,
     pub(crate) offers: Offers,

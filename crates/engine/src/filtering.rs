@@ -43,7 +43,7 @@ impl HeldFilter {
         self.tables.iter().map(|table| table.revision).collect()
     }
 
-    /// Holds what has come.
+    /// Stores the received filter.
     pub fn take(&mut self, revision: u64, arrived: FilterReceived) {
         let before = std::mem::take(&mut self.tables);
         let tables = arrived.tables.into_iter().map(|received| {
@@ -170,7 +170,7 @@ impl Words<'_> {
         let mut nets = configured.nets.clone();
         let is_meant = |ip: &IpAddr| configured.is_me || (configured.is_me6 && ip.is_ipv6());
         nets.extend(self.own.iter().filter(|(ip, _)| is_meant(ip)));
-        // A stack without such addresses is nobody; an empty list would be everybody.
+        // A stack without such addresses matches nothing; an empty list would match everything.
         if nets.is_empty() && (configured.is_me || configured.is_me6) {
             nets.push(host(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)));
         }

@@ -6,12 +6,12 @@ use slipstack_stack::Instant;
 use crate::client::{ClientId, Owned};
 use crate::engine::Engine;
 
-/// Rounds of a turn in which owners are called again because their commands brought events.
+/// Rounds of a turn in which owners are called again because their commands caused events.
 const ROUNDS: usize = 2;
 
 impl Engine {
-    /// Takes in a client that lives on this engine's thread. It is called in the turns that bring
-    /// it something, until its client has left.
+    /// Attaches a client that runs on this engine's thread. It is called in the turns in which it
+    /// has events, until its client has left.
     pub fn attach_owner(&mut self, inside: Inside) -> ClientId {
         let (end, owner) = inside.into_parts();
         let client = self.attach_client(end, None);
@@ -19,8 +19,8 @@ impl Engine {
         client
     }
 
-    /// Calls the owners for which there is something, and carries out what they ask for. Returns
-    /// whether there was one.
+    /// Calls the owners that have events or work, and carries out their commands. Returns whether
+    /// there was one.
     #[inline]
     pub(crate) fn run_owners(&mut self, now: Instant) -> bool {
         !self.owned.is_empty() && self.call_owners(now)

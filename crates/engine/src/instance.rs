@@ -16,16 +16,16 @@ use slipstack_stack::Instant;
 
 use crate::engine::Engine;
 
-/// Longest adaptive spin: what a blocking wake-up across cores costs.
+/// Longest adaptive spin: the cost of a blocking wake-up across cores.
 const SPIN_MAX_NS: u64 = 65_000;
-/// How often a busy loop looks at the control connections.
+/// Interval at which a busy loop checks the control connections.
 const RECEPTION_EVERY_NS: u64 = 1_000_000;
 
 const DEVICE: u64 = 0;
 const BELL: u64 = 1;
 const RECEPTION: u64 = 2;
 
-/// The side of an instance that lets programs in and out.
+/// The side of an instance that admits and dismisses programs.
 pub trait Reception {
     /// Readable when [`Reception::serve`] has something to do.
     fn as_fd(&self) -> BorrowedFd<'_>;
@@ -37,7 +37,7 @@ pub trait Reception {
     fn next_deadline(&self) -> Option<Instant>;
 }
 
-/// Runs until the reception says so.
+/// Runs until the reception ends it.
 ///
 /// # Errors
 /// The kernel refuses the descriptors or the wait.
@@ -182,14 +182,14 @@ impl Pace {
     }
 
     fn on_wake(&mut self, now: u64) {
-        // A sleep ends a pause: what follows is judged again.
+        // A sleep ends a pause, so the check is repeated afterwards.
         self.is_in_the_way = None;
         let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
         self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;
         self.worked_at = now;
     }
 
-    /// `look`: whether a program shares our processor; asked once in a pause.
+    /// `look`: whether a program shares our processor; called once in a pause.
     fn may_sleep(&mut self, now: u64, look: impl FnOnce() -> bool) -> bool {
         let idle = now.saturating_sub(self.worked_at);
         match self.spin {

@@ -5,8 +5,8 @@ use slipstack_stack::Instant;
 /// The time of the work that goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// When the last turn with work began, or what has been counted of it ended, in nanoseconds; 0
-    /// while there is none.
+    /// Time at which the last turn with work began, or up to which its time has been counted, in
+    /// nanoseconds; 0 while there is none.
     since: u64,
 }
 
@@ -19,7 +19,7 @@ impl Load {
         }
     }
 
-    /// Ends the work that went on, and returns its nanoseconds.
+    /// Ends the present period of work, and returns its nanoseconds.
     #[inline]
     pub(crate) fn take(&mut self, now: Instant) -> u64 {
         match std::mem::take(&mut self.since) {

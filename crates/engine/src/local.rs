@@ -17,11 +17,11 @@ const LOCAL_LEN_MAX: usize = 1024;
 /// Spare buffers kept.
 const SPARE_MAX: usize = 64;
 
-/// How often, and how far apart, a full inbox is tried again.
+/// Number of attempts, and their distance, for a full inbox.
 const PATIENCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// How long after a change of ports a reset for nobody may be for another engine.
+/// Time after a change of ports during which an unexpected reset may be for another engine.
 const MOVING_NS: u64 = 2_000_000_000;
 
 /// The connections between the engines of one device.
@@ -34,7 +34,7 @@ pub struct Fabric {
     reader: InboxReader,
 }
 
-/// The ways to the others, for whoever has no inbox to read.
+/// Ways to the other engines, for users that have no inbox of their own.
 pub(crate) struct Ways {
     pub(crate) own_slot: u16,
     pub(crate) steering: Arc<Steering>,
@@ -108,8 +108,8 @@ impl Fabric {
         self.reader.is_claimed()
     }
 
-    /// Returns the slots that get frames of a flow, as bits: one, or for a group all that serve the
-    /// port, and this one, whose frames to a group are looped back.
+    /// Returns the slots that get frames of a flow, as bits: one, or for a multicast group all that
+    /// serve the port, including this one, whose own multicast frames are looped back.
     fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> SlotSet {
         if is_to_group {
             let port = flow.local.port();
@@ -157,7 +157,8 @@ impl Fabric {
         post(&self.inboxes, &self.bells, slot, message)
     }
 
-    /// As [`Fabric::post`], for what must not be lost: an owner without room is given a moment.
+    /// As [`Fabric::post`], for a message that must not be lost: an owner without room is given a
+    /// moment.
     pub(crate) fn post_patiently(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
         for _ in 0..PATIENCE {
             if self.post(slot, message) {
@@ -169,7 +170,7 @@ impl Fabric {
     }
 }
 
-/// Returns whether the frame asks for a connection to this port, and its flow.
+/// Returns the frame's flow if it is a SYN to this port.
 pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
@@ -187,7 +188,7 @@ pub(crate) fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     }
 }
 
-/// From the point of view of whoever sent what an error quotes.
+/// The quoted flow from the point of view of the quoted packet's sender.
 fn quoted_flow(quoted: &FrameFlow<'_>) -> Flow {
     Flow {
         proto: proto_of(quoted.protocol),
@@ -219,20 +220,20 @@ pub(crate) struct Local {
     waiting: VecDeque<(u16, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     /// The last packet in fragments, and the slots that its first one went to. The others, which
-    /// have no ports, come right after it.
+    /// have no ports, follow immediately.
     trail: Option<(PacketId, SlotSet)>,
 }
 
 impl Local {
-    /// Returns whether datagrams to a leased port come here: somebody else may have claimed it.
+    /// Returns whether datagrams to a leased port arrive here: another program may have claimed it.
     pub(crate) fn has_datagrams(&self, port: u16) -> bool {
         let is_own =
             |it: &Fabric| it.steering.port(Transport::Udp, port) == Port::Slot(it.own_slot);
         self.fabric.as_ref().is_none_or(is_own)
     }
 
-    /// Returns whether a connection from a leased port would get its answers: somebody else may
-    /// have claimed the port, or have one between these two ends.
+    /// Returns whether a connection from a leased port would get its answers: another program may
+    /// have claimed the port, or have a connection between these two ends.
     pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let is_own = |it: &Fabric| {
             it.steering.port(Transport::Tcp, local.port()) == Port::Slot(it.own_slot)
@@ -262,7 +263,7 @@ impl Local {
             return fabric.find_slots_of(&flow_of(&parsed), parsed.is_to_group(frame));
         }
         if let Some(quoted) = FrameFlow::parse_quoted(frame) {
-            // An error about what another engine has sent.
+            // An error about a packet of another engine.
             return fabric.find_slots_of(&quoted_flow(&quoted), false);
         }
         match FrameFragment::parse(frame) {
@@ -364,7 +365,7 @@ impl Local {
         }
     }
 
-    /// Announces sleep to other engines; `false` when a frame came meanwhile.
+    /// Announces sleep to other engines; returns `false` if a frame arrived meanwhile.
     pub(crate) fn set_sleeping(&self, sleeping: bool) {
         if let Some(fabric) = &self.fabric {
             if sleeping {

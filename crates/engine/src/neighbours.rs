@@ -26,8 +26,8 @@ impl Engine {
         if self.unresolved.is_empty() {
             return false;
         }
-        // A router that has fallen silent is told from one that answers; of other neighbours
-        // nothing better is known.
+        // The table shows whether a router still answers; about other neighbours it has nothing
+        // newer.
         for &ip in &self.unresolved {
             if self.stack.has_other_routers(ip) {
                 self.env.doubt(ip);
@@ -47,7 +47,8 @@ impl Engine {
         self.unresolved.len() < before
     }
 
-    /// Takes over what the keeper knows of neighbours that have moved: they told it, not us.
+    /// Takes over the keeper's new addresses of neighbours that have moved, which announced it only
+    /// to the keeper.
     #[cold]
     fn follow_neighbours(&mut self, now: Instant) {
         let known: Vec<(IpAddr, [u8; 6])> = self.stack.known_neighbours().collect();

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 const FILTER_RETRY_NS: u64 = 100_000_000;
 
 impl Engine {
-    /// The keeper says that the network has changed.
+    /// Handles the keeper's notice that the network has changed.
     #[cold]
     pub(crate) fn on_network_changed(&mut self, now: Instant) {
         let told = self.ports.as_ref().and_then(|ports| ports.network());
@@ -45,8 +45,8 @@ impl Engine {
         self.publish(&network);
     }
 
-    /// Goes by the packet filter. Rules that cannot be had now are asked for again soon; until then
-    /// those before them hold.
+    /// Uses the packet filter. Rules that cannot be fetched now are fetched again soon; until then
+    /// the previous ones hold.
     fn set_filter(&mut self, network: &NetworkState) {
         self.filter_due = None;
         if network.filter != self.filter.revision() {
@@ -64,8 +64,8 @@ impl Engine {
         self.renew_chores();
     }
 
-    /// Does what the filter leaves to do: fetches rules that could not be had, and gives the keeper
-    /// the matches that are logged.
+    /// Does periodic work for the filter: fetches rules that could not be fetched, and sends logged
+    /// matches to the keeper.
     pub(crate) fn tend_filter(&mut self, now: Instant) {
         if self.filter_due.is_some_and(|due| due <= now) {
             let network = self.network().clone();

@@ -9,12 +9,12 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::owners::Owner;
 
-/// Largest buffer a program may ask for: what the largest ring holds.
+/// Largest buffer a program may request: the size of the largest ring.
 const BUFFER_MAX: u32 = 1 << slipstack_mem::RING_LOG2_MAX;
 
-/// Returns the bytes that may wait where a program asks for a send buffer of this size. The kernel
-/// doubles that and takes off what segments cost beside their bytes: 1.5 times as many fit at 16
-/// KiB, 1.33 at 64 KiB, 1.29 at 200,000, and always some segments.
+/// Returns the number of bytes that may wait if a program requests a send buffer of this size. The
+/// kernel doubles that and subtracts the overhead of segments: 1.5 times as many fit at 16 KiB,
+/// 1.33 at 64 KiB, 1.29 at 200,000, and always some segments.
 fn send_room(bytes: u32) -> u32 {
     const SEGMENTS: u32 = 2 * 1448;
     bytes.saturating_add(bytes / 4).saturating_add(SEGMENTS)
@@ -29,7 +29,7 @@ impl Engine {
     ) -> Answer {
         let option = match option {
             SocketOption::Chooser(part) => return self.on_chooser_part(owner, part),
-            // The size that a program asks for is doubled, as on the kernel.
+            // The requested size is doubled, as on the kernel.
             SocketOption::RcvBuf(bytes) => {
                 SocketOption::RcvBuf(bytes.saturating_mul(2).min(BUFFER_MAX))
             }

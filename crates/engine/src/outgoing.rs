@@ -10,7 +10,7 @@ use crate::frames::FrameQueue;
 use crate::owners::Owners;
 use crate::stats::EngineCounters;
 
-/// The state needed to send a frame: whose its bytes are and where they lie.
+/// State needed to send a frame: the owner of its bytes and their place.
 pub(crate) struct Outgoing<'a> {
     clients: &'a [Option<Client>],
     conns: &'a Owners,
@@ -29,7 +29,7 @@ impl Environment {
         (out, &mut self.queue)
     }
 
-    /// Sends what waits in the queue.
+    /// Sends the queued frames.
     #[inline]
     pub(crate) fn drain_queue(&mut self, device: &mut dyn Device) {
         if !self.queue.is_empty() {
@@ -68,7 +68,7 @@ impl Environment {
 }
 
 impl Outgoing<'_> {
-    /// The payload's bytes; `None` when they are gone.
+    /// Returns the payload's bytes, or `None` if they are gone.
     #[inline(always)]
     fn gather<'a>(&'a self, payload: Payload<'a>) -> Option<[RawSlice<'a>; 2]> {
         match payload {

@@ -16,7 +16,7 @@ pub(crate) struct Owner {
     pub(crate) sock: SockId,
 }
 
-/// Connections that whoever knows their key may have.
+/// Connections that may be claimed with their key.
 pub(crate) type Offers = HashMap<u128, Owner>;
 
 /// Owners by the index of the stack's id; the generation decides.
@@ -55,7 +55,7 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
-    /// The client whose sockets lie in the directory's region: its open connections are described.
+    /// The client whose sockets are in the directory's region: its open connections are described.
     client: Option<ClientId>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,
@@ -100,8 +100,8 @@ impl Flows {
         entry.filter(|it| it.0 == conn.generation).map(|it| it.1)
     }
 
-    /// Writes down what somebody else would need to end the connection at `place`, should this
-    /// process be killed; the directory has that of one client alone.
+    /// Writes the state with which the keeper could end the connection at `place`, should this
+    /// process be killed; the directory has it only for one client.
     #[inline]
     pub(crate) fn describe(&mut self, owner: Owner, place: u32, origin: &ConnectionOrigin) {
         if self.client == Some(owner.client)
@@ -122,7 +122,7 @@ impl Flows {
         }
     }
 
-    /// The connection is gone, or is somebody else's now.
+    /// Removes a connection that is gone or has another owner now.
     pub(crate) fn close(&mut self, conn: ConnId) {
         let Some(entry) = self.places.get_mut(conn.index as usize) else {
             return;
@@ -147,6 +147,6 @@ pub(crate) enum Deferred {
     Abort(ConnId),
     /// An open connection's entry in the directory is to be completed.
     Describe(ConnId),
-    /// How far the bytes of one have left is to be told when they have.
+    /// A report is due when bytes of this connection have been sent.
     TellSent(ConnId),
 }

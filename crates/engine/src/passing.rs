@@ -21,8 +21,8 @@ const DRAIN_BUDGET: usize = 4096;
 const DRAIN_ROUNDS: usize = 16;
 
 impl Engine {
-    /// The program has not taken this connection and will not. Its listener is usually about to
-    /// close; the flow leaves the directory so that the steering lets go of it too.
+    /// Schedules a connection that the program has not taken and will not take. Its listener is
+    /// usually about to close; the flow leaves the directory so that steering releases it too.
     pub(crate) fn pass_later(&mut self, now: Instant, owner: Owner, conn: ConnId) {
         self.env.flows.close(conn);
         let Some(client) = self.env.client(owner.client) else {
@@ -55,9 +55,9 @@ impl Engine {
         }
     }
 
-    /// Takes what the device has while a shared listener of this port closes: handshakes are
-    /// completed, and who asks for a new connection is sent on to the listener that has the flow
-    /// now. Returns the connections that came about, with what their peers have said.
+    /// Takes the device's frames while a shared listener of this port closes: handshakes are
+    /// completed, and SYNs are sent on to the listener that has the flow now. Returns the completed
+    /// connections, with their received data.
     pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<Completed> {
         if self.env.local.fabric.is_none() {
             return Vec::new();
@@ -183,8 +183,8 @@ impl Engine {
         listener.is_some_and(|it| self.give_to(it, conn, (local, remote), state, bytes))
     }
 
-    /// Nobody wants it: whoever listens all the same, though its program does not accept at the
-    /// moment. The listener that it comes from takes it again if there is no other.
+    /// Finds a listener for an unwanted connection: one that listens although its program does not
+    /// accept at the moment, or the one it came from.
     pub(crate) fn give_back(
         &mut self,
         conn: ConnId,
@@ -236,8 +236,8 @@ impl Engine {
             }
             client.list_holder(owner.sock);
             if !is_stored {
-                // The peer has been told that they arrived: without them the connection is
-                // worthless.
+                // The bytes have been acknowledged to the peer: without them the connection is
+                // useless.
                 self.env.deferred.push(Deferred::Abort(conn));
             }
         }

@@ -12,9 +12,9 @@ use crate::engine::Engine;
 use crate::owners::Owner;
 use crate::streams::ANY;
 
-/// Ports that are asked for one by one.
+/// Ports that are requested one by one.
 const SINGLE_MAX: usize = 64;
-/// UDP ports picked that somebody else has taken since they were leased.
+/// Chosen UDP ports that another program has claimed since they were leased.
 const ELSEWHERE_MAX: usize = 16;
 
 impl Engine {
@@ -109,7 +109,7 @@ impl Engine {
         Err(SocketError::AddrNotAvailable)
     }
 
-    /// Binds a UDP socket and asks for its frames. Returns whether that took a claim.
+    /// Binds a UDP socket and requests its frames. Returns whether that took a claim.
     pub(crate) fn udp_bind(
         &mut self,
         addr: SocketAddr,
@@ -119,7 +119,7 @@ impl Engine {
         match outcome {
             Err(SocketError::AddrNotAvailable) if addr.port() == 0 => {
                 let ports = self.single_ports(options.socket.port_range);
-                // A socket that asks for no certain port shares none.
+                // A socket without a requested port shares none.
                 let alone = UdpOptions {
                     is_shared: false,
                     ..options.clone()
@@ -201,7 +201,7 @@ impl Engine {
         self.port_blocks.len() - usize::from(!is_any)
     }
 
-    /// Ports in a random row that lie in none of our blocks.
+    /// Returns consecutive ports from a random start that are in none of our blocks.
     fn single_ports(&mut self, range: PortRange) -> Vec<u16> {
         let ports = self.stack.ports_of(range);
         let ports = ports.filter(|port| !self.is_leased(*port));

@@ -43,8 +43,8 @@ impl Remote {
         }
     }
 
-    /// Returns whether hang-ups must be looked for: an engine that never sleeps has no sleep that
-    /// one could end.
+    /// Returns whether hang-ups have to be polled for: an engine that never sleeps has no sleep
+    /// that one could end.
     fn is_look_due(&self) -> bool {
         let (now, looked) = (now_ns(), self.looked_ns.load(Ordering::Relaxed));
         let is_due = now.wrapping_sub(looked) >= LOOK_EVERY_NS;

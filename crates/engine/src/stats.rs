@@ -29,7 +29,7 @@ counters! {
     /// program's time included where it drives the engine.
     busy_ns,
     commands,
-    /// Commands for sockets that are gone or cannot do what is asked.
+    /// Commands for sockets that are gone or do not support them.
     commands_refused,
     accepted,
     connected,
@@ -58,7 +58,7 @@ counters! {
     clients_crashed,
     /// Clients detached because their shared memory contradicted itself.
     clients_lied,
-    /// Connections that went from a closed listener to another one, and that came that way.
+    /// Connections that moved from a closed listener to another one, out and in.
     passed_out,
     passed_in,
     /// Handshakes under way that did.
@@ -67,17 +67,17 @@ counters! {
     /// Connections and handshakes that could not be taken: their peers are reset.
     passed_refused,
     half_open_refused,
-    /// Connections that went to another engine of their program because its thread uses them, and
-    /// that came that way.
+    /// Connections that moved to another engine of their program because its thread uses them, out
+    /// and in.
     carried_out,
     carried_in,
-    /// Frames of a flow that is not here: the keeper was asked whose it is.
+    /// Frames of a flow that is not here, passed to the keeper.
     strays,
     /// Connections handed over at the end of their program.
     handed_over,
 }
 
-/// One socket, for people to look at.
+/// One socket, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketView {
     pub client: ClientId,

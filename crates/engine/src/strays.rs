@@ -57,15 +57,15 @@ impl Environment {
         let (slot, link) = (fabric.own_slot(), ip.link);
         let frame = &frame;
         self.counters.strays += 1;
-        // A keeper without room loses it as a wire would; the owner was not asked.
+        // If the keeper has no room the frame is lost, as on a wire; its owner was not asked.
         if !fabric.post(KEEPER, &InboxMessage::Stray { slot, link, frame }) {
             self.counters.local_lost += 1;
         }
         true
     }
 
-    /// Hands a datagram for a port that nobody has here to the keeper. `false`: there is none, its
-    /// sender is to be told.
+    /// Hands a datagram for a port that no socket here has to the keeper. Returns `false` if there
+    /// is no keeper, and the sender gets an ICMP error.
     #[cold]
     pub(crate) fn send_stray_datagram(&mut self, datagram: &DatagramIn<'_>) -> bool {
         let Some(fabric) = &self.local.fabric else {
@@ -84,8 +84,8 @@ impl Environment {
 }
 
 impl Environment {
-    /// Hands a datagram to the engine whose socket the program of a group has chosen. `false`:
-    /// there is no way there.
+    /// Hands a datagram to the engine whose socket the BPF program of a group has chosen. Returns
+    /// `false` if it cannot be reached.
     #[cold]
     pub(crate) fn send_chosen_datagram(
         &mut self,

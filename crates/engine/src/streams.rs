@@ -172,7 +172,8 @@ impl Engine {
         if let Some(client) = self.env.client(owner.client) {
             client.listeners.retain(|sock| *sock != owner.sock);
         }
-        // First the frames stop coming, then the listener ends: what has come until then is served.
+        // First the frames stop coming, then the listener ends: frames received until then are
+        // served.
         self.drop_binding(owner);
         let drained = match bound {
             Some(bound) if bound.is_shared => self.drain(id, bound.addr.port()),
@@ -325,7 +326,7 @@ impl Engine {
         self.run_deferred(now);
     }
 
-    /// Sends what was written before the reset, out of a ring that is given back after it.
+    /// Sends data written before the reset, from a ring that is freed after it.
     #[cold]
     fn push_before_reset(&mut self, now: Instant, conn: ConnId) {
         let mut fx = Fx::new(&mut self.env, &mut *self.device);

@@ -14,8 +14,8 @@ pub trait Supervisor: Send + Sync {
     /// has been replaced. Called from the ticker thread.
     fn on_control(&self);
 
-    /// `images` connections lie in the handover area of this engine's region. Whether it has taken
-    /// them.
+    /// Hands over `images` connections in the handover area of this engine's region. Returns
+    /// whether the keeper has taken them.
     fn hand_over(&self, images: u32) -> bool;
 
     /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important

@@ -5,8 +5,8 @@ use slipstack_stack::{Instant, TimeWaitImage};
 
 use crate::engine::Engine;
 
-/// Most entries that an engine tells of as it ends. The keeper's table takes four times as many;
-/// the peers of those that have waited longest have long been silent.
+/// Most entries that an engine hands over as it ends. The keeper's table has room for four times as
+/// many; the peers of those that have waited longest have long been silent.
 const TOLD_MAX: usize = 65_536;
 
 impl Engine {

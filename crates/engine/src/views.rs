@@ -7,7 +7,7 @@ use crate::client::ClientId;
 use crate::engine::Engine;
 use crate::stats::{EngineCounters, SocketView};
 
-/// Counters of a device that are told of each of its ports.
+/// Counters of a device that it has for each of its ports.
 const LOSSES: [&str; 4] = ["rx_truncated", "rx_malformed", "rx_overrun", "tx_dropped"];
 
 /// Traffic of each further link, by its number.

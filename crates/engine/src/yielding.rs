@@ -24,7 +24,7 @@ pub(crate) struct Listening {
 }
 
 impl Engine {
-    /// Leaves what waits where nothing is accepted to others. Whether there was any.
+    /// Moves unaccepted connections to other listeners. Returns whether there were any.
     #[inline]
     pub(crate) fn tend_listeners(&mut self, now: Instant) -> bool {
         self.env.has_rest && self.env.left_at <= now && self.tend_all_listeners(now)
@@ -43,7 +43,7 @@ impl Engine {
         progress
     }
 
-    /// `false`: there is nobody else.
+    /// Returns `false` if there is no other listener.
     #[cold]
     fn leave_to_others(&mut self, now: Instant, owner: Owner) -> bool {
         let Some(socket) = self.env.socket(owner) else {
@@ -67,7 +67,7 @@ impl Engine {
         true
     }
 
-    /// From now on what comes goes to others, what is on its way too.
+    /// From now on new connections go to others, including those on their way.
     fn begin_to_yield(&mut self, owner: Owner, id: ListenerId, heirs: Yields) {
         let Some(socket) = self.env.socket(owner) else {
             return;
@@ -87,7 +87,7 @@ impl Engine {
         self.pass_drained(drained);
     }
 
-    /// Passes on what has not been accepted. Whether there was any.
+    /// Passes on unaccepted connections. Returns whether there were any.
     fn withdraw(&mut self, now: Instant, listener: Owner) -> bool {
         let Some(client) = self.env.client(listener.client) else {
             return false;
@@ -112,7 +112,7 @@ impl Engine {
         !withdrawn.is_empty()
     }
 
-    /// Somebody waits for connections again.
+    /// Handles a thread that waits for connections again.
     pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
         let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound) else {
@@ -166,8 +166,8 @@ impl Engine {
 }
 
 impl Environment {
-    /// Returns the owner that gets a connection of a listener: the listener, or while its program
-    /// is busy another one of the address whose program is not.
+    /// Returns the owner that gets a connection of a listener: the listener itself, or while its
+    /// program is busy another one of the address whose program is not.
     pub(crate) fn find_idle(&mut self, owner: Owner) -> Owner {
         if self.clients.len() < 2 {
             return owner;

@@ -39,7 +39,7 @@ fn buffers_that_grow_are_seen_by_the_programs() {
     let (sender, receiver) = (limits(&world, 0, client), limits(&world, 1, server));
     assert!(sender.0 > 4 * fresh.0, "{sender:?}");
     assert!(receiver.1 > 4 * fresh.1, "{receiver:?}");
-    // Nothing went the other way.
+    // No data was sent in the other direction.
     assert_eq!((receiver.0, sender.1), fresh);
 }
 

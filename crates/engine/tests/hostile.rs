@@ -197,7 +197,7 @@ fn data_of_a_killed_program_is_delivered_and_followed_by_a_fin() {
     let bytes = vec![1; 80_000];
     assert_eq!(left.send(client, &[IoSlice::new(&bytes)], false), 80_000);
     let id = slipstack_engine::ClientId(0);
-    // The command that tells of the bytes may never have been given.
+    // The command that announces the bytes may never have been sent.
     let now = Instant(world.now);
     world.hosts[0].engine.detach_client(now, id);
     let mut received = 0;

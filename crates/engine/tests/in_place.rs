@@ -36,7 +36,7 @@ fn bytes_pass_through_both_rings_in_place_also_where_they_wrap() {
     let text: Vec<u8> = (0..100_000u32).map(|at| (at % 249) as u8).collect();
     let (mut sent, mut got, mut has_wrapped) = (0, Vec::new(), false);
     for _ in 0..10_000 {
-        // Odd sizes, so that pieces lie across the end of the ring.
+        // Odd sizes, so that pieces wrap at the end of the ring.
         let upto = text.len().min(sent + 1_237);
         sent += put(&world, 0, client, &text[sent..upto]);
         world.step();
@@ -92,7 +92,7 @@ fn datagrams_are_looked_at_in_place_and_taken_one_by_one() {
         assert_eq!(&bytes[..len], text);
         let end = datagram.end();
         program.consume_datagram(server, end);
-        // Taken once, however often it is said.
+        // Consumed once, however often it is called.
         program.consume_datagram(server, end);
     }
     assert!(program.datagram_in_place(server).is_none());

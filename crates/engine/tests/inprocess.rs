@@ -29,7 +29,7 @@ impl Supervisor for Silent {
     fn goodbye(&self) {}
 }
 
-/// Returns whether the bell is heard within a second.
+/// Returns whether the doorbell is seen within a second.
 fn is_woken(bell: &Doorbell) -> bool {
     let mut fds = [PollFd::new(bell, PollFlags::IN)];
     let second = Timespec {
@@ -39,7 +39,7 @@ fn is_woken(bell: &Doorbell) -> bool {
     poll(&mut fds, Some(&second)).unwrap() > 0
 }
 
-/// The ticker, which stood in while the program was away, hears the same bell.
+/// The ticker, which stood in while the program was away, waits on the same doorbell.
 #[test]
 fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
     let (device, _peer) = loopback::pair(1500).unwrap();
@@ -54,7 +54,7 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
         };
         assert_eq!(wait_on.fds[1], bell.raw_fd());
         bell.ring();
-        // The machine keeps this thread waiting until the ticker has heard and cleared it.
+        // The machine delays this thread until the ticker has seen and cleared it.
         std::thread::sleep(Duration::from_millis(2));
         assert!(is_woken(&bell), "round {round}");
         driver.finish_wait([false, true]);
@@ -78,7 +78,7 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
     let remote = "10.9.0.2:80".parse().unwrap();
     program.request(Command::Connect { sock, remote });
     driver.commands();
-    // The neighbour does not answer; it is asked for again after a second.
+    // The neighbour does not answer; the request is repeated after a second.
     let end = std::time::Instant::now() + Duration::from_secs(5);
     let mut frames = 0;
     while frames < 2 && std::time::Instant::now() < end {

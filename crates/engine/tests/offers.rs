@@ -114,7 +114,7 @@ fn one_with_unacknowledged_bytes_stays() {
     let mut two = two();
     let from = two.from.clone();
     assert_eq!(two.offer(), Ok(Reply::Done));
-    // In the same turn: nobody can have acknowledged it.
+    // In the same turn: it cannot have been acknowledged.
     from.0.send(from.1, &[IoSlice::new(b"on its way")], false);
     let (program, sock) = two.to.clone();
     let ticket = program.request(Command::Claim { sock, key: KEY });

@@ -104,7 +104,7 @@ fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_he_reads_again() {
         flow.pump(&world, TOTAL, 1 << 20);
         world.step();
     }
-    // Nobody reads until the window and the ring are full.
+    // Nothing is read until the window and the ring are full.
     let mut bytes = vec![0; WRITE];
     loop {
         pattern(flow.seed, flow.sent, &mut bytes);
@@ -140,7 +140,7 @@ fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_he_reads_again() {
     }
 }
 
-/// Takes what has come, and compares it.
+/// Reads the received bytes, and compares them.
 fn read(world: &World, flow: &mut Flow) {
     let sent = flow.sent;
     flow.pump(world, sent, 1 << 20);
@@ -318,8 +318,8 @@ fn thousands_of_short_connections_leave_nothing_behind() {
     assert_eq!(world.hosts[1].engine.sockets(100).len(), 1);
 }
 
-/// The ring goes back between the messages; that look at the reader must not move the mark from
-/// which the stack hears of him.
+/// The ring is freed between the messages; reading the program's position for that must not move
+/// the mark from which the stack is notified.
 #[test]
 fn a_trickle_that_is_read_at_once_never_closes_the_window() {
     let mut world = World::new();
@@ -360,7 +360,7 @@ fn connections_that_a_closing_listener_did_not_accept_go_to_its_sibling() {
     world.hosts[0]
         .engine
         .turn(slipstack_engine::Instant(world.now));
-    // The program of host 1 has not looked at its events yet, partly.
+    // The program of host 1 has taken only a part of its events.
     world.hosts[1]
         .engine
         .turn(slipstack_engine::Instant(world.now));
@@ -496,7 +496,7 @@ fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
     assert!(!host.engine.meets_programs(0));
 }
 
-/// The keeper may never hear of it: a program that is killed while it ends, a message that is lost.
+/// The keeper may never get it: a program that is killed while it ends, a message that is lost.
 #[test]
 fn a_handed_over_connection_stays_in_the_directory_until_the_keeper_has_it() {
     let mut world = World::new();

@@ -21,10 +21,9 @@ use crate::regions::SlotWords;
 use crate::slots::open_keeper_slot;
 
 const FRAMES_MAX: usize = 256;
-/// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses`
-/// is 16).
+/// Most addresses from routers' prefixes, with the configured ones (Linux: `max_addresses` is 16).
 const ADDRESSES_MAX: usize = 8;
-/// Whatever the link says, a start takes no longer.
+/// Longest time of a start, whatever the link does.
 const START_MAX: Duration = Duration::from_secs(6);
 
 /// Waits until the stack has the addresses that the link gives, and returns its state for a

@@ -20,7 +20,7 @@ const PREFIX: &str = "slot-";
 /// Programs that are named.
 const NAMED_MAX: usize = 8;
 
-/// A program whose engine runs on.
+/// A program whose engine is still running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remaining {
     pub pid: u32,
@@ -28,7 +28,7 @@ pub struct Remaining {
 }
 
 /// Returns the file that a new lease of `slot` holds. Locks that the former one may have left on it
-/// bind nobody.
+/// have no effect.
 pub fn claim(dir: &RuntimeDir, slot: u16) -> rustix::io::Result<OwnedFd> {
     let path = dir.path().join(format!("{PREFIX}{slot}"));
     let fd = open_file(&path)?;
@@ -37,7 +37,7 @@ pub fn claim(dir: &RuntimeDir, slot: u16) -> rustix::io::Result<OwnedFd> {
         Err(Errno::WOULDBLOCK) => {}
         Err(error) => return Err(error),
     }
-    // Its program has made the lock exclusive: on a new file that is its own affair.
+    // Its program has made the lock exclusive; a new file is not affected.
     unlink(&path)?;
     let fd = open_file(&path)?;
     flock(&fd, FlockOperation::NonBlockingLockShared)?;

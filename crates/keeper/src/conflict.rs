@@ -62,7 +62,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Asks the link who has the address; a full device loses the question.
+    /// Sends a probe for the address; a full device loses it.
     pub fn send_probe(&self, device: &mut dyn Device) {
         let frame = match self.ip {
             IpAddr::V4(ip) => arp_probe(self.own, ip).to_vec(),
@@ -72,7 +72,7 @@ impl Wanted {
         let _ = device.tx(&frame, [RawSlice::EMPTY; 2], offload);
     }
 
-    /// Returns whether a claim that came on a link is another station's to this address.
+    /// Returns whether a claim that arrived on a link is another station's to this address.
     pub fn is_claimed(&self, link: u16, ip: IpAddr, station: [u8; 6]) -> bool {
         self.link == link && self.ip == ip && self.own != station
     }
@@ -121,7 +121,7 @@ fn arp_probe(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + PAC
     frame
 }
 
-/// RFC 4862 5.4.2: from nobody to those who would hear it if the address were theirs.
+/// RFC 4862 5.4.2: from the unspecified address to the solicited-node group of the address.
 fn solicitation(mac: [u8; 6], address: Ipv6Addr) -> Vec<u8> {
     let (src, dst) = (Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(address));
     let mut body = [0; ndp::NEIGHBOUR_LEN];

@@ -7,7 +7,7 @@ use slipstack_device::iface::KernelInterface;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
     Usable,
-    /// Its name is nobody's, or another interface's.
+    /// Its name does not exist, or is another interface's.
     Deleted,
     Down,
 }

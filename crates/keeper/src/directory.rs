@@ -4,8 +4,8 @@ use slipstack_channel::FlowEntry;
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
 
-/// The TCP flows that the engine of a channel region has now. Whatever the region holds, the answer
-/// is bounded.
+/// Returns the TCP flows in the directory of a channel region. Whatever the region holds, the
+/// number is bounded.
 pub fn flows(region: &Region) -> Vec<Flow> {
     let is_tcp = |flow: &Flow| flow.proto == Transport::Tcp;
     all_flows(region).into_iter().filter(is_tcp).collect()

@@ -28,13 +28,13 @@ pub enum KeeperError {
     },
     Runtime(RuntimeError),
     Device(DeviceError),
-    /// Somebody on the link answers for the address already.
+    /// Another station on the link has the address.
     AddressTaken {
         address: IpAddr,
         mac: [u8; 6],
         interface: String,
     },
-    /// Whatever was tried for a link-local address, somebody has it.
+    /// Every link-local address that was tried belongs to another station.
     NoLinkLocal {
         interface: String,
     },

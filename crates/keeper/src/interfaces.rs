@@ -7,7 +7,7 @@ use slipstack_device::{Capabilities, DeviceError, Slots};
 use crate::device_state::DeviceState;
 use crate::error::{KeeperError, NO_PROVIDER_TAGS};
 
-/// Takes from an opened device what its interfaces are.
+/// Copies the properties of the interfaces from an opened device.
 pub fn identify(slots: &Slots, state: &mut NetworkState) {
     let ports = state.interfaces.iter_mut().filter(|it| it.is_port());
     for (interface, (index, link)) in ports.zip(slots.ports()) {

@@ -4,6 +4,6 @@
 //! informational events report clients that come and go, and debug events each request of a
 //! program. No event is logged per frame.
 
-/// Target of what rules of the packet filter with `log` have matched: an operator has asked for
-/// these lines, so that they are written at every level but `off`.
+/// Target of matches of packet filter rules with `log`: an operator has asked for these lines, so
+/// they are written at every level but `off`.
 pub const FILTER_TARGET: &str = "ipfw";

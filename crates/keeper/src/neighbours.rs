@@ -105,7 +105,7 @@ impl Neighbours {
         }
     }
 
-    /// Gives the place of an address up: it is asked for again.
+    /// Removes an address: it is resolved again.
     pub fn forget(&self, address: IpAddr) {
         let is_there = |place: &usize| self.read(*place).is_some_and(|(ip, _)| ip == address);
         if let Some(place) = places(address).find(is_there) {

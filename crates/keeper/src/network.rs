@@ -12,9 +12,9 @@ pub struct Network {
     pub device: DeviceSummary,
     pub mac: [u8; 6],
     pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
+    /// Whether the device segments joined datagrams.
     pub has_udp_segmentation: bool,
-    /// How routers are asked, if they are.
+    /// Parameters of router solicitation, if it is used.
     pub slaac: Option<SlaacConfig>,
     /// The published network.
     pub state: NetworkState,

@@ -14,7 +14,7 @@ use slipstack_stack::ConnectionImage;
 use crate::leases::ClientId;
 use crate::regions::RegionKey;
 
-/// Connections on record; those beyond are carried out too, but die with the keeper.
+/// Connections on record; those beyond are completed too, but lost if the keeper dies.
 const RECORDS: usize = 4096;
 const RECORD_LEN: usize = 1024;
 /// Offsets in a record: the half in force (1 or 2, 0 = none), then [`FACTS`] words.
@@ -52,7 +52,7 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Goes on with what is on record.
+    /// Continues with the recorded connections.
     pub fn open(region: Region) -> Orphans {
         let mut orphans = Orphans {
             region,

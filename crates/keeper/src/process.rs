@@ -22,7 +22,7 @@ pub fn raise_descriptor_limit() {
         .map_or(DESCRIPTORS, |hard| hard.min(DESCRIPTORS));
     if limit.current.is_some_and(|soft| soft < wanted) {
         let current = Some(wanted);
-        // Without it fewer clients find room, which they are told.
+        // Without it there is room for fewer clients, and further ones get an error.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
@@ -35,8 +35,7 @@ pub fn descriptors() -> io::Result<(u64, u64)> {
     Ok((listed.saturating_sub(1), limit))
 }
 
-/// Limits that were meant for the program that starts a keeper, not for the keeper of every
-/// program.
+/// Limits that were set for the program that starts a keeper, not for the keeper of all programs.
 const LEFT_BEHIND: [Resource; 7] = [
     Resource::As,
     Resource::Cpu,
@@ -64,7 +63,7 @@ pub fn leave_starters_bounds() {
 
 fn leave_limit(resource: Resource) {
     let limit = getrlimit(resource);
-    // Nobody may have more descriptors than fs.nr_open, whose default is more than is needed.
+    // A process may not have more descriptors than fs.nr_open, whose default is sufficient.
     let most = matches!(resource, Resource::Nofile).then_some(DESCRIPTORS);
     let enough =
         |value: Option<u64>| value.is_none() || most.is_some_and(|most| value >= Some(most));

@@ -20,7 +20,7 @@ pub type RegionKey = (ClientId, u64);
 const LINE: usize = 64;
 const _: () = assert!(LINE / size_of::<u32>() >= PORTS_MAX);
 
-/// Where the name of a slot's dispatcher queue stands in its line.
+/// Position of the name of a slot's dispatcher queue in its line.
 const QUEUE_NAME: usize = 8;
 
 /// Shared words of every slot: where its receive ring stands, and which queue of a family of
@@ -47,7 +47,8 @@ impl SlotWords {
         &self.0
     }
 
-    /// The position word of a slot, those of further ports behind it; `None`: no such slot.
+    /// Returns the position word of a slot, followed by those of further ports; `None` if there is
+    /// no such slot.
     pub fn position(&self, slot: u16) -> Option<RingPosition> {
         RingPosition::new(self.0.clone(), usize::from(slot) * LINE)
     }
@@ -65,7 +66,7 @@ impl SlotWords {
     }
 }
 
-/// The inboxes of all slots and what wakes their owners.
+/// The inboxes of all slots and the doorbells of their owners.
 #[derive(Clone, Debug)]
 pub struct Inboxes {
     region: Region,
@@ -84,7 +85,7 @@ impl Inboxes {
         })
     }
 
-    /// The inboxes that came with a lease; one bell per slot.
+    /// Opens the inboxes of a lease, with one doorbell per slot.
     pub fn open(fd: OwnedFd, bells: Vec<OwnedFd>) -> io::Result<Inboxes> {
         let len_max = usize::from(SLOTS_MAX) * INBOX_BYTES;
         let region = Region::open(fd, len_max)?;

@@ -33,7 +33,7 @@ use crate::{autoconf, claims, conflict, routes};
 /// The device that a keeper is to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceChoice {
-    /// Kind and argument, such as `tap` or `replay:FILE`; `None`: whatever fits.
+    /// Kind and argument, such as `tap` or `replay:FILE`; `None` selects automatically.
     pub kind: Option<String>,
     /// `None`: the kind's default.
     pub interface: Option<String>,
@@ -60,7 +60,8 @@ impl DeviceChoice {
         }
     }
 
-    /// The back end, what is said to it beside the interface's name, and why it was chosen.
+    /// Returns the back end, its argument beside the interface's name, and the reason of the
+    /// choice.
     ///
     /// # Errors
     /// There is no such kind of device.
@@ -109,7 +110,7 @@ pub struct Options {
     pub slots: u16,
     /// Outgoing ports, inclusive.
     pub ports: (u16, u16),
-    /// IPv6 addresses, router and MTU are what the link tells.
+    /// IPv6 addresses, router and MTU come from the link's routers.
     pub is_autoconfigured: bool,
     /// Stay when the last program has gone.
     pub is_persistent: bool,
@@ -162,7 +163,7 @@ pub struct Resources {
     pub dir: RuntimeDir,
     pub lock: RuntimeLock,
     pub listener: OwnedFd,
-    /// Readable when this process is asked to end; the standby has its own view of it.
+    /// Readable when this process is asked to end; the standby has its own.
     pub signals: OwnedFd,
     pub slots: Slots,
     pub network: Network,
@@ -175,7 +176,7 @@ pub struct Resources {
     pub state: State,
     /// The channel regions of the clients.
     pub regions: HashMap<RegionKey, Region>,
-    /// Regions with bytes of connections that are carried out here, their programs being gone.
+    /// Regions with bytes of connections that the keeper completes for ended programs.
     pub handovers: HashMap<RegionKey, Region>,
     /// The record of those connections.
     pub orphans: Region,
@@ -197,7 +198,7 @@ impl Resources {
                 interface: dir.interface().to_owned(),
             });
         };
-        // Before anything is changed, the directory too: its files are what holds new keepers off.
+        // Before anything is changed, including the directory, whose files hold new keepers off.
         if claims::are_held(&dir) {
             return Err(KeeperError::Orphaned {
                 interface: dir.interface().to_owned(),
@@ -306,7 +307,7 @@ impl Resources {
         }
     }
 
-    /// Reads back what the former keeper wrote.
+    /// Reads back the former keeper's journal.
     pub fn restore(&mut self) {
         match self.journal.read::<State>() {
             Some(state) if state.leases.is_sound(usize::from(self.slots.count())) => {
@@ -333,7 +334,7 @@ impl Resources {
         has_interface.then(|| interfaces::trouble(&self.network.state))?
     }
 
-    /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.
+    /// Removes everything. The lock is released last, so that a new keeper finds the device gone.
     pub fn remove(self) {
         let Resources {
             dir, lock, slots, ..
@@ -431,7 +432,7 @@ fn bare_ports(own: Interface, wanted: &NetworkState) -> Vec<Interface> {
     [own].into_iter().chain(further).collect()
 }
 
-/// Asks the device itself what it is.
+/// Reads the properties of the device itself.
 fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(), KeeperError> {
     let info = open_keeper_slot(slots, words)?.info();
     network.mac = info.mac;

@@ -13,7 +13,7 @@ use crate::error::KeeperError;
 /// Routes and rules that a report lists.
 const LINES_MAX: usize = 256;
 
-/// Refuses what could never work, as the kernel does.
+/// Refuses routes that cannot work, as the kernel does.
 pub fn check(state: &NetworkState) -> Result<(), KeeperError> {
     if let Err((route, refused)) = state.check_all() {
         let why = match refused {

@@ -15,13 +15,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Descriptors that are free when a keeper starts: one for each slot, and these.
 const SPARE_DESCRIPTORS: u64 = 16;
 
-/// Opens the device, calls `announce` when programs can connect, and serves until nobody needs it.
+/// Opens the device, calls `announce` when programs can connect, and serves until it is no longer
+/// needed.
 ///
 /// The process must have one thread. Does not return in a standby that was never needed: that ends
 /// the process.
 ///
 /// # Errors
-/// Why it could not start; then nothing was changed.
+/// The reason why it could not start; then nothing was changed.
 pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError> {
     raise_descriptor_limit();
     let mut resources = Resources::open(options)?;
@@ -38,7 +39,8 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
                 return Err(error);
             }
         };
-        // Before the first fork, so that the standby too has let go of what the starter gave.
+        // Before the first fork, so that the standby too has dropped what it inherited from the
+        // starter.
         if let Some(announce) = announce.take() {
             announce();
         }
@@ -73,7 +75,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
     }
 }
 
-/// Without room for programs a keeper would start and be deaf.
+/// Without room for descriptors a keeper would start and be unable to accept.
 fn leave_room(slots: u16) -> Result<(), KeeperError> {
     let (open, limit) = descriptors().map_err(KeeperError::io("count descriptors"))?;
     let needed = open + u64::from(slots) + SPARE_DESCRIPTORS;
@@ -83,7 +85,7 @@ fn leave_room(slots: u16) -> Result<(), KeeperError> {
     Ok(())
 }
 
-/// A successor has others' connections to keep: what it is short of may be there a moment later.
+/// A successor has to keep existing connections: missing resources may be available a moment later.
 fn own_slot(resources: &Resources, is_successor: bool) -> Result<OwnSlot, KeeperError> {
     let mut attempts = if is_successor { ATTEMPTS } else { 1 };
     let own = loop {
@@ -99,7 +101,8 @@ fn own_slot(resources: &Resources, is_successor: bool) -> Result<OwnSlot, Keeper
     Ok(own)
 }
 
-/// Sleeps until the keeper is gone; then either nobody is needed any more, or this process is next.
+/// Sleeps until the keeper is gone; then either no keeper is needed any more, or this process is
+/// next.
 fn outlive(keeper: Keeper, resources: &mut Resources) {
     keeper.outlive(resources, slipstack_channel::REGION_LEN_MAX);
     if resources.journal.is_finished() {

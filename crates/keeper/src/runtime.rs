@@ -101,8 +101,8 @@ pub fn network_namespace() -> Result<u64, RuntimeError> {
     Ok(fs::metadata(path).map_err(io_error(path))?.ino())
 }
 
-/// Inode of the network namespace of a process; `None` if there is none or it may not be looked
-/// at.
+/// Returns the inode of the network namespace of a process; `None` if there is none or access is
+/// denied.
 #[must_use]
 pub fn network_namespace_of(pid: u32) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino())
@@ -203,9 +203,9 @@ impl RuntimeDir {
         names
     }
 
-    /// Creates the directory, and the base directory if there is none. Everyone may look a socket
-    /// up in what is made here; who may do what is decided on the connection, by credentials. A
-    /// base directory that is there already stays as it is: it may be `/tmp`.
+    /// Creates the directory, and the base directory if there is none. Every user may look up a
+    /// socket in it; permissions are decided on the connection, by credentials. An existing base
+    /// directory stays as it is: it may be `/tmp`.
     pub fn create(&self) -> Result<(), RuntimeError> {
         self.drop_stale_name();
         let mut builder = fs::DirBuilder::new();
@@ -216,7 +216,7 @@ impl RuntimeDir {
             .filter(|dir| !dir.is_dir())
         {
             builder.create(dir).map_err(io_error(dir))?;
-            // Whatever the mask of new files is.
+            // Whatever the umask is.
             fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
         }
         Ok(())
@@ -288,8 +288,8 @@ impl RuntimeDir {
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(io_error(&path)(error.into())),
             }
-            // The former keeper removes the file while it holds the lock: a lock on a file that
-            // nobody can find any more excludes nobody.
+            // The former keeper removes the file while it holds the lock: a lock on a removed file
+            // excludes no other process.
             if is_same_file(&fd, &path) {
                 return Ok(Some(RuntimeLock { fd }));
             }

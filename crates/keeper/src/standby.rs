@@ -23,9 +23,9 @@ enum Note {
     /// Carries the region of a client.
     Region(RegionKey),
     Forget(RegionKey),
-    /// Connections of this client's region are carried out from now on.
+    /// Connections of this client's region are being completed from now on.
     Handover(RegionKey),
-    /// Those have all been carried out.
+    /// All of them have been completed.
     Settled(RegionKey),
 }
 
@@ -93,7 +93,7 @@ impl Standby {
         let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
     }
 
-    /// Waits until the standby has gone, after the state was marked as finished and the socket
+    /// Waits until the standby has ended, after the state was marked as finished and the socket
     /// closed.
     pub fn dismiss(self) {
         let Standby {
@@ -124,7 +124,7 @@ impl Standby {
 }
 
 impl Keeper {
-    /// Sleeps until the keeper is gone, and keeps the tables of regions up to date meanwhile.
+    /// Sleeps until the keeper is gone, and updates the tables of regions meanwhile.
     pub fn outlive(self, resources: &mut Resources, region_len_max: usize) {
         loop {
             let _ = poll(&mut [PollFd::new(&self.notes.as_fd(), PollFlags::IN)], None);

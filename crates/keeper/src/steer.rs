@@ -18,8 +18,8 @@ pub enum Spread {
     /// By a hash of both ends, evenly.
     #[default]
     Hash,
-    /// Each TCP port has one engine, by turns of their numbers. UDP is as by the hash: what is sent
-    /// to a group goes to every engine.
+    /// Each TCP port has one engine, assigned in turn. UDP is distributed as by the hash: multicast
+    /// datagrams go to every engine.
     Port,
     /// By the hash, in proportion to these shares, which are given by turns to the engines in the
     /// order of their slots.
@@ -213,7 +213,7 @@ impl Steer {
         (0..GROUPS).find(|group| !self.groups.values().any(|used| used == group))
     }
 
-    /// Sends flows to slots whatever the tables say.
+    /// Directs flows to slots, whatever the tables say.
     pub fn except(&mut self, steering: &Steering, flows: &[OwnedFlow]) -> Result<(), DeviceError> {
         if flows.is_empty() {
             return Ok(());
@@ -241,7 +241,8 @@ impl Steer {
         self.except(steering, &excepted)
     }
 
-    /// Removes the exceptions of flows that are no more. `is_alive` says who still has which.
+    /// Removes the exceptions of flows that have ended. `is_alive` tells whether a flow still
+    /// exists.
     pub fn forget_ended(&mut self, steering: &Steering, is_alive: impl Fn(&Flow, u16) -> bool) {
         self.exceptions.retain(|(proto, local, remote), slot| {
             let flow = Flow {
@@ -252,14 +253,14 @@ impl Steer {
             if is_alive(&flow, *slot) {
                 return true;
             }
-            // One that is gone already is as good.
+            // An exception that is already gone needs no removal.
             let _ = steering.remove_exception(&flow);
             false
         });
     }
 
-    /// Removes the exceptions that lead to a slot whose engine is gone: nobody would read what its
-    /// peers send from the same ports next.
+    /// Removes the exceptions that lead to a slot whose engine is gone: later connections from the
+    /// same ports would not be read.
     pub fn forget_slot(&mut self, steering: &Steering, gone: u16) {
         self.forget_ended(steering, |_, slot| slot != gone);
     }

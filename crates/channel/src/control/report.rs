@@ -18,7 +18,7 @@ pub struct StatusReport {
     pub programs: Vec<ProgramReport>,
     pub instances: Vec<InstanceReport>,
     pub ports: Vec<PortReport>,
-    /// Connections whose program has ended and that are being carried out.
+    /// Connections of ended programs that the keeper is completing.
     pub orphans: u32,
     /// Lists were cut to fit a message.
     pub is_truncated: bool,
@@ -73,7 +73,7 @@ pub struct DeviceReport {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Interfaces beside the first, whose addresses are among those too.
+    /// Further interfaces, whose addresses are included above.
     #[serde(default)]
     pub further: Vec<InterfaceReport>,
     pub hosts: Vec<IpAddr>,

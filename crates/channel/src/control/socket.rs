@@ -29,9 +29,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Why a message did not get through.
 #[derive(Debug)]
 pub enum ControlError {
-    /// The other side is gone.
+    /// The other side has closed the connection.
     Closed,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     TimedOut,
     /// Not a message of this version.
     Malformed,
@@ -88,7 +88,8 @@ pub struct ControlSocket {
     fd: OwnedFd,
 }
 
-/// Connects to a listening control socket. One that lets nobody in is [`ControlError::TimedOut`].
+/// Connects to a listening control socket. If it does not accept, the error is
+/// [`ControlError::TimedOut`].
 pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
     let fd = socket_with(
         AddressFamily::UNIX,
@@ -191,7 +192,7 @@ impl ControlSocket {
         }
     }
 
-    /// Takes one message that is there already; `None`: none is.
+    /// Takes one message without waiting; `None` if there is none.
     pub fn try_receive<T: DeserializeOwned>(
         &self,
     ) -> Result<Option<(T, Vec<OwnedFd>)>, ControlError> {
@@ -227,8 +228,8 @@ impl ControlSocket {
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(ControlError::TooLong);
         }
-        // scm_detach_fds(): what does not fit below the limit is cut off. There is room for as many
-        // as may be sent.
+        // scm_detach_fds(): descriptors beyond the limit are cut off. There is room for as many as
+        // may be sent.
         if received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(match descriptors.len() {
                 DESCRIPTORS_MAX.. => ControlError::TooLong,

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, MemfdFlags, fstat, memfd_create};
 use serde::Serialize;
 
-/// Most bytes that are read of a file that somebody else has written.
+/// Most bytes that are read of a file that another process has written.
 const TEXT_MAX: u64 = 512 << 20;
 
 /// Adds a value as a line.
@@ -28,7 +28,7 @@ pub fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads what another process has written, from its beginning.
+/// Reads a file that another process has written, from its beginning.
 ///
 /// # Errors
 /// It is no plain file, or the kernel's refusal.

@@ -30,7 +30,7 @@ impl Carvings {
         (place - block.ring.offset() < block.ring.size()).then_some(block)
     }
 
-    /// Whether both lie in one block: each block is free for itself.
+    /// Returns whether both are in one block, because each block is freed separately.
     pub(super) fn are_of_one(&mut self, one: &Extent, other: &Extent) -> bool {
         let mut ring = |extent: &Extent| self.block_of(extent.place).map(|block| block.ring);
         ring(one) == ring(other)
@@ -72,7 +72,7 @@ impl Carvings {
         Some(ring)
     }
 
-    /// Carves from this block from now on; returns the one before if nobody uses it.
+    /// Carves from this block from now on; returns the previous one if nothing in it is in use.
     pub(super) fn begin(&mut self, ring: ByteRing) -> Option<ByteRing> {
         let before = match self.rest.end {
             0 => None,

@@ -88,7 +88,7 @@ impl ProgramEnd {
         place.map(|place| Carved { place, len })
     }
 
-    /// Returns where a piece lies.
+    /// Returns the place of a piece.
     pub fn carved_space(&self, piece: &Carved) -> RawSpace<'_> {
         let space = self.inner.region.space(piece.place, piece.len);
         space.unwrap_or(RawSpace::EMPTY)
@@ -105,7 +105,7 @@ impl ProgramEnd {
         out.len() <= piece.len && self.inner.region.read_into(piece.place, out)
     }
 
-    /// The program is done with a piece; what it has lent of it stays until it is acknowledged.
+    /// Frees a piece; the parts of it that are in a stream stay until they are acknowledged.
     pub fn give_carved_back(&self, piece: Carved) {
         let last = self.inner.carvings.lock().leave_block(piece.place);
         self.free_block(last);
@@ -119,10 +119,10 @@ impl ProgramEnd {
         self.give_back(&mut self.inner.arena.lock(), block);
     }
 
-    /// As [`ProgramEnd::send`], of bytes that lie in pieces of this program: they are not copied,
-    /// and must stay as they are; others are copied. As FreeBSD does with a chain of buffers, all
-    /// are taken if there is room for [`CHAIN_ROOM`] bytes, also beyond the limit of the send
-    /// buffer, as long as the largest ring has room for them.
+    /// As [`ProgramEnd::send`], for bytes in pieces of this program: they are not copied, and must
+    /// not be changed; other bytes are copied. As FreeBSD does with a chain of buffers, all are
+    /// taken if there is room for [`CHAIN_ROOM`] bytes, even beyond the limit of the send buffer,
+    /// as long as the largest ring has room for them.
     pub fn send_carved(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
         let total = bufs.iter().map(|buf| buf.len()).sum();
         let sources = bufs.iter().map(|buf| match self.place_of(buf) {
@@ -132,14 +132,14 @@ impl ProgramEnd {
         self.send_sources(sock, sources, total)
     }
 
-    /// Where bytes lie in the region that are worth an extent.
+    /// Returns the offset of bytes in the region if an extent for them is worthwhile.
     fn place_of(&self, bytes: &[u8]) -> Option<usize> {
         let place = self.inner.region.offset_of(bytes)?;
         let is_piece = || self.inner.carvings.lock().block_of(place).is_some();
         (bytes.len() >= LENT_MIN && is_piece()).then_some(place)
     }
 
-    /// Sends what the sources have, `total` bytes; returns how many were taken.
+    /// Sends the bytes of the sources, `total` in all; returns how many were taken.
     fn send_sources<'a>(
         &self,
         sock: SockId,
@@ -219,7 +219,7 @@ impl ProgramEnd {
         is_noted
     }
 
-    /// Notes bytes that lie in a piece; `false`: there are too many such stretches.
+    /// Records bytes in a piece as an extent; returns `false` if there are too many extents.
     fn note_extent(&self, tx: &mut TxSide, extent: Extent) -> bool {
         let lent = tx.lent.get_or_insert_default();
         let mut carvings = self.inner.carvings.lock();
@@ -239,7 +239,7 @@ impl ProgramEnd {
         true
     }
 
-    /// Gives back what the peer has acknowledged of what was lent.
+    /// Releases the lent bytes that the peer has acknowledged.
     pub(super) fn reap_lent(&self, tx: &mut TxSide, acked: u64) {
         let Some(lent) = &mut tx.lent else { return };
         while let Some(first) = lent.extents.front().filter(|first| first.end <= acked) {
@@ -253,7 +253,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Copies what is in a ring, from `acked` on, to the one that replaces it.
+    /// Copies the bytes of a ring from `acked` on to the ring that replaces it.
     pub(super) fn copy_ring(&self, tx: &TxSide, old: &ByteRing, new: &ByteRing, acked: u64) {
         let region = &self.inner.region;
         match &tx.lent {

@@ -14,8 +14,8 @@ pub struct Frozen<'a> {
 }
 
 impl ProgramEnd {
-    /// Keeps all threads from a connection's bytes. Returns `None` if the id is old, or if there is
-    /// urgent data, of which more is known than what a connection takes along.
+    /// Locks a connection's bytes against all threads. Returns `None` if the id is old, or if there
+    /// is urgent data, whose state does not move with a connection.
     pub fn freeze(&self, sock: SockId) -> Option<Frozen<'_>> {
         let (local, cell) = (self.inner.sockets.find(sock)?, self.cell(sock.index)?);
         let (rx, tx) = (local.rx.lock(), local.tx.lock());
@@ -25,9 +25,10 @@ impl ProgramEnd {
 }
 
 impl Frozen<'_> {
-    /// The connection is gone: threads that come now find nothing to read and no room to write.
+    /// Marks the connection as gone: threads that come later find nothing to read and no room to
+    /// write.
     pub fn leave(mut self) {
-        // Beyond every head, and beyond what any acknowledgment makes room for.
+        // Beyond every head, and beyond any acknowledgment.
         self.rx.tail = u64::MAX;
         self.tx.head = u64::MAX;
     }

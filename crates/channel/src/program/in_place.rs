@@ -12,7 +12,7 @@ use crate::ids::SockId;
 
 use super::ProgramEnd;
 
-/// A received datagram where it lies.
+/// A received datagram in its ring.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramInPlace<'a> {
     pub envelope: Envelope,
@@ -46,7 +46,7 @@ impl ProgramEnd {
     }
 
     /// Returns room in the send ring for up to `len` bytes, in two pieces if it wraps: less, or
-    /// none, if the buffer is full or there is no memory. Then the engine tells when there is
+    /// none, if the buffer is full or there is no memory. Then the engine reports when there is
     /// more. Bytes put there leave with [`ProgramEnd::commit`].
     #[inline]
     pub fn reserve(&self, sock: SockId, len: usize) -> [RawSpace<'_>; 2] {
@@ -72,8 +72,8 @@ impl ProgramEnd {
         }
     }
 
-    /// Sends the first `len` bytes of what the last [`ProgramEnd::reserve`] of this socket
-    /// returned. `more`: the program will send more at once.
+    /// Sends the first `len` bytes of the last [`ProgramEnd::reserve`] of this socket. `more`: the
+    /// program will send more at once.
     #[inline]
     pub fn commit(&self, sock: SockId, len: usize, more: bool) {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
@@ -93,7 +93,7 @@ impl ProgramEnd {
         self.publish(sock, &cell, &tx, more);
     }
 
-    /// Returns the next datagram where it lies, without taking it.
+    /// Returns the next datagram in place, without consuming it.
     pub fn datagram_in_place(&self, sock: SockId) -> Option<DatagramInPlace<'_>> {
         let local = self.inner.sockets.find(sock)?;
         let cell = self.cell(sock.index)?;

@@ -34,7 +34,7 @@ pub enum KeepError {
 }
 
 impl ProgramEnd {
-    /// Gives up to `most` bytes that wait out, to be kept where they lie.
+    /// Returns up to `most` received bytes, to be kept in place.
     pub fn keep(&self, sock: SockId, most: usize) -> Result<Segment<'_>, KeepError> {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
@@ -65,7 +65,7 @@ impl ProgramEnd {
         Ok(Segment { at, pieces })
     }
 
-    /// The socket is closed: what is kept counts as read.
+    /// Handles the close of the socket: kept bytes count as read.
     pub(super) fn give_all_back(&self, sock: SockId) {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
@@ -78,7 +78,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Takes the segment back that was given out at a position; `false`: none is out there.
+    /// Takes back the segment at a position; returns `false` if none was given out there.
     pub fn give_segment_back(&self, sock: SockId, at: u64) -> bool {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {

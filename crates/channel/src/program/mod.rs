@@ -70,7 +70,7 @@ struct Inner {
     overflow: Lock<VecDeque<[u64; PAYLOAD_WORDS]>>,
     is_overflowing: AtomicBool,
     events: Lock<EventReader>,
-    /// Events taken from the ring before somebody asked for them, oldest first.
+    /// Events taken from the ring before a caller asked for them, oldest first.
     early: Lock<VecDeque<ChannelEvent>>,
     has_early: AtomicBool,
     sockets: Sockets,
@@ -84,7 +84,7 @@ struct Inner {
 }
 
 impl ProgramEnd {
-    /// The program's end of a channel whose region somebody else created with
+    /// Opens the program's end of a channel whose region another process created with
     /// [`crate::EngineEnd::create`]. A region has one program's end in its life.
     pub fn open(region: Region) -> io::Result<ProgramEnd> {
         ProgramEnd::map(region).ok_or_else(|| {
@@ -155,8 +155,8 @@ impl ProgramEnd {
 
     // Commands.
 
-    /// Sends a command that wants no reply. Never fails: what does not fit the ring waits in
-    /// private memory until the next call.
+    /// Sends a command without a reply. It never fails: a command that does not fit the ring waits
+    /// in private memory until the next call.
     #[inline]
     pub fn push(&self, command: Command) {
         self.push_ticketed(command, Ticket::NONE);
@@ -186,8 +186,7 @@ impl ProgramEnd {
             .store(!overflow.is_empty(), Ordering::Release);
     }
 
-    /// Moves commands that found the ring full into it. Drivers call it before they let the
-    /// engine work.
+    /// Moves commands that found the ring full into it. Drivers call it before they run the engine.
     #[inline]
     pub fn flush_overflow(&self) {
         if self.inner.is_overflowing.load(Ordering::Acquire) {
@@ -195,8 +194,8 @@ impl ProgramEnd {
         }
     }
 
-    /// Returns whether the engine sleeps and its doorbell has to be rung; asking clears the wish,
-    /// so the caller rings.
+    /// Returns whether the engine sleeps and its doorbell has to be rung. Calling it clears the
+    /// flag, so the caller must ring.
     #[inline]
     pub fn needs_doorbell(&self) -> bool {
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -204,8 +203,8 @@ impl ProgramEnd {
         word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Tells the engine that this side blocks and wants its doorbell rung on events. `false` =
-    /// events are there already (and the wish is taken back).
+    /// Informs the engine that this side blocks and needs its doorbell rung on events. Returns
+    /// `false` if there are events already (the flag is then cleared).
     pub fn prepare_sleep(&self) -> bool {
         let word = &self.inner.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING];
         word.store(1, Ordering::SeqCst);
@@ -234,13 +233,13 @@ impl ProgramEnd {
         other.load(Ordering::Relaxed) == mark
     }
 
-    /// Revision of the network that the engine goes by.
+    /// Revision of the network that the engine uses.
     pub fn network_revision(&self) -> u64 {
         let word = &self.inner.header.line(header::ENGINE).words[header::ENGINE_NETWORK];
         word.load(Ordering::Acquire)
     }
 
-    /// The engine has said that it ends.
+    /// Returns whether the engine has announced its end.
     pub fn is_engine_gone(&self) -> bool {
         self.inner.header.line(header::ENGINE).words[header::ENGINE_GONE].load(Ordering::Acquire)
             != 0
@@ -285,7 +284,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Takes what is in the ring now, so that connections on their way to a listener are known.
+    /// Takes all events of the ring, so that connections on their way to a listener are known.
     fn take_early(&self) {
         let mut early = self.inner.early.lock();
         for _ in 0..layout::EVENTS {
@@ -380,8 +379,8 @@ impl ProgramEnd {
         });
     }
 
-    /// Returns the socket's state: [`State::NONE`] for a fresh one, [`State::CLOSED`] with
-    /// all hang-up bits when the engine is gone.
+    /// Returns the socket's state: [`State::NONE`] for a fresh one, [`State::CLOSED`] with all
+    /// hang-up bits when the engine is gone.
     #[inline]
     pub fn state(&self, sock: SockId) -> State {
         match self.state_word(sock) {

@@ -123,7 +123,7 @@ impl ProgramEnd {
         }
     }
 
-    /// Publishes how far the program has read, and tells the engine when it wants to know.
+    /// Publishes how far the program has read, and notifies the engine if it asked for that.
     pub(super) fn consumed(&self, sock: SockId, cell: &Cell<'_>, rx: &RxSide) {
         let tail = rx.released();
         if !rx.kept.is_empty() {

@@ -34,7 +34,7 @@ impl Tickets {
 }
 
 impl ProgramEnd {
-    /// Sends a command whose reply is wanted; ask [`ProgramEnd::reply`] until it is there.
+    /// Sends a command with a reply; call [`ProgramEnd::reply`] until it is there.
     pub fn request(&self, command: Command) -> Ticket {
         let ticket = self.inner.tickets.lock().take();
         match ticket {
@@ -46,8 +46,9 @@ impl ProgramEnd {
         }
     }
 
-    /// The reply to a request, once: `None` = not yet. When too many requests are under way the
-    /// answer is [`SocketError::LimitReached`], when the engine is gone [`SocketError::NetDown`].
+    /// Returns the reply to a request, once; `None` if it is not there yet. If too many requests
+    /// are outstanding the answer is [`SocketError::LimitReached`], if the engine is gone
+    /// [`SocketError::NetDown`].
     pub fn reply(&self, ticket: Ticket) -> Option<Result<Reply, SocketError>> {
         if ticket == Ticket::NONE {
             return Some(Err(SocketError::LimitReached));

@@ -10,7 +10,7 @@ use crate::returned::{HEADER, Returned};
 use super::ProgramEnd;
 
 impl ProgramEnd {
-    /// Returns whether something came back that nobody has taken.
+    /// Returns whether a returned datagram waits.
     pub fn has_returned(&self, sock: SockId) -> bool {
         self.cell(sock.index).is_some_and(|cell| {
             cell.state().generation == sock.generation
@@ -32,7 +32,7 @@ impl ProgramEnd {
         Returned::decode(&bytes).filter(|it| it.record_len() as u64 <= waiting)
     }
 
-    /// Takes what came back first; how much of its payload the buffers took.
+    /// Takes the first returned datagram; returns how much of its payload the buffers took.
     pub fn take_returned(
         &self,
         sock: SockId,

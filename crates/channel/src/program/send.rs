@@ -19,14 +19,14 @@ use crate::shrink::Lap;
 use super::ProgramEnd;
 use super::sockets::{SockLocal, TxSide};
 
-/// Sockets that [`ProgramEnd::release_idle`] looks at in vain before it gives up.
+/// Sockets that [`ProgramEnd::release_idle`] checks without success before it gives up.
 const RELEASE_PATIENCE: u32 = 32;
 /// Datagram bytes that may wait to be sent before the engine has set a limit.
 const SNDBUF_UNSEEN: u64 = 212_992;
 
 impl ProgramEnd {
-    /// Bytes that [`ProgramEnd::send`] would take now. Zero also asks the engine to tell when
-    /// there is room again.
+    /// Returns the number of bytes that [`ProgramEnd::send`] would take now. If it is zero, the
+    /// engine will report when there is room again.
     pub fn tx_space(&self, sock: SockId) -> usize {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
@@ -41,8 +41,8 @@ impl ProgramEnd {
         self.space(sock, &cell, head)
     }
 
-    /// Returns whether a third of the send buffer is free, as Linux asks before it calls a socket
-    /// writable. If not, the engine tells when it is.
+    /// Returns whether a third of the send buffer is free, Linux's condition for a writable socket.
+    /// If not, the engine will report when it is.
     pub fn is_writable(&self, sock: SockId) -> bool {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
@@ -68,7 +68,8 @@ impl ProgramEnd {
         }
     }
 
-    /// Bytes written that have not left, as far as the engine has told ([`ProgramEnd::tell_sent`]).
+    /// Returns the number of written bytes that have not been sent, as far as the engine has
+    /// reported ([`ProgramEnd::tell_sent`]).
     pub fn tx_unsent(&self, sock: SockId) -> usize {
         match (self.inner.sockets.find(sock), self.cell(sock.index)) {
             (Some(local), Some(cell)) => {
@@ -85,7 +86,7 @@ impl ProgramEnd {
         self.push(Command::TellSent { sock });
     }
 
-    /// The engine is to tell when less than half of `low_water` bytes have not left.
+    /// Requests a report when less than half of `low_water` bytes are unsent.
     pub fn want_sent(&self, sock: SockId, low_water: u32) {
         if let Some(cell) = self.cell(sock.index)
             && cell.want_sent(low_water)
@@ -94,8 +95,8 @@ impl ProgramEnd {
         }
     }
 
-    /// As [`ProgramEnd::tx_unacked`]; while there are any, the engine tells when they become fewer
-    /// and two thirds of the buffer or less.
+    /// As [`ProgramEnd::tx_unacked`]; while there are any, the engine reports when they become
+    /// fewer and two thirds of the buffer or less.
     pub fn await_acked(&self, sock: SockId) -> usize {
         if let Some(cell) = self.cell(sock.index) {
             cell.want_tx();
@@ -137,14 +138,15 @@ impl ProgramEnd {
         self.limit(sock, cell).saturating_sub(used) as usize
     }
 
-    /// Copies as much as there is room for into the send ring and tells the engine. `more`: the
-    /// program will send more at once (MSG_MORE). Returns the bytes taken; fewer than given also
-    /// asks the engine to tell when there is room, or [`ProgramEnd::relieve`] when there is memory.
+    /// Copies as much as there is room for into the send ring and notifies the engine. `more`: the
+    /// program will send more at once (MSG_MORE). Returns the bytes taken; if they are fewer than
+    /// given, the engine will report when there is room, or [`ProgramEnd::relieve`] when there is
+    /// memory.
     pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
         self.put(sock, bufs, more, |_| {})
     }
 
-    /// `announce` is told the end of what is about to be in the ring.
+    /// `announce` is called with the end of the bytes before they are in the ring.
     #[cold]
     pub(super) fn send_marked(
         &self,
@@ -285,8 +287,8 @@ impl ProgramEnd {
         });
     }
 
-    /// Takes send rings back whose bytes are all acknowledged; ends after a bounded number that
-    /// are not. To be called before a thread blocks: an idle connection then owns no ring.
+    /// Frees send rings whose bytes are all acknowledged; stops after a bounded number of others.
+    /// To be called before a thread blocks: an idle connection then owns no ring.
     pub fn release_idle(&self) {
         let mut patience = RELEASE_PATIENCE;
         let listed = self.inner.ring_holders.lock().len();
@@ -339,7 +341,7 @@ impl ProgramEnd {
         self.inner.arena.lock().in_use()
     }
 
-    /// Takes all rings of a socket back that the engine has let go of.
+    /// Frees all rings of a socket that the engine has released.
     pub(super) fn drop_rings(&self, local: &SockLocal) {
         let mut tx = local.tx.lock();
         self.reap_lent(&mut tx, u64::MAX);

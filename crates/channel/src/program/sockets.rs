@@ -18,7 +18,7 @@ use super::blocks::Lent;
 
 const CHUNK: usize = 256;
 
-/// Nobody gets a signal for urgent data.
+/// No process gets a signal for urgent data.
 pub(super) const NO_OWNER: u64 = u64::MAX;
 
 /// The sending direction.
@@ -92,7 +92,7 @@ pub(super) struct SockLocal {
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
     pub(super) accepted: Lock<VecDeque<SockId>>,
-    /// Index, plus one, of the listener by which a connection came.
+    /// Index, plus one, of the listener that the connection came from.
     listener: AtomicU32,
 }
 
@@ -187,7 +187,7 @@ impl Sockets {
         true
     }
 
-    /// The engine has let go of the index.
+    /// Frees an index that the engine has released.
     pub(super) fn release(&self, sock: SockId) {
         let Some(local) = self.find(sock) else { return };
         local.generation.store(0, Ordering::Release);

@@ -16,15 +16,14 @@ use super::sockets::TxSide;
 #[derive(Debug, Default)]
 pub(super) struct Starved {
     is_any: AtomicBool,
-    /// A ring was given back since somebody starves.
+    /// A ring was freed since a socket began to wait.
     has_freed: AtomicBool,
     list: Lock<VecDeque<SockId>>,
 }
 
 impl ProgramEnd {
-    /// The arena had no ring for all of `wanted` bytes. Looks once more, after everybody who gives
-    /// one back, and the engine when the peer has acknowledged something, know that the socket
-    /// waits.
+    /// Records that the arena had no ring for all of `wanted` bytes. Tries once more after the
+    /// socket is listed as waiting, so that a ring freed in between is not missed.
     #[cold]
     pub(super) fn starve(
         &self,
@@ -49,8 +48,8 @@ impl ProgramEnd {
         }
     }
 
-    /// Returns whether a socket waits for memory: before a thread blocks, or gives up, it calls
-    /// [`ProgramEnd::relieve`] then.
+    /// Returns whether a socket waits for memory: before a thread blocks, or gives up, it then
+    /// calls [`ProgramEnd::relieve`].
     #[inline]
     pub fn is_starving(&self) -> bool {
         self.inner.starved.is_any.load(Ordering::Relaxed)
@@ -95,7 +94,7 @@ mod tests {
     use slipstack_mem::RING_LOG2_MAX;
     use slipstack_terms::Transport;
 
-    /// A program whose send arena is taken, and what has taken it.
+    /// A program whose send arena is full, and the rings that fill it.
     fn full() -> (EngineEnd, ProgramEnd, Vec<ByteRing>) {
         let engine = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(engine.region().clone()).unwrap();

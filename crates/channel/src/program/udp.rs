@@ -35,7 +35,7 @@ pub struct Datagram {
 
 impl ProgramEnd {
     /// Queues a datagram whole, however long, while the send buffer is not full:
-    /// `sock_alloc_send_pskb()`. The engine tells when it is not any more.
+    /// `sock_alloc_send_pskb()`. The engine reports when it is no longer full.
     pub fn udp_send(
         &self,
         sock: SockId,
@@ -90,7 +90,7 @@ impl ProgramEnd {
         Ok(len)
     }
 
-    /// The next datagram, cut to what the buffers take; `peek` leaves it in place.
+    /// Receives the next datagram, cut to the length of the buffers; `peek` leaves it in place.
     pub fn udp_recv(
         &self,
         sock: SockId,
@@ -113,9 +113,9 @@ impl ProgramEnd {
         datagram(&header, len)
     }
 
-    /// Looks at the datagram in which the byte `skip` of all that wait lies (SO_PEEK_OFF), from
-    /// that byte on; how many of its bytes are before it is the second answer. An empty one is
-    /// found once: `found_empty`, which the caller keeps, is where the latest such ended
+    /// Peeks at the datagram that contains the byte `skip` of all waiting ones (SO_PEEK_OFF), from
+    /// that byte on; the second result is the number of its bytes before it. An empty one is found
+    /// once: `found_empty`, which the caller keeps, is the end of the latest one found
     /// (__skb_try_recv_from_queue()).
     pub fn udp_peek_at(
         &self,
@@ -160,7 +160,7 @@ impl ProgramEnd {
         (header.record_len() <= waiting).then_some(header)
     }
 
-    /// Where in the ring the next datagram lies, and the length of its payload.
+    /// Returns the place of the next datagram in the ring, and the length of its payload.
     pub fn udp_next_at(&self, sock: SockId) -> Option<(u64, usize)> {
         let local = self.inner.sockets.find(sock)?;
         let cell = self.cell(sock.index)?;

@@ -73,7 +73,7 @@ impl ProgramEnd {
             .is_some_and(|(local, word)| word.mark() == Some(self.settled(sock, local).tail))
     }
 
-    /// Returns whether a look at the first `len` bytes ends at the mark.
+    /// Returns whether a peek at the first `len` bytes ends at the mark.
     pub fn ends_at_mark(&self, sock: SockId, len: usize) -> bool {
         self.marked(sock).is_some_and(|(local, word)| {
             let end = self.settled(sock, local).tail + len as u64;
@@ -178,7 +178,7 @@ impl ProgramEnd {
         Some((self.inner.sockets.find(sock)?, word))
     }
 
-    /// As [`ProgramEnd::send`], with the last byte urgent. The engine hears of the mark before it
+    /// As [`ProgramEnd::send`], with the last byte urgent. The engine learns of the mark before it
     /// can see the bytes.
     pub fn send_urgent(&self, sock: SockId, bufs: &[IoSlice<'_>]) -> usize {
         self.send_marked(sock, bufs, |upto| {
@@ -186,7 +186,7 @@ impl ProgramEnd {
         })
     }
 
-    /// Takes what lies in front of the mark, or after it: Linux's tcp_recvmsg().
+    /// Takes the bytes before the mark, or after it: Linux's tcp_recvmsg().
     #[cold]
     pub(super) fn take_near_mark(
         &self,
@@ -238,11 +238,11 @@ pub(super) struct Asked {
     /// Bytes in front that are left alone (SO_PEEK_OFF).
     pub(super) skip: usize,
     pub(super) most: usize,
-    /// The bytes are taken out, and not only looked at.
+    /// The bytes are consumed, not peeked at.
     pub(super) consume: bool,
 }
 
-/// A read from `asked.from` on while `mark` is where it is.
+/// Limits a read from `asked.from` on while the mark is at `mark`.
 fn limit(asked: Span, waiting: usize, mark: u64, is_inline: bool) -> Span {
     let Span { from, len } = asked;
     if mark < from || len == 0 {
@@ -255,7 +255,7 @@ fn limit(asked: Span, waiting: usize, mark: u64, is_inline: bool) -> Span {
     if is_inline {
         return asked;
     }
-    // The urgent byte is left out, and lost if nobody took it.
+    // The urgent byte is skipped, and lost if it was not read.
     Span {
         from: from + 1,
         len: len.min(waiting - 1),

@@ -44,7 +44,7 @@ impl Asleep {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// After the sleep; `has_rung`: the bell was heard.
+    /// Leaves after the sleep; `has_rung`: the doorbell was seen.
     pub(super) fn leave(&self, has_rung: bool, bell: &impl Bell) {
         if has_rung {
             bell.clear();

@@ -79,8 +79,8 @@ impl Shared {
     }
 }
 
-/// Takes two engines, each of which another thread may own for a turn. All who take two do so in
-/// the order of their addresses, so that none waits for one that has what it has taken.
+/// Locks two engines, each of which another thread may own for a turn. All callers lock them in the
+/// order of their addresses, so that there is no deadlock.
 fn lock_both<'a>(
     here: &'a Lock<Engine>,
     there: &'a Lock<Engine>,

@@ -19,7 +19,7 @@ const PATIENCE_MAX: u32 = 64;
 /// A length that is being tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trial {
-    /// The length before, and how many frames came in a second of it.
+    /// The previous length, and its frames per second.
     instead_of_ns: u64,
     rate_before: u64,
 }
@@ -110,7 +110,8 @@ impl Length {
         self.ns = next;
     }
 
-    /// A longer nap may cost an eighth of the frames; a shorter one has to bring as many more.
+    /// Returns whether a trial is better: a longer nap may cost an eighth of the frames, a shorter
+    /// one has to gain as many.
     fn is_better_than(&self, before: Trial, rate: u64) -> bool {
         match self.ns > before.instead_of_ns {
             true => rate.saturating_mul(8) >= before.rate_before.saturating_mul(7),
@@ -127,7 +128,8 @@ mod tests {
     /// Nanoseconds that a nap's turn, its answers and waking up take.
     const WORK_NS: u64 = 20_000;
 
-    /// The share of naps of each length, shortest first; `frames` that a nap of some length brings.
+    /// Share of naps of each length, shortest first; `frames` is the number of frames of a nap of
+    /// some length.
     fn naps(it: &mut Length, count: u32, frames: impl Fn(u64) -> usize) -> Vec<(u64, u32)> {
         let mut seen: Vec<(u64, u32)> = Vec::new();
         let mut now = it.since_ns + WORK_NS;

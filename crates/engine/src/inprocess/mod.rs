@@ -24,8 +24,8 @@ use asleep::Asleep;
 use nap::Naps;
 use ticker::Ticker;
 
-/// The age of the last turn from which a program that sends, and so is not away, takes in what came
-/// meanwhile. It has to be well below the ticker's.
+/// Age of the last turn at which a program that sends, and so is not away, runs a whole turn. It
+/// has to be well below the ticker's.
 const LONG_BATCH_NS: u64 = 1_500_000;
 
 /// An engine in this process.
@@ -44,7 +44,7 @@ struct Shared {
     bell: Doorbell,
     /// The device's descriptor, which the program must not close.
     device_fds: Vec<RawFd>,
-    /// When the program last let the engine work.
+    /// Time at which the program last ran the engine.
     driven_at: AtomicU64,
     /// Threads between `prepare_wait` and `finish_wait`.
     sleepers: Asleep,
@@ -55,8 +55,8 @@ struct Shared {
     /// No keeper is to be reached.
     is_alone: AtomicBool,
     is_over: AtomicBool,
-    /// A thread has pushed commands and did not wait for the engine: whoever lets go of it runs
-    /// them.
+    /// A thread has pushed commands and did not wait for the engine: the thread that releases it
+    /// runs them.
     is_asked: AtomicBool,
     /// [`Driver::set_relief`].
     relief: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -108,11 +108,11 @@ impl InProcess {
     }
 }
 
-/// How often a thread that is about to sleep looks for the engine: some microseconds.
+/// Number of attempts of a thread that is about to sleep to lock the engine: some microseconds.
 const LOOKS: u32 = 100;
 
 impl Shared {
-    /// One whole turn by whoever asks; `None` if another thread owns the engine.
+    /// Runs one whole turn; `None` if another thread owns the engine.
     fn turn(&self, now_ns: u64, run: fn(&mut Engine, Instant) -> Turn) -> Option<Turn> {
         let mut engine = self.engine.try_lock()?;
         if self.is_over() {
@@ -128,7 +128,8 @@ impl Shared {
         Some(turn)
     }
 
-    /// The engine, or nothing if another thread has it: that one runs what has been pushed.
+    /// Locks the engine, or returns `None` if another thread has it, which then runs the pushed
+    /// commands.
     fn ask(&self) -> Option<Guard<'_, Engine>> {
         self.engine.try_lock().or_else(|| {
             self.is_asked.store(true, Ordering::Release);
@@ -148,7 +149,7 @@ impl Shared {
         true
     }
 
-    /// After the engine was let go of: runs what others have pushed meanwhile who did not wait.
+    /// Runs commands that other threads have pushed without waiting, after the engine was released.
     #[inline]
     fn settle(&self) {
         fence(Ordering::SeqCst);
@@ -198,9 +199,9 @@ impl Shared {
         }
     }
 
-    /// For the ticker, which does not always turn for what rang. A sleeper that has not seen the
-    /// ring yet is rung again; one that falls asleep after us finds what was rung for, because it
-    /// looks under the lock.
+    /// Clears the doorbell for the ticker, which does not run a turn for every ring. A sleeper that
+    /// has not seen the ring yet is woken again; a sleeper that comes later finds the work, because
+    /// it checks under the lock.
     fn clear_bell(&self) {
         self.bell.clear();
         let engine = self.engine.lock();
@@ -212,9 +213,9 @@ impl Shared {
         self.settle();
     }
 
-    /// Returns whether a sleeper has to be woken because of what was done in its absence: its
-    /// timeout may have been computed before a deadline existed, and a turn ends the announcement
-    /// of sleep. Without a thread of the program's it is the ticker that may sleep for too long.
+    /// Returns whether a sleeper has to be woken because of work done in its absence: its timeout
+    /// may have been computed before a deadline existed, and a turn ends the announcement of sleep.
+    /// If no thread of the program sleeps, it is the ticker that may sleep too long.
     fn is_stale(&self, engine: &mut Engine) -> bool {
         let armed_until = match self.sleepers.is_any() {
             false => self.ticker_until.load(Ordering::Acquire),
@@ -276,8 +277,8 @@ impl Driver for InProcess {
         let now = now_ns();
         engine.pause(Instant(now));
         let nap = self.naps.begin(now, nap_ns_max);
-        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us.
-        // Frames are what a nap is for.
+        // Events of a turn that the ticker has just run count: nothing else would wake this thread.
+        // A nap is meant to gather frames.
         if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {
             engine.set_sleeping(false);
             self.shared.sleepers.turn_back();
@@ -288,7 +289,7 @@ impl Driver for InProcess {
         }
         let deadline = engine.next_deadline();
         let device = nap.unwrap_or_else(|| engine.poll_fd());
-        // Published before the lock is let go: a later turn by another thread sees it.
+        // Published before the lock is released: a later turn by another thread sees it.
         self.shared
             .armed_until
             .store(deadline.map_or(u64::MAX, |at| at.0), Ordering::Release);

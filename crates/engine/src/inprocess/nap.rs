@@ -48,9 +48,9 @@ struct Moderation {
     mode: Mode,
     /// Short sleeps that it takes now: more after each attempt that failed.
     try_after: u32,
-    /// The last nap brought nothing: the next sleep waits for the first frame.
+    /// The last nap had no frames: the next sleep waits for the first frame.
     is_quiet: bool,
-    /// The last turn brought [`PLENTY`].
+    /// The last turn had [`PLENTY`] frames.
     is_busy: bool,
 }
 
@@ -79,7 +79,7 @@ impl Moderation {
         };
     }
 
-    /// A nap is over and has brought so many frames.
+    /// Records the end of a nap and its number of frames.
     fn on_nap(&mut self, frames: usize) {
         self.is_quiet = frames == 0;
         let Mode::Napping { credit } = self.mode else {
@@ -109,7 +109,7 @@ enum Sleep {
         since_ns: u64,
     },
     Nap,
-    /// A nap that is over; what it brought is still to be taken.
+    /// A nap that is over; its frames are still to be taken.
     Napped,
     Over,
 }
@@ -147,8 +147,8 @@ impl Naps {
         state.moderation.may_nap() && !state.length.is_none()
     }
 
-    /// A sleep begins: what it waits for in the device's place, if it is a nap. `max_ns`: the
-    /// longest nap; 0 = none.
+    /// Begins a sleep. Returns the timer to wait for in the device's place, if it is a nap.
+    /// `max_ns`: the longest nap; 0 = none.
     pub(super) fn begin(&self, now_ns: u64, max_ns: u64) -> Option<RawFd> {
         let mut state = self.state.lock();
         state.sleep = Sleep::OnDevice { since_ns: now_ns };
@@ -167,7 +167,7 @@ impl Naps {
         Some(timer.as_raw_fd())
     }
 
-    /// The sleep is over; whether what it waited for had come.
+    /// Ends a sleep; `has_come`: whether its event had happened.
     pub(super) fn end(&self, has_come: bool, now_ns: impl FnOnce() -> u64) {
         let mut state = self.state.lock();
         state.sleep = match state.sleep {

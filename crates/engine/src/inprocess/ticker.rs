@@ -22,7 +22,7 @@ use super::Shared;
 
 /// Age from which a turn counts as too old.
 const TICK_NS: u64 = 4_000_000;
-/// When to look again after somebody else had the engine.
+/// Time of the next attempt after another thread had the engine.
 const RETRY_NS: u64 = 200_000;
 /// Looks in a row that find the program waiting before the ticker parks.
 const PARK_AFTER: u32 = 250;
@@ -32,8 +32,9 @@ const PARK_AFTER: u32 = 250;
 struct Parking(AtomicBool);
 
 impl Parking {
-    /// Returns whether it may. Asked after it has been said: a program that leaves its wait before
-    /// that sees the ticker parked, and one that leaves it sooner is not waiting any more.
+    /// Announces the parked mode, then returns whether it may be entered: a program that leaves its
+    /// wait before the check sees the ticker parked, and one that left it sooner is not waiting any
+    /// more.
     fn park(&self, is_waiting: impl FnOnce() -> bool) -> bool {
         self.0.store(true, Ordering::SeqCst);
         let may_park = is_waiting();
@@ -155,8 +156,8 @@ impl Watch {
         self.mode_of_age()
     }
 
-    /// By the age of the program's last turn: what comes after it waits for one tick, not for the
-    /// rest of one and another.
+    /// Chooses the mode by the age of the program's last turn, so that the next event waits for one
+    /// tick at most.
     fn mode_of_age(&self) -> Mode {
         let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
         match TICK_NS.checked_sub(now_ns().saturating_sub(driven_at)) {
@@ -188,14 +189,14 @@ impl Watch {
         let has_news = engine.has_unread_events();
         let device = engine.poll_fd();
         if !is_busy {
-            // Published before the lock is let go: a later turn of the program's sees it.
+            // Published before the lock is released: a later turn of the program sees it.
             let until = deadline.map_or(u64::MAX, |at| at.0);
             self.shared.ticker_until.store(until, Ordering::Release);
         }
         drop(engine);
         if has_news {
             match &self.shared.relief.get() {
-                // The program came and fell asleep while we had the engine.
+                // The program came and fell asleep while this thread had the engine.
                 _ if self.shared.sleepers.is_any() => self.shared.bell.ring(),
                 // Threads of it may sleep all the same, and wait for one that is away.
                 Some(relief) => relief(),

@@ -6,7 +6,7 @@ use super::rows::Subject;
 use crate::authority::Asked;
 use crate::client::ClientId;
 
-/// An inquiry, what is left to be looked at, and the answer so far.
+/// An inquiry, its remaining subjects, and the answer so far.
 pub(crate) struct Errand {
     pub(super) asked: Asked,
     pub(super) left: Vec<Part>,

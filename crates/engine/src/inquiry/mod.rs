@@ -19,11 +19,11 @@ use crate::views::link_rows;
 use errand::{Errand, Part};
 use rows::{Subject, end, row, subjects};
 
-/// Sockets that are looked at in one turn.
+/// Sockets processed in one turn.
 const ROWS_PER_TURN: usize = 512;
 
 impl Engine {
-    /// The keeper has something to ask.
+    /// Handles the keeper's notice of an inquiry.
     #[cold]
     pub(crate) fn on_inquiry(&mut self, now: Instant) {
         if self.errand.is_none() {

@@ -24,7 +24,7 @@ pub enum Subject {
     },
 }
 
-/// Every connection of a stack, in whatever state.
+/// Lists every connection of a stack, in any state.
 pub fn subjects(stack: &Stack, now: Instant) -> Vec<Subject> {
     let connections = stack.tcp_connections();
     let half_open = stack.tcp_half_open();
@@ -92,7 +92,7 @@ pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) ->
     }
 }
 
-/// Ends what a subject is; `false` if it is gone.
+/// Closes a subject; returns `false` if it is gone.
 pub fn end(stack: &mut Stack, now: Instant, subject: &Subject, fx: &mut impl Effects) -> bool {
     match *subject {
         Subject::Connection(conn) => stack.tcp_abort(now, conn, fx),

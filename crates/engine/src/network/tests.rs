@@ -11,7 +11,7 @@ use slipstack_channel::{SocketError, Transport};
 use crate::authority::PortAuthority;
 use crate::engine::Setup;
 
-/// The network that it tells, whether its filter is to be had, and how often it was asked for.
+/// The network it returns, whether its filter is available, and how often it was asked.
 #[derive(Debug, Default)]
 struct Keeper {
     network: NetworkState,
@@ -71,7 +71,7 @@ fn address(last: u8) -> (IpAddr, u8) {
     (address.ip(), 24)
 }
 
-/// A change of the network is told.
+/// Announces a change of the network.
 fn tell(engine: &mut Engine, keeper: &Mutex<Keeper>, change: impl FnOnce(&mut NetworkState)) {
     let mut it = keeper.lock().unwrap();
     it.network.revision += 1;

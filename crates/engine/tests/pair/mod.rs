@@ -35,7 +35,7 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
     host_with(number, device, None)
 }
 
-/// With neighbours, somebody else hears their answers.
+/// With `neighbours`, another process receives the neighbours' answers.
 pub fn host_with(
     number: u8,
     device: impl Device + 'static,
@@ -227,7 +227,7 @@ pub fn bind(world: &mut World, host: usize, port: u16) -> SockId {
     sock
 }
 
-/// Lets nothing leave before it is told to and says since when a frame waits, like a packet socket.
+/// Holds all frames until it is flushed and reports since when one waits, like a packet socket.
 pub struct Gathering {
     device: Loopback,
     frames: Vec<(Vec<u8>, TxOffload)>,

@@ -43,7 +43,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Enters a client's socket. Returns whether a program is to hear of it; `None` if there are
+    /// Adds a client's socket. Returns whether a BPF program has to be updated; `None` if there are
     /// too many sockets.
     pub fn join(&mut self, client: ClientId, local: SocketAddr, rank: u64) -> Option<bool> {
         let count: usize = self
@@ -83,7 +83,7 @@ impl Groups {
         Some(!group.code.is_empty())
     }
 
-    /// Takes a client's socket out. Returns whether a program is to hear of it.
+    /// Removes a client's socket. Returns whether a BPF program has to be updated.
     pub fn part(&mut self, client: ClientId, local: SocketAddr, rank: u64) -> bool {
         let mut has_program = false;
         for group in self.all.iter_mut().filter(|group| group.local == local) {
@@ -93,7 +93,7 @@ impl Groups {
         has_program
     }
 
-    /// Takes everything of a client out and returns the ports whose programs are to hear of it.
+    /// Removes all sockets of a client and returns the ports whose BPF programs have to be updated.
     pub fn part_all(&mut self, client: ClientId) -> Vec<u16> {
         let left = self.all.iter_mut().filter_map(|group| {
             let is_told = group.remove(client, None);
@@ -140,7 +140,7 @@ impl Groups {
         })
     }
 
-    /// Everybody with a socket in a group of a port.
+    /// Returns the clients with a socket in a group of a port.
     pub fn clients(&self, port: u16) -> Vec<ClientId> {
         let groups = self.all.iter().filter(|group| group.local.port() == port);
         let members = groups.flat_map(|group| &group.members);
@@ -156,7 +156,7 @@ impl Groups {
 }
 
 impl Group {
-    /// Returns whether the group has a program that is to hear of it.
+    /// Returns whether the group has a BPF program that has to be updated.
     fn remove(&mut self, client: ClientId, rank: Option<u64>) -> bool {
         let mut at = 0;
         let before = self.members.len();

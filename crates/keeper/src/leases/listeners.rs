@@ -31,7 +31,7 @@ pub struct Listener {
     pub slot: Option<u16>,
     /// It leaves new connections to others, if there are any.
     pub is_yielding: bool,
-    /// How often the client asked for exactly this.
+    /// Number of equal requests of the client.
     pub count: u32,
 }
 
@@ -46,7 +46,7 @@ pub enum ListenRefused {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Listeners {
     table: Vec<Listener>,
-    /// Slots whose engine does not run. A successor finds them out again.
+    /// Slots whose engine does not run. A successor detects them again.
     #[serde(skip)]
     stalled: Vec<u16>,
 }
@@ -194,8 +194,8 @@ impl Listeners {
         true
     }
 
-    /// The one datagram socket that a client has on a port is connected, or no longer so: what it
-    /// is not connected to goes to others on the port, if there are any.
+    /// Records that the only datagram socket of a client on a port is connected, or no longer:
+    /// other datagrams go to other sockets on the port, if there are any.
     pub fn set_connected(&mut self, client: ClientId, port: u16, is_on: bool) {
         let is_it = |l: &Listener| {
             (l.client, l.protocol, l.port) == (client, Transport::Udp, port) && l.count == 1
@@ -238,8 +238,8 @@ fn may_share(held: &Listener, wanted: &Listener) -> bool {
         || (held.reuse_port && wanted.reuse_port && held.uid == wanted.uid)
 }
 
-/// Two addresses, and not every one, or two links. Steering does not tell them apart, so what one
-/// engine has no use for is offered to the others on the port.
+/// Two addresses, neither of which is a wildcard, or two links. Steering does not distinguish them,
+/// so frames that one engine has no socket for are offered to the others on the port.
 fn is_apart(held: &Listener, wanted: &Listener) -> bool {
     let (a, b) = (held.address, wanted.address);
     let has_two_links = held.link != 0 && wanted.link != 0 && held.link != wanted.link;

@@ -57,7 +57,7 @@ pub enum LeaseError {
     Listen(ListenRefused),
 }
 
-/// The leases that a client that has gone leaves behind.
+/// The leases of a client that has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub client: Client,
@@ -101,7 +101,7 @@ impl Leases {
         self.clients.insert(client).ok_or(LeaseError::ClientsFull)
     }
 
-    /// Gives a free slot to a client; what it already claimed is served from there.
+    /// Leases a free slot to a client, which serves its claimed ports from then on.
     pub fn lease_slot(&mut self, id: ClientId) -> Result<u16, LeaseError> {
         let client = self.clients.find_mut(id).ok_or(LeaseError::UnknownClient)?;
         if let Some(slot) = client.slot {
@@ -117,7 +117,7 @@ impl Leases {
         Ok(slot as u16)
     }
 
-    /// Takes back a slot whose engine has never begun.
+    /// Takes back a slot whose engine has never started.
     pub fn unlease_slot(&mut self, id: ClientId) -> Vec<u16> {
         let Some(slot) = self
             .clients
@@ -159,8 +159,8 @@ impl Leases {
         &self.blocks
     }
 
-    /// Claims a port for listening, or for datagrams. The engine whose outgoing ports it is among
-    /// sees so in the steering, and takes others.
+    /// Claims a port for listening, or for datagrams. If it is among an engine's outgoing ports,
+    /// that engine sees the claim in the steering table and uses others.
     pub fn listen(
         &mut self,
         id: ClientId,

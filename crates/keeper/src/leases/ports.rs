@@ -55,8 +55,8 @@ impl PortBlocks {
         Scatter::new(self.pool, self.key)
     }
 
-    /// How many blocks an engine begins with, if `others` more may come: a quarter of what they do
-    /// not need.
+    /// Returns the number of blocks that an engine starts with if `others` more may come: a quarter
+    /// of what they do not need.
     pub fn first_lease(&self, others: usize) -> usize {
         let free = self.owner.iter().filter(|owner| owner.is_none()).count();
         (free.saturating_sub(others) / 4).clamp(1, BLOCKS_FIRST_MAX)

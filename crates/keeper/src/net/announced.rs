@@ -7,9 +7,9 @@ use slipstack_stack::{Stack, Tunable};
 pub(super) struct Announced {
     pub(super) revision: u32,
     pub(super) heard: u64,
-    /// Slots of engines that have not been told yet.
+    /// Slots of engines that have not been notified yet.
     pub(super) left: Vec<u16>,
-    /// Slots of engines that are to ask for the programs of a port.
+    /// Slots of engines that have to fetch the BPF programs of a port.
     pub(super) choosers: Vec<(u16, u16)>,
     pub(super) again_at: u64,
 }

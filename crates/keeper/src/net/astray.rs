@@ -22,7 +22,7 @@ enum Verdict {
     Pass(u16),
     /// It has waited this often, and waits once more.
     Hold(u8),
-    /// It is for nobody: a reset.
+    /// No engine has it: a reset.
     Answer,
 }
 
@@ -41,7 +41,8 @@ impl NetEffects {
         }
     }
 
-    /// A segment for nobody here. `false`: it is to be answered with a reset.
+    /// Handles a segment without a connection here. Returns `false` if it is to be answered with a
+    /// reset.
     pub(super) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let (Some(coming), Some(flow)) = (self.coming, find_flow(ip, segment)) else {
             return false;
@@ -143,7 +144,7 @@ impl NetEffects {
             Next::Slot(slot) => return Verdict::Pass(slot),
             Next::Nobody(waits) => waits,
         };
-        // Some process holds a listening socket: on the kernel the connection would come about.
+        // A process holds a listening socket: on the kernel the connection would be established.
         let intent = self.intents.find(flow.local, link, coming.now);
         if let Some(intent) = intent.filter(|_| route == 0) {
             let link = self.intents.link_of(&intent);
@@ -155,9 +156,9 @@ impl NetEffects {
         }
     }
 
-    /// A datagram for a port that nobody has here: to the engine that serves it, if that is not the
-    /// one that sent it here, or it waits for the socket that means to hear it. `false`: its sender
-    /// is to be told that there is none.
+    /// Handles a datagram for a port that this stack does not have: it goes to the engine that
+    /// serves it, unless that one sent it here, or waits for the socket that intends to receive it.
+    /// Returns `false` if there is none, and the sender gets an ICMP error.
     pub(super) fn on_stray_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,
@@ -206,8 +207,8 @@ impl NetEffects {
         true
     }
 
-    /// Hands a datagram that an engine has no socket for to the next one of its port: programs may
-    /// have it at different addresses. `false`: none is left, or there is but one.
+    /// Hands a datagram that an engine has no socket for to the next engine of its port: programs
+    /// may have it at different addresses. Returns `false` if none is left.
     fn offer_datagram(
         &mut self,
         datagram: &DatagramIn<'_>,
@@ -252,7 +253,7 @@ impl NetEffects {
         matches!(self.steering.as_ref().map(port), Some(Port::Group(_)))
     }
 
-    /// Datagrams that have waited: to whoever serves the port now.
+    /// Sends waiting datagrams to the engine that serves the port now.
     pub(super) fn send_unread(&mut self, port: u16, now: u64) {
         let NetEffects {
             unread,
@@ -296,7 +297,8 @@ impl NetEffects {
         }
     }
 
-    /// The tables name other engines for a port: what waits for one may go on.
+    /// Handles a changed route of a port: connections and datagrams that wait for an engine may go
+    /// on.
     pub(super) fn on_new_route(&mut self, port: u16) {
         for flow in self.parked.on_port(port) {
             self.send_parked(&flow);

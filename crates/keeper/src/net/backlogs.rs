@@ -19,13 +19,13 @@ use super::Net;
 use super::flows::{find_flow, is_request};
 use super::intents::Intent;
 
-/// Connections that wait at one socket at most, whatever its backlog.
+/// Most connections that wait at one socket, whatever its backlog.
 const BACKLOG_MAX: u32 = 4096;
 /// Sockets that are listened for at most.
 const LISTENERS_MAX: usize = 1024;
 /// Received bytes of all waiting connections at most; one that gets more is reset.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How often it is asked whether the sockets are still there.
+/// Interval of checks whether the sockets still exist.
 const ASK_NS: u64 = 100_000_000;
 
 /// A socket that is listened for.
@@ -35,7 +35,7 @@ struct Unattended {
     /// The link that it is bound to, as `Choice::link`.
     link: u16,
     id: ListenerId,
-    /// Connections that wait no more, and those that the stack was told of (wrapping).
+    /// Connections that have left the queue, and the number reported to the stack (wrapping).
     gone: u32,
     told: u32,
 }
@@ -45,7 +45,7 @@ struct Unattended {
 struct Waiting {
     listener: ListenerId,
     port: u16,
-    /// Its place in the order in which they came.
+    /// Its place in the order of arrival.
     number: u64,
     bytes: Vec<u8>,
     /// Received in order.
@@ -59,7 +59,7 @@ pub(super) struct Backlogs {
     listeners: Vec<Unattended>,
     conns: HashMap<ConnId, Waiting>,
     bytes: usize,
-    /// Sockets that have been asked for and are not listened for yet.
+    /// Sockets that a SYN was for and that are not listened for yet.
     wanted: Vec<(SocketAddr, Intent, u16)>,
     asked_ns: u64,
     /// Number of the last message about a connection that was passed on.
@@ -70,7 +70,7 @@ pub(super) struct Backlogs {
 }
 
 impl Backlogs {
-    /// Somebody asks for a connection to a socket that no engine serves.
+    /// Records a SYN to a socket that no engine serves.
     pub(super) fn want(&mut self, port: u16, (intent, link): (Intent, u16)) {
         let local = SocketAddr::new(intent.ip, port);
         let is_known = self
@@ -108,7 +108,7 @@ impl Backlogs {
         ports
     }
 
-    /// The connections that wait on a port, in the order in which they came.
+    /// The connections that wait on a port, in the order of arrival.
     fn on_port(&self, port: u16) -> Vec<ConnId> {
         let there = self.conns.iter().filter(|(_, it)| it.port == port);
         let mut conns: Vec<(u64, ConnId)> = there.map(|(id, it)| (it.number, *id)).collect();
@@ -195,8 +195,8 @@ impl Backlogs {
 }
 
 impl Net {
-    /// Listens for sockets that somebody has asked for, passes connections on whose port an engine
-    /// serves, and ends those whose socket is closed.
+    /// Listens for sockets that a SYN was for, passes on connections whose port an engine serves,
+    /// and ends those whose socket is closed.
     pub(super) fn serve_backlogs(&mut self, now: u64) {
         for (local, intent, link) in std::mem::take(&mut self.effects.backlogs.wanted) {
             self.listen_for((local, link), intent, now);
@@ -266,7 +266,8 @@ impl Net {
         self.effects.strays.hurry(local.port());
     }
 
-    /// An engine serves the port: what waits here is its own, as far as there is room on the way.
+    /// Passes connections that wait here to the engine that serves the port, as far as there is
+    /// room on the way.
     pub(super) fn pass_backlog(&mut self, port: u16, now: u64) {
         for id in self.effects.backlogs.take_listeners(port) {
             for image in self.stack.tcp_detach_half_open(id) {
@@ -302,8 +303,8 @@ impl Net {
         self.pass_on((&image, &bytes, has_fin), now);
     }
 
-    /// Sends a connection with what came on it to the listener that the tables name, or keeps it
-    /// until there is one.
+    /// Sends a connection with its received data to the listener that the steering table names, or
+    /// keeps it until there is one.
     pub(super) fn pass_on(
         &mut self,
         (image, bytes, has_fin): (&ConnectionImage, &[u8], bool),
@@ -327,7 +328,7 @@ impl Net {
         }
     }
 
-    /// The socket is closed, and with it what nobody has accepted.
+    /// Ends the unaccepted connections of a socket that was closed.
     fn close_backlog(&mut self, port: u16, now: u64) {
         for id in self.effects.backlogs.take_listeners(port) {
             let _ = self.stack.tcp_unlisten(id);

@@ -72,7 +72,7 @@ impl Care {
         }
     }
 
-    /// The stack has let a connection go: its ring is no longer read.
+    /// Frees the ring of a connection that the stack has released.
     pub(super) fn on_released(&mut self, conn: ConnId) {
         if self.orphans.contains_key(&conn) {
             self.released.push(conn);

@@ -2,7 +2,7 @@
 
 use slipstack_device::RxMeta;
 
-/// How the frame came that the stack is looking at.
+/// Source of the frame that the stack is processing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coming {
     pub(super) now: u64,
@@ -25,7 +25,7 @@ impl Coming {
         }
     }
 
-    /// In the queue of an engine that is gone.
+    /// From the queue of an engine that is gone.
     pub(super) fn to_the_gone(now: u64) -> Coming {
         Coming {
             now,
@@ -36,7 +36,7 @@ impl Coming {
     }
 }
 
-/// The metadata of a frame that an inbox brings.
+/// The metadata of a frame from an inbox.
 pub(super) fn local_by(link: u16) -> RxMeta {
     RxMeta {
         link,

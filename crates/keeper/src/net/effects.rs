@@ -113,7 +113,8 @@ impl NetEffects {
         !self.local.is_empty()
     }
 
-    /// An ICMP error about what an engine sent: into that engine's inbox. False: it is not one.
+    /// Passes an ICMP error about an engine's packet into that engine's inbox. Returns false if it
+    /// is not one.
     pub(super) fn pass_error_on(&mut self, frame: &[u8], link: u16) -> bool {
         let (Some(steering), Some(flow)) = (&self.steering, super::errors::quoted_flow(frame))
         else {
@@ -126,8 +127,9 @@ impl NetEffects {
                 .post(slot, &InboxMessage::Frame { link, frame })
     }
 
-    /// A packet with extension headers, which steering leaves to us: into the inbox of the engine
-    /// that serves its flow, or left to the kernel. False: it is none, or for nobody.
+    /// Passes a packet with extension headers, which steering leaves to us, into the inbox of the
+    /// engine that serves its flow, or leaves it to the kernel. Returns false if it is none, or no
+    /// engine has its flow.
     pub(super) fn pass_extended_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
         const NEXT_HEADER_AT: usize = 14 + 6;
         let is_extended = !meta.local
@@ -139,7 +141,7 @@ impl NetEffects {
         let (true, Some(steering)) = (is_extended, &self.steering) else {
             return false;
         };
-        // Frames from an inbox are believed: their checksum was verified before.
+        // Frames from an inbox are trusted: their checksum was verified before.
         let parsed = FrameFlow::parse(frame)
             .filter(|flow| !self.own.contains(&flow.src.ip()))
             .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid());
@@ -157,8 +159,8 @@ impl NetEffects {
                 .post(slot, &InboxMessage::Frame { link, frame })
     }
 
-    /// A datagram to a group: into the inboxes of all engines that have its port, each of which
-    /// knows what it has joined. False: it is none, or nobody has the port.
+    /// Passes a multicast datagram into the inboxes of all engines that have its port, each of
+    /// which knows its memberships. Returns false if it is none, or no engine has the port.
     pub(super) fn pass_group_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
         if !is_group_frame(frame) || meta.local {
             return false;
@@ -178,8 +180,8 @@ impl NetEffects {
         slots != 0
     }
 
-    /// A fragment goes where the first one of its packet goes, or waits for that. `None`: it is
-    /// none; else what is for our own stack.
+    /// Passes a fragment to the slots of its packet's first fragment, or keeps it until that
+    /// arrives. Returns `None` if it is no fragment; else the frames for our own stack.
     pub(super) fn pass_fragment_on(
         &mut self,
         frame: &[u8],
@@ -189,7 +191,7 @@ impl NetEffects {
         let steering = self.steering.as_ref()?;
         let fragment = FrameFragment::parse(frame)?;
         let (slots, mut frames) = match fragment {
-            // The sender that an inbox message names is believed.
+            // The sender named in an inbox message is trusted.
             FrameFragment::First(id, ..)
             | FrameFragment::Portless(id)
             | FrameFragment::Later(id)
@@ -285,8 +287,7 @@ impl Effects for NetEffects {
         }
     }
 
-    /// Nobody reads what comes for an orphan: its bytes are dropped, which resets the connection as
-    /// on the kernel.
+    /// An orphan's data is not read: it is dropped, which resets the connection as on the kernel.
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
         self.backlogs.store(conn, offset, bytes)
     }

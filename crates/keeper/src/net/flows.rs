@@ -9,7 +9,7 @@ pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
     FrameFlow::parse(frame).as_ref().map(flow_of)
 }
 
-/// Returns whether a frame asks for a connection.
+/// Returns whether a frame is a SYN without ACK.
 pub(super) fn is_request(frame: &[u8]) -> bool {
     const SYN: u8 = 2;
     const ACK: u8 = 16;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use slipstack_device::{RxMeta, SlotSet};
 use slipstack_wire::frame_fragment::PacketId;
 
-/// Packets whose trail is known or awaited; the oldest goes first.
+/// Packets whose trail is known or awaited; the oldest is dropped first.
 const TRAILS_MAX: usize = 4096;
 /// Frames that wait for the first of their packet, in all; the oldest trail's go first.
 const HELD_MAX: usize = 1024;
@@ -37,13 +37,13 @@ pub(super) struct Trails {
     /// In the order in which they began; some are no more.
     order: VecDeque<(u64, PacketId)>,
     held: usize,
-    /// Frames that waited in vain.
+    /// Frames that waited without success.
     pub lost: u64,
 }
 
 impl Trails {
-    /// The first fragment has come and goes to `slots`: what waited for it goes before it, in the
-    /// order of its arrival.
+    /// Records that the first fragment goes to `slots`: fragments that waited for it go before it,
+    /// in the order of arrival.
     pub fn begin(&mut self, id: PacketId, slots: SlotSet, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
         self.insert(id, Way::To(slots), now);
@@ -138,7 +138,7 @@ mod tests {
         );
         assert_eq!(trails.follow(id(1), b"fourth", meta, 6), Some(3));
         assert_eq!(trails.held, 1);
-        // Identifications come round again: an old trail is nobody's.
+        // Identifications are reused: an old trail is ignored.
         let later = 5 + PATIENCE_NS;
         assert_eq!(trails.follow(id(1), b"second", meta, later), None);
     }

@@ -14,7 +14,7 @@ use slipstack_device::Transport;
 use slipstack_device::netlink::{self, Request};
 use slipstack_stack::Choice;
 
-/// How long the kernel's yes is believed.
+/// Time for which the kernel's positive answer is cached.
 const FRESH_NS: u64 = 100_000_000;
 /// How long its no: a program may be about to listen, and a peer that is refused does not try
 /// again.
@@ -36,12 +36,12 @@ const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
 /// INET_DIAG_SKV6ONLY.
 const SKV6ONLY: u16 = 11;
-/// INET_DIAG_SKMEMINFO, where in it SK_MEMINFO_RCVBUF is, and the bit that asks for it.
+/// INET_DIAG_SKMEMINFO, the position of SK_MEMINFO_RCVBUF in it, and the bit that requests it.
 const SKMEMINFO: u16 = 7;
 const RCVBUF_AT: usize = 4;
 const ASK_SKMEMINFO: u8 = 1 << (SKMEMINFO - 1);
 
-/// A socket that means to hear on the stack.
+/// A socket that intends to receive on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Intent {
     pub(super) ip: IpAddr,
@@ -98,7 +98,7 @@ impl Intents {
         found.map_or(0, |(link, _)| Choice::link_of(*link))
     }
 
-    /// Returns whether somebody means to hear on this port, at any address.
+    /// Returns whether a socket intends to receive on this port, at any address.
     pub(super) fn has_port(&mut self, port: u16, now: u64) -> bool {
         self.refresh(now, |ports| ports.contains_key(&port));
         self.ports.contains_key(&port)
@@ -110,8 +110,8 @@ impl Intents {
         self.ports.contains_key(&port)
     }
 
-    /// The socket that means to hear what comes to this address on a link, one that is bound to the
-    /// link before others.
+    /// Returns the socket that intends to receive at this address on a link; one that is bound to
+    /// the link comes before others.
     pub(super) fn find(&mut self, at: SocketAddr, link: u16, now: u64) -> Option<Intent> {
         let known = self.links.iter().find(|(number, _)| *number == link);
         let index = known.map_or(0, |(_, index)| *index);
@@ -168,7 +168,7 @@ fn ask(proto: Transport, family: u8, ports: &mut Ports) -> io::Result<()> {
     })
 }
 
-/// The port of a socket, if it has IP_FREEBIND, and what it means to hear there.
+/// Returns the port of a socket, if it has IP_FREEBIND, and its intent there.
 fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
     let port = u16::from_be_bytes([*body.get(4)?, *body.get(5)?]);
     let address: [u8; 16] = body.get(8..24)?.try_into().ok()?;

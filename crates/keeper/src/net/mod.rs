@@ -78,7 +78,7 @@ pub struct Net {
     stack: Stack,
     effects: NetEffects,
     inbox: Option<InboxReader>,
-    /// Buffer for what comes through it.
+    /// Buffer for inbox messages.
     inbox_message: Vec<u8>,
     resets: Vec<Reset>,
     arrivals: Vec<Arrival>,
@@ -211,7 +211,7 @@ impl Net {
         progress
     }
 
-    /// Takes a message of an inbox; `coming` says how a frame came that an engine may not know.
+    /// Handles an inbox message; `coming` is the source of a frame that an engine may not know.
     fn take_message(&mut self, bytes: &[u8], now: u64, coming: impl Fn(Option<u16>) -> Coming) {
         match InboxMessage::parse(bytes) {
             Ok(InboxMessage::Frame { link, frame }) => {
@@ -222,13 +222,13 @@ impl Net {
             }
             Ok(InboxMessage::Passing(head, passed)) => self.take_passing(&head, passed, now),
             Ok(InboxMessage::Group(group)) => self.take_group(group),
-            // Our own, left unread by an engine that is gone.
+            // A message of our own, left unread by an engine that is gone.
             Ok(
                 InboxMessage::NetworkChanged
                 | InboxMessage::Inquiry
                 | InboxMessage::ChoosersChanged { .. },
             ) => {}
-            // The engine that was chosen is gone: the hash of those that are left decides.
+            // The chosen engine is gone: the hash decides among the remaining ones.
             Ok(InboxMessage::Chosen { link, frame, .. }) => {
                 self.take(frame, local_by(link), coming(None));
             }
@@ -261,7 +261,8 @@ impl Net {
         self.note_heard(frame);
     }
 
-    /// An engine says what it hears: with what others do it is told to routers here.
+    /// Records the multicast memberships of an engine, which are reported to routers here together
+    /// with the others'.
     fn take_group(&mut self, told: SlotGroup) {
         if self.effects.strays.has_engine(told.slot) {
             let filter = GroupFilter {
@@ -273,7 +274,7 @@ impl Net {
         }
     }
 
-    /// The engine of a slot is gone, and leaves its groups.
+    /// Removes the memberships of an engine that is gone.
     pub fn forget_groups(&mut self, slot: u16) {
         self.stack.forget_slot_groups(slot);
     }
@@ -293,7 +294,8 @@ impl Net {
         self.stack.tcp_refuse(Instant(now), image, effects);
     }
 
-    /// Looks again at what has waited, and whether what waits for a listener still has reason to.
+    /// Retries waiting segments and connections, and drops those whose listener is no longer
+    /// expected.
     fn retry(&mut self, now: u64) {
         for held in self.effects.strays.take_due(now) {
             let coming = Coming {
@@ -314,7 +316,7 @@ impl Net {
         }
     }
 
-    /// Datagrams that an engine had no room for, and sockets that are closed before anybody read.
+    /// Retries datagrams that an engine had no room for, and drops those of closed sockets.
     fn retry_datagrams(&mut self, now: u64) {
         for port in self.effects.unread.due(now) {
             self.effects.send_unread(port, now);
@@ -373,7 +375,7 @@ impl Net {
                 .is_some_and(|after| now >= reset.began.saturating_add(*after))
         };
         let doomed = &mut self.effects.doomed;
-        // Not those whose peers have started over.
+        // Except those whose peers have started over.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut budget = PROBE_BURST;
         for reset in &mut self.resets {
@@ -410,15 +412,16 @@ impl Net {
         }
     }
 
-    /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
-    /// another engine's by now, which may have the same slot.
+    /// Handles a frame from the queue of an engine that is gone: its flow is completed or reset
+    /// here, or belongs to another engine by now, which may have the same slot.
     pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
         if flows::find_flow(frame).is_some_and(|flow| flow.proto == Transport::Tcp) {
             self.take(frame, meta, Coming::to_the_gone(now));
         }
     }
 
-    /// A frame that waits for an engine which does not run. `false`: it asks for no connection.
+    /// Handles a frame that waits for an engine which does not run. Returns `false` if it is not a
+    /// SYN.
     pub fn feed_request(&mut self, frame: &[u8], meta: RxMeta, now: u64) -> bool {
         let is_request = flows::is_request(frame);
         if is_request {
@@ -427,7 +430,7 @@ impl Net {
         is_request
     }
 
-    /// Feeds the messages left in the inbox of an engine that is gone.
+    /// Handles the messages left in the inbox of an engine that is gone.
     pub fn feed_inbox(&mut self, slot: u16, now: u64) {
         let Some(mut inbox) = self.effects.inboxes.inbox(slot).map(InboxReader::new) else {
             return;
@@ -441,12 +444,12 @@ impl Net {
         }
     }
 
-    /// The slots that engines lease now: who may have what another one got by mistake.
+    /// Sets the slots that engines lease now, the candidates for strays.
     pub fn set_engines(&mut self, slots: Vec<u16>) {
         self.effects.strays.set_engines(slots);
     }
 
-    /// Flows whose segments went to the wrong engine a moment ago.
+    /// Returns flows whose segments went to the wrong engine recently.
     pub fn stray_flows(&mut self, now: u64) -> Vec<Flow> {
         self.effects.strays.flows(now)
     }
@@ -455,17 +458,17 @@ impl Net {
         !self.effects.strays.is_empty()
     }
 
-    /// Returns whether a flow is carried out here.
+    /// Returns whether a flow is completed here.
     pub fn carries(&self, flow: &Flow) -> bool {
         self.effects.care.has(flow)
     }
 
-    /// Flows that are carried out here.
+    /// Flows that are completed here.
     pub fn carried(&self) -> impl Iterator<Item = Flow> + '_ {
         self.effects.care.by_flow.keys().copied()
     }
 
-    /// Returns whether a flow is carried out or reset here.
+    /// Returns whether a flow is completed or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
         self.carries(flow) || self.effects.doomed.contains(flow)
     }
@@ -499,8 +502,8 @@ impl Net {
             .min()
     }
 
-    /// Arms the inbox's doorbell; false: a frame has come meanwhile, or what this stack says to
-    /// itself waits.
+    /// Arms the inbox's doorbell. Returns false if a frame has arrived meanwhile, or a frame to
+    /// this stack itself waits.
     pub fn prepare_sleep(&self) -> bool {
         !self.effects.has_local()
             && !self.effects.device.has_rx()
@@ -533,7 +536,7 @@ impl Net {
         self.effects.device.flush();
     }
 
-    /// The station that claims an address which is looked for.
+    /// Returns the station that claims an address that is probed for.
     pub(crate) fn owner_of(&self, wanted: &Wanted) -> Option<[u8; 6]> {
         self.sought.owner(wanted)
     }

@@ -17,7 +17,8 @@ use crate::orphans::{Heir, Orphans, Record};
 use crate::regions::RegionKey;
 
 impl Net {
-    /// Takes over a connection whose program has ended in order. `None`: the image is not sound.
+    /// Takes over a connection whose program has ended in order. Returns `None` if the image is
+    /// invalid.
     pub fn adopt(
         &mut self,
         image: HandoverImage,
@@ -47,7 +48,7 @@ impl Net {
         self.stack.tcp_adopt_time_wait(Instant(now), &image)
     }
 
-    /// Goes on with a connection that the former keeper carried out.
+    /// Continues a connection of the former keeper.
     pub fn inherit(&mut self, heir: Heir, region: Option<&Region>, now: u64) -> Option<Flow> {
         let carried = region.and_then(|region| {
             let stack = heir.image.to_bytes().to_vec();
@@ -101,7 +102,7 @@ impl Net {
         Some(flow)
     }
 
-    /// A frame has been looked at.
+    /// Notes the connection of a frame that was processed.
     pub(super) fn note_heard(&mut self, frame: &[u8]) {
         if self.orphans() > 0
             && let Some(flow) = find_flow(frame)
@@ -110,7 +111,7 @@ impl Net {
         }
     }
 
-    /// Writes down what the peers' segments have changed.
+    /// Records the changes made by the peers' segments.
     pub(super) fn renew_records(&mut self) {
         let Net { stack, effects, .. } = self;
         let care = &mut effects.care;
@@ -122,7 +123,7 @@ impl Net {
         }
     }
 
-    /// Returns the connections that the former keeper carried out.
+    /// Returns the connections that the former keeper was completing.
     pub fn heirs(&self) -> Vec<Heir> {
         self.effects.care.records.heirs()
     }
@@ -132,12 +133,12 @@ impl Net {
         self.effects.care.orphans.len()
     }
 
-    /// Returns whether bytes of a connection that is carried out are in this region.
+    /// Returns whether bytes of a connection in progress are in this region.
     pub fn has_bytes_in(&self, key: &RegionKey) -> bool {
         self.effects.care.regions.contains_key(key)
     }
 
-    /// Regions whose last connection has been carried out since the last call.
+    /// Returns regions whose last connection has been completed since the last call.
     pub fn take_settled(&mut self) -> Vec<RegionKey> {
         std::mem::take(&mut self.effects.care.settled)
     }

@@ -14,10 +14,10 @@ const FLOWS_MAX: usize = 1024;
 const MESSAGES_MAX: usize = 16_384;
 /// Bytes of all parked connections at most: their sum when each is as long as engines make them.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How often it is asked whether somebody still means to listen.
+/// Interval of checks whether a program still intends to listen.
 const ASK_NS: u64 = 100_000_000;
 
-/// The messages of one connection, and its place in the order in which they came.
+/// The messages of one connection, and its place in the order of arrival.
 #[derive(Debug, Default)]
 struct Messages {
     number: u64,
@@ -76,7 +76,7 @@ impl Parked {
         self.flows.len()
     }
 
-    /// The connections of a port, in the order in which they came.
+    /// The connections of a port, in the order of arrival.
     pub(super) fn on_port(&self, port: u16) -> Vec<Flow> {
         let is_there = |(flow, _): &(&Flow, &Messages)| flow.local.port() == port;
         let mut flows: Vec<(u64, Flow)> = self
@@ -106,7 +106,7 @@ impl Parked {
         }
     }
 
-    /// Ports to ask about now, if that is due.
+    /// Returns the ports to check now, if that is due.
     pub(super) fn ports_to_ask(&mut self, now: u64) -> Vec<u16> {
         if self.flows.is_empty() || now < self.asked_ns + ASK_NS {
             return Vec::new();
@@ -139,7 +139,7 @@ impl Parked {
     }
 }
 
-/// The connection whose first message this is.
+/// Returns the connection that this first message describes.
 pub(super) fn image_of(passed: Passed<'_>) -> Option<ConnectionImage> {
     match passed {
         Passed::Open { image, .. } => Some(ConnectionImage::from_bytes(image.try_into().ok()?)),

@@ -17,8 +17,8 @@ use crate::regions::RegionKey;
 const BYTES_MAX: usize = 1024 * 1024;
 
 impl Net {
-    /// Goes on with a connection out of a killed program's region. `None`: it is to be reset, as
-    /// one is whose program had not read everything.
+    /// Continues a connection from a killed program's region. Returns `None` if it has to be reset
+    /// because its program had not read everything.
     pub fn adopt_killed(
         &mut self,
         (entry, left): (&FlowEntry, LeftConnection),
@@ -35,8 +35,8 @@ impl Net {
         self.adopt(bytes, region, key, now)
     }
 
-    /// Sends a connection that nobody had accepted to another listener, or keeps it until there is
-    /// one. `false`: it is to be reset.
+    /// Sends an unaccepted connection to another listener, or keeps it until there is one. Returns
+    /// `false` if it has to be reset.
     pub fn pass_killed(
         &mut self,
         (entry, left): (&FlowEntry, &LeftConnection),

@@ -12,7 +12,7 @@ use super::Net;
 use super::announced::tune;
 use crate::routes;
 
-/// When an engine whose inbox is full is told again.
+/// Time after which an engine whose inbox is full is notified again.
 const AGAIN_NS: u64 = 5_000_000;
 
 impl Net {
@@ -26,7 +26,7 @@ impl Net {
         Some(learnt.published())
     }
 
-    /// The network has changed: the own stack goes by it, and engines are told.
+    /// Applies a changed network to the own stack, and notifies engines.
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
         self.effects.device.set_vlans(&state.further_links());
         let network = Arc::new(state.clone());
@@ -38,7 +38,7 @@ impl Net {
         self.told.left = self.effects.strays.engines().to_vec();
     }
 
-    /// The own stack goes by these rules of the packet filter.
+    /// Applies these packet filter rules to the own stack.
     pub fn set_filter(&mut self, filter: &FilterState, state: &NetworkState) {
         if state.filter != self.filter.revision() {
             self.filter.take_state(state.filter, filter);
@@ -63,7 +63,7 @@ impl Net {
         routes::rules(&self.stack)
     }
 
-    /// Returns the image that a successor goes on with, if a router has spoken since the last call.
+    /// Returns the image for a successor, if a router has advertised since the last call.
     pub fn take_routers(&mut self) -> Option<Vec<u64>> {
         let counters = self.stack.counters();
         let heard = counters.value(Counter::RxNdpRouters) + counters.value(Counter::RxNdpRedirects);
@@ -74,7 +74,7 @@ impl Net {
         Some(self.stack.slaac_image())
     }
 
-    /// Engines ask when they are told that there is something to ask for.
+    /// Notifies engines, which then fetch the change.
     pub(super) fn tell_engines(&mut self, now: u64) {
         let is_all_told = self.told.left.is_empty() && self.told.choosers.is_empty();
         if is_all_told || now < self.told.again_at {
@@ -90,8 +90,8 @@ impl Net {
         self.told.again_at = now + AGAIN_NS;
     }
 
-    /// The engines of these slots ask for the programs that choose among sockets of a port. One
-    /// whose inbox is full is told again.
+    /// Notifies the engines of these slots to fetch the BPF programs of a port. An engine whose
+    /// inbox is full is notified again.
     pub fn tell_choosers(&mut self, port: u16, slots: Vec<u16>) {
         let inboxes = &self.effects.inboxes;
         let message = InboxMessage::ChoosersChanged { port };
@@ -102,7 +102,7 @@ impl Net {
         }
     }
 
-    /// An operator asks something of the engine of this slot. Returns `false` if its inbox is full.
+    /// Notifies the engine of this slot of an inquiry. Returns `false` if its inbox is full.
     pub fn tell_inquiry(&self, slot: u16) -> bool {
         self.effects.inboxes.post(slot, &InboxMessage::Inquiry)
     }

@@ -15,14 +15,14 @@ use std::hash::{BuildHasher, RandomState};
 use slipstack_device::{Flow, SlotSet};
 use slipstack_stack::RxMeta;
 
-/// How long it is remembered who has said no to a segment: less than a peer waits before it sends
-/// the same again.
+/// Time for which refusals of a segment are remembered: less than the peer's retransmission
+/// timeout.
 const SEGMENT_NS: u64 = 150_000_000;
-/// How long a flow is looked for in the directories of the engines.
+/// Time for which a flow is searched for in the directories of the engines.
 const FLOW_NS: u64 = 1_000_000_000;
 /// Segments and flows that are searched for at a time; beyond it strays are answered at once.
 const SEARCHES_MAX: usize = 4096;
-/// Slots that fit the set of those that have said no.
+/// Slots that fit the set of refusals.
 const SLOTS: u16 = SlotSet::BITS as u16;
 /// How long a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
@@ -34,11 +34,11 @@ const WAIT_NS: u64 = 500_000;
 const WAIT_SHIFT: u8 = 1;
 /// Waits of a segment: half a second in all.
 const WAITS: u8 = 10;
-/// Everyone is asked after each second wait, because the connection may have come to an engine
-/// that the tables do not name, and after the last.
+/// All engines are tried after each second wait, because the connection may have moved to an engine
+/// that the steering table does not name, and after the last.
 const WAITS_FOR_ALL: u8 = 2;
 
-/// A segment that waits for its connection, as it came.
+/// A segment that waits for its connection, unchanged.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) frame: Vec<u8>,
@@ -57,7 +57,7 @@ pub(super) struct Asked {
     pub(super) route: u16,
     /// Whether the other engines may have it too.
     pub(super) is_anyones: bool,
-    /// The engine that has just said no.
+    /// The engine that has just refused it.
     pub(super) origin: Option<u16>,
     /// How often the segment has waited.
     pub(super) waits: u8,
@@ -67,7 +67,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Slot(u16),
-    /// Everyone has said no to a segment that has waited this often.
+    /// All engines have refused a segment that has waited this often.
     Nobody(u8),
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Strays {
 pub(super) struct Counts {
     /// Sent on to an engine.
     pub(super) passed: u64,
-    /// Times that one has waited, and those that did so in vain.
+    /// Number of waits, and of those without success.
     pub(super) held: u64,
     pub(super) given_up: u64,
     /// Lost for want of room.
@@ -191,7 +191,7 @@ impl Strays {
         });
     }
 
-    /// Those that have waited long enough, in the order in which they came.
+    /// Returns segments that have waited long enough, in the order of arrival.
     pub(super) fn take_due(&mut self, now: u64) -> Vec<Held> {
         if self.next_due().is_none_or(|due| due > now) {
             return Vec::new();
@@ -203,7 +203,7 @@ impl Strays {
         due
     }
 
-    /// A listener has come to this port: what waits for one is due.
+    /// Makes segments that wait for a listener of this port due, because there is one now.
     pub(super) fn hurry(&mut self, port: u16) {
         for held in self.held.iter_mut().filter(|held| held.port == port) {
             held.due = 0;
@@ -278,7 +278,7 @@ mod tests {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
         let mut next = |origin| strays.next(flow(1), b"a", asked(2, Some(origin)), 0);
-        // Both copies came to the first engine; the second one takes what it gets.
+        // Both copies came to the first engine; the second copy follows the first one's decisions.
         assert_eq!([next(1), next(1), next(1)], [Next::Slot(2); 3]);
         assert_eq!(next(2), Next::Nobody(0));
     }
@@ -345,8 +345,8 @@ mod tests {
             }
         }
         assert_eq!(strays.counts.given_up, 1);
-        // Everyone is asked every second time and at last, and between them whoever takes
-        // connections in.
+        // All engines are tried every second time and at last, and in between those that adopt
+        // connections.
         assert_eq!(passes, 7 * 3 + u64::from(WAITS) + 1 - 7);
     }
 

@@ -16,7 +16,7 @@ const ASK_NS: u64 = 100_000_000;
 /// An inbox without room is tried again after this time.
 const AGAIN_NS: u64 = 1_000_000;
 
-/// A frame, with the link that it came by.
+/// A frame, with its link.
 pub(super) type Waiting = (u16, Vec<u8>);
 
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Unread {
         }
     }
 
-    /// Ports whose engine had no room a moment ago.
+    /// Ports whose engine had no room recently.
     pub(super) fn due(&self, now: u64) -> Vec<u16> {
         if self.queues.is_empty() || now < self.sent_ns + AGAIN_NS {
             return Vec::new();
@@ -95,7 +95,7 @@ impl Unread {
         due.map(|(port, _)| *port).collect()
     }
 
-    /// Ports to ask about now, if that is due.
+    /// Returns the ports to check now, if that is due.
     pub(super) fn ports_to_ask(&mut self, now: u64) -> Vec<u16> {
         if self.queues.is_empty() || now < self.asked_ns + ASK_NS {
             return Vec::new();
@@ -104,7 +104,7 @@ impl Unread {
         self.queues.keys().copied().collect()
     }
 
-    /// The socket is closed, and what waited for it is gone with it.
+    /// Drops the datagrams that wait for a socket that was closed.
     pub(super) fn give_up(&mut self, port: u16) {
         if let Some(queue) = self.queues.remove(&port) {
             self.bytes -= queue.bytes;

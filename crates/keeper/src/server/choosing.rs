@@ -93,8 +93,8 @@ impl Server {
         Ok((Reply::Choosers(told.collect()), Vec::new()))
     }
 
-    /// Engines with sockets on the port ask for its programs; `except` has just told something, and
-    /// asks without that.
+    /// Notifies engines with sockets on the port to fetch its BPF programs; `except`, whose request
+    /// caused the change, fetches them anyway.
     pub(super) fn tell_choosers(&mut self, port: u16, except: Option<ClientId>) {
         let leases = &self.resources.state.leases;
         let clients = leases.groups.clients(port);

@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Serves what a connection has sent.
+    /// Serves the requests of a connection.
     pub(super) fn serve_connection(&mut self, token: u64, now: u64) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(connection) = self.connections.get(&token) else {
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// A child of a process that may use the device brings its own connection.
+    /// Handles a child of an authorised process, which has a connection of its own.
     fn on_new_client(&mut self, token: u64, fds: Vec<OwnedFd>) {
         let is_trusted = self
             .connections
@@ -309,7 +309,7 @@ impl Server {
         }))
     }
 
-    /// A connection is gone. Its client may come back if its process lives.
+    /// Handles a closed connection. Its client may reconnect if its process lives.
     pub(super) fn on_hang_up(&mut self, token: u64, now: u64) {
         let Some(connection) = self.connections.remove(&token) else {
             return;

@@ -55,7 +55,7 @@ impl Server {
                 None,
             ),
             Query::Programs { from } => return self.programs(from),
-            // Answered when the engines have been asked.
+            // Answered when the engines have answered.
             Query::Inquire(_) => {
                 return refuse(Refusal::BadRequest, "the question came by another way");
             }
@@ -207,7 +207,7 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    /// Matches of the filter's rules that an engine has told, for the log.
+    /// Logs matches of the filter's rules that an engine has reported.
     pub(super) fn log_filter(&mut self, lines: &[String]) {
         for line in lines.iter().take(LOG_LINES_MAX) {
             let shown = line.chars().filter(|c| !c.is_control());
@@ -216,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Tells everybody who watches what holds now.
+    /// Sends the current network to all watchers.
     pub(super) fn tell_watchers(&mut self) {
         let watching = self.connections.iter().filter(|(_, it)| it.is_watching);
         let tokens: Vec<u64> = watching.map(|(token, _)| *token).collect();

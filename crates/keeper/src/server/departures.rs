@@ -15,13 +15,13 @@ use super::Server;
 /// Frames that are taken from a dead engine's queue at once, and how often.
 const DRAIN_BUDGET: usize = 1024;
 const DRAIN_ROUNDS: usize = 64;
-/// When the slot is looked at again: somebody may have looked its engine up just before it was
-/// gone.
+/// Times at which the slot is emptied again: a sender may have looked its engine up just before it
+/// was gone.
 const AGAIN_NS: [u64; 2] = [20_000_000, 200_000_000];
 
 impl Server {
-    /// A process has ended without a word, or lost its engine: its peers are told, and everything
-    /// it held is free at once.
+    /// Handles a process that was killed, or lost its engine: its peers are informed, and its
+    /// leases are free at once.
     pub(super) fn on_death(&mut self, client: ClientId, now: u64) {
         self.tally.crashes += 1;
         self.connections
@@ -51,7 +51,7 @@ impl Server {
         self.lost.remove(&client);
         self.reports.remove(&client);
         let ended = self.end_flows(client, now);
-        // Answers of their peers come here, not to whoever gets the ports next.
+        // Answers of their peers come here, not to the next owner of the ports.
         let excepted: Vec<OwnedFlow> = ended.staying().map(|flow| (flow, 0)).collect();
         if let Err(error) = self
             .steer
@@ -74,8 +74,8 @@ impl Server {
         info!(client = client.0, pid, slot, resets, "a client has left");
         self.steer_ports(&left.ports);
         self.pass_unaccepted(ended.unaccepted, now);
-        // An instance that was killed has left its socket; no other has its name before it is gone
-        // here.
+        // A killed instance has left its socket; no other instance can have its name before this
+        // cleanup.
         if let Some(name) = &left.client.instance
             && let Ok(socket) = self.resources.dir.instance_socket(name)
         {
@@ -95,8 +95,7 @@ impl Server {
         self.resources.save();
     }
 
-    /// Keeps a region, here and in the standby, while connections are carried out whose bytes are
-    /// in it.
+    /// Keeps a region, here and in the standby, while connections with bytes in it are completed.
     pub(super) fn keep_handover(&mut self, key: RegionKey, region: Region) {
         if let Some(standby) = &self.standby {
             standby.note_handover(key);
@@ -104,7 +103,7 @@ impl Server {
         self.resources.handovers.insert(key, region);
     }
 
-    /// Lets go of regions whose connections have all been carried out.
+    /// Releases regions whose connections have all been completed.
     pub(super) fn settle_handovers(&mut self) {
         for key in self.net.take_settled() {
             self.resources.handovers.remove(&key);
@@ -114,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Goes on with the connections that the former keeper carried out; gives their flows.
+    /// Continues the connections of the former keeper; returns their flows.
     pub(super) fn inherit_orphans(&mut self, now: u64) -> Vec<OwnedFlow> {
         let mut flows = Vec::new();
         for heir in self.net.heirs() {
@@ -199,7 +198,7 @@ impl Server {
         }
     }
 
-    /// Tells the own stack who may be asked for strays, and has those pass packets for others on.
+    /// Informs the own stack of the candidates for strays, which also forward packets.
     pub(super) fn publish_engines(&mut self) {
         let mut engines = self.engines();
         engines.retain(|slot| !self.stalls.is_stalled(*slot));

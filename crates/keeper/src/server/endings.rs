@@ -11,10 +11,10 @@ use crate::regions::RegionKey;
 
 use super::Server;
 
-/// The outcome of connections whose program was killed.
+/// Results for connections whose program was killed.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// The rest of what was written is delivered from here.
+    /// The rest of the written data is delivered from here.
     pub(super) adopted: Vec<Flow>,
     /// Their peers get a reset.
     pub(super) doomed: Vec<Flow>,
@@ -36,7 +36,7 @@ impl Ended {
 }
 
 impl Server {
-    /// Ends the TCP flows of a client, whose regions are forgotten.
+    /// Ends the TCP flows of a client, and forgets its regions.
     pub(super) fn end_flows(&mut self, client: ClientId, now: u64) -> Ended {
         let of_client = |key: &&RegionKey| key.0 == client;
         let keys: Vec<RegionKey> = self
@@ -91,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Connections that nobody had accepted go to whoever listens now, as on the kernel.
+    /// Passes unaccepted connections to other listeners, as on the kernel.
     pub(super) fn pass_unaccepted(&mut self, unaccepted: Vec<Unaccepted>, now: u64) {
         let mut doomed = Vec::new();
         for Unaccepted {

@@ -6,7 +6,7 @@ use slipstack_channel::control::net::{EngineIdentity, Inquiry};
 
 use crate::leases::ClientId;
 
-/// How often an engine whose inbox is full is told again.
+/// Interval at which an engine whose inbox is full is notified again.
 const AGAIN_NS: u64 = 5_000_000;
 /// An inquiry under way.
 pub(super) struct Inquest {
@@ -36,7 +36,7 @@ pub(super) struct Inquests {
 }
 
 impl Inquests {
-    /// When the first of them is to be looked at.
+    /// Returns when the first of them is due.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         let is_untold = |it: &Inquest| it.engines.iter().any(|engine| !engine.has_notice);
         let times = self.all.iter();

@@ -20,7 +20,7 @@ const ANSWER_NS: u64 = 2_000_000_000;
 const INQUIRIES_MAX: usize = 64;
 
 impl Server {
-    /// Returns what is answered at once; of the rest the answer follows.
+    /// Returns the immediate part of the answer; the rest follows.
     pub(super) fn take_inquiry(
         &mut self,
         token: u64,
@@ -57,7 +57,7 @@ impl Server {
         None
     }
 
-    /// Asks every engine; the answer follows when all have spoken, or in two seconds.
+    /// Asks every engine; the answer follows when all have answered, or after two seconds.
     pub(super) fn inquire(
         &mut self,
         token: u64,
@@ -101,7 +101,7 @@ impl Server {
         Ok(())
     }
 
-    /// An engine asks what it is asked.
+    /// Handles an engine that fetches its inquiry.
     pub(super) fn on_next_inquiry(&mut self, client: ClientId) -> Answer {
         for inquest in &mut self.inquests.all {
             let mut engines = inquest.engines.iter_mut();
@@ -130,7 +130,7 @@ impl Server {
             let mut engines = inquest.engines.iter_mut();
             engines.find(|it| it.client == client)
         });
-        // One that comes too late is nobody's.
+        // A late answer is ignored.
         if let Some(engine) = engine {
             engine.answer = Some(answer);
         }
@@ -138,7 +138,7 @@ impl Server {
         Ok((Reply::Done, Vec::new()))
     }
 
-    /// Tells engines that have not been told, and answers what is complete or overdue.
+    /// Notifies remaining engines, and sends answers that are complete or overdue.
     pub(super) fn follow_inquests(&mut self, now: u64) {
         let (net, leases) = (&self.net, &self.resources.state.leases);
         for inquest in &mut self.inquests.all {

@@ -5,8 +5,8 @@ use slipstack_device::{DropKind, LinkProperties};
 use crate::resources::Resources;
 use crate::steer::Spread;
 
-/// One sentence for each mechanism that decides which core works on a packet, and for what else has
-/// been switched on.
+/// Returns one sentence for each mechanism that decides which core processes a packet, and for each
+/// optional one that is on.
 pub(super) fn describe(resources: &Resources) -> Vec<String> {
     let state = &resources.state.network;
     let mut told = vec![

@@ -43,16 +43,16 @@ use crate::steer::Steer;
 
 /// Most control connections at a time.
 const CONNECTIONS_MAX: usize = 2048;
-/// Connections at most of users who have not shown that they may use the device.
+/// Most connections of users who have not been authorised.
 const STRANGERS_MAX: usize = 256;
 /// Messages of one connection that are served before the next one's.
 const MESSAGES_PER_TURN: usize = 16;
-/// How long a client whose connection is lost may take to come back.
+/// Time within which a client whose connection is lost may reconnect.
 const RETURN_NS: u64 = 3_000_000_000;
 /// How long the keeper stays after the last client, and for the first one.
 const LINGER_NS: u64 = 1_000_000_000;
 const FIRST_CLIENT_NS: u64 = 10_000_000_000;
-/// How long after an attempt that found no descriptor the next one to let somebody in is made.
+/// Pause after an accept that found no free descriptor.
 const DEAF_NS: u64 = 100_000_000;
 /// Distance of attempts to fork a standby.
 const STANDBY_NS: u64 = 1_000_000_000;
@@ -61,11 +61,11 @@ const SWEEP_NS: u64 = 500_000_000;
 
 /// How a keeper's loop ends.
 pub enum Ended {
-    /// Nobody needs it any more.
+    /// The keeper is no longer needed.
     Finished,
     /// This process is the new standby.
     Standby(Keeper),
-    /// This process was asked to end while it is needed: its standby goes on.
+    /// This process was asked to end while it is needed: its standby takes over.
     HandedOver,
 }
 
@@ -77,7 +77,7 @@ struct Connection {
     /// Inherited by children; see `Hello::is_shared`.
     is_shared: bool,
     client: Option<ClientId>,
-    /// Is told of every change of the network.
+    /// Whether it gets every change of the network.
     is_watching: bool,
 }
 
@@ -152,15 +152,15 @@ pub struct Server {
     /// When another one is tried for, if there is none.
     standby_due: Option<u64>,
     idle_since: Option<u64>,
-    /// Nobody is let in before: there was no descriptor for the last one who knocked.
+    /// No connection is accepted before this time, because there was no free descriptor.
     deaf_until: Option<u64>,
     swept_at: u64,
     kernel_flows_swept_at: u64,
-    /// Slots of engines that are gone, which are emptied once more then.
+    /// Slots of engines that are gone, which are emptied once more at these times.
     vacated: Vec<(u16, u64)>,
     stalls: stalls::Stalls,
     is_stopping: bool,
-    /// A slot was asked for in vain last, which has been said.
+    /// The last request for a slot failed, which has been logged.
     is_full: bool,
 }
 
@@ -247,7 +247,7 @@ impl Server {
         self.resources.save();
     }
 
-    /// Serves until nobody needs a keeper, or until this process becomes the standby.
+    /// Serves until no keeper is needed, or until this process becomes the standby.
     pub fn run(mut self) -> (Resources, Ended) {
         loop {
             let ready = self.wait();
@@ -304,10 +304,10 @@ impl Server {
         }
     }
 
-    /// Nobody is there and nothing is to be carried out. TIME-WAIT alone does not count: with the
-    /// device the addresses are gone too.
+    /// Returns whether there are neither clients nor connections to complete. TIME-WAIT alone does
+    /// not count: the addresses are removed with the device.
     fn may_finish(&mut self, now: u64) -> bool {
-        // A client that only asks for the status holds nothing.
+        // A client that only asks for the status does not keep the keeper alive.
         let is_held = |connection: &Connection| connection.is_shared || connection.client.is_some();
         let is_idle = !self.connections.values().any(is_held)
             && self.resources.state.leases.clients.is_empty()
@@ -322,8 +322,8 @@ impl Server {
         now.saturating_sub(since) >= self.linger_ns()
     }
 
-    /// SIGTERM or SIGINT. In use, the standby takes over; true: it can. Otherwise, and without one,
-    /// this keeper ends as soon as nobody needs it.
+    /// Handles SIGTERM or SIGINT. If the keeper is in use, the standby takes over; returns true if
+    /// it can. Otherwise this keeper ends as soon as it is no longer needed.
     fn on_end_signal(&mut self) -> bool {
         let mut signal = [0; 128];
         while matches!(rustix::io::read(&self.resources.signals, &mut signal), Ok(n) if n > 0) {}

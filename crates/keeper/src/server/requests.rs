@@ -24,7 +24,8 @@ use super::clients::{Answer, refuse};
 const REGIONS_PER_CLIENT_MAX: usize = 1024;
 
 impl Server {
-    /// Everything but the greeting. Nothing is asked of strangers but their greeting.
+    /// Handles all requests but the greeting. Unauthorised connections may only send their
+    /// greeting.
     pub(super) fn on_request(
         &mut self,
         token: u64,
@@ -246,7 +247,7 @@ impl Server {
             Descriptor::Neighbours,
             resources.neighbours.fd().try_clone_to_owned()?,
         );
-        // Without it the engine runs all the same: what it is for takes two deaths.
+        // Without it the engine still works: the lock matters only if keeper and standby both die.
         match claims::claim(&resources.dir, slot) {
             Ok(claim) => add(Descriptor::Claim, claim),
             Err(error) => warn!(slot, %error, "a slot cannot be claimed"),
@@ -364,7 +365,7 @@ impl Server {
         self.done()
     }
 
-    /// The directories say which flows have whose exceptions.
+    /// The directories show which engines have the flows of an exception.
     fn on_steer_flow(
         &mut self,
         client: ClientId,
@@ -463,8 +464,8 @@ impl Server {
     }
 
     /// Takes the TIME-WAIT entries of an engine that ends into the own stack. Their frames come
-    /// here as what nobody serves, or as strays: whoever gets their ports may open the same two
-    /// ends again, and is not to be kept from it.
+    /// here because no engine has them, or as strays: the next owner of their ports may open a
+    /// connection between the same two ends, and must not be kept from it.
     fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitEntry], now: u64) -> Answer {
         let known = self.resources.state.leases.clients.find(client);
         if known.and_then(|client| client.slot).is_none() {
@@ -535,7 +536,7 @@ impl Server {
         }
     }
 
-    /// The flows of all engines that live, and of what is carried out here.
+    /// Returns the flows of all living engines, and of connections that are completed here.
     pub(super) fn living_flows(&self) -> Vec<OwnedFlow> {
         let clients = &self.resources.state.leases.clients;
         self.resources

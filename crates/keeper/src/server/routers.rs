@@ -8,8 +8,8 @@ use tracing::warn;
 use super::{Server, share};
 
 impl Server {
-    /// Makes this the network that holds: steering and the own stack go by it at once, engines and
-    /// programs when they have been told.
+    /// Puts this network in force: steering and the own stack use it at once, engines and programs
+    /// when they have been notified.
     pub(super) fn publish(&mut self, state: NetworkState, now: u64) -> Result<(), DeviceError> {
         let steering = self.resources.slots.steering();
         let in_force = state.in_force();
@@ -26,8 +26,8 @@ impl Server {
         Ok(())
     }
 
-    /// The former keeper may have died in the middle of a change: what it wrote down holds, for
-    /// everybody.
+    /// Puts the recorded network in force everywhere, because the former keeper may have died in
+    /// the middle of a change.
     pub(super) fn renew_network(&mut self, now: u64) {
         let state = self.resources.network.state.clone();
         if let Err(error) = self.publish(state, now) {

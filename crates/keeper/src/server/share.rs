@@ -26,8 +26,8 @@ pub(super) const ALL: [(Transport, u16, u16); 2] =
     [(Transport::Tcp, 1, u16::MAX), (Transport::Udp, 1, u16::MAX)];
 
 impl Server {
-    /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and
-    /// with the leases.
+    /// Updates the kernel's part of these inclusive ranges according to the operator's list and the
+    /// leases.
     pub(super) fn share_ports(&mut self, ranges: &[(Transport, u16, u16)]) {
         let Some(share) = &self.resources.network.state.share else {
             return;
@@ -103,7 +103,7 @@ impl Server {
         Ok(())
     }
 
-    /// At the start all ports are the stack's already: what the kernel has there stays there.
+    /// At the start all ports are already the stack's: existing flows of the kernel stay there.
     pub(super) fn leave_first_flows(&mut self) {
         if self.resources.network.state.share.is_none() {
             return;
@@ -146,7 +146,7 @@ impl Server {
         let living: HashSet<_> = kernel_flows::read().into_iter().collect();
         let steering = self.resources.slots.steering();
         self.resources.state.kernel_flows.retain(|ends| {
-            // One that is gone already is as good.
+            // An exception that is already gone needs no removal.
             living.contains(ends) || steering.remove_exception(&flow_of(ends)).is_err()
         });
         self.resources.save();

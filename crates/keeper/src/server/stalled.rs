@@ -10,8 +10,8 @@ use super::stalls::Look;
 use crate::process::is_ready;
 
 impl Server {
-    /// When the engines that share ports, or pass packets on, are to be looked at; `None`: there
-    /// are none.
+    /// Returns when the engines that share ports, or forward packets, are to be checked; `None` if
+    /// there are none.
     pub(super) fn stalls_due(&self) -> Option<u64> {
         let has_shared = self.resources.state.leases.listeners.has_shared()
             || self.resources.network.state.is_forwarding;

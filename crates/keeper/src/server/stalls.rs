@@ -12,9 +12,9 @@ use std::collections::HashMap;
 /// How long frames may wait for an engine that begins no turn. Even a program that computes has one
 /// every 8 ms.
 const STALL_NS: u64 = 30_000_000;
-/// Limit for an engine whose process is ready to run.
+/// Time limit for an engine whose process is ready to run.
 const READY_STALL_NS: u64 = 500_000_000;
-/// How often it is looked while frames wait for somebody, and otherwise.
+/// Interval of checks while frames wait for an engine, and otherwise.
 const SUSPECT_NS: u64 = 10_000_000;
 const LOOK_NS: u64 = 50_000_000;
 
@@ -28,7 +28,7 @@ pub(super) struct Stalls {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     beats: u64,
-    /// Since when frames wait and no turn has begun.
+    /// Time since when frames wait and no turn has begun.
     waits_since: Option<u64>,
     is_stalled: bool,
 }
@@ -39,17 +39,17 @@ pub(super) struct Look {
     pub(super) slot: u16,
     pub(super) beats: u64,
     pub(super) has_frames: bool,
-    /// Its process is ready to run; asked only of one that is under suspicion.
+    /// Whether its process is ready to run; checked only while it is suspected.
     pub(super) is_ready: bool,
 }
 
 impl Stalls {
-    /// Whether no engine is looked at.
+    /// Returns whether no engine is watched.
     pub(super) fn is_empty(&self) -> bool {
         self.engines.is_empty()
     }
 
-    /// When to look next, if anybody is to be looked at.
+    /// Returns the time of the next check.
     pub(super) fn next_look(&self) -> u64 {
         let is_suspect = |seen: &Seen| seen.waits_since.is_some();
         let pause_ns = match self.engines.values().any(is_suspect) {
@@ -59,7 +59,7 @@ impl Stalls {
         self.looked_at + pause_ns
     }
 
-    /// Takes in what was seen; returns the engines that have stopped or run again.
+    /// Processes the observations; returns the engines that have stopped or run again.
     pub(super) fn learn(&mut self, looks: &[Look], now: u64) -> Vec<(u16, bool)> {
         self.looked_at = now;
         let mut changes = Vec::new();
@@ -97,7 +97,7 @@ impl Stalls {
         changes
     }
 
-    /// Whether frames have waited for an engine since the last look, in which no turn has begun.
+    /// Returns whether frames have waited for an engine since the last check, without a turn.
     pub(super) fn is_suspect(&self, slot: u16, beats: u64) -> bool {
         let seen = self.engines.get(&slot);
         seen.is_some_and(|it| it.waits_since.is_some() && it.beats == beats && !it.is_stalled)

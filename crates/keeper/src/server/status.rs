@@ -142,8 +142,7 @@ impl Server {
         listening.chain(connected).take(max).collect()
     }
 
-    /// Returns whether the process has several engines, with the first of which it tells of all its
-    /// sockets.
+    /// Returns whether the process has several engines, the first of which reports all its sockets.
     fn is_told_by_another(&self, process: ProcessKey) -> bool {
         let mut clients = self.resources.state.leases.clients.iter();
         clients.any(|(id, it)| it.process == process && self.reports.contains_key(&id))

@@ -23,7 +23,7 @@ pub(super) struct Trial {
 }
 
 impl Server {
-    /// Returns what is answered at once; a change that brings addresses is answered later.
+    /// Returns the immediate answer; a change that adds addresses is answered later.
     pub(super) fn take_trial(&mut self, token: u64, request: Request, now: u64) -> Option<Request> {
         let Request::Net(Call {
             version: VERSION,
@@ -60,12 +60,13 @@ impl Server {
         None
     }
 
-    /// When the first of them is to be looked at.
+    /// Returns when the first of them is due.
     pub(super) fn trials_due(&self) -> Option<u64> {
         self.trials.iter().map(|trial| trial.due).min()
     }
 
-    /// Refuses changes whose addresses others have, asks again, and makes those that nobody minds.
+    /// Refuses changes whose addresses other stations have, repeats probes, and applies changes
+    /// without conflict.
     pub(super) fn follow_trials(&mut self, now: u64) {
         for mut trial in std::mem::take(&mut self.trials) {
             let net = &self.net;
@@ -83,7 +84,7 @@ impl Server {
                     self.trials.push(trial);
                     continue;
                 }
-                // The client that asked has gone, and would not know that the address holds.
+                // The client that asked has gone, and would not learn that the address is in use.
                 None if !self.connections.contains_key(&trial.token) => {
                     self.net.end_search(&trial.wanted);
                     continue;
@@ -96,8 +97,8 @@ impl Server {
     }
 }
 
-/// The addresses that changes bring to interfaces which are there and up. Changes that cannot be
-/// are refused without asking anybody.
+/// Returns the addresses that changes add to interfaces that exist and are up. Impossible changes
+/// are refused without probing.
 fn wanted(state: &NetworkState, changes: &[Change]) -> Vec<Wanted> {
     if state.changed(changes).is_err() {
         return Vec::new();

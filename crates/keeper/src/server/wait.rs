@@ -10,7 +10,7 @@ use super::{RETURN_NS, SWEEP_NS, Server};
 /// Longest sleep while the kernel's ingress drop wants a heartbeat.
 const BEAT_NS: u64 = 250_000_000;
 
-/// How often flows that went astray are looked for in the engines' directories.
+/// Interval at which stray flows are searched for in the engines' directories.
 const STRAY_NS: u64 = 5_000_000;
 
 /// The sources that want something.

@@ -4,14 +4,14 @@ use slipstack_channel::control::{Reply, Request, StatusReport};
 
 use super::{Running, ask, greet, ip, status, wait_until};
 
-/// As the command does: what the log does not take is lost.
+/// As the command does: lines that the log does not take are lost.
 pub fn start() {
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
     let lines = lines.with_writer(std::io::stderr);
     lines.log_internal_errors(false).init();
 }
 
-/// The kernel beside us takes our address, and says so to everybody.
+/// The kernel takes our address, and announces it.
 pub fn takes_nothing() {
     let full = std::fs::File::options()
         .write(true)

@@ -204,7 +204,7 @@ fn client(control: &Path) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Somebody who may not use the device, and knocks as often as he can.
+/// An unauthorised user that connects as often as possible.
 fn crowd(control: &Path) -> ExitCode {
     bound_descriptors(4096);
     let nobody = rustix::process::Uid::from_raw(65534);
@@ -244,7 +244,7 @@ impl Running {
         dir.path().join("control")
     }
 
-    /// Waits until the keeper has gone by itself, and looks what is left.
+    /// Waits until the keeper has ended by itself, and checks that nothing is left.
     fn ends_cleanly(mut self) {
         let status = self.child.wait().expect("wait");
         assert!(status.success());
@@ -506,7 +506,7 @@ fn take_descriptors(pid: u32) {
 
 fn limit_descriptors(pid: u32, most: Option<u64>) {
     let (pid, what) = (keeper_process(pid), rustix::process::Resource::Nofile);
-    // The hard one stays: not everybody may raise it again.
+    // The hard limit stays: not every process may raise it again.
     let limit = rustix::process::Rlimit {
         current: most,
         ..rustix::process::getrlimit(what)

@@ -75,7 +75,7 @@ impl World {
         self.side.look(&mut self.engine, self.sock).upto
     }
 
-    /// Gathers bytes, which must be those that were sent; returns in how many pieces they lie.
+    /// Gathers bytes, which must equal those sent; returns the number of pieces.
     fn gather(&self, at: usize, len: usize) -> usize {
         let pieces = self.side.gather(&self.engine, self.sock, at as u64, len);
         let mut out = vec![0; len];
