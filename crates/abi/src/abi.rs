@@ -36,10 +36,10 @@ pub unsafe fn object<'a, T>(at: *const T) -> Result<&'a T, Errno> {
     Ok(unsafe { &*at })
 }
 
-/// A structure of the program's, to be changed.
+/// Returns a structure of the program, to be changed.
 ///
 /// # Safety
-/// Out of reach, or valid and nobody else's while the call lasts.
+/// Out of reach, or valid and used by nothing else during the call.
 pub unsafe fn object_mut<'a, T>(at: *mut T) -> Result<&'a mut T, Errno> {
     if is_out_of_reach(at) {
         return Err(Errno::EFAULT);
@@ -75,10 +75,10 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
     Ok(unsafe { core::slice::from_raw_parts(at.cast(), len) })
 }
 
-/// Where the program wants `len` bytes to be written.
+/// Returns the place to which the program wants `len` bytes written.
 ///
 /// # Safety
-/// Null, or `len` writable bytes that nobody else uses while the call lasts.
+/// Null, or `len` writable bytes that nothing else uses during the call.
 pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
     if len == 0 {
         return Ok(&mut []);
@@ -104,10 +104,10 @@ pub unsafe fn total_len(at: *const libc::iovec, count: usize) -> usize {
         .fold(0, |sum: usize, vec| sum.saturating_add(vec.iov_len))
 }
 
-/// An array of the program's; null only when it is empty.
+/// Returns an array of the program; null only when it is empty.
 ///
 /// # Safety
-/// Null, or `len` valid elements that nobody else changes while the call lasts.
+/// Null, or `len` valid elements that nothing else changes during the call.
 pub unsafe fn array_mut<'a, T>(at: *mut T, len: usize) -> Result<&'a mut [T], Errno> {
     if len == 0 {
         return Ok(&mut []);
@@ -135,7 +135,7 @@ pub unsafe fn address<'a>(
     unsafe { bytes(at.cast(), len as usize) }
 }
 
-/// Gives an address to the program, cut to its room, with the whole length told.
+/// Writes an address for the program, cut to its room, and the whole length.
 ///
 /// # Safety
 /// `at` null (nothing is wanted) or `*len` writable bytes.
@@ -151,7 +151,7 @@ pub unsafe fn give_address(
     let len = unsafe { object_mut(len) }?;
     let room = usize::try_from((*len).cast_signed()).map_err(|_| Errno::EINVAL)?;
     let copied = room.min(address.len());
-    // SAFETY: the program says that it has `room` bytes there.
+    // SAFETY: the program declares that it has `room` bytes there.
     let place = unsafe { bytes_mut(at.cast(), copied) }?;
     place.copy_from_slice(&address[..copied]);
     *len = address.len() as libc::socklen_t;
@@ -199,7 +199,7 @@ pub unsafe fn give_sender(
     unsafe { give_address(address, at, len) }
 }
 
-/// Checks an array of buffers as the kernel does and tells whether each has a place.
+/// Checks an array of buffers as the kernel does, and returns whether each has a place.
 ///
 /// # Safety
 /// Null, or `count` valid elements.
@@ -389,7 +389,7 @@ mod tests {
     fn addresses_are_cut_and_their_length_told() {
         let mut room = [0u8; 4];
         let mut len = 4;
-        // SAFETY: `len` tells the size of `room`.
+        // SAFETY: `len` is the size of `room`.
         let result =
             unsafe { give_address(&[1, 2, 3, 4, 5], room.as_mut_ptr().cast(), &raw mut len) };
         assert_eq!((result, room, len), (Ok(()), [1, 2, 3, 4], 5));

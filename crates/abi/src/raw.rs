@@ -143,8 +143,8 @@ pub fn pending() -> u64 {
     set
 }
 
-/// Runs the handlers of what waits and `mask` lets in, if there is anything; the mask is then what
-/// it was.
+/// Runs the handlers of pending signals that `mask` lets in, if there are any; then the old mask is
+/// restored.
 pub fn let_in(mask: u64) {
     let now = [0u64; 2];
     let args = [0, 0, now.as_ptr() as usize, &raw const mask as usize, 8, 0];
@@ -274,12 +274,12 @@ pub fn append(path: &CStr, bytes: &[u8]) -> bool {
     let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
     // SAFETY: the pointer and length are those of a live slice.
     let written = unsafe { syscall6(libc::SYS_write, args) };
-    // SAFETY: the descriptor was opened here and nobody else has its number.
+    // SAFETY: the descriptor was opened here and nothing else has its number.
     unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
     written == bytes.len() as isize
 }
 
-/// Writes to standard error, whatever the program has made of libc.
+/// Writes to standard error, whatever the program has done to libc.
 pub fn write_stderr(bytes: &[u8]) {
     let args = [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
     // SAFETY: the pointer and length are those of a live slice.

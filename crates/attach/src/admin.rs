@@ -37,11 +37,11 @@ pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
     Ok(reports)
 }
 
-/// The control socket of the keeper that is meant: the only one of this network namespace, or the
-/// one of `--if`.
+/// Returns the control socket of the selected keeper: the only one of this network namespace, or
+/// that of `--if`.
 ///
 /// # Errors
-/// There is none, or it is not clear which.
+/// There is none, or the choice is not clear.
 pub fn control_socket(settings: &Settings) -> Result<std::path::PathBuf, Error> {
     let mut all = directories(settings)?;
     if let Some(wanted) = &settings.interface {
@@ -114,7 +114,7 @@ pub fn elsewhere(settings: &Settings) -> Result<Vec<(String, u32)>, Error> {
 /// Returns the report on one process, which may be in another network namespace.
 ///
 /// # Errors
-/// Nobody knows it.
+/// No keeper or instance knows it.
 pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     let mut refused = None;
     let directories = match network_namespace_of(pid) {
@@ -178,10 +178,10 @@ impl Stopped {
 }
 
 /// Ends the instance or the keeper of that name (interface), or all: every instance, then every
-/// keeper. One that is in use keeps none of the others.
+/// keeper. One that is in use does not prevent the end of the others.
 ///
 /// # Errors
-/// There is none of that name, or none can be asked.
+/// There is none of that name, or none can be reached.
 pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error> {
     let mut stopped = Stopped::default();
     let is_meant = |name: &str| target.is_none_or(|target| target == name);

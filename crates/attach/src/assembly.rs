@@ -24,9 +24,9 @@ use crate::link::KeeperClient;
 use crate::queues::{HookMaker, Queues};
 use crate::supervisor::{Keeper, NeighbourView};
 
-/// How long an instance lets an ACK wait for the program's answer. It cannot tell a program that is
-/// away from one that is about to answer, so it waits for no longer than the in-process ticker lets
-/// pass (4 ms and what it takes to wake up) where Linux waits for 40 ms.
+/// How long an instance delays an ACK for the program's answer. It cannot tell a program that is
+/// away from one that is about to answer, so it waits no longer than the in-process ticker does (4
+/// ms and the wake-up) where Linux waits for 40 ms.
 const INSTANCE_DELAYED_ACK: Duration = Duration::from_millis(4);
 
 /// A lease with its descriptors sorted.
@@ -40,7 +40,7 @@ struct Parts {
     claim: Option<OwnedFd>,
 }
 
-/// An engine on a slot of its own, and what wakes it.
+/// An engine on a slot of its own, with its doorbell.
 pub struct Assembled {
     pub engine: Engine,
     pub bell: Doorbell,
@@ -49,8 +49,8 @@ pub struct Assembled {
     pub held: Vec<RawFd>,
 }
 
-/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Gives
-/// what [`Assembled::held`] is too.
+/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Also
+/// returns [`Assembled::held`].
 pub fn in_process(
     settings: &Settings,
     link: Arc<KeeperClient>,
@@ -86,7 +86,7 @@ pub fn in_process(
     ))
 }
 
-/// Leases a slot and makes an engine whose flows are named in `directory`.
+/// Leases a slot and makes an engine whose flows are listed in `directory`.
 pub fn assemble(
     settings: &Settings,
     link: &Arc<KeeperClient>,
@@ -124,7 +124,7 @@ fn assemble_hooked(
         .get(usize::from(slot))
         .cloned()
         .ok_or(Error::Confused)?;
-    // Since this process leased the slot it is told of changes.
+    // This process is notified of changes only since it leased the slot.
     let network = match link.ask(&Request::Network, &[])?.0 {
         Reply::Network(network) => Arc::new(*network),
         _ => return Err(Error::Confused),

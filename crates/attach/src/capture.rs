@@ -15,7 +15,7 @@ use slipstack_mem::process;
 use crate::admin;
 use crate::error::Error;
 
-/// How often the file is flushed and the end is looked for.
+/// Interval of flushing the file and checking for the end.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Which frames, and how long.
@@ -32,9 +32,9 @@ pub struct Plan {
 pub struct Summary {
     pub inbound: u64,
     pub outbound: u64,
-    /// Frames that came faster than they could be written.
+    /// Frames that arrived faster than they could be written.
     pub lost: u64,
-    /// The device went away, or down, before the end.
+    /// The device was deleted, or set down, before the end.
     pub is_cut_short: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Ready {
     interface: String,
 }
 
-/// Finds the device and listens to it from now on.
+/// Finds the device and captures from now on.
 ///
 /// # Errors
 /// No device is in use, several are and none is named, or no CAP_NET_RAW.

@@ -24,7 +24,7 @@ use crate::spread::Spread;
 const GENERATIONS: usize = 8;
 /// Engines that threads may have on machines with fewer processors: the system divides those.
 const ENGINES_MIN: usize = 8;
-/// Channels to an instance that threads may have, unless somebody says how many.
+/// Most channels of threads to an instance, unless an option sets the number.
 const CHANNELS: usize = 16;
 
 /// The way of this process (and of the children it forks) to an engine.
@@ -53,8 +53,8 @@ struct Client {
     places: Vec<Settings>,
     spread: Spread,
     program: String,
-    /// Inherited over fork, and over exec together with a listener: who is of one family shares its
-    /// ports.
+    /// Inherited over fork, and over exec together with a listener: processes of one family share
+    /// their ports.
     family: AtomicU64,
     /// Counts forks. Each child has a state of its own: that of its parent may have been locked.
     generation: AtomicUsize,
@@ -69,9 +69,9 @@ struct State {
     links: Vec<Arc<KeeperClient>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
-    /// The number of the instance that the scout speaks to, which the first engine is.
+    /// The number of the instance that the first engine uses.
     place: usize,
-    /// How many channels threads have asked for beside the first.
+    /// Number of further channels that threads have requested.
     further: usize,
     /// For the next instance of each name, by its number.
     tickets: HashMap<usize, OwnedFd>,
@@ -101,7 +101,7 @@ impl Client {
         &self.states[self.generation.load(Ordering::Acquire) % GENERATIONS]
     }
 
-    /// Knows the stack's addresses, after asking once. Children know what their parent knew.
+    /// Returns the stack's addresses, requested once. Children inherit the answer of their parent.
     fn welcome(&self, state: &mut State) -> Result<Welcome, Error> {
         if let Some(welcome) = &state.welcome {
             return Ok(welcome.clone());
@@ -294,8 +294,8 @@ fn places(settings: &Settings) -> Vec<Settings> {
     names.map(place).collect()
 }
 
-/// An instance that says no means it; any other answer, and none, is that of one which ends, begins
-/// or is away.
+/// A refusal of an instance is final; any other answer, and none, may come from one that ends,
+/// starts or is away.
 fn of_instance(error: Error) -> AttachError {
     AttachError {
         may_pass: !matches!(error, Error::Refused { .. } | Error::NoAddresses { .. }),
@@ -400,8 +400,8 @@ impl Attach for Client {
 
     fn after_fork_child(&self) {
         let parent = self.state();
-        // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
-        // their devices: what is open of them here would outlive its engine.
+        // The parent's engines go on in the parent: here they are forgotten and not dropped, except
+        // their devices, whose open descriptors would outlive the engine.
         let (welcome, (place, tickets), held) = match parent.try_lock() {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);

@@ -17,7 +17,7 @@ pub enum Error {
     Runtime(RuntimeError),
     Keeper(KeeperError),
     Device(DeviceError),
-    /// The keeper or instance said no, with its reason.
+    /// The keeper or instance refused, with its reason.
     Refused {
         refusal: Refusal,
         message: String,
@@ -33,12 +33,12 @@ pub enum Error {
         /// Its process, where that is sure.
         pid: Option<u32>,
     },
-    /// The keeper could not be started at all.
+    /// The keeper could not be started.
     Spawn {
         bin: PathBuf,
         error: io::Error,
     },
-    /// A service of this process was refused what it needs; a sentence.
+    /// A service of this process was refused a resource; a sentence.
     Service(String),
     /// Where is the `slipstack` command?
     NoCommand,
@@ -59,7 +59,7 @@ pub enum Error {
         has: u16,
         wanted: u16,
     },
-    /// A keeper runs whose stack does not have this interface.
+    /// A running keeper's stack does not have this interface.
     OtherInterfaces {
         interface: String,
         missing: String,
@@ -130,7 +130,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes how the running stack differs from the one that was asked for.
+/// Writes how the running stack differs from the requested one.
 fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     match error {
         Error::OtherAddress {

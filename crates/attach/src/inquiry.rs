@@ -62,7 +62,7 @@ pub fn inquire(settings: &Settings, inquiry: &Inquiry) -> Result<Vec<EngineAnswe
     Ok(answers)
 }
 
-/// The programs of these devices, with what they say of their sockets.
+/// Returns the programs of these devices, with the tables of their sockets.
 ///
 /// # Errors
 /// A keeper's refusal, or no runtime directory.
@@ -115,7 +115,7 @@ fn add_programs(socket: &ControlSocket, programs: &mut Vec<ProgramSockets>) -> R
         from += told.len();
         let is_last = !is_cut || told.is_empty();
         for (program, table) in told.into_iter().zip(tables) {
-            // A program that lies about its sockets has none.
+            // A program with an invalid table has no sockets.
             let table = ReportTable::open(table).ok();
             programs.push(ProgramSockets {
                 program,

@@ -19,8 +19,8 @@ use slipstack_mem::process::Forked;
 use crate::door::{by_path, greet, options};
 use crate::error::Error;
 
-/// The text by which a keeper tells its starter that it has started; any other text is the reason
-/// why it could not.
+/// The text by which a keeper reports its start; any other text is the reason why it could not
+/// start.
 const READY: &str = "ready";
 /// Longest sentence that is read from a keeper.
 const SENTENCE_MAX: u64 = 4096;
@@ -28,9 +28,9 @@ const SENTENCE_MAX: u64 = 4096;
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Introduces this process to the keeper of these settings, which is started if there is none. One
-/// that is just leaving hangs up: then another one is started. One that is silent is not asked
-/// again.
+/// Introduces this process to the keeper of these settings, which is started if there is none. A
+/// keeper that is about to end hangs up: then another one is started. A keeper that does not answer
+/// is not asked again.
 pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcome), Error> {
     let mut attempt = 0;
     loop {
@@ -98,7 +98,7 @@ const ELSEWHERE: &str = "another keeper holds";
 fn start(settings: &Settings) -> Result<(), Error> {
     let bin = command(settings)?;
     let mut command = Command::new(&bin);
-    // A copy of the command whose file is named `fstack` would take that name for `instance`.
+    // A copy of the command whose file is named `fstack` would read that name as `instance`.
     command
         .arg0("slipstack")
         .arg("keeper")
@@ -114,11 +114,11 @@ fn start(settings: &Settings) -> Result<(), Error> {
     })?;
     let mut sentence = String::new();
     if let Some(stdout) = child.stdout.take() {
-        // The keeper closes its end when it is ready or gives up.
+        // The keeper closes its end when it is ready or fails.
         let read = stdout.take(SENTENCE_MAX).read_to_string(&mut sentence);
         read.map_err(Error::io("hear from the keeper"))?;
     }
-    // The process that was started is gone at once; the keeper is its child.
+    // The started process ends at once; the keeper is its child.
     let _ = child.wait();
     match sentence.trim() {
         READY => Ok(()),
@@ -163,12 +163,12 @@ fn absolute(device: &str) -> String {
     }
 }
 
-/// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on
-/// its standard output that it is ready, and serves until nobody needs it. `filter` reads the rules
-/// of the packet filter, given the interfaces.
+/// The body of `slipstack keeper`: drops everything it inherited, opens the device, reports on its
+/// standard output that it is ready, and serves until it is no longer needed. `filter` reads the
+/// rules of the packet filter, given the interfaces.
 ///
 /// # Errors
-/// Why it could not start; the sentence has gone to the starter as well.
+/// The reason why it could not start; the starter has got the sentence as well.
 pub fn keeper_main(
     settings: &Settings,
     filter: impl FnOnce(&NetworkState) -> Result<FilterState, String>,
@@ -210,7 +210,7 @@ fn tell(line: &str) {
     let _ = out.flush();
 }
 
-/// Tells the starter, and lets go of what it gave.
+/// Reports readiness to the starter, and drops what it passed.
 fn announce(directory: &RuntimeDir) {
     tell(READY);
     let null = open(

@@ -17,8 +17,8 @@ use crate::keeper::meet;
 pub struct Launched {
     /// Where the program can be reached, one line.
     pub reach: String,
-    /// Inherited by the program and its children: whoever holds them may use the device. One for
-    /// each instance.
+    /// Inherited by the program and its children: a process that holds them may use the device. One
+    /// for each instance.
     pub controls: Vec<OwnedFd>,
 }
 
@@ -40,7 +40,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         let welcome = greet(&socket, hello.clone())?;
         met.push((socket, welcome));
     }
-    // A program of an instance takes what that has.
+    // A program of an instance uses the instance's network.
     if met.is_empty() {
         let (socket, welcome) = meet(settings, &hello)?;
         check_network(settings, &welcome)?;
@@ -58,7 +58,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
     Ok(Launched { reach, controls })
 }
 
-/// Longest wait for an instance that is being started, and the distance of looks at it.
+/// Longest wait for an instance that is being started, and the interval of attempts.
 const INSTANCE_WAIT: Duration = Duration::from_secs(5);
 const INSTANCE_PAUSE: Duration = Duration::from_millis(20);
 

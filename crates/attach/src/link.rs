@@ -20,7 +20,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// Attempts to reach the successor at once, and their distance.
 const ATTEMPTS: u32 = 40;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(25);
-/// Answers for which nobody waits, before somebody does.
+/// Most answers that are outstanding without a caller that waits for them.
 const UNANSWERED_MAX: u32 = 16;
 
 /// A client of the keeper.
@@ -39,12 +39,12 @@ struct State {
     region: Option<OwnedFd>,
     report: Option<OwnedFd>,
     retry_at: u64,
-    /// Questions whose answers did not come in time: they come before that to the next one.
+    /// Requests whose answers did not come in time: these precede the answer to the next request.
     unanswered: u32,
 }
 
 impl State {
-    /// Reads answers for which nobody waits; `patience_ms`: how long each may take.
+    /// Reads answers that no caller waits for; `patience_ms`: time limit for each.
     fn take_answers(&mut self, patience_ms: u64) {
         while self.unanswered > 0 {
             match self.socket.receive::<Reply>(patience_ms) {
@@ -64,7 +64,7 @@ impl State {
                 Err(error @ (ControlError::TimedOut | ControlError::Closed)) => {
                     return Err(error.into());
                 }
-                // Whatever it says, nobody asks any more.
+                // Whatever it says, no caller waits for it.
                 _ => self.unanswered -= 1,
             }
         }
@@ -140,7 +140,8 @@ impl KeeperClient {
         }
     }
 
-    /// As [`KeeperClient::ask`], for what has no answer that matters: nobody waits for it.
+    /// As [`KeeperClient::ask`], for a request whose answer does not matter: the caller does not
+    /// wait.
     pub fn tell(&self, request: &Request) {
         let mut state = self.state.lock();
         if state.unanswered >= UNANSWERED_MAX {
@@ -166,9 +167,9 @@ impl KeeperClient {
         Ok(())
     }
 
-    /// Tells the keeper what is in TIME-WAIT as the engine ends, as far as it has room. No answer
-    /// is waited for: nobody reads what comes to the engine's slot until the keeper has heard the
-    /// last word.
+    /// Sends the engine's TIME-WAIT entries to the keeper as the engine ends, as far as it has
+    /// room. No answer is awaited: frames to the engine's slot are not read until the keeper has
+    /// processed the last message.
     pub fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
         for entries in told.chunks(TIME_WAITS_PER_MESSAGE) {
             let entries = entries.to_vec();
@@ -187,7 +188,7 @@ impl KeeperClient {
         self.state.lock().watched.clone()
     }
 
-    /// Something is to be read: answers for which nobody waits, or a hang-up.
+    /// Handles a readable connection: answers that no caller waits for, or a hang-up.
     pub fn on_readable(&self) {
         let mut state = self.state.lock();
         state.take_answers(0);
@@ -196,8 +197,8 @@ impl KeeperClient {
         }
     }
 
-    /// Tries again to reach a keeper that could not be reached, now and then, and once: whoever
-    /// calls has an engine to stand in for.
+    /// Tries from time to time to reach a keeper that could not be reached; only one attempt is
+    /// made, because the caller is a stand-in that has an engine to run.
     pub fn on_time(&self) {
         let Some(mut state) = self.state.try_lock() else {
             return;
@@ -221,7 +222,7 @@ impl KeeperClient {
             });
             match met {
                 Ok(met) => break met,
-                // Without an engine one client is as good as another.
+                // Without an engine it does not matter which client this process is.
                 Err(Error::Refused { .. }) if resume.is_some() && state.region.is_none() => {
                     resume = None
                 }

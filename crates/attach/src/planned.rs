@@ -7,12 +7,12 @@ use slipstack_config::Settings;
 use crate::door::options;
 use crate::error::Error;
 
-/// Returns the network of a running stack as it would be, had it been started with these settings.
-/// Where they name no address of the device itself, it keeps those that it has.
+/// Returns the network that a running stack would have if it had been started with these settings.
+/// If they name no address of the device itself, it keeps those that it has.
 ///
 /// # Errors
-/// A VLAN cannot be as they say, or they share addresses with the kernel in another way, which is
-/// settled at the start.
+/// An invalid VLAN, or a different sharing of addresses with the kernel, which is fixed at the
+/// start.
 pub fn planned(settings: &Settings, now: &NetworkState) -> Result<NetworkState, Error> {
     let wanted = options(settings).network;
     let refused = |message: String| Error::Refused {

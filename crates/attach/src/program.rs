@@ -37,8 +37,8 @@ impl Unfit {
         Unfit { kind, sentence }
     }
 
-    /// Returns whether the program runs, and its sockets are the kernel's. Otherwise it cannot be
-    /// started, or it cannot be told what it is.
+    /// Returns whether the program can run, with its sockets on the kernel. Otherwise it cannot be
+    /// started, or its format is unknown.
     #[must_use]
     pub fn is_kernels(&self) -> bool {
         self.kind == Kind::Kernels
@@ -51,7 +51,7 @@ impl std::fmt::Display for Unfit {
     }
 }
 
-/// Refuses what cannot work.
+/// Refuses programs that cannot work.
 ///
 /// # Errors
 /// A sentence, if the file is static, Go, 32-bit, of a foreign machine or set-id, or no program at

@@ -5,8 +5,8 @@ use slipstack_device::hooked::FrameHook;
 use slipstack_keeper::{Inboxes, SlotWords};
 use slipstack_mem::Doorbell;
 
-/// Makes the program that sees the frames of an engine: with what wakes the engine, and the ways
-/// to others.
+/// Makes the hook that sees the frames of an engine, from the engine's doorbell and the other
+/// queues.
 pub type HookMaker = dyn Fn(Doorbell, Queues) -> Box<dyn FrameHook> + Send + Sync;
 
 /// The way of one engine's dispatcher to those of others on the same device.
@@ -56,7 +56,7 @@ impl Queues {
     }
 }
 
-/// Never 0, which is nobody.
+/// Never 0, which is no queue.
 fn name(family: u64, queue: u16) -> u64 {
     family << 16 | u64::from(queue).wrapping_add(1) & 0xffff
 }

@@ -23,9 +23,9 @@ use crate::error::Error;
 use crate::launch::check_network;
 use crate::link::{KeeperClient, REGION};
 
-/// How often a service is asked whether it is ready, or over.
+/// Interval of checks whether a service is ready, or has ended.
 const LOOK_NS: u64 = 1_000_000;
-/// How long a service has to close what is open once it is told to stop.
+/// Time for a service to close its connections once it has to stop.
 const GRACE_NS: u64 = 2_000_000_000;
 
 const KEEPER: u64 = 0;
@@ -42,11 +42,11 @@ pub struct Place {
     pub welcome: Welcome,
 }
 
-/// A service ready to be taken in, and the way to ask after it.
+/// A service ready to be attached, and its control.
 pub struct Serving {
     pub inside: Inside,
     pub watch: Box<dyn Watch>,
-    /// It comes to an end by itself, and is asked for that often.
+    /// Whether it ends by itself and has to be polled for that.
     pub ends_itself: bool,
 }
 
@@ -55,7 +55,7 @@ pub trait Watch: Send {
     /// It listens where it is to listen.
     fn is_ready(&self) -> bool;
 
-    /// Why it cannot do what it is for, one sentence.
+    /// Returns one sentence if the service cannot do its work.
     fn refusal(&self) -> Option<String>;
 
     /// It is to close everything.
@@ -73,8 +73,8 @@ enum EngineNotice {
     Signal,
 }
 
-/// Holds the signals that end the process until [`serve`] looks at them. To be called before the
-/// process has a second thread: a thread that does not hold them would end it.
+/// Holds back the signals that end the process until [`serve`] handles them. To be called before
+/// the process has a second thread: a thread that does not block them would end it.
 ///
 /// # Errors
 /// The kernel's refusal.
@@ -144,11 +144,11 @@ impl Signals {
 }
 
 /// Runs a service on an engine of each of the settings' cores (on one engine if they name none)
-/// until SIGTERM, SIGINT or SIGHUP, or until every service is over. `on_ready` is called when all
+/// until SIGTERM, SIGINT or SIGHUP, or until every service has ended. `on_ready` is called when all
 /// of them listen.
 ///
 /// # Errors
-/// An engine could not be had, or a service was refused what it needs.
+/// An engine is not available, or a service was refused a resource.
 pub fn serve(
     settings: &Settings,
     signals: Signals,
@@ -358,7 +358,7 @@ struct Porter {
     tell: Sender<EngineNotice>,
     is_ready: bool,
     is_refused: bool,
-    /// The service has been told to stop and may take until then.
+    /// The service has to stop, and may take until then.
     until: Option<u64>,
     look_at: u64,
 }

@@ -16,7 +16,7 @@ use slipstack_mem::Region;
 const PAGE: usize = 4096;
 const PLACES_FROM: usize = 8;
 const PLACES_MAX: usize = (PAGE - PLACES_FROM) / 8;
-/// So often, a millisecond apart, one waits for another process that chooses.
+/// Number of attempts, a millisecond apart, while another process chooses.
 const PATIENCE: usize = 200;
 const NUMBER_BITS: u32 = 16;
 

@@ -42,7 +42,7 @@ impl Tickets {
         self.one.try_clone()
     }
 
-    /// Only memory files have seals: what is read comes at once.
+    /// Only memory files have seals, so that the read does not block.
     pub(crate) fn is_valid(&self, ticket: &OwnedFd) -> bool {
         let is_sealed = fcntl_get_seals(ticket).is_ok_and(|seals| seals.contains(SEALS));
         let own = rustix::process::geteuid().as_raw();

@@ -71,7 +71,7 @@ pub(crate) fn routes(settings: &Settings) -> impl Iterator<Item = RouteEntry> {
     })
 }
 
-/// Answers leave by the link by which the question came: what is from its addresses goes by its
+/// Answers leave by the link by which the request arrived: packets from its addresses use its
 /// table.
 pub(crate) fn rules(settings: &Settings) -> impl Iterator<Item = RuleEntry> {
     ways(settings).flat_map(|way| {

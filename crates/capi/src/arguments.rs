@@ -107,7 +107,7 @@ impl Arguments {
     }
 }
 
-/// Gives what stands behind a second `--if`, and behind each after it, to that interface.
+/// Assigns the options after a second `--if`, and after each further one, to that interface.
 fn by_interface(options: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     let mut further: Vec<String> = Vec::new();

@@ -12,11 +12,11 @@ fn client() -> Result<Client, Errno> {
     Client::connect(&path).map_err(|error| errno_of(&error))
 }
 
-/// Returns the network as it is now.
+/// Returns the current network.
 ///
 /// # Errors
-/// ENETDOWN: there is no stack, or no keeper that could be asked. EPERM: it does not let this
-/// user ask.
+/// ENETDOWN: there is no stack, or no keeper that can be reached. EPERM: it does not allow this
+/// user to ask.
 pub fn network() -> Result<NetworkState, Errno> {
     match client()?.ask(Query::Network) {
         Ok(Answer::Network(state)) => Ok(state),
@@ -25,10 +25,10 @@ pub fn network() -> Result<NetworkState, Errno> {
     }
 }
 
-/// Makes all of the changes or none; they hold when this returns.
+/// Applies all of the changes or none; they hold when this returns.
 ///
 /// # Errors
-/// As [`network`], and what the refusal means on Linux: EEXIST, ESRCH, EINVAL and others.
+/// As [`network`], and the refusal's errno on Linux: EEXIST, ESRCH, EINVAL and others.
 pub fn change(changes: Vec<Change>) -> Result<(), Errno> {
     match client()?.ask(Query::Set(changes)) {
         Ok(_) => Ok(()),

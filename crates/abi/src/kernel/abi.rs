@@ -7,8 +7,8 @@ use slipstack_posix::Errno;
 
 use crate::raw::syscall6;
 
-/// The system call `ppoll`, with the thread's own mask where none is given; no cancellation point
-/// of libc's (see [`crate::cancel`]).
+/// The system call `ppoll`, with the thread's own mask where none is given; not a cancellation
+/// point of libc (see [`crate::cancel`]).
 pub fn ppoll(
     fds: &mut [libc::pollfd],
     timeout: Option<Duration>,

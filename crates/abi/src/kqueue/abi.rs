@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use slipstack_posix::Errno;
 use slipstack_posix::kqueue::Kevent;
 
-/// Changes that are copied without asking for memory.
+/// Changes that are copied without an allocation.
 const FEW: usize = 16;
 
 /// Runs `work` with the program's changes, copied: it may give the same array for events.
@@ -48,10 +48,10 @@ pub struct Places {
 
 impl Places {
     /// # Errors
-    /// EINVAL: fewer than none. EFAULT: nowhere.
+    /// EINVAL: a negative number. EFAULT: no memory there.
     ///
     /// # Safety
-    /// Null, or room for `room` elements that nobody else uses meanwhile.
+    /// Null, or room for `room` elements that nothing else uses meanwhile.
     pub unsafe fn new(at: *mut Kevent, room: c_int) -> Result<Places, Errno> {
         let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
         if room > 0 && at.is_null() {

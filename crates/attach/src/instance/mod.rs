@@ -40,7 +40,7 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
     let directory = options(settings).directory()?;
     let path = directory.instance_socket(&name)?;
     raise_descriptor_limit();
-    // From here on the signals wait until the loop looks at them.
+    // From here on the signals wait until the loop handles them.
     let signals = process::term_signals().map_err(Error::io("receive signals"))?;
     let mut settings = settings.clone();
     settings.control_fds = Vec::new();
@@ -86,14 +86,14 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         welcome.interface,
         addresses.join(", ")
     ));
-    // A name that is wrong is told by the programs.
+    // The programs report an invalid name.
     let rules = Heuristics::of_environment().unwrap_or_default();
     let spin = match settings.spin {
         Spin::Adaptive if !rules.has(Rule::Spin) => Spin::FixedUs(0),
         spin => spin,
     };
     run(&mut engine, &bell, spin, &mut server).map_err(Error::io("wait for programs"))?;
-    // The programs' sockets fail with ENETDOWN; what they have sent is carried out by the keeper.
+    // The programs' sockets fail with ENETDOWN; the keeper delivers data already sent.
     server.close(&mut engine);
     let _ = link.ask(&Request::Goodbye, &[]);
     Ok(())

@@ -22,9 +22,9 @@ use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
 pub(super) const SESSIONS_MAX: usize = 1024;
-/// Connections at most of users who have not shown that they may use the instance.
+/// Most connections of users who have not been authorised.
 const STRANGERS_MAX: usize = 256;
-/// How long after an attempt that found no descriptor the next one to let somebody in is made.
+/// Pause after an accept that found no free descriptor.
 const DEAF_NS: u64 = 100_000_000;
 const EVENTS: usize = 64;
 const MESSAGES_PER_TURN: usize = 16;
@@ -47,7 +47,7 @@ pub(super) struct ControlServer {
     pub(super) is_stopping: bool,
     pub(super) epoll: OwnedFd,
     listener: OwnedFd,
-    /// Nobody is let in before: there was no descriptor for the last one who knocked.
+    /// No connection is accepted before this time, because there was no free descriptor.
     deaf_until: Option<Instant>,
     /// Held, so that the signals stay on the epoll set.
     _signals: OwnedFd,
@@ -121,8 +121,8 @@ impl ControlServer {
         engine.set_alone(self.watched.is_none());
     }
 
-    /// As the keeper does: who cannot be given a descriptor stays at the door, which would wake us
-    /// again at once.
+    /// Accepts new connections. As in the keeper, the listening socket is not polled while there is
+    /// no free descriptor, because it would wake us again at once.
     fn accept(&mut self, now: Instant) {
         loop {
             let fd = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
@@ -172,7 +172,7 @@ impl ControlServer {
         }
     }
 
-    /// As the keeper does: of those who have not shown that they may come in, the oldest go.
+    /// Closes the oldest connections that have not been authorised, as the keeper does.
     fn make_room_for_a_stranger(&mut self) {
         let strangers = self
             .sessions
@@ -206,7 +206,7 @@ impl ControlServer {
         }
     }
 
-    /// A child of a session brings its own connection.
+    /// Handles a child of a session, which has a connection of its own.
     fn on_forked_client(&mut self, token: u64, fds: Vec<OwnedFd>) {
         let is_trusted = self
             .sessions
@@ -221,7 +221,8 @@ impl ControlServer {
         }
     }
 
-    /// A session has hung up or died. One that said goodbye has been detached by its own command.
+    /// Handles a session that has hung up or died. One that said goodbye has been detached by its
+    /// own command.
     pub(super) fn on_leave(&mut self, token: u64, engine: &mut Engine, now: Instant) {
         let Some(session) = self.sessions.remove(&token) else {
             return;
@@ -261,7 +262,8 @@ impl ControlServer {
     }
 }
 
-/// Wakes the server when the process of a session has ended, whoever else holds its connection.
+/// Wakes the server when the process of a session has ended, even if other processes hold its
+/// connection.
 pub(super) fn watch_process(epoll: &OwnedFd, token: u64, pidfd: &OwnedFd) {
     let _ = epoll::add(epoll, pidfd, EventData::new_u64(token + 1), EventFlags::IN);
 }

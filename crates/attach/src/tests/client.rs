@@ -49,7 +49,7 @@ const ALL: [Descriptor; 3] = [
     Descriptor::ProgramDoorbell,
 ];
 
-/// An instance that welcomes everybody, and reacts so to a wish for a channel.
+/// An instance that admits every program, and handles a request for a channel by `on_attach`.
 fn instance(on_attach: impl Fn(usize) -> Step + Send + Sync + 'static) -> Script {
     Script::new(move |request| match request {
         Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
@@ -118,7 +118,7 @@ fn descriptors_that_are_missing_or_for_something_else_are_no_channel() {
     }
 }
 
-/// An instance that says no means it; silence and confusion may be over soon.
+/// A refusal of an instance is final; silence and invalid answers may be temporary.
 #[test]
 fn what_an_instance_says_decides_whether_it_is_asked_again() {
     type OnAttach = fn(usize) -> Step;
@@ -189,8 +189,8 @@ fn children_know_what_their_parent_knew_and_hold_nothing_of_its() {
     assert_eq!(keeper.hellos().len(), 2);
 }
 
-/// A fork at any moment: another thread of the parent is about to hear from the keeper, and its
-/// lock is held in the child for ever.
+/// A fork at any moment: another thread of the parent is about to get an answer from the keeper,
+/// and its lock stays locked in the child.
 #[test]
 fn a_fork_in_the_middle_of_a_question_leaves_a_child_that_can_ask() {
     let folder = Folder::new("middle");
@@ -198,7 +198,7 @@ fn a_fork_in_the_middle_of_a_question_leaves_a_child_that_can_ask() {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     let hold = std::sync::Mutex::new(Some(hold));
     let keeper = Script::new(move |request| {
-        // The first question is answered when the test says so.
+        // The first request is answered when the test releases it.
         let first = hold.lock().expect("hold").take();
         if let Some(first) = first {
             tell.send(()).expect("told");

@@ -81,7 +81,7 @@ fn routes_have_to_be_there_already() {
     let mut routed = welcome();
     routed.network.routes = crate::door::options(&asked(&route)).network.routes;
     check(&route, &routed).unwrap();
-    // More than asked for does not matter.
+    // Further routes do not matter.
     let other = RouteEntry::default_by([10, 0, 0, 9].into());
     routed.network.routes.push(other);
     check(&route, &routed).unwrap();
@@ -103,6 +103,6 @@ fn sharing_with_the_kernel_is_settled_at_the_start() {
         rates: [0; 3],
     });
     check(&kni, &shared).unwrap();
-    // A program that asks for no sharing takes what the keeper has.
+    // A program that does not ask for sharing uses the keeper's.
     check(&[], &shared).unwrap();
 }

@@ -36,7 +36,7 @@ impl Step {
     }
 }
 
-/// A keeper or an instance, and what it was asked.
+/// A keeper or an instance, and the requests it got.
 #[derive(Clone)]
 pub struct Script {
     asked: Arc<Mutex<Vec<Request>>>,
@@ -51,7 +51,7 @@ impl Script {
         }
     }
 
-    /// One that welcomes everybody and does what it is asked.
+    /// A script that admits every program and grants every request.
     pub fn willing() -> Script {
         Script::new(|request| match request {
             Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
@@ -67,7 +67,7 @@ impl Script {
         theirs.into_fd()
     }
 
-    /// Serves everybody who comes to the socket at `path`.
+    /// Serves every client of the socket at `path`.
     pub fn listen(&self, path: &Path) {
         let door = listen(path).expect("listen");
         let script = self.clone();
@@ -123,7 +123,7 @@ impl Script {
     }
 }
 
-/// The answer of a keeper whose stack is 10.0.0.5 on eth1.
+/// The welcome of a keeper whose stack is 10.0.0.5 on eth1.
 pub fn welcome() -> Welcome {
     Welcome {
         client: 7,

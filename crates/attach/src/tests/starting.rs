@@ -18,7 +18,7 @@ pub fn control_socket(folder: &Folder) -> PathBuf {
     directory.control_socket()
 }
 
-/// Settings whose command is a script that says this on its standard output.
+/// Settings whose command is a script that prints this text.
 fn saying(folder: &Folder, said: &str) -> Settings {
     let bin = folder.0.join("slipstack");
     std::fs::write(&bin, format!("#!/bin/sh\n{said}\n")).expect("script");
@@ -72,7 +72,7 @@ fn without_a_command_nothing_can_be_started() {
     assert!(matches!(meet_once(&missing), Err(Error::Spawn { .. })));
 }
 
-/// The socket of a keeper that was killed with its standby: nobody listens there.
+/// The socket of a keeper that was killed with its standby: no process listens on it.
 #[test]
 fn the_directory_of_a_dead_keeper_is_in_nobodys_way() {
     let folder = Folder::new("dead");

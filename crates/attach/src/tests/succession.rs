@@ -9,7 +9,7 @@ use crate::door::Identity;
 use crate::error::Error;
 use crate::link::{KeeperClient, REGION};
 
-/// A keeper that hangs up at a request for its status, and else does what it is asked.
+/// A keeper that hangs up at a request for its status, and otherwise grants every request.
 fn mortal() -> Script {
     Script::new(|request| match request {
         Request::Hello(_) => Step::Say(Reply::Welcome(Box::new(welcome()))),
@@ -100,7 +100,7 @@ fn where_nobody_succeeds_the_next_attempt_waits_for_its_time() {
     assert!(link.watched().is_none());
     let late = Script::willing();
     late.listen(&control_socket(&folder));
-    // The last attempt is a moment ago: none is made now.
+    // The last attempt is recent: none is made now.
     link.on_time();
     let is_back = link.watched().is_some();
     assert!(!is_back || !late.hellos().is_empty());

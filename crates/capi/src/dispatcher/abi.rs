@@ -75,8 +75,8 @@ pub extern "C" fn ff_regist_pcblddr_fun(function: Option<Source>) {
     SOURCE.store(function.map_or(0, |it| it as usize), Ordering::Release);
 }
 
-/// The source address that the program chooses for a connection to this one: family and address, as
-/// they stand in `sockaddr`s.
+/// Returns the source address that the program chooses for a connection to this one: family and
+/// address, as in a `sockaddr`.
 pub fn source_for(remote: &[u8]) -> Option<Vec<u8>> {
     let function = SOURCE.load(Ordering::Acquire);
     let family = u16::from_ne_bytes(*remote.first_chunk()?);

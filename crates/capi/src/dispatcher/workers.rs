@@ -27,7 +27,7 @@ pub const WORKERS_MAX: usize = 64;
 
 /// The workers of this process, once there are some.
 static ALL: OnceLock<Vec<Arc<Post>>> = OnceLock::new();
-/// They wait here for the engine whose frames they get.
+/// The workers wait here for the engine whose frames they get.
 static WAITING: Mutex<Option<Crew>> = Mutex::new(None);
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +51,7 @@ fn add(place: &AtomicU64, more: u64) {
 #[derive(Debug, Default)]
 struct Post {
     sleeper: Sleeper,
-    /// It waits until there is room for what it has done.
+    /// It waits for room for its results.
     is_stalled: AtomicBool,
     counts: Counts,
 }
@@ -73,7 +73,7 @@ struct Lane {
     is_fresh: bool,
 }
 
-/// All workers, in the hand of the engine whose frames they get.
+/// All workers, held by the engine whose frames they get.
 #[derive(Debug)]
 pub struct Crew {
     lanes: Vec<Lane>,
@@ -137,7 +137,7 @@ pub fn counts(number: usize) -> Option<&'static Counts> {
     ALL.get()?.get(number).map(|post| &post.counts)
 }
 
-/// The workers, for the first engine that asks; `bell` wakes it.
+/// Returns the workers, for the first engine that calls; `bell` wakes it.
 pub fn take(bell: &Doorbell) -> Option<Crew> {
     if !IS_WAITING.load(Ordering::Acquire) || !IS_WAITING.swap(false, Ordering::AcqRel) {
         return None;
@@ -230,7 +230,7 @@ fn unstall(post: &Post) {
     }
 }
 
-/// Numbers of queues, as the program's function is told them.
+/// Numbers of queues, as the program's function sees them.
 #[derive(Clone, Copy, Debug)]
 struct Queues {
     own: u16,

@@ -108,7 +108,7 @@ pub unsafe extern "C" fn ff_sysctl(
     }
 }
 
-/// There is no FreeBSD underneath whose routing socket could be asked.
+/// There is no FreeBSD below with a routing socket.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_rtioctl(
     _table: c_int,

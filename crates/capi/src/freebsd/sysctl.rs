@@ -27,7 +27,7 @@ const TYPE_STRING: u32 = 3;
 const READ: u32 = 0x8000_0000;
 const WRITE: u32 = 0x4000_0000;
 
-/// Numbers, name and value of what is the machine's.
+/// Numbers, name and value of the machine's own values.
 fn machine() -> [([i32; 2], &'static str, i32); 4] {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     [
@@ -172,11 +172,11 @@ fn words(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|it| it.to_ne_bytes()).collect()
 }
 
-/// One call: returns the old value, and sets the `new` one, unless that is empty. Where numbers
-/// are asked for, `new` is the name.
+/// One call: returns the old value, and sets the `new` one, unless that is empty. If numbers are
+/// requested, `new` is the name.
 ///
 /// # Errors
-/// ENOENT: there is no such value. EPERM: it is not to be written. EINVAL: it cannot be that.
+/// ENOENT: there is no such value. EPERM: it is read-only. EINVAL: the new value is invalid.
 pub fn call(numbers: &[i32], new: &[u8]) -> Result<Vec<u8>, Errno> {
     let found = || Node::by_numbers(&numbers[2..]).ok_or(Errno::ENOENT);
     match numbers {

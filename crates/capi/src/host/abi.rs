@@ -161,7 +161,7 @@ pub unsafe extern "C" fn ff_getenv(name: *const c_char) -> *mut c_char {
     unsafe { libc::getenv(name) }
 }
 
-/// Sets `errno` to what FreeBSD's number means here.
+/// Sets `errno` to the counterpart of FreeBSD's number.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_os_errno(error: c_int) {
     raw::set_errno(Errno::of_freebsd(error).0);

@@ -263,7 +263,7 @@ pub unsafe extern "C" fn ff_recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
     }
 }
 
-/// Writes what was received besides the bytes.
+/// Writes the fields of a received message other than its bytes.
 unsafe fn fill(header: &mut msghdr, received: Received) -> Result<(), Errno> {
     let name: *mut sockaddr = header.msg_name.cast();
     if !name.is_null() {

@@ -11,7 +11,7 @@ pub const DESTINATION: i32 = 7;
 const HEADER_LEN: usize = 16;
 const PACKET_INFO_LEN: usize = 12;
 
-/// Sockets that are told where a datagram was sent to by FreeBSD's message.
+/// Sockets that get a datagram's destination address by FreeBSD's control message.
 static ASKING: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 

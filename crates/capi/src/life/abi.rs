@@ -84,7 +84,7 @@ pub static mut ff_global_cfg: Config = Config {
     count: 1,
 };
 
-/// Tells the program what it was started with.
+/// Publishes the file and number the program was started with.
 pub fn tell_config(file: Option<CString>, number: u32) {
     let config = &raw mut ff_global_cfg;
     // The program may keep the name for as long as it runs.

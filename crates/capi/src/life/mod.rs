@@ -20,7 +20,7 @@ use crate::dispatcher::{Place, Program};
 use crate::kernel::System;
 use crate::zero_copy;
 
-/// Where F-Stack looks for its configuration when nothing is said.
+/// F-Stack's default configuration file.
 const CONF: &str = "config.ini";
 
 static PROCESS: OnceLock<Process> = OnceLock::new();

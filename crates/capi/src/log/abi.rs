@@ -38,7 +38,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_log_open_set() -> c_int {
     let place = &raw const FF_LOG_FILENAME_PREFIX;
-    // SAFETY: the program keeps it a string; nobody writes to it meanwhile.
+    // SAFETY: the program keeps it a string; nothing writes to it meanwhile.
     let prefix = unsafe { CStr::from_ptr(place.cast()) };
     let name = format!("{}{}.log", prefix.to_string_lossy(), life::process_number());
     let Ok(name) = CString::new(name) else {

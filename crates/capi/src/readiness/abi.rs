@@ -11,7 +11,7 @@ use slipstack_posix::{Errno, Process};
 use crate::call::{answer, fail, length, without_stack};
 use crate::thread;
 
-/// Any size will do, also 0; its bits may say whose set it is to be.
+/// Accepts any size, also 0; its bits may select the stack or the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_epoll_create(size: c_int) -> c_int {
     const FLAGS: c_int = Process::SOCK_KERNEL | Process::SOCK_STACK;
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn ff_poll(fds: *mut pollfd, count: nfds_t, timeout: c_int
     result as c_int
 }
 
-/// The words of a set that the call looks at.
+/// Returns the words of a set that the call uses.
 unsafe fn words<'a>(set: *mut fd_set, count: usize) -> Option<&'a mut [u64]> {
     if set.is_null() {
         return None;

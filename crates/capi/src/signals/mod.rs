@@ -12,7 +12,7 @@ const SIGNALS: usize = 65;
 static COUNTS: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 /// The program's handler of each, which ours calls.
 static BEHIND: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(libc::SIG_DFL) }; SIGNALS];
-/// Rung by each; -1: nobody listens.
+/// The doorbell that each signal rings; -1: none.
 static BELL: AtomicI32 = AtomicI32::new(-1);
 
 /// Begins to count a signal.
@@ -32,7 +32,7 @@ pub fn seen(signal: i32) -> u64 {
     count.map_or(0, |count| count.load(Ordering::Acquire))
 }
 
-/// A signal has come; what the program would have had done.
+/// Counts a signal; returns the program's own handler.
 fn on_signal(signal: i32) -> usize {
     let index = usize::try_from(signal).unwrap_or(0);
     if let Some(count) = COUNTS.get(index) {

@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
     0
 }
 
-/// Six numbers: packets and bytes received and sent, and what was dropped either way.
+/// Writes six numbers: packets and bytes received and sent, and drops in each direction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_get_traffic(place: *mut c_void) {
     if place.is_null() {
