@@ -27,7 +27,7 @@ pub trait Owner: Send {
 
 /// The engine's end of a channel together with its owner, ready to be attached to an engine.
 ///
-/// The same thread runs both: while the owner runs, nothing else touches the channel's rings.
+/// Both run on one thread: while the owner runs, nothing else touches the channel's rings.
 pub struct Inside {
     end: EngineEnd,
     owner: Box<dyn Owner>,

@@ -77,7 +77,7 @@ impl AddrBytes {
         AddrBytes { bytes, len }
     }
 
-    /// An address that the stack tells: link-local ones are those of this interface.
+    /// Converts an address from the stack: link-local ones get this interface as their scope.
     pub(crate) fn on_stack(addr: SocketAddr, family: Family, interface: u32) -> Self {
         Self::new(with_scope(addr, interface), family)
     }
@@ -99,7 +99,7 @@ impl AddrBytes {
 /// An address that a program hands to `bind`, `connect` or `sendto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// An address of the socket's own family; v4-mapped ones are told as IPv4.
+    /// An address of the socket's own family; v4-mapped ones become IPv4.
     Addr(SocketAddr),
     /// AF_UNSPEC.
     Unspecified,
@@ -134,8 +134,8 @@ pub(crate) fn is_short_of_v6(bytes: &[u8]) -> bool {
     bytes.len() < V6_LEN_MIN && !is_unspecified
 }
 
-/// As [`parse`] for what `sendto` is given of datagrams: udp_sendmsg() takes AF_UNSPEC for AF_INET,
-/// and udpv6_sendmsg() leaves AF_INET to it.
+/// As [`parse`], for the destination of `sendto`: udp_sendmsg() takes AF_UNSPEC for AF_INET, and
+/// udpv6_sendmsg() leaves AF_INET to it.
 pub(crate) fn parse_destination(bytes: &[u8], family: Family) -> Result<Given, Errno> {
     match parse(bytes, family)? {
         Given::Unspecified if family == Family::V4 => {
@@ -169,7 +169,7 @@ fn v4_of_v6(given: Given, bytes: &[u8], family: Family) -> Given {
     }
 }
 
-/// Whether it says nothing without its interface (RFC 4007 6).
+/// Returns whether the address is ambiguous without its interface (RFC 4007 6).
 pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
@@ -227,7 +227,7 @@ pub(crate) fn any(family: Family) -> SocketAddr {
     }
 }
 
-/// The address on the stack that stands for a bound one: v4-mapped addresses are IPv4 there.
+/// Returns the address on the stack for a bound one: v4-mapped addresses are IPv4 there.
 pub(crate) fn stack_addr(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

@@ -16,14 +16,14 @@ pub struct Interruptions {
 
 /// The parts of libc and of signal handling that belong to the preload layer.
 ///
-/// The layer marks a thread as "inside a call" around every method of
-/// [`Process`](crate::Process): a handler that arrives then is put off until the call has ended,
-/// and counted at once. A wait that sees the count change cleans up and answers `EINTR`; whether
-/// the call is made again (SA_RESTART) is then up to the layer.
+/// The layer marks a thread as "inside a call" around every method of [`Process`](crate::Process):
+/// a handler for a signal that arrives then is deferred until the call has ended, and counted at
+/// once. A wait that sees the count change cleans up and returns `EINTR`; whether the call is
+/// restarted (SA_RESTART) is then up to the layer.
 pub trait Kernel: Send + Sync {
-    /// The system call `ppoll`, with `mask` in force where one is given. The first of `fds` is the
-    /// doorbell of this sleep, an eventfd, or −1. A handler that is put off rings it or makes the
-    /// call answer `EINTR`, and so does one that was put off already.
+    /// The system call `ppoll`, with `mask` in force if one is given. The first of `fds` is the
+    /// doorbell of this sleep, an eventfd, or −1. A handler that is deferred rings it or makes the
+    /// call return `EINTR`, and so does one that was deferred already.
     fn ppoll(
         &self,
         fds: &mut [libc::pollfd],
@@ -31,14 +31,14 @@ pub trait Kernel: Send + Sync {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
 
-    /// Where a wait looks for signals; `mask` is that of the p-variants.
+    /// The point at which a wait handles signals; `mask` is that of the p-variants.
     fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions;
 
     /// As [`Kernel::signal_point`].
     fn interruptions(&self) -> Interruptions;
 
-    /// A number that tells the calling thread from all others alive, not 0 (the address of a
-    /// thread-local will do).
+    /// Returns a number that identifies the calling thread among all living ones, not 0 (the
+    /// address of a thread-local will do).
     fn thread(&self) -> usize;
 
     /// A thread that the program has not made works for a call of the program's until
@@ -48,19 +48,19 @@ pub trait Kernel: Send + Sync {
     /// Ends [`Kernel::begin_call`] on the same thread.
     fn end_call(&self) {}
 
-    /// Monotonic nanoseconds: what timeouts and spinning are measured with.
+    /// Returns monotonic nanoseconds, the clock of timeouts and spinning.
     fn now_ns(&self) -> u64 {
         slipstack_mem::now_ns()
     }
 
-    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and its fellows), to a
-    /// process, or minus a process group. An owner that has gone gets nothing.
+    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and so on), to a process, or
+    /// to a process group if negative. An owner that has ended gets nothing.
     fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
         let _ = (owner, signal, fd, code);
     }
 
-    /// Begins to count a signal: each that comes rings `bell`, an eventfd, and then does what it
-    /// would do. The layer that knows no way says ENOSYS.
+    /// Begins to count a signal: each one rings `bell`, an eventfd, and then has its normal effect.
+    /// A layer that does not support this returns ENOSYS.
     fn watch_signal(&self, signal: i32, bell: i32) -> Result<(), Errno> {
         let _ = (signal, bell);
         Err(Errno::ENOSYS)

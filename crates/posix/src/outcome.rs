@@ -10,8 +10,8 @@ pub type Outcome<T> = Result<T, Divert>;
 pub enum Divert {
     /// The call fails with this number.
     Errno(Errno),
-    /// The call fails with `EPIPE` and `SIGPIPE` is raised for the calling thread
-    /// (`MSG_NOSIGNAL` has been looked at).
+    /// The call fails with `EPIPE` and `SIGPIPE` is raised for the calling thread (`MSG_NOSIGNAL`
+    /// is already considered).
     Pipe,
     /// The descriptor is the kernel's (perhaps since just now): make the same call
     /// in libc and give the program its answer.
@@ -19,8 +19,8 @@ pub enum Divert {
     /// Make the same call in libc; the descriptor does not block there. If it
     /// answers `EAGAIN`, call us again; any other answer is the program's.
     KernelFirst,
-    /// Make the same reading call in libc. If it finds the end of the stream,
-    /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) says how that came.
+    /// The same reading call is to be made in libc. If it finds the end of the stream,
+    /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) returns the cause.
     KernelRead,
 }
 

@@ -27,8 +27,8 @@ impl Attachment {
         to.ask(Command::Claim { sock, key }).ok().map(drop)
     }
 
-    /// Takes a connection that nobody has used out, for [`Attachment::carry_in`] of the
-    /// process that uses it.
+    /// Removes a connection that no thread has used, for [`Attachment::carry_in`] of the process
+    /// that uses it.
     pub(crate) fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
         match self.driver.placement() {
             Placement::InProcess => self.driver.carry_out(sock),
@@ -61,7 +61,7 @@ impl Attachment {
     }
 }
 
-/// Returns a key that nobody guesses.
+/// Returns an unpredictable key.
 fn random_key() -> Option<u128> {
     let mut bytes = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();

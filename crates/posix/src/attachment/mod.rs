@@ -26,9 +26,9 @@ use crate::ready::Station;
 const SOCKETS: usize = slipstack_channel::SOCKETS;
 const CHUNK: usize = 1024;
 
-/// How long an engine may take to answer a request before it counts as gone.
+/// Time within which an engine has to answer a request before it counts as gone.
 const ANSWER_NS_MAX: u64 = 5_000_000_000;
-/// After this time without an answer the asking thread sleeps between looks.
+/// After this time without an answer the requesting thread sleeps between checks.
 const ANSWER_SPIN_NS: u64 = 20_000;
 const ANSWER_SLEEP: Duration = Duration::from_micros(50);
 
@@ -38,7 +38,7 @@ const END: Duration = Duration::from_secs(1);
 /// Bytes of send rings that idle connections may keep together.
 const RINGS_KEPT: usize = 1 << 20;
 
-/// While a socket waits for memory it is looked for this often.
+/// Interval of attempts while a socket waits for memory.
 const MEMORY_LOOK_NS: u64 = 10_000_000;
 
 pub(crate) use slipstack_channel::Datagram;
@@ -54,9 +54,9 @@ pub(crate) struct Attachment {
     pub(crate) describe: String,
     /// Taken by the thread that hands events out.
     pumping: Lock<()>,
-    /// Somebody found `pumping` taken, or has not looked yet.
+    /// A thread found `pumping` taken, or has not looked yet.
     has_news: AtomicBool,
-    /// This process has let go of it.
+    /// This process has released it.
     is_left: AtomicBool,
     /// And goes on without it.
     is_lost: AtomicBool,
@@ -96,19 +96,19 @@ impl Attachment {
 
     // Driving.
 
-    /// Lets the engine work once, and hands out what came.
+    /// Runs the engine once, and hands out events.
     pub(crate) fn turn(&self) {
         self.driver.turn();
         self.pump();
     }
 
-    /// Lets what was pushed leave now, and hands out what that brought.
+    /// Carries out pushed commands now, and hands out the resulting events.
     pub(crate) fn commands(&self) {
         self.driver.commands();
         self.pump();
     }
 
-    /// Whether somebody drives the engine while the program is away.
+    /// Returns whether a ticker drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
     }
@@ -200,7 +200,8 @@ impl Attachment {
         }
     }
 
-    /// A thread that asks while another one ends the process gets no answer: it ends with it.
+    /// A thread that waits for a reply while another one ends the process gets none: it ends with
+    /// it.
     fn refused(&self, refusal: SocketError) -> Errno {
         let is_ending = self.is_left() && !self.is_lost.load(Ordering::Relaxed);
         if is_ending && refusal == SocketError::NetDown {
@@ -264,7 +265,7 @@ impl Attachment {
         self.program.push(Command::Unlisten { sock });
     }
 
-    /// A listener whose connections went to others takes them again.
+    /// Lets a listener whose connections went to others take them again.
     pub(crate) fn resume_listener(&self, sock: SockId) {
         self.program.push(Command::Resume { sock });
         self.driver.commands();
@@ -293,8 +294,8 @@ impl Attachment {
         }
     }
 
-    /// Before a sleep, or a call that gives up: sockets that wait for memory hear of it. How long
-    /// to sleep until it is asked again: sk_stream_wait_memory() does not sleep without end either.
+    /// Wakes sockets that wait for memory before a sleep, or before a call gives up. Returns the
+    /// time after which to try again: sk_stream_wait_memory() does not sleep without end either.
     #[inline]
     pub(crate) fn relieve(&self) -> Option<u64> {
         self.program

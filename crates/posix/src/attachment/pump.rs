@@ -7,7 +7,7 @@ use slipstack_channel::{ChannelEvent, EventKind};
 use crate::attachment::Attachment;
 use crate::ready::Rings;
 
-/// Events that one pump hands out at most, so that nobody is kept from its own call.
+/// Most events that one pump hands out, so that no thread is kept from its own call for long.
 const EVENTS_PER_PUMP: usize = 4096;
 
 impl Attachment {
@@ -16,8 +16,8 @@ impl Attachment {
     pub(crate) fn pump(&self) {
         self.has_news.store(true, Ordering::SeqCst);
         while self.has_news.load(Ordering::SeqCst) {
-            // Rung when `pumping` is free: a thread that is woken may take this one's processor at
-            // once, and the others would find events that nobody hands out.
+            // Rung when `pumping` is free: a woken thread may take this one's processor at once,
+            // and the others would find events that no thread hands out.
             let mut rings = Rings::default();
             let Some(_pumping) = self.pumping.try_lock() else {
                 return;
@@ -32,7 +32,7 @@ impl Attachment {
         }
     }
 
-    /// Whether a thread hands events out. It looks for more before it stops.
+    /// Returns whether a thread hands events out. It checks for more before it stops.
     pub(crate) fn is_pumped(&self) -> bool {
         self.pumping.try_lock().is_none()
     }

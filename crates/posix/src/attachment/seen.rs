@@ -39,7 +39,7 @@ impl Seen {
         self.is_error() || self.is_hup() || self.is_closed()
     }
 
-    /// With an error that the channel has not told: the engine died.
+    /// Adds the error that the channel could not report: the engine died.
     pub(crate) fn with_error(self) -> Seen {
         Seen(self.0 | State::ERR)
     }
@@ -68,7 +68,7 @@ impl Seen {
         Seen(set.fold(State::NONE, |all, (_, fact)| all | fact))
     }
 
-    /// The facts that watchers are told of, as a number to compare.
+    /// The state that watchers are notified of, as a number to compare.
     pub(crate) fn bits(self) -> u32 {
         u32::from(self.is_connected())
             | u32::from(self.is_fin()) << 1

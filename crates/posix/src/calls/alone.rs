@@ -139,7 +139,7 @@ impl Process {
         Ok(())
     }
 
-    /// A kernel socket that only judged options says nothing in epoll sets.
+    /// Removes from epoll sets a kernel socket that served only to check options.
     fn leave_kernels_set(&self, socket: &Description) {
         if socket.has_kernel() {
             for (set, item) in sets_of(socket) {

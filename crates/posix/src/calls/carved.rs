@@ -13,12 +13,12 @@ use crate::process::Process;
 /// The most bytes of one piece.
 pub const CARVED_MAX: usize = channel::CARVED_MAX;
 
-/// The flag of a send whose bytes lie in pieces and stay as they are: the kernel's
-/// MSG_SPLICE_PAGES, which no program may give it. Bytes that lie elsewhere are copied.
+/// The flag of a send whose bytes are in carved pieces and stay unchanged: the kernel's
+/// MSG_SPLICE_PAGES, which no program may pass to it. Other bytes are copied.
 pub(crate) const LENT: i32 = 0x0800_0000;
 
-/// A piece of memory that frames are gathered from. It is free again when this is dropped and what
-/// was sent of it is acknowledged.
+/// A piece of memory that frames are gathered from. It is free again when this is dropped and its
+/// sent bytes are acknowledged.
 #[derive(Debug)]
 pub struct Carved {
     attachment: Arc<Attachment>,
@@ -26,7 +26,7 @@ pub struct Carved {
 }
 
 impl Carved {
-    /// Where it lies.
+    /// Returns its place.
     pub fn space(&self) -> libc::iovec {
         let space = self
             .piece
@@ -48,7 +48,7 @@ impl Carved {
         }
     }
 
-    /// In a forked child: the piece is its parent's, and lies where the child has nothing.
+    /// Forgets the piece in a forked child, where it belongs to the parent and is not mapped.
     pub fn forget(self) {
         std::mem::forget(self);
     }
@@ -70,7 +70,7 @@ impl Process {
         Ok(Carved { attachment, piece })
     }
 
-    /// As `writev`, of bytes that lie in pieces: on a connection of the same engine they are not
+    /// As `writev`, for bytes in carved pieces: on a connection of the same engine they are not
     /// copied.
     pub fn send_carved(&self, fd: i32, bufs: &[IoSlice<'_>]) -> Outcome<usize> {
         self.sendmsg(fd, bufs, None, &[], LENT)

@@ -37,9 +37,9 @@ impl Process {
         }
     }
 
-    /// Such a socket has found a port taken (`addr`: the one that it asks for, else its own): a
-    /// socket on the stack that has it too gives its kernel part up. `true`: the call is worth
-    /// another try.
+    /// Handles a kernel socket that has found a port taken (`addr`: the requested one, else its
+    /// own): a socket on the stack that has the port too gives up its kernel part. Returns `true`
+    /// if the call is worth another try.
     #[cold]
     pub fn cede_port(&self, fd: i32, addr: Option<&[u8]>) -> bool {
         let found = self
@@ -99,7 +99,7 @@ impl Process {
                 if dgram.side() == Side::Both {
                     dgram.set_side(Side::Stack);
                 }
-                // Nothing says for it that it means to hear.
+                // Without a kernel part it is no intent for the keeper.
                 self.realize(socket);
             }
             Some(Decided::Listener(_)) => self.realize(socket),

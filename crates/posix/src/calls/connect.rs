@@ -19,7 +19,7 @@ use crate::socket::description::{Bound, Decided, Description, Kind};
 use crate::socket::options::push_options;
 use crate::socket::{Dgram, Side, Stream};
 
-/// How a connection is asked for.
+/// Parameters of a connection attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) is_nonblocking: bool,
@@ -45,7 +45,7 @@ impl Process {
     pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
         let given = match socket.kind {
-            // tcp_v6_connect() looks at the length first.
+            // tcp_v6_connect() checks the length first.
             Kind::Stream if socket.family == Family::V6 && is_short_of_v6(addr) => {
                 return Err(Errno::EINVAL.into());
             }
@@ -53,7 +53,7 @@ impl Process {
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
         let given = self.network.zoned_for(&socket, given);
-        // __inet_stream_connect(): SO_ERROR may have told the error of the attempt that has failed.
+        // __inet_stream_connect(): SO_ERROR may have returned the error of the failed attempt.
         if let Some(Decided::Stream(stream)) = socket.decided()
             && stream.is_failed()
             && given != Given::Unspecified
@@ -157,7 +157,7 @@ impl Process {
         self.attempt(socket, stream, (&attachment, sock), remote, manner)
     }
 
-    /// tcp_v4_connect() and tcp_v6_connect(): nobody alone has the address.
+    /// tcp_v4_connect() and tcp_v6_connect(): refuse broadcast and multicast addresses.
     fn is_for_many(&self, remote: SocketAddr) -> bool {
         let ip = remote.ip();
         ip.is_multicast()
@@ -168,9 +168,9 @@ impl Process {
                 .is_some_and(|policy| policy.is_broadcast(ip))
     }
 
-    /// Connects a blocking socket on the loopback, where it is known at once who is refused: he may
-    /// still go elsewhere, so the socket is the kernel's only once he is not. `false`: it is not
-    /// known yet.
+    /// Connects a blocking socket on the loopback, where a refusal is known at once: a refused
+    /// socket may still go elsewhere, so it becomes the kernel's only when it is not refused.
+    /// Returns `false` if the result is not known yet.
     fn is_on_loopback(&self, socket: &Arc<Description>, remote: SocketAddr) -> Result<bool, Errno> {
         if socket.is_nonblocking() {
             return Ok(false);
@@ -210,7 +210,7 @@ impl Process {
         Ok(sock)
     }
 
-    /// Sends the SYN and, unless the socket is non-blocking, waits for what comes of it.
+    /// Sends the SYN and, unless the socket is non-blocking, waits for the result.
     fn attempt(
         &self,
         socket: &Arc<Description>,
@@ -230,8 +230,8 @@ impl Process {
         }
         self.report.on_stream(socket, stream, Some(remote));
         attachment.commands();
-        // Even if the answer is there already: that is what programs are used to. (A Fast Open that
-        // waits for its data says so at once.)
+        // EINPROGRESS even if the answer is there already, as programs expect. (A Fast Open that
+        // waits for its data returns at once.)
         stream.leave_unanswered();
         if manner.is_nonblocking && !manner.is_fast {
             return Err(Errno::EINPROGRESS.into());
@@ -305,8 +305,8 @@ impl Process {
         }
     }
 
-    /// A socket of IPv6 whose address is of one family sends to that family only, and one that is
-    /// for IPv6 alone sends to that (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
+    /// An IPv6 socket bound to an address of one family sends only to that family, and an IPv6-only
+    /// one only to IPv6 (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
     pub(crate) fn check_ways(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
         if socket.family == Family::V4 || remote.ip().is_loopback() {
             return Ok(());
@@ -348,8 +348,8 @@ impl Process {
         }
     }
 
-    /// RFC 4007 6: a link-local address says nothing without an interface, whether with it or by
-    /// what the socket is bound to (__ip6_datagram_connect(), tcp_v6_connect()).
+    /// RFC 4007 6: a link-local address needs an interface, either its own scope or that of the
+    /// socket's binding (__ip6_datagram_connect(), tcp_v6_connect()).
     pub(crate) fn check_scope(
         &self,
         socket: &Description,
@@ -478,8 +478,8 @@ impl Process {
     }
 }
 
-/// The local address that a connection has to use; a port that nobody has seen yet is left to the
-/// stack, which has ports of its own for outgoing connections.
+/// Returns the local address that a connection has to use; a port that the program has not looked
+/// at is left to the stack, which has ports of its own for outgoing connections.
 fn wanted_local(bound: Bound) -> Option<SocketAddr> {
     let mut local = stack_addr(bound.addr);
     if bound.is_port_unseen {

@@ -38,7 +38,7 @@ impl Process {
         Ok(())
     }
 
-    /// A new kernel descriptor has come under this number: whatever we thought of it is over.
+    /// Forgets our state of this number, because a new kernel descriptor has it now.
     pub fn invalidate(&self, fd: i32) {
         if self.table.is_ours(fd)
             && let Some(entry) = self.table.take(fd)
@@ -79,7 +79,7 @@ impl Process {
         }
     }
 
-    /// The last reference to an open socket is gone.
+    /// Ends an open socket whose last reference is gone.
     pub(crate) fn end(&self, socket: &Arc<Description>) {
         if socket.has_ended.swap(true, Ordering::AcqRel) {
             return;
@@ -148,7 +148,7 @@ impl Process {
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
     }
 
-    /// The inode that `fstat` tells of a socket.
+    /// Returns the inode of a socket for `fstat`.
     #[must_use]
     pub fn inode(&self, fd: i32) -> Option<u64> {
         match self.table.find(fd)? {
@@ -278,7 +278,8 @@ fn end_set(set: &Arc<Set>) {
 }
 
 impl Description {
-    /// Whether nobody is inside a blocking call on it; otherwise the last to leave ends it.
+    /// Returns whether no thread is inside a blocking call on it; otherwise the last to leave ends
+    /// it.
     pub(crate) fn may_end(&self) -> bool {
         self.users.load(Ordering::SeqCst) == 0
     }

@@ -25,8 +25,8 @@ use crate::socket::kernel_socket::set_nonblocking;
 use crate::socket::{Dgram, Listener, Side};
 
 impl Process {
-    /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
-    /// child needs is kept locked until one of the other two runs.
+    /// Prepares for `fork` (and calls that act like it: vfork, daemon, clone without CLONE_VM).
+    /// Everything the child needs is kept locked until one of the other two functions runs.
     pub fn fork_prepare(&self) {
         let attachments = self.engines.all();
         attachments
@@ -135,7 +135,7 @@ impl Process {
         all
     }
 
-    /// Gives what was locked and is no more.
+    /// Returns the locked entries, which are released.
     fn release_all(&self) -> Vec<Entry> {
         self.lending.release();
         self.numbers.release();
@@ -144,8 +144,8 @@ impl Process {
         self.engines.station.sleepers.release();
         self.engines.trouble.release();
         self.network.release();
-        // Not what the table has now: another thread may have taken something out of it after that
-        // was locked.
+        // Not the present entries of the table: another thread may have removed something from it
+        // after that was locked.
         let held = mem::take(&mut *self.held.lock());
         for entry in &held {
             match entry {
@@ -265,7 +265,7 @@ impl Process {
         new
     }
 
-    /// Before `exec` in this process. Hands the connections over and gives a text for
+    /// Prepares for `exec` in this process. Hands the connections over and returns a text for
     /// [`Process::inherit`] in the new program, about descriptors that survive; `None` if there are
     /// none. `hears`: the new program has the library.
     pub fn before_exec(&self, hears: bool) -> Option<String> {
@@ -290,7 +290,7 @@ impl Process {
                     continue;
                 }
                 None if is_stream && socket.cold.lock().bound.is_some() => 'b',
-                // A real socket of the kernel's is what the new program can use best.
+                // A kernel socket is most useful to the new program.
                 None if socket.materialize_for_exec(self) => continue,
                 _ => continue,
             };
@@ -308,10 +308,10 @@ impl Process {
         (!told.is_empty()).then(|| told.join(","))
     }
 
-    /// `exec` failed and the program goes on; its connections are gone.
+    /// Handles a failed `exec`: the program goes on, but its connections are gone.
     pub fn exec_failed(&self) {
         self.keep_controls();
-        // Other threads sleep for what is only intended from now on.
+        // Other threads sleep for sockets that are only intents from now on.
         self.engines.absence.note();
         for attachment in self.engines.homes.attachments() {
             attachment.lose();
@@ -331,7 +331,7 @@ impl Process {
         }
     }
 
-    /// Takes over what [`Process::before_exec`] of the former program described.
+    /// Takes over the sockets that [`Process::before_exec`] of the former program described.
     pub fn inherit(&self, text: &str) {
         let mut ways = Ways::new();
         for item in text.split(',') {
@@ -412,7 +412,7 @@ impl Process {
                 .is_none_or(|place| place.is_some())
     }
 
-    /// Hands the connections over. Calls after this see a stack that is gone.
+    /// Hands the connections over. Later calls see a stack that is gone.
     pub fn exit(&self, how: Exit) {
         let _ = how;
         for attachment in self.engines.homes.try_attachments() {

@@ -36,7 +36,7 @@ impl Process {
             mask: None,
             may_restart: false,
         };
-        // Twice before the sleep; what is there after it ended it.
+        // Two checks before the sleep; a later event ends the sleep.
         let mut looks = 0;
         let _ = self.wait(&plan, |_| {
             looks += 1;

@@ -19,8 +19,8 @@ pub(crate) const NO_BYTES: libc::iovec = libc::iovec {
     iov_len: 0,
 };
 
-/// Received bytes that are kept where they lie until [`Kept::give_back`], or until their connection
-/// is closed.
+/// Received bytes that are kept in place until [`Kept::give_back`], or until their connection is
+/// closed.
 #[derive(Debug)]
 pub struct Kept {
     attachment: Arc<Attachment>,
@@ -31,7 +31,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Where they lie: two pieces if the ring's end is between them.
+    /// Returns their place: two pieces if the ring wraps between them.
     pub fn pieces(&self) -> [libc::iovec; 2] {
         self.pieces.map(|(at, len)| libc::iovec {
             iov_base: core::ptr::with_exposed_provenance_mut(at),
@@ -72,7 +72,7 @@ impl Process {
         Ok(stream.reserve(len))
     }
 
-    /// Sends the first `len` bytes of what the last [`Process::reserve`] gave.
+    /// Sends the first `len` bytes of the last [`Process::reserve`].
     pub fn commit(&self, fd: i32, len: usize) -> Outcome<()> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -83,8 +83,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns the unread bytes where they lie. They may move when the engine works:
-    /// [`Process::consume_in_place`] tells.
+    /// Returns the unread bytes in place. They may move when the engine runs:
+    /// [`Process::consume_in_place`] detects that.
     pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -94,7 +94,7 @@ impl Process {
         if found[0].iov_len > 0 {
             return Ok(found);
         }
-        // The end, or an error, as a read of one byte would tell.
+        // The end, or an error, as a read of one byte would return.
         match stream.recv_nothing() {
             Ok(()) if !stream.may_bring_more() => Ok(found),
             Ok(()) | Err(StreamError::Wait) => {
@@ -110,11 +110,11 @@ impl Process {
         }
     }
 
-    /// Takes `len` bytes that were found at `at`.
+    /// Consumes `len` bytes that were found at `at`.
     ///
     /// # Errors
-    /// EAGAIN: they have moved since; what was read there may be others'. EINVAL: there are not so
-    /// many.
+    /// EAGAIN: they have moved since; the bytes read there may have been others. EINVAL: there are
+    /// fewer bytes.
     pub fn consume_in_place(&self, fd: i32, at: usize, len: usize) -> Outcome<()> {
         let socket = self.connection(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -131,11 +131,11 @@ impl Process {
         Ok(())
     }
 
-    /// Gives up to `most` bytes that wait out, to be kept where they lie until they are given back
-    /// by their position. None at the end of the stream.
+    /// Returns up to `most` received bytes, kept in place until they are given back by their
+    /// position. None at the end of the stream.
     ///
     /// # Errors
-    /// EAGAIN: nothing waits. ENOBUFS: too many segments of the connection are kept.
+    /// EAGAIN: nothing has arrived. ENOBUFS: too many segments of the connection are kept.
     pub fn keep_in_place(&self, fd: i32, most: usize) -> Outcome<(u64, Pieces)> {
         let found = self.look_in_place(fd)?;
         if found[0].iov_len == 0 || most == 0 {
@@ -182,10 +182,10 @@ impl Process {
         Ok((pieces[0].iov_len > 0).then_some(kept))
     }
 
-    /// Takes back what was given out at a position.
+    /// Takes back the bytes that were given out at a position.
     ///
     /// # Errors
-    /// EINVAL: nothing of this connection is out there.
+    /// EINVAL: nothing of this connection was given out there.
     pub fn give_back_in_place(&self, fd: i32, at: u64) -> Outcome<()> {
         let socket = self.connection(fd)?;
         match socket.decided() {

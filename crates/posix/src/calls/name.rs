@@ -21,7 +21,7 @@ use crate::socket::description::{Bound, Decided, Description, Kind};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 
-/// Backlog of a listener if the kernel does not tell (net.core.somaxconn of Linux).
+/// Backlog of a listener if the kernel does not report one (net.core.somaxconn of Linux).
 const BACKLOG: i32 = 4096;
 
 impl Process {
@@ -46,7 +46,7 @@ impl Process {
         if socket.is_alone() {
             return self.bind_alone(&socket, addr);
         }
-        // On a group or a broadcast address the kernel's part hears what comes by its interfaces.
+        // On a multicast or broadcast address the kernel's part receives by its interfaces.
         let is_group = addr.ip().is_multicast()
             || self
                 .network
@@ -94,7 +94,7 @@ impl Process {
                     .is_some_and(|policy| policy.addresses().iter().any(|(own, _)| is_taken(*own)));
                 (!has_own).then_some(Reason::NoStack)
             }
-            // Without its interface, or with another, the kernel says what is wrong.
+            // Without its interface, or with another, the kernel returns the error.
             ip if is_link_local(ip) && !self.network.is_interface_of_stack(scope_of(addr)) => {
                 Some(Reason::LocalAddress)
             }
@@ -130,7 +130,7 @@ impl Process {
     }
 
     /// Binds the kernel socket under the number, which settles conflicts with other programs, and
-    /// remembers the address for the stack.
+    /// records the address for the stack.
     fn bind_beside_kernel(
         &self,
         socket: &Arc<Description>,
@@ -141,7 +141,7 @@ impl Process {
             self.insist_on_engine(socket, Placed::Local(addr))?;
         }
         let number = self.materialize(socket)?;
-        // Needed for the stack's own addresses; on wildcards it tells the keeper whose listener
+        // Needed for the stack's own addresses; on wildcards it shows the keeper which listener
         // this is, before the stack listens too.
         let on = 1i32.to_ne_bytes();
         self.kernel
@@ -177,9 +177,9 @@ impl Process {
         Ok(())
     }
 
-    /// Sets that watch the socket make the intent real when they are waited on. A process that has
-    /// an engine already need not wait for that, and the session of a server does not: who is told
-    /// of the socket by its other connection comes before it waits.
+    /// Notifies sets that watch the socket, so that they carry out the intent when they are waited
+    /// on. A process that has an engine need not wait for that, and a server's session does not:
+    /// its peer may learn of the socket by another connection before the process waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         let has_engine = self
             .engines
@@ -294,8 +294,8 @@ impl Process {
         self.insist_on_listening(socket)
     }
 
-    /// The kernel's part listens, and settles conflicts. Gives the backlog as the kernel has
-    /// understood it.
+    /// Makes the kernel's part listen, which settles conflicts. Returns the backlog as the kernel
+    /// understands it.
     fn listen_in_kernel(&self, socket: &Arc<Description>, backlog: i32) -> Result<i32, Errno> {
         if socket.is_ceded() {
             return Ok(ceded_backlog(backlog));
@@ -330,7 +330,7 @@ impl Process {
         }
     }
 
-    /// Under `--strict` who cannot listen on the stack does not listen.
+    /// Under `--strict` a socket that cannot listen on the stack does not listen.
     pub(crate) fn insist_on_listening(&self, socket: &Arc<Description>) -> Outcome<()> {
         self.insist(socket).inspect_err(|_| {
             if let Some(number) = socket.kernel_number() {
@@ -340,8 +340,8 @@ impl Process {
         Ok(())
     }
 
-    /// inet_bind() looks whether the address is anybody's here before it looks whether the socket
-    /// is bound already; inet6_bind() does not.
+    /// inet_bind() checks whether the address is local before it checks whether the socket is bound
+    /// already; inet6_bind() does not.
     #[cold]
     fn refuse_to_rebind(&self, socket: &Description, addr: SocketAddr) -> Errno {
         let addr = SocketAddr::new(addr.ip(), 0);
@@ -398,7 +398,7 @@ impl Process {
                 let what = what_is_shut((read, write));
                 let before = socket.early_shut.fetch_or(what, Ordering::Relaxed);
                 socket.notify(shut_bits(before | what));
-                // It says the same, and its part is shut too.
+                // It would return the same error, and its part is shut too.
                 if socket.has_kernel() {
                     return Err(Divert::Kernel);
                 }
@@ -461,7 +461,7 @@ fn ceded_backlog(backlog: i32) -> i32 {
     }
 }
 
-/// A port that the program did not ask for is not told from a disconnect to the next datagram:
+/// To the next datagram, a port that the program did not ask for looks like a disconnect:
 /// __udp_disconnect() and inet_autobind().
 fn name_of_dgram(socket: &Description, dgram: &Dgram, bound: Option<Bound>) -> Option<SocketAddr> {
     if let Some(local) = dgram.local() {
@@ -480,7 +480,7 @@ fn name_of_dgram(socket: &Description, dgram: &Dgram, bound: Option<Bound>) -> O
     Some(addr)
 }
 
-/// inet_shutdown(): one that is not connected hears so, and is shut all the same.
+/// inet_shutdown(): an unconnected socket returns the error, and is shut all the same.
 fn shutdown_dgram(socket: &Description, dgram: &Dgram, what: (bool, bool)) -> Outcome<()> {
     dgram.shutdown(what_is_shut(what));
     socket.notify(dgram.readiness() | bits::OUT);

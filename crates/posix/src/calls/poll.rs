@@ -18,9 +18,9 @@ use crate::socket::kernel_socket::ready_in_kernel;
 
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// The descriptors of one call, sorted by who answers for them.
+/// The descriptors of one call, separated into ours and the kernel's.
 struct Sorted {
-    /// Index in the program's array, and what stands behind the number.
+    /// Index in the program's array, and the object behind the number.
     ours: Vec<(usize, Target)>,
     /// Sockets that have no part in the kernel so far.
     undecided: Vec<Arc<Description>>,
@@ -97,7 +97,8 @@ impl Process {
         }
     }
 
-    /// Numbers that another thread has closed meanwhile are POLLNVAL, or what is there now.
+    /// Reports numbers that another thread has closed meanwhile as POLLNVAL, or the state of the
+    /// new file.
     fn look_for_closed(&self, sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
         for (index, _) in &sorted.ours {
             let fd = &mut fds[*index];
@@ -179,7 +180,7 @@ fn look_at_ours(sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
     count
 }
 
-/// Adds what the kernel says of its descriptors; the number of entries with anything at all.
+/// Adds the kernel's results for its descriptors; returns the number of entries with any event.
 fn look_at_kernel(sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
     let numbers: Vec<Option<Descriptor>> = sorted
         .kernel

@@ -12,7 +12,7 @@ use crate::socket::ancillary::Writer;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::{How, Stream, StreamError};
 
-/// Bytes that are looked at without being seen: more than a receive buffer has.
+/// Largest peek whose bytes are not returned: more than a receive buffer has.
 const UNSEEN_MAX: usize = 16 << 20;
 
 impl Process {
@@ -27,7 +27,7 @@ impl Process {
         self.let_overdue_leave();
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
-            // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.
+            // An epoll descriptor (the kernel returns EINVAL), or a number that is no longer ours.
             None => return self.recv_list(fd, bufs, flags),
         };
         self.let_overdue_leave_at(&socket);
@@ -144,7 +144,7 @@ impl Process {
         }
     }
 
-    /// tcp_recvmsg() with no room: it waits once for something to read, whatever ends the wait.
+    /// tcp_recvmsg() without room: it waits once for something to read, whatever ends the wait.
     #[cold]
     fn recv_nothing(
         &self,
@@ -197,7 +197,7 @@ impl Process {
         })
     }
 
-    /// Waits until a look at the stream gives bytes, the end, or an error.
+    /// Waits until a peek at the stream finds bytes, the end, or an error.
     fn await_bytes(
         &self,
         socket: &Arc<Description>,
@@ -216,7 +216,7 @@ impl Process {
     ) -> Outcome<usize> {
         let before = self.kernel.interruptions();
         let outcome = self.wait(plan, |_| {
-            // tcp_recvmsg(): at the urgent mark a signal comes before what follows.
+            // tcp_recvmsg(): at the urgent mark a signal comes before the data that follows.
             if stream.is_at_mark() && self.kernel.interruptions() != before {
                 return Err(Errno::EINTR.into());
             }

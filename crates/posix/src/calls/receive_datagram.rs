@@ -45,7 +45,7 @@ impl Process {
         self.bring_errors(dgram);
         let mut look = || -> Result<Option<Received>, Errno> {
             let found = self.look_for_datagram(socket, dgram, (bufs, &mut *control), flags)?;
-            // __skb_wait_for_more_packets(): only who would wait is told.
+            // __skb_wait_for_more_packets(): only a call that would wait gets the error.
             let is_over = dgram.is_shut_for_reading() && !is_nonblocking;
             Ok(found.or_else(|| is_over.then(|| bytes(0))))
         };
@@ -101,7 +101,8 @@ impl Process {
         if offset.is_some() {
             socket.move_peek_offset(is_peek, received.len);
         }
-        // udp_recvmsg(): who has asked for more than is left is not told that the front is missing.
+        // udp_recvmsg(): a call that has asked for more than is left does not learn that the front
+        // is missing.
         let asked = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
         if skipped > 0 && asked() > it.full_len - skipped {
             received.flags &= !libc::MSG_TRUNC;
@@ -109,8 +110,8 @@ impl Process {
         Ok(Some(received))
     }
 
-    /// The kernel takes in what comes while a program does not call: an error that is there before
-    /// a call is that call's.
+    /// The kernel processes received packets while a program makes no call: an error that has
+    /// arrived before a call belongs to that call.
     pub(crate) fn bring_errors(&self, dgram: &Dgram) {
         if let Some(attachment) = dgram.hears_errors_of() {
             self.turn_if_idle(&attachment);
@@ -149,7 +150,7 @@ impl Process {
         })
     }
 
-    /// MSG_ERRQUEUE of what the network has no part in.
+    /// MSG_ERRQUEUE for local entries.
     pub(super) fn recv_queued(&self, socket: &Description, control: &mut [u8]) -> Option<Received> {
         let message = socket.error_queue.pop()?;
         let mut writer = Writer::new(control);

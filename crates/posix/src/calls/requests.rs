@@ -84,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Whether [`Process::ioctl`] knows the request. For all others the caller asks
+    /// Returns whether [`Process::ioctl`] knows the request. For all others the caller uses
     /// [`Process::prepare_kernel`].
     #[must_use]
     pub fn ioctl_takes_int(request: u64) -> bool {
@@ -147,7 +147,7 @@ impl Process {
         Ok(0)
     }
 
-    /// O_ASYNC. The kernel's part tells by itself.
+    /// Sets O_ASYNC. The kernel's part sends its signals by itself.
     fn set_async(&self, fd: i32, socket: &Description, is_on: bool) -> Result<(), Errno> {
         if socket.sigio.is_on() == is_on {
             return Ok(());

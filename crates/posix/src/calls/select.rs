@@ -16,7 +16,7 @@ const WORD: usize = u64::BITS as usize;
 
 impl Process {
     /// select and pselect. The sets are the words of the program's `fd_set`s, at least `nfds` bits
-    /// each; only those are looked at and written. `timeout` is what is left of it afterwards.
+    /// each; only those are read and written. `timeout` becomes the remaining time.
     pub fn select(
         &self,
         nfds: i32,
@@ -32,7 +32,7 @@ impl Process {
         let begun = self.now_ns();
         let outcome = self.poll(&mut fds, *timeout, mask);
         if let Some(left) = timeout {
-            // poll_select_finish(): whatever ended the call.
+            // poll_select_finish(): however the call ended.
             let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
             *left = left.saturating_sub(passed);
         }
@@ -68,7 +68,7 @@ fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::pollfd> {
     fds
 }
 
-/// Leaves in the sets what was asked for and holds; counts the bits.
+/// Leaves the requested bits that hold in the sets; returns their number.
 fn write_back(nfds: usize, sets: [Option<&mut [u64]>; 3], fds: &[libc::pollfd]) -> usize {
     let mut count = 0;
     for (set, bits) in sets.into_iter().zip([READ, WRITE, EXCEPT]) {

@@ -107,7 +107,7 @@ impl Process {
             Err(StreamError::Errno(error)) => return Err(error.into()),
             Err(StreamError::Pipe) => return Err(pipe(flags)),
             Err(StreamError::Wait) if is_nonblocking => {
-                // Acknowledgements may have come that nobody has looked at.
+                // Acknowledgements may have arrived that no turn has processed.
                 self.turn_if_idle(stream.attachment());
                 return match stream.enqueue(bufs, push) {
                     Ok(count) => {
@@ -134,10 +134,10 @@ impl Process {
         self.send_rest(socket, stream, bufs, flags, asked, sent)
     }
 
-    /// MSG_FASTOPEN: connect and send in one.
+    /// MSG_FASTOPEN: connect and send in one call.
     ///
-    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; a
-    /// refusal is told by the next call.
+    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; the
+    /// next call reports a refusal.
     fn send_opening(
         &self,
         socket: &Arc<Description>,
@@ -209,8 +209,8 @@ impl Process {
     }
 }
 
-/// While the bytes were copied another thread may have handed out the news of room, before anybody
-/// waited for it.
+/// Another thread may have handed out the event of new room while the bytes were copied, before any
+/// thread waited for it.
 #[cold]
 fn tell_of_room(socket: &Description, stream: &Stream) {
     if stream.has_room_again() {

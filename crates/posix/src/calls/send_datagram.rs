@@ -39,7 +39,7 @@ impl Process {
         (to, control): (Option<&[u8]>, &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
-        // inet_send_prepare(): whatever comes of it.
+        // inet_send_prepare(): whatever the result.
         dgram.take_port();
         let is_urgent = flags & libc::MSG_OOB != 0;
         if is_urgent && socket.family == Family::V4 {
@@ -78,7 +78,7 @@ impl Process {
         let Some(remote) = to.or(*dgram.remote.lock()) else {
             return Err(Errno::EDESTADDRREQ.into());
         };
-        // udpv6_sendmsg() does not look at it.
+        // udpv6_sendmsg() ignores it.
         if is_urgent && remote.ip().to_canonical().is_ipv4() {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -135,7 +135,7 @@ impl Process {
         if error != Errno::EMSGSIZE || !is_wanted || len > payload_longest(remote) {
             return;
         }
-        // Over IPv4 it is the port of the connection that is told.
+        // Over IPv4 the reported port is that of the connection.
         let port = match (is_v4, to) {
             (true, Some(_)) => socket.connected_port(),
             _ => remote.port(),
@@ -160,7 +160,7 @@ impl Process {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let segment = sending.segment.unwrap_or_else(|| dgram.segment());
         if is_more && segment != 0 {
-            // How many there are is asked when it leaves.
+            // The total is checked when it leaves.
             if len > payload_longest(remote) {
                 return Err(Errno::EMSGSIZE);
             }
@@ -194,8 +194,8 @@ impl Process {
         })
     }
 
-    /// Whether a datagram may have a mark: __sock_cmsg_send() asks what setsockopt() does, so that
-    /// a socket of the kernel's can tell.
+    /// Returns whether a datagram may have a mark: __sock_cmsg_send() makes the check of
+    /// setsockopt(), so that a kernel socket can answer.
     #[cold]
     fn may_mark(&self, mark: u32) -> Result<bool, Errno> {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_MARK);
@@ -210,7 +210,7 @@ impl Process {
         is_set.map(|()| true)
     }
 
-    /// SO_BROADCAST is asked for before everybody is spoken to.
+    /// SO_BROADCAST is checked before a broadcast is sent.
     pub(super) fn may_broadcast(&self, dgram: &Dgram, remote: SocketAddr) -> Result<(), Errno> {
         if dgram.ways.may_broadcast() || remote.is_ipv6() {
             return Ok(());
@@ -328,7 +328,7 @@ impl Process {
         sent.ok_or(Errno::EAGAIN.into())
     }
 
-    /// The socket's part on the stack, with what has come for it.
+    /// Returns the socket's part on the stack, after processing received errors.
     pub(super) fn prepare_to_send(
         &self,
         socket: &Arc<Description>,
@@ -399,7 +399,7 @@ fn overhead(remote: SocketAddr) -> usize {
     }
 }
 
-/// udp_send_skb(): `room` is what one datagram's payload may have.
+/// udp_send_skb(): `room` is the largest payload of one datagram.
 fn check_segments(len: usize, segment: usize, room: usize) -> Result<(), Errno> {
     if segment.min(len) > room {
         return Err(Errno::EMSGSIZE);

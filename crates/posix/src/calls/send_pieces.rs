@@ -16,7 +16,7 @@ use crate::socket::{Begun, Dgram, payload_longest};
 const PIECE_LONGEST: usize = 0xffff;
 
 impl Process {
-    /// The first piece. `envelope`: what goes with the datagram; it is checked.
+    /// Sends the first piece. `envelope`: the datagram's parameters, which are checked.
     #[cold]
     pub(super) fn begin_datagram(
         &self,
@@ -39,7 +39,7 @@ impl Process {
         Ok(len)
     }
 
-    /// A piece after the first, whose address counts: those of the others are not looked at.
+    /// Adds a piece after the first, whose address counts: those of the others are ignored.
     /// `Ok(None)`: the datagram has left meanwhile.
     #[cold]
     pub(super) fn send_piece(
@@ -90,7 +90,7 @@ impl Process {
         sent.map(|()| Some(len))
     }
 
-    /// UDP_CORK is off again: what has been gathered leaves; what becomes of it is not told.
+    /// UDP_CORK is off again: the gathered pieces leave; their result is not returned.
     pub(crate) fn uncork(&self, socket: &Arc<Description>, dgram: &Dgram) {
         dgram.gathering.set_on_kernel(false);
         let begun = {
@@ -117,7 +117,7 @@ impl Process {
     ) -> Result<(), Errno> {
         let segment = begun.envelope.segment.map_or(0, |size| size.get().into());
         if is_more && segment != 0 {
-            // How many there are is asked when it leaves.
+            // The total is checked when it leaves.
             return match len > payload_longest(begun.remote) {
                 true => Err(Errno::EMSGSIZE),
                 false => Ok(()),

@@ -95,7 +95,7 @@ impl Process {
         let mut buffer = vec![0u8; count.min(CHUNK)];
         let mut total = 0;
         while total < count {
-            // A non-blocking socket takes what there is room for: no more is read.
+            // A non-blocking socket takes as much as there is room for: no more is read.
             let room = if socket.is_nonblocking() {
                 stream.room().max(1)
             } else {
@@ -132,7 +132,7 @@ fn begin_of(file: Descriptor, offset: Option<&i64>) -> Result<u64, Errno> {
         Some(offset) => u64::try_from(*offset).map_err(|_| Errno::EINVAL),
         None => match rustix::fs::seek(file.as_fd(), SeekFrom::Current(0)) {
             Ok(at) => Ok(at),
-            // Pipes and sockets cannot be mapped, says Linux.
+            // Linux returns EINVAL for pipes and sockets, which cannot be mapped.
             Err(rustix::io::Errno::SPIPE) => Err(Errno::EINVAL),
             Err(error) => Err(error.into()),
         },

@@ -11,21 +11,20 @@ use crate::process::table::NUMBERS_MAX;
 use crate::socket::description::{Description, Kind, New};
 
 impl Process {
-    /// The bit of `socket`'s type that forces the kernel. The caller takes it off before it asks
+    /// The bit of `socket`'s type that forces the kernel. The caller removes it before it calls
     /// libc.
     pub const SOCK_KERNEL: i32 = 0x0200_0000;
-    /// The type without the two bits, and whether the kernel is asked for.
+    /// Returns the type without the two bits, and whether the kernel is requested.
     #[must_use]
     pub const fn split_kind(kind: i32) -> (i32, bool) {
         let wants_kernel = kind & (Self::SOCK_KERNEL | Self::SOCK_STACK) == Self::SOCK_KERNEL;
         (kind & !(Self::SOCK_KERNEL | Self::SOCK_STACK), wants_kernel)
     }
 
-    /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the
-    /// other.
+    /// The bit of `socket`'s type that requests only the stack; it takes precedence over the other.
     pub const SOCK_STACK: i32 = 0x0100_0000;
 
-    /// `socket`. With [`Process::SOCK_KERNEL`] in `kind` the kernel is asked.
+    /// `socket`. With [`Process::SOCK_KERNEL`] in `kind` it makes a kernel socket.
     pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> Outcome<i32> {
         const KIND: i32 = 0xf;
         const FLAGS: i32 = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -169,7 +169,7 @@ impl Process {
         Ok(found.is_some())
     }
 
-    /// Sends what was taken out of a pipe, whole unless the connection ends.
+    /// Sends bytes taken out of a pipe, all of them unless the connection ends.
     fn send_all(
         &self,
         socket: &Arc<Description>,

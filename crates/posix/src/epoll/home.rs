@@ -20,7 +20,7 @@ impl Default for Home {
 }
 
 impl Home {
-    /// In a forked child, and where the engine is gone.
+    /// Forgets the home, in a forked child and where the engine is gone.
     pub(crate) fn forget(&self) {
         self.0.store(OPEN | UNSETTLED, Ordering::Relaxed);
     }
@@ -29,7 +29,7 @@ impl Home {
         self.number() == UNSETTLED
     }
 
-    /// Whether the next waits look for an engine: none is settled, or a shared one for now.
+    /// Returns whether the next waits look for an engine: there is no home, or a temporary one.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::Acquire) & OPEN != 0
@@ -43,7 +43,7 @@ impl Home {
         self.0.store(number, Ordering::Release);
     }
 
-    /// As [`Home::settle`], for now.
+    /// As [`Home::settle`], temporarily.
     pub(crate) fn lodge(&self, number: u32) {
         self.0.store(OPEN | number, Ordering::Release);
     }

@@ -33,7 +33,7 @@ pub(crate) fn add_kernel_part(set: &Set, item: u64) {
     }
 }
 
-/// Takes it out again: from now on the stack alone speaks for the item.
+/// Removes it: from now on only the stack reports events of the item.
 pub(crate) fn remove_kernel_part(set: &Set, item: u64) {
     let Some((fd, ..)) = set.item(item) else {
         return;

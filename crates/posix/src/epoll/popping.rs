@@ -21,8 +21,8 @@ impl Set {
         self.inner.lock().ready.len()
     }
 
-    /// Takes the first member off the ready list, of whose entries `left` are to be looked at.
-    /// Entries of members that were removed count too: a member that is put back is not met again.
+    /// Takes the first member off the ready list, of whose entries `left` are to be examined.
+    /// Entries of removed members count too; a member that is put back is not returned again.
     pub(crate) fn pop_ready(&self, left: &mut usize) -> Option<Popped> {
         let mut inner = self.inner.lock();
         let Inner { items, ready, .. } = &mut *inner;
@@ -43,7 +43,7 @@ impl Set {
         }
     }
 
-    /// Puts a member back at the end of the ready list, with what has not been told of it.
+    /// Puts a member back at the end of the ready list, with its unreported events.
     pub(crate) fn queue_again(&self, item: u64, edges: u32) {
         let mut inner = self.inner.lock();
         let Some(found) = inner.items.get_mut(&item) else {
@@ -56,7 +56,7 @@ impl Set {
         }
     }
 
-    /// Returns the events of a member since it was looked at.
+    /// Returns the events of a member since the last check.
     pub(crate) fn edges_of(&self, fd: i32, target: u64) -> u32 {
         let inner = self.inner.lock();
         let item = inner.index.get(&(fd, target));
@@ -64,7 +64,7 @@ impl Set {
             .map_or(0, |item| item.edges)
     }
 
-    /// Forgets what has happened to a member but for `kept`.
+    /// Forgets the events of a member except `kept`.
     pub(crate) fn keep_edges(&self, fd: i32, target: u64, kept: u32) {
         let mut inner = self.inner.lock();
         let Inner { index, items, .. } = &mut *inner;
@@ -74,7 +74,7 @@ impl Set {
         }
     }
 
-    /// Puts the member with this number on the ready list, whatever has happened to it.
+    /// Puts the member with this number on the ready list, without an event.
     pub(crate) fn queue_item_of(&self, fd: i32, target: u64) {
         let item = self.inner.lock().index.get(&(fd, target)).copied();
         if let Some(item) = item {

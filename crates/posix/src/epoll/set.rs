@@ -18,10 +18,10 @@ use crate::socket::description::{Decided, Description};
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
-/// EP_PRIVATE_BITS: what remains of the events of a ONESHOT item that has fired.
+/// EP_PRIVATE_BITS: the remaining event bits of a ONESHOT item that has fired.
 pub(crate) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
 
-/// A set without a home is looked at again after so many waits.
+/// Number of waits after which a set without a home is examined again.
 const LOOK_EVERY: u32 = 256;
 
 /// The target of an item of the ready list.
@@ -89,7 +89,7 @@ pub(crate) struct Item {
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(crate) is_queued: bool,
-    /// Events since it was looked at, in a kqueue.
+    /// Events since the last check, in a kqueue.
     pub(crate) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,
@@ -153,15 +153,14 @@ pub(crate) struct Set {
     /// Descriptors that were added to the kernel's set (an upper bound: closed ones leave by
     /// themselves).
     pub(crate) kernel_members: AtomicUsize,
-    /// A member's listening or binding still has to be made real, or that of a member of a set in
-    /// it.
+    /// An intent of a member, or of a member of a set in it, has to be carried out.
     pub(crate) has_intents: AtomicBool,
     /// The kernel's part is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
     /// It is a kqueue, with these notes.
     pub(crate) queue: OnceLock<Queue>,
     pub(crate) home: Home,
-    /// Waits while its home was not settled.
+    /// Waits while it had no home.
     unsettled_waits: AtomicU32,
     /// Members have come that may be on another engine.
     pub(crate) has_strangers: AtomicBool,
@@ -191,8 +190,8 @@ impl Set {
         self.inner.lock().numbers.first().copied()
     }
 
-    /// A wait on a set without a home: whether its members are looked at. Seldom, if they were
-    /// often looked at in vain.
+    /// Returns whether a wait on a set without a home examines its members. Less often, if that was
+    /// often without result.
     pub(crate) fn is_look_due(&self) -> bool {
         let waits = self.unsettled_waits.load(Ordering::Relaxed).wrapping_add(1);
         self.unsettled_waits.store(waits, Ordering::Relaxed);
@@ -335,7 +334,7 @@ impl Set {
         }
     }
 
-    /// The sets that this one is in, and as what; they do not hear of it any more.
+    /// Returns the sets that contain this one, with the items; they get no more events of it.
     pub(crate) fn take_outer(&self) -> Vec<(Arc<Set>, u64)> {
         let mut inner = self.inner.lock();
         let outer = inner.watches.iter().filter_map(Set::of).collect();
@@ -461,8 +460,8 @@ impl Set {
             .collect()
     }
 
-    /// How many sets are below one another in it: the longest chain. The kernel lets no loop come
-    /// about, and no chain longer than its limit.
+    /// Returns the nesting depth of the set: the longest chain of sets. The kernel refuses loops,
+    /// and chains longer than its limit.
     pub(crate) fn depth(&self) -> usize {
         let inner = self.sets();
         let below = inner.iter().map(|set| set.depth() + 1);
@@ -502,7 +501,7 @@ impl Set {
             .collect()
     }
 
-    /// Points an item at what has taken its target's place; gives the old target back.
+    /// Points an item at its target's replacement; returns the old target.
     pub(crate) fn retarget(&self, item: u64, target: Target) -> Option<Target> {
         let mut inner = self.inner.lock();
         let Inner { items, index, .. } = &mut *inner;

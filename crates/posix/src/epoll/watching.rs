@@ -17,7 +17,7 @@ impl Set {
         Some((watcher.downcast::<Set>().ok()?, *item))
     }
 
-    /// The watch by which item `item` of the set hears of its subject.
+    /// Returns the watch by which item `item` of the set gets events of its subject.
     pub(crate) fn watch_of(set: &Arc<Set>, item: u64) -> Watch {
         Watch::Item {
             watcher: Arc::<Set>::clone(set),
@@ -55,8 +55,7 @@ impl Watcher for Set {
             inner.ready.push_back(item);
             inner.wake_one(rings);
         }
-        // A poll of the set itself takes nothing off the list: what is on it may be
-        // over.
+        // A poll of the set itself takes nothing off the list: conditions on it may have ended.
         if inner.watches.is_empty() {
             return;
         }

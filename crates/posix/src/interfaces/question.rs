@@ -26,7 +26,7 @@ mod attribute {
     pub(crate) const FLAGS: u16 = 8;
 }
 
-/// Bytes of one datagram: what the least buffer that rtnetlink(7) wants has room for.
+/// Bytes of one datagram, which fit the smallest buffer that rtnetlink(7) allows.
 const DATAGRAM_MAX: usize = 4096;
 
 /// An open socket of NETLINK_ROUTE.
@@ -36,11 +36,11 @@ pub(crate) struct RouteSocket {
     pub(crate) asked: Lock<Option<Question>>,
 }
 
-/// A list of addresses that has not been begun to be read.
+/// A request for a list of addresses that has not been answered yet.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) sequence: u32,
-    /// Addresses yet to be told, the next one last.
+    /// Addresses still to be sent, the next one last.
     pub(crate) left: Vec<OwnAddress>,
 }
 

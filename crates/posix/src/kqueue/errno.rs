@@ -3,7 +3,8 @@
 use crate::errno::Errno;
 
 impl Errno {
-    /// The error by FreeBSD's number. The first 34 are alike; what it does not have is EIO there.
+    /// Returns the error by FreeBSD's number. The first 34 are alike; an error that FreeBSD does
+    /// not have becomes EIO.
     #[must_use]
     pub fn freebsd(self) -> i32 {
         match self.0 {
@@ -62,7 +63,7 @@ impl Errno {
         }
     }
 
-    /// The error that FreeBSD's number means; what Linux does not have is EIO.
+    /// Returns the error for FreeBSD's number; one that Linux does not have becomes EIO.
     #[must_use]
     pub fn of_freebsd(number: i32) -> Errno {
         Errno(match number {

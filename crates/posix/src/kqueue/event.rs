@@ -9,7 +9,7 @@ pub struct Kevent {
     pub flags: u16,
     pub fflags: u32,
     pub data: i64,
-    /// The program's; given back as it came.
+    /// The program's own value, returned unchanged.
     pub udata: usize,
     pub ext: [u64; 4],
 }

@@ -16,20 +16,20 @@ pub(crate) struct Note {
     udata: usize,
     ext: [u64; 4],
     pub(crate) is_enabled: bool,
-    /// EV_FORCEONESHOT: told once, whatever holds.
+    /// EV_FORCEONESHOT: returned once, whatever its condition.
     pub(crate) is_forced: bool,
-    /// There is something to tell: of EV_CLEAR, and of filters without a descriptor.
+    /// An event is pending: for EV_CLEAR, and for filters without a descriptor.
     pub(crate) is_active: bool,
     pub(crate) count: i64,
     pub(crate) fired: u32,
 }
 
-/// The state of a note that has been told.
+/// The state of a note after its event was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It is told again as long as it holds.
+    /// It is returned again as long as its condition holds.
     Level,
-    /// It is told again when something happens.
+    /// It is returned again when a new event happens.
     Edge,
     Disabled,
     Gone,
@@ -53,7 +53,7 @@ impl Note {
         }
     }
 
-    /// kqueue_register(): what a change of an existing note changes.
+    /// kqueue_register(): the effect of a change on an existing note.
     pub(crate) fn change(&mut self, change: &Kevent) {
         self.udata = change.udata;
         self.ext = change.ext;
@@ -89,7 +89,7 @@ impl Note {
         }
     }
 
-    /// The note has been told.
+    /// Records that the note's event was returned.
     pub(crate) fn on_told(&mut self) -> After {
         self.is_forced = false;
         if self.flags & EV_ONESHOT != 0 {

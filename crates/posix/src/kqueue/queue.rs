@@ -22,9 +22,9 @@ pub(crate) struct Member {
     pub(crate) notes: [Option<Note>; 3],
     /// The events that its epoll item has.
     pub(crate) events: u32,
-    /// The kernel's listeners tell how many wait.
+    /// Whether it is a kernel listener, whose queue length can be queried.
     pub(crate) is_kernels_listener: bool,
-    /// The note that found no room last time is told first.
+    /// The note that found no room last time comes first.
     pub(crate) first: usize,
 }
 
@@ -43,7 +43,7 @@ impl Member {
         self.notes.iter().all(Option::is_none)
     }
 
-    /// Whether its epoll item tells of changes alone.
+    /// Returns whether its epoll item reports only changes.
     pub(crate) fn is_edge(&self) -> bool {
         self.events & libc::EPOLLET as u32 != 0
     }
@@ -65,17 +65,17 @@ pub(crate) struct Clock {
 pub(crate) struct Inner {
     pub(crate) members: HashMap<i32, Member>,
     pub(crate) others: HashMap<Key, Note>,
-    /// Those of `others` that have something to tell, each once.
+    /// Those of `others` with a pending event, each once.
     pub(crate) active: VecDeque<Key>,
     pub(crate) clocks: HashMap<usize, Clock>,
     pub(crate) due: BTreeSet<(u64, usize)>,
     /// Ends a sleep, of this queue's or of a set that it is in, when the first timer is due.
     pub(crate) alarm: Option<OwnedFd>,
     pub(crate) alarm_ns: u64,
-    /// Signals that were counted when the program was told last.
+    /// Signal counts at the last report.
     pub(crate) signals: HashMap<usize, u64>,
     pub(crate) is_bell_in_set: bool,
-    /// Processes whose end is awaited.
+    /// Processes whose end is watched.
     pub(crate) processes: HashMap<usize, OwnedFd>,
     pub(crate) files: Files,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Inner {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) inner: Lock<Inner>,
-    /// Something without a descriptor is to be told.
+    /// A note without a descriptor has a pending event.
     is_active: AtomicBool,
     /// When the first timer is due; `u64::MAX`: none.
     pub(crate) next_due_ns: AtomicU64,
@@ -98,7 +98,7 @@ impl Queue {
         queue
     }
 
-    /// Whether something without a descriptor is to be told, as far as it is known.
+    /// Returns whether a note without a descriptor is known to have a pending event.
     pub(crate) fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Acquire)
     }
@@ -120,7 +120,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// The note has something to tell.
+    /// Marks a note's event as pending.
     pub(crate) fn activate(&mut self, key: Key) {
         if let Some(note) = self.others.get_mut(&key)
             && !note.is_active

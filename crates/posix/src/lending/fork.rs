@@ -8,7 +8,7 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::words::{Message, Word, control_pair};
 use crate::socket::description::Description;
 
-/// The end for the child, of the control socket to somebody's steward.
+/// The child's end of a control socket to another process's steward.
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) of: Arc<Control>,
@@ -22,7 +22,8 @@ pub(crate) struct Fork {
     pub(crate) control: Option<(OwnedFd, OwnedFd)>,
     pub(crate) shared: Vec<Arc<Description>>,
     pub(crate) names: Vec<Names>,
-    /// To the stewards of others, of what this process has borrowed.
+    /// Control sockets to the stewards of other processes, for sockets that this process has
+    /// borrowed.
     pub(crate) branches: Vec<Branch>,
 }
 
@@ -38,7 +39,7 @@ impl Inheritance {
     /// The names of a connection of the parent's, and the way to it.
     pub(crate) fn of_parent(&self, id: u64) -> (Option<&Names>, Option<Arc<Control>>) {
         let names = self.names.iter().find(|names| names.id == id);
-        // A child cannot ask for a socket that is not lent.
+        // A child cannot request a socket that is not lent.
         let control = names.and(self.control.clone());
         (names, control)
     }

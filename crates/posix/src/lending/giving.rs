@@ -47,8 +47,8 @@ impl Steward {
         }
     }
 
-    /// Gives a child, which has made its part on the stack of a datagram socket that it has for
-    /// itself, what has come here. Returns false if it is another kind of socket, or not free.
+    /// Gives the received datagrams of a socket to a child that uses it alone and has made its part
+    /// on the stack. Returns false if it is another kind of socket, or in use.
     fn give_datagrams(&mut self, key: u64, root: u64, message: Message) -> bool {
         let is_it = |pump: &Pump| pump.is_named(root, message.id);
         let found = self.pumps.iter().find(|(_, pump)| is_it(pump));
@@ -70,8 +70,7 @@ impl Steward {
         true
     }
 
-    /// Takes a connection out if nobody but the child of `root` has it and nothing of it is under
-    /// way.
+    /// Removes a connection if only the child of `root` has it and no data is in transit.
     fn carry_out_for(&mut self, root: u64, id: u64) -> Option<(u64, Vec<u8>)> {
         if !self.is_only_child(root) {
             return None;
@@ -139,7 +138,7 @@ impl Steward {
         }
     }
 
-    /// The child has ended before it has said that it has them.
+    /// Takes back connections whose child has ended before it confirmed them.
     pub(super) fn take_all_back(&mut self, given: &[Given]) {
         for given in given {
             self.come_back(given);

@@ -45,12 +45,12 @@ pub(crate) trait Lender: Sync {
     /// Returns true if the program has closed all its own numbers of a connection.
     fn is_left_to_steward(&self, socket: &Description) -> bool;
 
-    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a
-    /// call on it, it ends.
+    /// Handles a child that is done with a connection; if no other process has it, and no thread of
+    /// ours is inside a call on it, it ends.
     fn take_back(&self, socket: &Arc<Description>);
 
-    /// Makes a call of a child's on a socket. `data`: what is sent; what is received goes to
-    /// `room`, and its length is returned too.
+    /// Makes a call of a child on a socket. `data`: bytes to send; received bytes go to `room`, and
+    /// their length is returned too.
     fn call(
         &self,
         socket: &Arc<Description>,

@@ -13,7 +13,7 @@ use crate::lending::pump::Pump;
 use crate::ready::Waiter;
 use crate::socket::description::Description;
 
-/// How often, and how many times, it is looked whether a steward's thread has begun.
+/// Interval and number of checks whether a steward's thread has begun.
 const BEGIN_LOOK: Duration = Duration::from_micros(100);
 const BEGIN_LOOKS: u32 = 20_000;
 
@@ -25,7 +25,7 @@ pub(crate) enum Charge {
         control: OwnedFd,
         shared: Vec<Arc<Description>>,
     },
-    /// One connection for whoever has the other end of its pair.
+    /// One connection for the holder of the other end of its pair.
     Pump(Pump),
 }
 
@@ -34,7 +34,7 @@ pub(crate) trait Inline: Send {
     /// One round, which does not wait. Returns true if there is more to do.
     fn run_once(&mut self) -> bool;
 
-    /// Goes on until nobody uses anything.
+    /// Runs until no process uses any of its sockets.
     fn run_here(self: Box<Self>);
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Post {
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
     has_left: AtomicBool,
-    /// Connections whose bytes the steward moves.
+    /// Number of connections whose bytes the steward moves.
     pumps: AtomicUsize,
     /// The process ends when there are none.
     pub(crate) is_ending: AtomicBool,
@@ -88,7 +88,7 @@ impl Post {
         self.inline.release();
     }
 
-    /// In a forked child: the steward is the parent's, and so is what waits for it.
+    /// Forgets the steward in a forked child: it is the parent's, with its queue.
     pub(crate) fn forget(&self) {
         std::mem::forget(std::mem::take(&mut *self.inner.lock()));
         self.awaits_leaving.store(false, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Post {
         may_retire
     }
 
-    /// The steward looks at the numbers after this: one that is closed later is told.
+    /// The steward examines the numbers after this: it is notified of later closes.
     pub(crate) fn await_leaving(&self, awaits: bool) {
         self.awaits_leaving.store(awaits, Ordering::SeqCst);
     }
@@ -139,7 +139,8 @@ impl Post {
         self.pumps.load(Ordering::Acquire) > 0
     }
 
-    /// The process ends. `None`: there is no steward, or its state is in somebody's hands for good.
+    /// Handles the end of the process. Returns `None` if there is no steward, or its state cannot
+    /// be taken.
     pub(crate) fn begin_to_end(&self) -> Option<Until> {
         let mut inner = self.inner.try_lock()?;
         self.is_ending.store(true, Ordering::SeqCst);
@@ -155,8 +156,8 @@ impl Post {
         }
     }
 
-    /// Waits until a steward's thread that has just been started has its descriptors, from which
-    /// those of the program can be told only then.
+    /// Waits until a steward's thread that has just been started has its descriptors, which can be
+    /// distinguished from the program's only then.
     pub(crate) fn await_steward(&self) {
         for _ in 0..BEGIN_LOOKS {
             let is_ready = self
@@ -170,7 +171,7 @@ impl Post {
         }
     }
 
-    /// Whether there is a steward, which has nothing to do if it cannot be told now.
+    /// Returns whether there is a steward; one that cannot be reached now has nothing to do.
     pub(crate) fn has_steward(&self) -> bool {
         let inner = self.inner.try_lock();
         inner.is_some_and(|inner| inner.thread.is_some())
@@ -215,7 +216,8 @@ impl Post {
 }
 
 impl Charge {
-    /// There is nobody to look after it. A child gets ENOTCONN, the other end of a pair its end.
+    /// Refuses work because no steward can take it. A child gets ENOTCONN, the other end of a pair
+    /// its end.
     pub(crate) fn refuse(self, lender: &dyn Lender) {
         match self {
             Charge::Child { control, shared } => {

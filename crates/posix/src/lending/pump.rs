@@ -31,7 +31,7 @@ struct Way {
     passed: usize,
     /// Nothing more comes from the source.
     is_ended: bool,
-    /// The end, or that nobody wants more, has been passed on.
+    /// The end, or that the receiver takes no more, has been passed on.
     is_done: bool,
 }
 
@@ -52,8 +52,8 @@ impl Way {
         self.is_empty() && !self.is_ended
     }
 
-    /// Passes on what is left with `pass`, which tells how much was taken. `None`: nobody takes any
-    /// more.
+    /// Passes on the rest with `pass`, which returns how much was taken, or `None` if no more is
+    /// ever taken.
     fn pass_rest(&mut self, pass: impl FnOnce(&[u8]) -> Option<usize>) -> Option<usize> {
         let count = pass(&self.rest[self.passed..])?;
         self.passed += count;
@@ -64,7 +64,7 @@ impl Way {
         Some(count)
     }
 
-    /// Passes on what was just read and keeps what is not taken.
+    /// Passes on bytes that were just read and keeps those that are not taken.
     fn pass_fresh(
         &mut self,
         bytes: &[u8],
@@ -83,7 +83,7 @@ impl Way {
     }
 }
 
-/// The known abilities of one side: it tells when it can again what it cannot now.
+/// The known readiness of one side: it is notified when it becomes ready again.
 #[derive(Clone, Copy, Debug)]
 struct Able {
     gives: bool,
@@ -93,7 +93,7 @@ struct Able {
 /// The origin of messages about a pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// The child, or the one that it descends from; 0 = nobody will say anything.
+    /// The child, or the one that it descends from; 0 = a user that cannot send requests.
     root: u64,
     /// The pair's name.
     token: u64,
@@ -133,22 +133,22 @@ pub(crate) struct Pump {
     joining: Vec<OwnedFd>,
     /// The child has no end of the pair any more.
     is_abandoned: bool,
-    /// The child's end comes: what it has sent is read until then.
+    /// The child's end has been announced: its data is read until then.
     is_ending: bool,
     /// Bytes sent to the child will not be read: the peer gets a reset.
     is_unread: bool,
     /// The peer has reset the connection, or it has timed out.
     is_reset: bool,
-    /// The child's wish to read that the steward has not met.
+    /// The child's read request that the steward has not met.
     wish: Wish,
-    /// The child has said that it writes no more: its end is more than the end of a process.
+    /// The child has announced that it writes no more: its end is more than the end of a process.
     is_shut: bool,
     to_child: Way,
     to_peer: Way,
     childs: Able,
     peers: Able,
-    /// The kernel is to tell when the child takes more. Always asked it would with every message
-    /// that the child reads.
+    /// The kernel is to report when the child takes more. If that were always requested, it would
+    /// report every message that the child reads.
     awaits_room: bool,
     /// The connection is on its way to the child.
     is_paused: bool,
@@ -273,7 +273,7 @@ impl Pump {
         self.origins.iter().all(|it| it.is_unheard) && self.wish != Wish::All
     }
 
-    /// Once the program has closed its own numbers, what comes is the child's.
+    /// Passes on all received data once the program has closed its own numbers.
     pub(crate) fn note_leaving(&mut self, lender: &dyn Lender) {
         if lender.is_left_to_steward(&self.socket) {
             self.wish = Wish::All;
@@ -301,8 +301,8 @@ impl Pump {
         }
     }
 
-    /// Moves what can be moved, and returns whether it stopped because that is much. `room` has
-    /// [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
+    /// Moves bytes in both directions, and returns whether it stopped because there are many.
+    /// `room` has [`ROOM`] bytes. Bytes for the peer leave with the engine's next turn.
     pub(crate) fn run(&mut self, room: &mut [u8]) -> bool {
         if self.is_paused {
             return false;
@@ -518,7 +518,7 @@ fn give_peer(stream: &Stream, bytes: &[u8], takes: &mut bool) -> Option<usize> {
         return Some(0);
     }
     let mut sent = send(bytes)?;
-    // Another thread may have handed out the news of room before anybody waited for it.
+    // Another thread may have handed out the event of new room before any thread waited for it.
     while sent < bytes.len() && stream.has_room_again() {
         match send(&bytes[sent..])? {
             0 => break,

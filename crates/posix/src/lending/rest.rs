@@ -17,21 +17,21 @@ use crate::attachment::Attachment;
 use crate::lending::lender::Lender;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
-/// First key of events that are neither of the engine's two descriptors nor of the doorbell: from
-/// here on they are of what the steward watches.
+/// First key of the descriptors that the steward watches; smaller keys are the engine's two
+/// descriptors and the doorbell.
 pub(crate) const FIRST_KEY: u64 = 3;
 const DOORBELL: u64 = 2;
 
 /// Events taken at once.
 const EVENTS_MAX: usize = 64;
-/// Sleeps from here on may end a millisecond late, which is what epoll counts in.
+/// Sleeps of at least this length may end a millisecond late, which is epoll's resolution.
 const COARSE_NS: u64 = 8_000_000;
 
-/// How to look at what the kernel has.
+/// How to check the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Glance,
-    /// Until there is something, or somebody has told of news since [`Rest::note_news`].
+    /// Until there is an event, or one was reported since [`Rest::note_news`].
     Sleep,
     /// As `Sleep`, and drives the engine.
     Lead,
@@ -40,7 +40,7 @@ pub(crate) enum Manner {
 pub(crate) struct Rest {
     epoll: OwnedFd,
     waiter: Arc<Waiter>,
-    /// The engine whose descriptors are members, and these.
+    /// The engine whose descriptors are members, with these descriptors.
     engine: Option<(Arc<Attachment>, [RawFd; 2])>,
     has_claimed: bool,
     is_leading: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Rest {
 struct Led {
     attachment: Arc<Attachment>,
     wait_on: WaitOn,
-    /// Somebody waits for memory: when it is looked for again.
+    /// Time of the next attempt while a socket waits for memory.
     starved_ns: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ impl Rest {
         }
     }
 
-    /// Everything that anybody has told so far is about to be looked at.
+    /// All events reported so far are about to be handled.
     pub(crate) fn note_news(&self) {
         self.waiter.wake_up(false);
     }
@@ -125,7 +125,7 @@ impl Rest {
         }
     }
 
-    /// Calls `found` with the key of each descriptor that has something, and what.
+    /// Calls `found` with the key and the events of each ready descriptor.
     pub(crate) fn look(
         &mut self,
         lender: &dyn Lender,
@@ -152,7 +152,7 @@ impl Rest {
                 (key, flags) => found(key, flags),
             }
         }
-        // At once: what the steward's own turn brings need not ring.
+        // At once: events of the steward's own turn need not ring.
         if sleeps || has_rung {
             self.waiter.wake_up(has_rung);
         }

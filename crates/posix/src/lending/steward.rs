@@ -26,18 +26,18 @@ use crate::socket::description::{Decided, Description, Kind};
 const READY_MAX: usize = 64;
 /// Words of one child, taken at once.
 const WORDS_MAX: usize = 16;
-/// A pump hears once of what changes, at either side.
+/// A pump is notified once of each change, at either side.
 const CHILD_EDGES: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
-/// The set has no descriptor: it is a list of what is ready.
+/// The set has no descriptor: it serves as a list of ready members.
 const NO_NUMBER: i32 = -1;
 const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
 
 /// The loans of one child.
 pub(crate) struct Child {
     pub(crate) control: OwnedFd,
-    /// The key of the child that the program made itself: this one, or what it descends from.
+    /// The key of the child that the program made itself: this one, or its ancestor.
     pub(crate) root: u64,
     /// Sockets that it may use and has not used.
     held: Vec<Arc<Description>>,
@@ -47,7 +47,7 @@ pub(crate) struct Child {
     pub(crate) given: Vec<Given>,
 }
 
-/// A connection that has gone out to a child which has not said that it has it.
+/// A connection that has been given to a child which has not confirmed it.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) id: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Steward {
     pub(crate) lender: &'static dyn Lender,
     post: &'static Post,
     rest: Rest,
-    /// The pumps' connections; what it tells of them is their keys.
+    /// The pumps' connections; its events carry their keys.
     set: Arc<Set>,
     pub(crate) children: HashMap<u64, Child, BuildIdHasher>,
     pub(crate) pumps: HashMap<u64, Pump, BuildIdHasher>,
@@ -69,7 +69,7 @@ pub(crate) struct Steward {
     next_key: u64,
     /// Pumps that have something to do; a key may be there twice.
     pub(crate) ready: Vec<u64>,
-    /// The kernel was asked in this round or the last one.
+    /// The kernel was checked in this round or the last one.
     has_looked: bool,
     /// The program has ended, and what it had open is closed.
     is_ending: bool,
@@ -98,7 +98,7 @@ impl Steward {
         }
     }
 
-    /// Goes on until nobody uses anything.
+    /// Runs until no process uses any of its sockets.
     fn begin_here(self) {
         self.post.set_waiter(self.rest.waiter());
         self.run();
@@ -164,7 +164,7 @@ impl Steward {
         self.collect();
     }
 
-    /// Whether the steward is done: from a process that has ended nobody can borrow anything more.
+    /// Returns whether the steward is done: no process can borrow from one that has ended.
     fn is_done(&self) -> bool {
         let is_ending = || self.post.is_ending.load(Ordering::SeqCst);
         self.pumps.is_empty() && (self.children.is_empty() || is_ending())
@@ -285,7 +285,7 @@ impl Steward {
         });
     }
 
-    /// Looks at the children. With something to do already they are asked every other time.
+    /// Checks the children; every other time if there is work already.
     fn look(&mut self, may_wait: bool) {
         let manner = match (self.ready.is_empty() && may_wait, self.pumps.is_empty()) {
             (false, _) => Manner::Glance,
@@ -489,7 +489,7 @@ impl Steward {
         if let Some(key) = pumped
             && let Some(pump) = self.pumps.get_mut(&key)
         {
-            // The bytes that are left are told of again.
+            // The remaining bytes cause another event.
             pump.on_peer();
             self.ready.push(key);
         }
@@ -510,8 +510,8 @@ impl Steward {
         is_its_own && socket.kind == Kind::Dgram && socket.may_end()
     }
 
-    /// The process ends: who has datagram sockets of its goes on with them, and gets what has come
-    /// for them.
+    /// Handles the end of the process: children that have its datagram sockets go on with them, and
+    /// get the received datagrams.
     fn leave_datagrams(&mut self) {
         for child in self.children.values() {
             let pumps = self.pumps.values();
@@ -558,7 +558,7 @@ impl Steward {
     }
 }
 
-/// Leaves a child what has come for a datagram socket.
+/// Leaves the received datagrams of a socket to a child.
 pub(super) fn leave_all(child: &Child, socket: &Description) {
     if let Some(Decided::Dgram(dgram)) = socket.decided() {
         while let Some(left) = dgram.take_for_other() {

@@ -15,7 +15,8 @@ use crate::process::table::Entry;
 use crate::socket::description::Decided;
 
 impl Process {
-    /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
+    /// Returns the engine, unless it has died: then its sockets are notified, once, and it is
+    /// forgotten.
     pub(crate) fn living_attachment(&self) -> Option<Arc<Attachment>> {
         let attachment = self.engines.first()?;
         if !attachment.is_dead() {
@@ -52,8 +53,8 @@ impl Process {
         self.attach_first(|error, begun| self.engines.on_trouble(error, begun))
     }
 
-    /// As [`Process::attached`], where the program can do without: nothing is said if there is
-    /// none.
+    /// As [`Process::attached`], for callers that can do without an engine: no sentence is logged
+    /// if there is none.
     pub(crate) fn attached_quietly(&self) -> Option<Arc<Attachment>> {
         match self.engines.own() {
             Some(attachment) => Some(attachment),

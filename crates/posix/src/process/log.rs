@@ -14,7 +14,7 @@ const SENTENCES_MAX: usize = 32;
 pub(crate) struct Log {
     kernel: Arc<dyn Kernel>,
     level: LogLevel,
-    /// Sentences already said.
+    /// Sentences already logged.
     said: Lock<Vec<String>>,
 }
 
@@ -28,7 +28,7 @@ impl Log {
         }
     }
 
-    /// Says a sentence if the level asks for it.
+    /// Logs a sentence if the level includes it.
     pub(crate) fn say(&self, level: LogLevel, sentence: &str) {
         if self.level >= level {
             self.kernel.warn(sentence);

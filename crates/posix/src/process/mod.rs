@@ -57,7 +57,7 @@ pub struct Accepted {
 /// The result of `recvmsg` and its relatives.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// The call's result (with MSG_TRUNC asked for, a datagram's full length).
+    /// The call's result (with MSG_TRUNC, a datagram's full length).
     pub len: usize,
     /// For `msg_flags` (MSG_TRUNC, …).
     pub flags: i32,
@@ -67,7 +67,7 @@ pub struct Received {
     pub control_len: usize,
 }
 
-/// Bytes of one write from which on it pays to look for acknowledgements: a largest frame.
+/// Size of a write from which on it pays to process acknowledgements: a largest frame.
 const BULK: usize = 64 << 10;
 
 /// How a process ends.
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Process {
 }
 
 impl Process {
-    /// Touches no device and speaks to nobody yet.
+    /// Touches no device and sends no request yet.
     #[must_use]
     pub fn new(kernel: Box<dyn Kernel>, attach: Arc<dyn Attach>, settings: Settings) -> Self {
         let kernel: Arc<dyn Kernel> = kernel.into();
@@ -155,8 +155,8 @@ impl Process {
         }
     }
 
-    /// Whether a call on `fd` must come here (a socket that is undecided or on the stack, or an
-    /// epoll descriptor): one look at a word of the table.
+    /// Returns whether a call on `fd` must come here (a socket that is undecided or on the stack,
+    /// or an epoll descriptor): reads one word of the table.
     #[inline]
     #[must_use]
     pub fn is_ours(&self, fd: i32) -> bool {
@@ -183,7 +183,7 @@ impl Process {
         self.privates().contains(&fd)
     }
 
-    /// Whether this process has an engine whose connections want an orderly end.
+    /// Returns whether this process has an engine whose connections need an orderly end.
     #[must_use]
     pub fn owns_sockets(&self) -> bool {
         self.engines
@@ -191,7 +191,7 @@ impl Process {
             .is_some_and(|attachment| !attachment.is_dead())
     }
 
-    /// Something changed that every sleeper has to look at.
+    /// Wakes every sleeper to check for a change.
     pub fn wake_all(&self) {
         self.engines.wake_all();
     }
@@ -263,7 +263,7 @@ impl Process {
         }
     }
 
-    /// Before a call that moves bytes: what was held for too long leaves.
+    /// Sends data that was held too long, before a call that moves bytes.
     #[inline]
     pub(crate) fn let_overdue_leave(&self) {
         let thread = || self.kernel.thread();
@@ -308,9 +308,9 @@ impl Process {
         self.let_leave();
     }
 
-    /// As [`Process::after_push`], of `count` bytes. A program that writes much without waiting
-    /// is brought its acknowledgements meanwhile: what they free is written again while it is
-    /// still in the processor's cache, and the send ring stays small.
+    /// As [`Process::after_push`], for `count` bytes. For a program that writes much without
+    /// waiting, acknowledgements are processed meanwhile: the memory they free is written again
+    /// while it is still in the processor's cache, and the send ring stays small.
     pub(crate) fn after_push_of(&self, attachment: &Attachment, socket: u64, count: usize) {
         if count >= BULK && self.settings.heuristics.has(Rule::Bulk) {
             self.turn(attachment);

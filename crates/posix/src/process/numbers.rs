@@ -44,8 +44,8 @@ impl Numbers {
         }
     }
 
-    /// Gives `make`, which found no descriptor free, the spare's place. [`Numbers::keep_spare`] has
-    /// to follow when what it made is closed.
+    /// Runs `make`, which found no descriptor free, with the spare's place. [`Numbers::keep_spare`]
+    /// has to follow when the result is closed.
     pub(crate) fn with_spare<T>(
         &self,
         make: impl Fn() -> rustix::io::Result<T>,

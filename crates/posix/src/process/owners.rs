@@ -39,7 +39,7 @@ impl Owners {
         owned.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Over a fork. Before any socket: who looks at the list looks at its sockets.
+    /// Locks over a fork, before any socket, because code that holds the list locks its sockets.
     pub(crate) fn hold(&self) {
         self.owned.hold();
     }

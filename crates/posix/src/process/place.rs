@@ -116,7 +116,7 @@ impl Process {
         Err(Divert::Kernel)
     }
 
-    /// Listens and binds on the stack what was only intended so far: the process waits now.
+    /// Carries out intents to listen and bind on the stack, because the process waits now.
     pub(crate) fn realize(&self, socket: &Arc<Description>) {
         if !socket.is_intent() || !self.engines.may_realize() {
             return;
@@ -161,8 +161,8 @@ impl Process {
         self.borrow_members(set);
     }
 
-    /// A member has come into a set: for threads that sleep on it already, what it stands for is
-    /// made real now. Those that are about to sleep look once they count as sleepers.
+    /// Carries out the intents of a new member of a set for threads that already sleep on it.
+    /// Threads that are about to sleep check once they count as sleepers.
     pub(crate) fn realize_for_sleepers(&self, set: &Arc<Set>) {
         fence(Ordering::SeqCst);
         if set.has_intents.load(Ordering::SeqCst) && set.has_sleepers() {
@@ -237,8 +237,8 @@ impl Process {
         }
     }
 
-    /// In the middle of a wait: what it waits for may have lost its engine meanwhile, and there may
-    /// be another.
+    /// Repeats the placement during a wait, because its subject may have lost its engine and found
+    /// another.
     pub(crate) fn seek(&self, subject: Subject<'_>) {
         if !self.engines.absence.has_been() {
             return;
@@ -298,7 +298,8 @@ impl Process {
             self.spare_kernel_groups(socket);
         }
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
-        // The kernel's part has settled whether the port is free; this says who of several hears.
+        // The kernel's part has decided whether the port is free; this decides which of several
+        // sockets receives.
         let reuse_port =
             options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.engines.attach.is_spread();
         if options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) && remote.is_none() {
@@ -346,8 +347,8 @@ impl Process {
         Ok(())
     }
 
-    /// Where a datagram socket stands in its SO_REUSEPORT group. One whose bind this process has
-    /// not seen is the last.
+    /// Returns the rank of a datagram socket in its SO_REUSEPORT group. One that another process
+    /// has bound is the last.
     fn rank_of(&self, socket: &Description) -> u64 {
         let mut cold = socket.cold.lock();
         match &mut cold.bound {
@@ -360,9 +361,9 @@ impl Process {
         }
     }
 
-    /// Takes datagrams that came before a bound socket was on the stack. They waited at the keeper,
-    /// which has handed them to the engine by the time that the bind is answered: the first look at
-    /// the socket finds it.
+    /// Takes datagrams that arrived before a bound socket was on the stack. They waited at the
+    /// keeper, which has handed them to the engine before the bind is answered: the first check of
+    /// the socket finds them.
     fn bring_early(&self, attachment: &Arc<Attachment>, sock: slipstack_channel::SockId) {
         self.turn(attachment);
         if attachment.driver.placement() == Placement::Instance {
@@ -371,8 +372,8 @@ impl Process {
         }
     }
 
-    /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or
-    /// not.
+    /// Puts a bound socket that has joined a group on the stack at once, so that it receives the
+    /// group before any wait.
     pub(crate) fn realize_bound(&self, socket: &Arc<Description>) {
         if !socket.cold.lock().memberships.is_empty() {
             self.realize(socket);
@@ -415,7 +416,7 @@ impl Process {
     }
 }
 
-/// Connects a part that has heard nobody so far.
+/// Connects a part that had no peer so far.
 fn fix_peer(
     attachment: &Attachment,
     sock: slipstack_channel::SockId,
@@ -432,7 +433,7 @@ fn has_share(socket: &Description) -> bool {
     cold.options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
 }
 
-/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to
+/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only packets to
 /// this host.
 fn group_filter(interface: u32) -> [[u8; 8]; 6] {
     const LOAD: u16 = 0x20;

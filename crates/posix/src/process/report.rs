@@ -27,7 +27,7 @@ pub(crate) enum Given {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     table: Lock<Option<Arc<ReportTable>>>,
-    /// The keeper, which answers `why`, has been told of it, or will be with the first engine.
+    /// The keeper, which answers `why`, has the table, or will get it with the first engine.
     pub(crate) is_told: AtomicBool,
     /// Hears of each socket that is placed.
     journal: Option<fn(&str)>,

@@ -16,8 +16,8 @@ use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
 
 impl Process {
-    /// The socket behind a number, for a call that finds out what becomes of it: one whose attempt
-    /// has failed may become anything.
+    /// Returns the socket behind a number, for a call that decides its placement: a socket whose
+    /// attempt has failed may be placed again.
     pub(crate) fn usable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
         let socket = self.socket_of(fd)?;
         let Some(Decided::Stream(stream)) = socket.decided() else {
@@ -51,8 +51,8 @@ impl Process {
         self.replace_by_fresh(socket);
     }
 
-    /// Puts an undecided socket, with all that was set, in the place of one whose use has ended.
-    /// Calls that are under way stay with the old one.
+    /// Replaces a socket whose use has ended by an undecided one with all its settings. Calls in
+    /// progress stay with the old one.
     pub(crate) fn replace_by_fresh(&self, old: &Arc<Description>) -> Arc<Description> {
         let new = Arc::new(Description::like(old, self.next_id()));
         new.set_inode(self.inode_of(old));

@@ -11,7 +11,7 @@ use crate::socket::description::{Description, Kind};
 use crate::socket::{Dgram, Listener, Side, Stream};
 
 impl Report {
-    /// A socket that is the kernel's; `given` is what it was bound or connected to.
+    /// Reports a socket that is the kernel's; `given` is its bound or connected address.
     pub(crate) fn on_kernel(&self, fd: i32, socket: &Description, why: Reason, given: Given) {
         self.write(fd, row(Place::Kernel, why, socket, given));
     }
@@ -107,8 +107,8 @@ impl Report {
 }
 
 impl Process {
-    /// Reports all rows again: the keeper may know this process no more, because an engine that is
-    /// not to be had ends the connection.
+    /// Reports all rows again: the keeper may have forgotten this process, because a failed
+    /// attachment ends the connection.
     pub(crate) fn tell_report_again(&self) {
         self.report.is_told.store(false, Ordering::Relaxed);
     }

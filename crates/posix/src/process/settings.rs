@@ -8,12 +8,12 @@ pub struct Settings {
     pub spin: Spin,
     /// With spinning off, how long frames may gather under load; 0 = not at all.
     pub gather_us: u32,
-    /// The rules of thumb that are in force.
+    /// The heuristics that are in force.
     pub heuristics: Heuristics,
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
-    /// How much is said by [`Kernel::warn`].
+    /// The level of sentences that [`Kernel::warn`] prints.
     pub verbosity: LogLevel,
     /// Is given a line for each socket that is placed.
     pub journal: Option<fn(&str)>,

@@ -15,7 +15,7 @@ use crate::process::wait::Plan;
 use crate::socket::description::{Decided, Description};
 
 impl Process {
-    /// F_SETOWN: a process, minus a process group, or 0 for nobody.
+    /// F_SETOWN: a process, a negated process group, or 0 for none.
     pub(crate) fn set_owner(&self, socket: &Arc<Description>, owner: i32) -> Outcome<()> {
         exists(owner)?;
         socket.cold.lock().owner = owner;
@@ -23,7 +23,7 @@ impl Process {
             stream.set_owned(owner != 0);
         }
         self.owners.add(socket);
-        // The thread that waits for urgent marks looks at the list again.
+        // The thread that waits for urgent marks reads the list again.
         self.engines.wake_all();
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Process {
             is_able = outcome.is_ok();
         }
         self.owners.is_served.store(false, Ordering::Release);
-        // One may have come since the look at the list.
+        // One may have come since the list was read.
         if is_able {
             self.serve_owners();
         }
@@ -84,7 +84,7 @@ fn signal_owner(socket: &Description) {
         && let Some(mark) = stream.unsignalled_mark()
     {
         let owner = socket.cold.lock().owner;
-        // An owner that has gone gets nothing.
+        // An owner that has ended gets nothing.
         let _ = match Pid::from_raw(owner.wrapping_abs()) {
             Some(pid) if owner > 0 => rustix::process::kill_process(pid, Signal::URG),
             Some(group) => rustix::process::kill_process_group(group, Signal::URG),
@@ -94,7 +94,7 @@ fn signal_owner(socket: &Description) {
     }
 }
 
-/// f_setown(): ESRCH if there is nobody of this number.
+/// f_setown(): ESRCH if there is no process of this number.
 fn exists(owner: i32) -> Result<(), Errno> {
     if owner == i32::MIN {
         return Err(Errno::EINVAL);

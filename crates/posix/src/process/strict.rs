@@ -62,7 +62,8 @@ impl Process {
         Err(refusal)
     }
 
-    /// The attachment for a socket of the stack's. Under `--strict` whoever does without hears why.
+    /// Returns the attachment for a socket of the stack. Under `--strict` a missing one is
+    /// reported.
     pub(crate) fn attached_for(
         &self,
         socket: &Description,
@@ -104,7 +105,7 @@ impl Process {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The stack has refused what was intended; that there is no engine has been said.
+    /// Handles an intent that the stack has refused; a missing engine has been reported already.
     pub(crate) fn refuse_late(&self, socket: &Description, error: Errno) {
         if self.engines.first().is_some() {
             self.refuse(

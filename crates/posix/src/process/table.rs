@@ -24,7 +24,7 @@ const OURS: u8 = 1;
 pub(crate) enum Entry {
     Socket(Arc<Description>),
     Set(Arc<Set>),
-    /// A socket of the kernel's, which is asked for addresses.
+    /// A NETLINK_ROUTE socket of the kernel, whose address lists are extended.
     Routes(Arc<RouteSocket>),
 }
 
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Puts `entry` under `number` (below [`NUMBERS_MAX`]) and gives back what was there.
+    /// Puts `entry` under `number` (below [`NUMBERS_MAX`]) and returns the old entry.
     pub(crate) fn put(&self, number: i32, entry: Entry) -> Option<Entry> {
         let index = usize::try_from(number).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
@@ -117,7 +117,7 @@ impl Table {
         before
     }
 
-    /// Forgets `number` and gives back what was there.
+    /// Forgets `number` and returns its entry.
     pub(crate) fn take(&self, number: i32) -> Option<Entry> {
         let slot = self.slot(number)?;
         let mut place = slot.entry.lock();
@@ -138,7 +138,7 @@ impl Table {
             })
     }
 
-    /// All numbers of ours with what stands behind them.
+    /// All numbers of ours with their entries.
     pub(crate) fn all(&self) -> Vec<(i32, Entry)> {
         self.slots()
             .filter(|(_, slot)| slot.kind.load(Ordering::Acquire) != NOT_OURS)
@@ -146,7 +146,7 @@ impl Table {
             .collect()
     }
 
-    /// Before a fork: nobody else may be inside a slot while the process is copied.
+    /// Locks before a fork, because no other thread may change a slot while the process is copied.
     pub(crate) fn hold(&self) {
         self.growing.hold();
         for (_, slot) in self.slots() {

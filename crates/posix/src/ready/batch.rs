@@ -27,11 +27,11 @@ pub(crate) struct Batch {
     left: AtomicUsize,
     /// The description that was sent on last.
     answered: AtomicU64,
-    /// Since when a send is held; 0 = none is.
+    /// Time since when a send is held; 0 = none is.
     held_ns: AtomicU64,
     /// It was held for longer than [`HOLD_NS`].
     is_overdue: AtomicBool,
-    /// Somebody lets a held send leave if the thread comes back late.
+    /// A stand-in sends held data if the thread comes back late.
     has_net: AtomicBool,
     rules: Heuristics,
 }
@@ -73,7 +73,7 @@ impl Batch {
         begins
     }
 
-    /// `thread` waits again, or has sent its burst, and lets everything leave.
+    /// `thread` waits again, or has sent its burst, and sends everything.
     pub(crate) fn end(&self, thread: usize) {
         if self.owner.load(Ordering::Relaxed) == thread {
             self.owner.store(0, Ordering::Relaxed);
@@ -102,18 +102,18 @@ impl Batch {
         self.is_held_for_long(now_ns())
     }
 
-    /// Whether what is held has waited for long and nobody stands in.
+    /// Returns whether a send has been held for long and there is no stand-in.
     fn is_held_for_long(&self, now: u64) -> bool {
         let held = self.held_ns.load(Ordering::Relaxed);
         if held == 0 {
             self.held_ns.store(now, Ordering::Relaxed);
         } else if now.wrapping_sub(held) >= HOLD_NS {
             if !self.has_net.load(Ordering::Relaxed) {
-                // Without anybody to stand in the next call may be a long time off.
+                // Without a stand-in the next call may come much later.
                 self.held_ns.store(now, Ordering::Relaxed);
                 return true;
             }
-            // Not at once: what ends this connection may follow, and shares its frame.
+            // Not at once: the connection's FIN may follow, and then shares its frame.
             self.is_overdue.store(true, Ordering::Relaxed);
         }
         false

@@ -24,14 +24,14 @@ const TRUST: u32 = 8;
 const TRUST_MAX: u32 = 32;
 const LATE: u32 = 12;
 
-/// Values of [`Lead::away_since`]: it waits; it is away, and nobody slept when it left.
+/// Values of [`Lead::away_since`]: it waits; it is away, and no thread slept when it left.
 const HERE: u64 = 0;
 const LONG_AGO: u64 = 1;
 
 /// How a thread leaves a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Nobody else sleeps.
+    /// No other thread sleeps.
     Alone,
     /// It is likely to be back at once.
     Shortly { now_ns: u64 },
@@ -41,17 +41,17 @@ pub(crate) enum Leave {
 
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
-    /// The thread; 0 = nobody.
+    /// The thread; 0 = none.
     thread: AtomicUsize,
     away_since: AtomicU64,
     /// The thread that left last while others slept, and when.
     left: AtomicUsize,
     left_ns: AtomicU64,
-    /// Short absences, less what long ones have undone.
+    /// Short absences, less a penalty for long ones.
     short: AtomicU32,
     /// The thread that has the engine send for it, if one does; 0 = none.
     sender: AtomicUsize,
-    /// Somebody notices when the leader stays away.
+    /// A stand-in notices if the leader stays away.
     has_net: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Lead {
         since != HERE && now_ns.saturating_sub(since) > ABSENT_NS
     }
 
-    /// Whether nobody drives, nor is about to be back.
+    /// Returns whether no thread drives, or is about to be back.
     pub(crate) fn is_vacant(&self, now_ns: impl FnOnce() -> u64) -> bool {
         self.thread.load(Ordering::SeqCst) == 0 || self.is_away() && self.is_absent(now_ns())
     }
@@ -111,8 +111,8 @@ impl Lead {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
 
-    /// Whether the last absences were short: the leader is relied on. If not, whoever waits drives
-    /// a bit.
+    /// Returns whether the last absences were short, so that the leader keeps the lead. If not, any
+    /// waiting thread drives.
     #[inline]
     pub(crate) fn is_trusted(&self) -> bool {
         self.short.load(Ordering::Relaxed) >= TRUST && self.has_net.load(Ordering::Relaxed)

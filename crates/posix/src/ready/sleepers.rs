@@ -86,8 +86,8 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Subscribes a thread that is about to sleep to what `kept` gives. Returns false if it is
-    /// subscribed.
+    /// Subscribes a thread that is about to sleep to the subjects of `kept`. Returns false if it is
+    /// already subscribed.
     pub(crate) fn enter(
         &self,
         thread: usize,
@@ -133,8 +133,8 @@ impl Sleepers {
         true
     }
 
-    /// A thread that drives falls asleep, and may not lead: who does has the lead too. False if
-    /// nobody does.
+    /// Gives the lead to the thread that drives, for a thread that falls asleep and may not lead.
+    /// Returns false if no thread drives.
     pub(crate) fn yield_lead(&self, thread: usize) -> bool {
         let leader = self.leader.lock().as_ref().map(|leader| leader.thread);
         let is_claimed = self.is_claimed.load(Ordering::Acquire);
@@ -213,7 +213,7 @@ impl Sleepers {
         self.leader_until_ns.store(until_ns, Ordering::Release);
     }
 
-    /// Something changed that every sleeper has to look at.
+    /// Wakes every sleeper to check for a change.
     pub(crate) fn wake_all(&self) {
         for sleeper in self.asleep.lock().iter() {
             sleeper.waiter.notify();
@@ -223,19 +223,19 @@ impl Sleepers {
         }
     }
 
-    /// Whether a thread sleeps, but for the one that asks.
+    /// Returns whether no thread sleeps, except the calling one.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// The leader has been away for too long, says the engine's stand-in.
+    /// Wakes a sleeper because, for the engine's stand-in, the leader has been away for too long.
     pub(crate) fn replace_leader(&self) {
         self.lead.vacate();
         self.pass_on(|| 0);
     }
 
-    /// A thread leaves: if nobody leads now, another sleeper may.
+    /// Lets another sleeper lead when a thread leaves, if none leads now.
     pub(crate) fn pass_on(&self, now_ns: impl FnOnce() -> u64) {
         if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant(now_ns) {
             return;

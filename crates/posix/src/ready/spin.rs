@@ -41,30 +41,30 @@ impl Spinner {
         }
     }
 
-    /// Somebody has said how long, whether it pays or not.
+    /// Returns whether an option has fixed the time.
     pub(crate) fn is_fixed(&self) -> bool {
         matches!(self.policy, Spin::FixedUs(_))
     }
 
-    /// Somebody would rather save processor time.
+    /// Returns whether spinning is off to save processor time.
     pub(crate) fn is_off(&self) -> bool {
         self.policy == Spin::FixedUs(0)
     }
 
-    /// How long a sleep may let frames gather; 0 = it ends with the first.
+    /// Returns how long a sleep may let frames gather; 0 = it ends with the first.
     pub(crate) fn gather_ns(&self) -> u64 {
         if self.is_off() { self.gather_ns } else { 0 }
     }
 
-    /// Something came while spinning: it pays.
+    /// Records an event that arrived while spinning: it pays off.
     pub(crate) fn on_hit(&self) {
         let budget = self.budget_ns.load(Ordering::Relaxed);
         self.budget_ns
             .store((budget * 2).min(SPIN_NS_MAX), Ordering::Relaxed);
     }
 
-    /// The thread slept `slept_ns` after it had spun in vain. A short sleep would have been a hit
-    /// with a larger budget.
+    /// Records a sleep of `slept_ns` after spinning without success. A short sleep would have been
+    /// a hit with a larger budget.
     pub(crate) fn on_sleep(&self, slept_ns: u64) {
         let budget = self.budget_ns.load(Ordering::Relaxed);
         let next = if slept_ns < SPIN_NS_MAX {

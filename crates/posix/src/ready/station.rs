@@ -19,7 +19,7 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    /// The station of the first engine; `number` tells others from it.
+    /// Makes the station of the first engine; `number` identifies others.
     pub(crate) fn new(spin: Spin, gather_us: u32, rules: Heuristics) -> Station {
         Station {
             number: 0,

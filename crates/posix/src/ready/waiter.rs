@@ -8,7 +8,7 @@ use rustix::event::EventfdFlags;
 use slipstack_mem::{Lock, raised};
 
 const AWAKE: u32 = 0;
-/// Bits: it sleeps or is about to; somebody has told it to look again. Both: the doorbell was rung.
+/// Bits: it sleeps or is about to; it was told to check again. Both: the doorbell was rung.
 const ASLEEP: u32 = 1;
 const NOTIFIED: u32 = 2;
 
@@ -18,7 +18,7 @@ pub(crate) struct Waiter {
     state: AtomicU32,
     /// The thread that waits.
     thread: AtomicUsize,
-    /// The thread that was woken last, of all whose waiters are of one pool.
+    /// The thread that was woken last, among the waiters of one pool.
     woken: Arc<AtomicUsize>,
     /// `None`: the process may have no more descriptors. Its sleeps are short then
     /// ([`BLIND_SLEEP_NS`]).
@@ -96,8 +96,8 @@ impl Waiter {
     }
 }
 
-/// Threads that have been told of something, and whose bells are rung when this is dropped: when
-/// the locks are free under which they were found.
+/// Threads with events, whose doorbells are rung when this is dropped: after the locks are released
+/// under which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     first: Option<Arc<Waiter>>,
@@ -144,7 +144,7 @@ impl WaiterPool {
         }
     }
 
-    /// The thread that was woken last since this was asked, 0 = none.
+    /// Returns the thread that was woken last since the previous call, 0 = none.
     pub(crate) fn take_woken(&self) -> usize {
         match self.woken.load(Ordering::Relaxed) {
             0 => 0,

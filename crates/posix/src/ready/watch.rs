@@ -8,8 +8,8 @@ use crate::ready::waiter::{Rings, Waiter};
 
 /// An object that watches many subjects, each under a number of its own choice.
 pub(crate) trait Watcher: Any + Debug + Send + Sync {
-    /// The subject `item` has become ready in the ways that `edges` names. A lock of the subject's
-    /// is held; threads are rung when `rings` is dropped.
+    /// The subject `item` has the new events `edges`. A lock of the subject is held; threads are
+    /// woken when `rings` is dropped.
     fn on_ready(&self, item: u64, edges: u32, rings: &mut Rings);
 
     /// Returns true if a thread waits for input of the subject `item` now.
@@ -21,7 +21,7 @@ pub(crate) trait Watcher: Any + Debug + Send + Sync {
     /// The subject `item` has ended.
     fn forget(&self, item: u64);
 
-    /// A subject has something to be carried out before a thread waits on the watcher.
+    /// A subject has an intent to be carried out before a thread waits on the watcher.
     fn note_intents(&self);
 }
 
@@ -33,7 +33,7 @@ pub(crate) trait Recipient: Debug + Send + Sync {
     /// A connection waits at the listening socket.
     fn on_arrival(&self, rings: &mut Rings);
 
-    /// A connection that nobody accepted was given to another listening socket.
+    /// An unaccepted connection was given to another listening socket.
     fn on_withdrawal(&self);
 }
 
@@ -52,7 +52,7 @@ pub(crate) trait Awaited: Any + Debug + Send + Sync {
     fn end_wait(&self, waiter: &Arc<Waiter>) -> bool;
 }
 
-/// A party that wants to hear when a socket or a set becomes ready.
+/// A watcher of the readiness of a socket or a set.
 #[derive(Clone, Debug)]
 pub(crate) enum Watch {
     /// A watcher that knows the subject as `item`.

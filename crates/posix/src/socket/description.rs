@@ -16,7 +16,7 @@ use crate::socket::options::{Membership, Options};
 use crate::socket::sigio::{SigIo, news};
 use crate::socket::{Dgram, Edges, ErrorQueue, Listener, Stream, shut_bits};
 
-/// The kind of socket asked for, as far as the stack carries it.
+/// The requested kind of socket, as far as the stack supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stream,
@@ -42,7 +42,7 @@ pub(crate) struct Bound {
     pub(crate) is_wildcard: bool,
     /// The program did not ask for this port.
     pub(crate) is_port_chosen: bool,
-    /// The program asked for port 0 and has not looked at the one it got.
+    /// The program asked for port 0 and has not queried the result.
     pub(crate) is_port_unseen: bool,
     /// When a datagram socket was bound, which is its rank in a SO_REUSEPORT group; 0 = not seen.
     pub(crate) at_ns: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Description {
     /// The numbers carry a kernel socket (which never blocks), beside the stack's or
     /// before it is decided.
     pub(crate) has_kernel: AtomicBool,
-    /// It is the stack's and nobody else's: no socket of the kernel's stands beside it.
+    /// It is only the stack's: there is no kernel socket beside it.
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
@@ -141,7 +141,7 @@ impl Description {
         new
     }
 
-    /// One whose place is known from the first.
+    /// Makes a description whose placement is decided from the start.
     pub(crate) fn decided_as(new: New, decided: Decided) -> Self {
         Self::beginning(new, OnceLock::from(decided))
     }
@@ -174,8 +174,8 @@ impl Description {
         }
     }
 
-    /// The inode, in process `pid`: the same for whoever has the socket. The kernel's numbers for
-    /// sockets have 32 bits.
+    /// Returns the inode, in process `pid`: the same in all processes that have the socket. The
+    /// kernel's numbers for sockets have 32 bits.
     pub(crate) fn inode(&self, pid: u32) -> u64 {
         match self.inode.load(Ordering::Relaxed) {
             0 => u64::from(pid) << 32 | (self.id & u64::from(u32::MAX)),
@@ -247,7 +247,7 @@ impl Description {
         self.peek_offset.store(offset, Ordering::Relaxed);
     }
 
-    /// A look goes on behind what it has seen; what is read moves what is left to the front.
+    /// A peek advances the offset past the bytes it has seen; a read moves the rest to the front.
     pub(crate) fn move_peek_offset(&self, is_peek: bool, by: usize) {
         let by = i32::try_from(by).unwrap_or(i32::MAX);
         let moved = |at: i32| match is_peek {
@@ -307,7 +307,7 @@ impl Description {
             Some(Decided::Dgram(dgram)) => dgram.readiness(),
             Some(Decided::Foreign(it)) if it.is_taken() => 0,
             Some(Decided::Foreign(_)) => (libc::EPOLLHUP | libc::EPOLLERR) as u32,
-            // With a kernel socket under the number the kernel speaks for it.
+            // With a kernel socket under the number the kernel reports its state.
             None if self.kernel_speaks() => 0,
             // A fresh socket: tcp_poll and udp_poll of one that is in CLOSE.
             None => match self.kind {
@@ -330,7 +330,7 @@ impl Description {
         }
     }
 
-    /// The channel says that something about the socket changed.
+    /// Handles the channel's event that something about the socket changed.
     pub(crate) fn on_change(&self) {
         self.note_change(&mut Rings::default());
     }
@@ -358,8 +358,8 @@ impl Description {
         self.cold.lock().watches.clone()
     }
 
-    /// A listener whose connections went to others takes them again if somebody waits for it now,
-    /// or else with the next wait.
+    /// Lets a listener whose connections went to others take them again, if a thread waits for it
+    /// now; otherwise the next wait does.
     pub(crate) fn come_back_if_attended(&self) {
         if let Some(Decided::Listener(listener)) = self.decided()
             && listener.is_yielding()
@@ -380,8 +380,8 @@ impl Description {
         }
     }
 
-    /// Something is intended for it that is carried out before a thread waits for it: sets that
-    /// have it hear of that.
+    /// Notifies the sets that contain it of an intent, which is carried out before a thread waits
+    /// for it.
     pub(crate) fn note_intents(&self) {
         self.watches().iter().for_each(Watch::note_intents);
     }
@@ -397,7 +397,7 @@ impl Description {
         }
     }
 
-    /// As [`Description::tell`] of a connection that can be accepted: of the threads that sleep one
+    /// As [`Description::tell`], for a connection that can be accepted: one of the sleeping threads
     /// is woken, as on the kernel. If it leaves without the connection, the next one is.
     fn tell_of_arrival(&self, rings: &mut Rings) {
         if self.is_watched.load(Ordering::Acquire) {
@@ -448,7 +448,7 @@ impl Recipient for Description {
         let edges = match self.decided() {
             Some(Decided::Stream(stream)) => {
                 let edges = stream.edges();
-                // sk_wake_async(): who waits in a call finds it there.
+                // sk_wake_async(): a thread that waits in a call finds it there.
                 let heard = match self.users.load(Ordering::SeqCst) {
                     0 => 0,
                     _ => news::IN | news::HUP,

@@ -36,8 +36,8 @@ pub(crate) enum Side {
 
 /// Linux's `net.core.wmem_default`.
 const SNDBUF_DEFAULT: u32 = 212_992;
-/// Bytes that a fragment takes of the send buffer beside its packet: link header and alignment,
-/// `skb_shared_info`, and what is not rounded with it, the `sk_buff`.
+/// Overhead of a fragment in the send buffer: link header and alignment, `skb_shared_info`, and,
+/// not rounded with it, the `sk_buff`.
 const PIECE_BESIDE: usize = 31 + 320;
 const SK_BUFF: usize = 256;
 
@@ -50,7 +50,7 @@ pub(crate) struct Dgram {
     stack: Lock<Option<(Arc<Attachment>, SockId)>>,
     is_realized: AtomicBool,
     is_refused: AtomicBool,
-    /// The error of that which the program has still to hear (`--strict`); 0 = none.
+    /// The pending error of its refusal (`--strict`); 0 = none.
     refusal: AtomicI32,
     pub(crate) remote: Lock<Option<SocketAddr>>,
     shut: AtomicU8,
@@ -67,16 +67,16 @@ pub(crate) struct Dgram {
     mtu_discovery: [AtomicU8; 2],
     /// IP_RECVERR or IPV6_RECVERR is on.
     wants_returned: AtomicBool,
-    /// The program has looked at the next datagram and left it.
+    /// The program has peeked at the next datagram.
     is_peeked: AtomicBool,
-    /// Where the latest empty datagram that was looked at ended.
+    /// End of the latest empty datagram that was peeked at.
     found_empty: AtomicU64,
     /// The state that the process from which this one was forked left that way.
     pub(super) left: Lock<VecDeque<Left>>,
     has_left: AtomicBool,
     /// The state for a child that is being forked.
     handed: Lock<Option<Box<Left>>>,
-    /// The socket's error by what waits in its error queue; 0 = none.
+    /// The socket's error that follows from its error queue; 0 = none.
     next_error: AtomicI32,
     /// It was disconnected, and has sent nothing since.
     has_no_port: AtomicBool,
@@ -119,7 +119,7 @@ impl Dgram {
         }
     }
 
-    /// Takes over what the recorded options say.
+    /// Applies the recorded options.
     pub(crate) fn apply(&self, options: &Options) {
         self.filters.set(filter_in(options), self.part().as_ref());
         let wishes = Wishes::of(options).bits();
@@ -146,7 +146,8 @@ impl Dgram {
         Wishes::from_bits(self.wishes.load(Ordering::Relaxed))
     }
 
-    /// The size into which a datagram is cut, unless it says so itself.
+    /// Returns the size into which a datagram is segmented, unless its control message says
+    /// otherwise.
     pub(crate) fn segment(&self) -> u16 {
         self.segment.load(Ordering::Relaxed)
     }
@@ -237,7 +238,7 @@ impl Dgram {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
-    /// The next receive tells of the refusal, and the socket is ready for it.
+    /// Makes the next receive return the refusal, and the socket ready for it.
     pub(crate) fn tell_refusal(&self, error: Errno) {
         self.refusal.store(error.0, Ordering::Relaxed);
     }
@@ -376,8 +377,8 @@ impl Dgram {
         Ok(found)
     }
 
-    /// SO_PEEK_OFF: as a look of [`Dgram::recv`], and how many bytes of the datagram are before
-    /// what was copied.
+    /// SO_PEEK_OFF: as a peek of [`Dgram::recv`]; also returns how many bytes of the datagram
+    /// precede the copied ones.
     #[cold]
     pub(crate) fn peek_at(
         &self,
@@ -424,7 +425,7 @@ impl Dgram {
         self.push_on(&attachment, sock, envelope, bufs)
     }
 
-    /// Returns the error of a datagram that is begun.
+    /// Returns the error of a datagram in progress.
     pub(crate) fn may_send(&self) -> Result<(), Errno> {
         let (attachment, sock) = self.part().ok_or(Errno::ENETDOWN)?;
         self.may_send_on(&attachment, sock)
@@ -434,14 +435,14 @@ impl Dgram {
         if let Some(error) = self.take_error_of(attachment, sock) {
             return Err(error);
         }
-        // sock_alloc_send_pskb(): whatever else is wrong is said first.
+        // sock_alloc_send_pskb(): every other error comes first.
         match self.is_shut_for_writing() {
             true => Err(Errno::EPIPE),
             false => Ok(()),
         }
     }
 
-    /// As [`Dgram::send`], of a datagram that has heard what there was to hear.
+    /// As [`Dgram::send`], for a datagram whose pending errors have been reported.
     pub(crate) fn push(
         &self,
         envelope: &Envelope,
@@ -521,7 +522,7 @@ pub(crate) fn shut_bits(what: u8) -> u32 {
     }
 }
 
-/// Longest payload that lengths in headers can tell.
+/// Longest payload that the length fields of headers allow.
 pub(crate) const fn payload_longest(to: SocketAddr) -> usize {
     match to {
         SocketAddr::V4(_) => 65_507,

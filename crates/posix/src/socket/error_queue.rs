@@ -44,7 +44,7 @@ pub(crate) struct Wishes {
 pub(crate) struct ErrorQueue {
     queue: Lock<VecDeque<QueuedMessage>>,
     has_any: AtomicBool,
-    /// SO_ZEROCOPY, and how many sends have asked for it.
+    /// SO_ZEROCOPY, and the number of sends that requested it.
     is_zerocopy: AtomicBool,
     zerocopies: AtomicU32,
     /// SO_TIMESTAMPING, and how many datagrams were sent since it counts them.
@@ -124,8 +124,8 @@ impl ErrorQueue {
         true
     }
 
-    /// A datagram was sent, `asked` for by a control message or else by the option. Whether there
-    /// is something to read of it.
+    /// Records a sent datagram, `asked` being its control message's request, else that of the
+    /// option. Returns whether there is a new entry.
     #[inline]
     pub(crate) fn on_left(&self, asked: Option<u32>, now: impl Fn() -> Duration) -> bool {
         let set = self.stamps.load(Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl ErrorQueue {
             0 => 0,
             _ => self.stamped.fetch_add(1, Ordering::Relaxed),
         };
-        // Without SOF_TIMESTAMPING_SOFTWARE the time itself is not told.
+        // Without SOF_TIMESTAMPING_SOFTWARE the time itself is not reported.
         let at = if set & stamping::SOFTWARE == 0 {
             Duration::ZERO
         } else {

@@ -21,7 +21,7 @@ pub(crate) struct Filters {
     filter: Lock<Option<Box<Filter>>>,
 }
 
-/// A filter, and what it has said of the datagrams that wait.
+/// A filter, and its verdicts on the waiting datagrams.
 pub(crate) struct Filter {
     code: Box<[u8]>,
     /// Those that begin before this offset of the ring are let through …
@@ -68,15 +68,15 @@ impl Filters {
         *place = filter;
     }
 
-    /// The ring that it has looked at is gone.
+    /// Forgets the verdicts, because the ring is gone.
     pub(super) fn reset(&self) {
         if let Some(filter) = &mut *self.filter.lock() {
             filter.passed_to = 0;
         }
     }
 
-    /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there
-    /// is one.
+    /// Drops the datagrams that the filter refuses; returns how many bytes of the next one it
+    /// keeps, if there is one.
     #[cold]
     pub(super) fn vet(&self, attachment: &Attachment, sock: SockId) -> Option<usize> {
         match &mut *self.filter.lock() {
@@ -136,7 +136,7 @@ impl Filter {
         None
     }
 
-    /// How much of the payload is kept; `None`: it is not let through.
+    /// Returns how much of the payload is kept; `None` if the datagram is refused.
     fn judge(&self, datagram: &[u8]) -> Option<usize> {
         let kept = run_classic(&self.code, datagram, &mut |_| None) as usize;
         let kept = kept.min(datagram.len());
@@ -144,7 +144,7 @@ impl Filter {
     }
 }
 
-/// Ports and length; the checksum has been looked at.
+/// Ports and length; the checksum has been verified.
 fn header_of(it: &Datagram) -> [u8; UDP_HEADER] {
     let [a, b] = it.from.port().to_be_bytes();
     let [c, d] = it.to.port().to_be_bytes();

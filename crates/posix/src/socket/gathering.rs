@@ -9,12 +9,12 @@ use slipstack_mem::{Guard, Lock};
 
 /// UDP_CORK is set.
 const CORKED: u8 = 1;
-/// A datagram has been begun here.
+/// A datagram is being gathered here.
 const BEGUN: u8 = 2;
 /// … on the kernel's part of the socket.
 const BEGUN_ON_KERNEL: u8 = 4;
 
-/// A datagram that has been begun.
+/// A datagram that is being gathered.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl Gathering {
         self.state.load(Ordering::Acquire) & CORKED != 0
     }
 
-    /// Whether what is sent next belongs to a datagram that has been begun.
+    /// Returns whether the next send belongs to a datagram that is being gathered.
     pub(crate) fn is_begun(&self) -> bool {
         self.state.load(Ordering::Acquire) & (BEGUN | BEGUN_ON_KERNEL) != 0
     }

@@ -40,7 +40,7 @@ pub(crate) fn kernel_name(number: Descriptor) -> Option<SocketAddr> {
     SocketAddr::try_from(any).ok()
 }
 
-/// Puts `with` under `number`, whose close-on-exec flag stays.
+/// Replaces the descriptor under `number` by `with`; its close-on-exec flag stays.
 pub(crate) fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::io::fcntl_getfd(number.as_fd())?;
     let is_cloexec = flags.contains(rustix::io::FdFlags::CLOEXEC);

@@ -19,9 +19,9 @@ use crate::attachment::Attachment;
 use crate::errno::Errno;
 use crate::ready::bits;
 
-/// Without a hint from its readiness the kernel's queue is looked at this often.
+/// Interval of checks of the kernel's queue without a hint from its readiness.
 const KERNEL_LOOK_NS: u64 = 50_000;
-/// While the stack's queue never empties, every so manyth accept asks the kernel first.
+/// While the stack's queue never empties, one accept in this many asks the kernel first.
 const KERNEL_TURN: u32 = 16;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Listener {
     is_shut: AtomicBool,
     /// The stack does not want it (no attachment, port taken): only the kernel's remains.
     is_refused: AtomicBool,
-    /// The error of that which the program has still to hear (`--strict`); 0 = none.
+    /// The pending error of its refusal (`--strict`); 0 = none.
     refusal: AtomicI32,
     is_realized: AtomicBool,
     /// This process has waited on it or accepted: it is no mere parent of workers.
@@ -66,7 +66,7 @@ impl Listener {
         }
     }
 
-    /// Whether the stack still has to be told.
+    /// Returns whether the listener is still an intent.
     pub(crate) fn is_intent(&self) -> bool {
         !self.is_realized.load(Ordering::Acquire) && !self.is_refused.load(Ordering::Relaxed)
     }
@@ -76,8 +76,8 @@ impl Listener {
         self.is_waited.store(true, Ordering::Relaxed);
     }
 
-    /// The process has forked: unless it has waited on the listener itself, its workers will.
-    /// Gives the stack's part back, to be let go of.
+    /// Makes the listener an intent again after a fork, unless the process has waited on it itself:
+    /// its workers will. Returns the stack's part, to be released.
     pub(crate) fn demote(&self) -> Option<(Arc<Attachment>, SockId)> {
         if self.is_waited.load(Ordering::Relaxed) || self.pending.load(Ordering::Acquire) > 0 {
             return None;
@@ -88,12 +88,12 @@ impl Listener {
         Some(part)
     }
 
-    /// A connection that nobody accepted has gone to another listener, and others go there.
+    /// Handles an unaccepted connection that has gone to another listener, as later ones do.
     pub(crate) fn on_withdrawal(&self) {
         let _ = self
             .pending
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
-        // Whether somebody waits is asked after this.
+        // The check for waiting threads comes after this.
         self.is_yielding.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
@@ -102,7 +102,7 @@ impl Listener {
         self.is_yielding.load(Ordering::SeqCst)
     }
 
-    /// Somebody waits on it.
+    /// Takes connections again, because a thread waits on it.
     pub(crate) fn come_back(&self) {
         fence(Ordering::SeqCst);
         if !self.is_yielding() {
@@ -119,7 +119,7 @@ impl Listener {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
-    /// The next accept tells of the refusal, and the listener is ready for it.
+    /// Makes the next accept return the refusal, and the listener ready for it.
     pub(crate) fn tell_refusal(&self, error: Errno) {
         self.refusal.store(error.0, Ordering::Relaxed);
         self.pending.store(1, Ordering::Release);
@@ -153,8 +153,8 @@ impl Listener {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The stack it listened on is gone; the wait that goes on, or the next one, finds another. A
-    /// listener that has found it already keeps it.
+    /// Forgets the engine it listened on, which is gone; a wait in progress, or the next one, finds
+    /// another. A listener that has found it already keeps it.
     pub(crate) fn forget_stack(&self, dead: &Arc<Attachment>) {
         let mut stack = self.stack.lock();
         if stack
@@ -169,7 +169,7 @@ impl Listener {
         self.is_realized.store(false, Ordering::Release);
     }
 
-    /// It listens on another engine: what waited at the one before comes as new.
+    /// Handles a move to another engine: connections that waited at the old one arrive as new ones.
     pub(crate) fn on_move(&self) {
         self.is_yielding.store(false, Ordering::Release);
     }
@@ -187,7 +187,7 @@ impl Listener {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// The channel says a connection waits.
+    /// Handles the channel's event of a waiting connection.
     pub(crate) fn on_arrival(&self) {
         self.pending.fetch_add(1, Ordering::AcqRel);
     }
@@ -236,7 +236,7 @@ impl Listener {
         self.is_kernel_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Whether asking the kernel for a connection is worth a system call now.
+    /// Returns whether asking the kernel for a connection is worth a system call now.
     pub(crate) fn may_kernel_have(&self, now_ns: u64) -> bool {
         let looked = self.kernel_looked_ns.load(Ordering::Relaxed);
         if self.is_kernel_ready.load(Ordering::Relaxed)

@@ -42,7 +42,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Where the owner is told no less.
+    /// Where the owner gets the same signals.
     pub(crate) fn of(bits: u32) -> Edges {
         let told = [
             (bits::IN, news::IN),

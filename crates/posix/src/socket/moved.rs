@@ -34,7 +34,7 @@ impl<'a> Here<'a> {
         self.sock
     }
 
-    /// The connection has no number there any more: `none` is nobody's.
+    /// Forgets the connection's number there: `none` belongs to no socket.
     pub(super) fn forget(self, none: SockId) {
         self.place.sock.store(pack(none), Ordering::Release);
     }
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    /// It has gone to another engine.
+    /// Records its move to another engine.
     pub(crate) fn set_moved(&self, attachment: Arc<Attachment>, sock: SockId) {
         let _ = self.moved.set(Place::new(attachment, sock));
     }
@@ -113,13 +113,13 @@ impl Stream {
         tries < TRIES_MAX
     }
 
-    /// The program has bytes of it in its hands where they lie: it goes nowhere.
+    /// Prevents moves, because the program holds bytes of it in place.
     pub(super) fn stay(&self) {
         self.tries.store(TRIES_MAX, Ordering::Relaxed);
     }
 
-    /// Returns the readiness that watchers hear of after a move, without room that nobody waits
-    /// for.
+    /// Returns the readiness that watchers are notified of after a move, without room that no
+    /// thread waits for.
     pub(crate) fn readiness_after_move(&self) -> u32 {
         let ready = self.readiness();
         match self.wants_space.load(Ordering::SeqCst) {

@@ -80,8 +80,8 @@ impl Stream {
         self.is_writable(here)
     }
 
-    /// After a send that found too little room: whether there is enough by now, and nobody has been
-    /// told.
+    /// Returns, after a send that found too little room, whether there is enough by now and no
+    /// event was raised.
     pub(crate) fn has_room_again(&self) -> bool {
         self.has_space(self.here()) && self.wants_space.swap(false, Ordering::SeqCst)
     }
@@ -106,7 +106,7 @@ impl Stream {
                 news: self.news(Seen::of_bits(now & !before)),
             };
         }
-        // An event without a change of state is an arrival, or room that somebody waited for.
+        // An event without a change of state is received data, or room that a thread waited for.
         if here.program().rx_available(here.sock()) > 0 {
             edges |= bits::IN;
         }

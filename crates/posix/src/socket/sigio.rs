@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::kernel::Kernel;
 
-/// Events as bits: 1 << `si_code` (POLL_IN and its fellows).
+/// Events as bits: 1 << `si_code` (POLL_IN and so on).
 pub(crate) mod news {
     pub(crate) const IN: u32 = 1 << 1;
     pub(crate) const OUT: u32 = 1 << 2;
@@ -13,7 +13,7 @@ pub(crate) mod news {
     pub(crate) const HUP: u32 = 1 << 6;
 }
 
-/// In the order of the kernel, where the end of a stream is told before it is readable.
+/// In the order of the kernel, which signals the end of a stream before readability.
 const ORDER: [u32; 4] = [news::OUT, news::ERR, news::HUP, news::IN];
 
 /// The events for an owner.

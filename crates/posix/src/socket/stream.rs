@@ -20,9 +20,9 @@ pub(super) const SHUT_READ: u8 = 1;
 /// … its sending side.
 pub(super) const SHUT_WRITE: u8 = 2;
 
-/// Where the connection stands as the program has been told.
+/// State of the connection as last reported to the program.
 pub(super) const CONNECTING: u8 = 0;
-/// Non-blocking `connect` has been told that it is done, or accept made it.
+/// A non-blocking `connect` has reported success, or accept made it.
 pub(super) const OPEN: u8 = 1;
 /// The attempt failed and the program knows; it may try again.
 const FAILED: u8 = 2;
@@ -60,7 +60,7 @@ pub(crate) enum Push {
     More,
     /// The last of them is urgent (MSG_OOB).
     Urgent,
-    /// They lie in memory that stays as it is: [`crate::Carved`].
+    /// They are in memory that stays unchanged: [`crate::Carved`].
     Lent,
 }
 
@@ -81,7 +81,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(super) first: Place,
-    /// Where it has gone, if it has: it moves once.
+    /// Its new place, if it has moved: it moves once.
     pub(super) moved: OnceLock<Place>,
     /// Times that bytes were taken.
     pub(super) reads: AtomicU32,
@@ -96,15 +96,15 @@ pub(crate) struct Stream {
     pub(super) shut: AtomicU8,
     /// The error that the end of an attempt has left; 0 = none.
     pub(super) untold: AtomicI32,
-    /// The program has been told that the engine is gone.
+    /// The program has got the error that the engine is gone.
     is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
     pub(super) wants_space: AtomicBool,
-    /// The channel's bits as the watchers have been told.
+    /// The channel's bits at the watchers' last notification.
     pub(super) told_seen: AtomicU64,
-    /// The engine's word about urgent data as the watchers have been told.
+    /// The engine's urgent word at the watchers' last notification.
     pub(super) told_urgent: AtomicU64,
-    /// No `connect` has told yet how the attempt ended.
+    /// No `connect` has returned the result of the attempt yet.
     pub(super) is_unanswered: AtomicBool,
     /// SO_RCVLOWAT.
     low_water: AtomicUsize,
@@ -175,12 +175,12 @@ impl Stream {
         self.phase.load(Ordering::Acquire) >= FAILED
     }
 
-    /// Whether there is an error that nobody has been told of.
+    /// Returns whether there is an unreported error.
     pub(crate) fn has_error(&self) -> bool {
         self.seen().is_error()
     }
 
-    /// The error that the next call will be told of.
+    /// Returns the error that the next call will return.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.untold.load(Ordering::Relaxed) {
             0 => {
@@ -341,7 +341,7 @@ impl Stream {
         let has_bytes = program.rx_available(here.sock()) > 0;
         let is_readable = program.is_readable(here.sock());
         if !self.is_here(here) {
-            // It has gone meanwhile, and its bytes with it.
+            // It has moved meanwhile, with its bytes.
             return match bufs {
                 [] => self.recv_nothing().map(|()| 0),
                 _ => self.dequeue(bufs, how),
@@ -351,8 +351,8 @@ impl Stream {
             let error = self.take_untold().unwrap_or(Errno::ENOTCONN);
             return Err(StreamError::Errno(error));
         }
-        // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has
-        // shut itself.
+        // tcp_recvmsg(): the peer's FIN comes before an error, an error before the program's own
+        // shutdown.
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
             && (seen.is_done() || !seen.is_error())
         {
@@ -390,7 +390,7 @@ impl Stream {
         if (seen.is_over() || !seen.is_connected()) && !self.is_here(here) {
             return self.enqueue(bufs, push);
         }
-        // sk_stream_error(): an error comes before what the program has shut itself.
+        // sk_stream_error(): an error comes before the program's own shutdown.
         if seen.is_error() {
             return match self.take_error() {
                 Some(Errno::EPIPE) | None => Err(StreamError::Pipe),
@@ -422,7 +422,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// Whether bytes may be sent at all.
+    /// Returns whether bytes may be sent at all.
     pub(crate) fn may_send(&self) -> Result<(), StreamError> {
         self.enqueue(&[], Push::Now).map(drop)
     }
@@ -482,8 +482,7 @@ impl Stream {
         self.wants_inq.store(is_on, Ordering::Relaxed);
     }
 
-    /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been
-    /// read.
+    /// tcp_inq_hint(): unread bytes; the peer's FIN counts as a byte, also when it has been read.
     pub(crate) fn inq(&self) -> i32 {
         let here = self.here();
         let is_done = self.seen_at(here).is_done();
@@ -491,7 +490,7 @@ impl Stream {
         i32::try_from(left).unwrap_or(i32::MAX)
     }
 
-    /// An owner is to hear of what comes: that it is connected it knows.
+    /// An owner gets signals of later events, not of the connection itself.
     pub(crate) fn note_connected(&self) {
         let known = self.seen().only_connected();
         self.told_seen

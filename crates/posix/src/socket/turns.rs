@@ -9,12 +9,12 @@ const LOOKED_IN_KERNEL: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     turn: AtomicU32,
-    /// Where the program has looked at a datagram that it has still to take; 0 = nowhere.
+    /// The part with a datagram that the program has peeked at; 0 = none.
     looked: AtomicU8,
 }
 
 impl Turns {
-    /// Whether the kernel's part is asked first this time.
+    /// Returns whether the kernel's part is asked first this time.
     pub(crate) fn is_kernels(&self) -> bool {
         match self.looked.load(Ordering::Relaxed) {
             LOOKED_ON_STACK => false,
@@ -23,7 +23,7 @@ impl Turns {
         }
     }
 
-    /// A datagram is read, or only looked at, on one of the two sides.
+    /// Records that a datagram was read, or peeked at, on one of the two sides.
     pub(crate) fn note_read(&self, is_peek: bool, is_kernels: bool) {
         let looked = match (is_peek, is_kernels) {
             (false, _) => 0,

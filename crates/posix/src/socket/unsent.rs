@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::socket::moved::Here;
 use crate::socket::{Push, Stream, StreamError};
 
-/// Bytes taken at least where any are: tcp_sendmsg() asks when it begins a new buffer.
+/// Smallest number of bytes taken, if any: tcp_sendmsg() checks when it begins a new buffer.
 const TAKEN_MIN: usize = 16 << 10;
 
 impl Stream {
@@ -15,12 +15,12 @@ impl Stream {
         self.is_unanswered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the next `connect` is to tell how the last attempt ended.
+    /// Returns whether the next `connect` has to return the result of the last attempt.
     pub(crate) fn take_unanswered(&self) -> bool {
         self.is_unanswered.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes bytes that were looked at.
+    /// Consumes bytes that were peeked at.
     pub(crate) fn discard(&self, count: usize) {
         let here = self.here();
         here.program().discard(here.sock(), count);
@@ -42,8 +42,8 @@ impl Stream {
         here.program().tx_unacked(here.sock())
     }
 
-    /// As [`Self::queued`], for a caller that waits until there are none: the watchers hear of each
-    /// decrease.
+    /// As [`Self::queued`], for a caller that waits until there are none: the watchers are notified
+    /// of each decrease.
     pub(crate) fn await_acked(&self) -> usize {
         self.wants_space.store(true, Ordering::SeqCst);
         let here = self.here();
@@ -59,7 +59,7 @@ impl Stream {
         here.program().is_writable(here.sock()) && self.is_low(here)
     }
 
-    /// tcp_stream_memory_free() for who waits: half of what may be unsent is free.
+    /// tcp_stream_memory_free() for a waiting thread: half of the limit is free.
     #[inline]
     fn is_low(&self, here: Here<'_>) -> bool {
         match self.unsent_low.load(Ordering::Relaxed) {

@@ -43,7 +43,7 @@ impl Stream {
         here.program().is_at_mark(here.sock())
     }
 
-    /// Whether a look at so many bytes ends at the mark: no more of them will come.
+    /// Returns whether a peek at `len` bytes ends at the mark: no more of them will come.
     pub(crate) fn ends_at_mark(&self, len: usize) -> bool {
         let here = self.here();
         here.program().ends_at_mark(here.sock(), len)

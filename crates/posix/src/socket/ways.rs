@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const BROADCAST: u8 = 1;
 const DIRECT: u8 = 2;
 
-/// SO_BROADCAST and SO_DONTROUTE, which every datagram asks for.
+/// SO_BROADCAST and SO_DONTROUTE, which are checked for every datagram.
 #[derive(Debug, Default)]
 pub(crate) struct Ways(AtomicU8);
 

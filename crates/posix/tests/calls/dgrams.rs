@@ -69,7 +69,7 @@ fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let stack = world.recv(server, 10, 0).unwrap();
-            // The preload layer asks the kernel when it is told to.
+            // The preload layer makes the kernel's call when the outcome says so.
             let kernel = world.recv(server, 10, 0);
             (stack, kernel)
         });

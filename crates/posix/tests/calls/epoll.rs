@@ -253,7 +253,7 @@ fn room_that_comes_while_the_bytes_before_it_are_copied_is_told() {
     world.add(set, client, OUT | EDGE, 1);
     let is_over = AtomicBool::new(false);
     let is_told = std::thread::scope(|scope| {
-        // Another thread reads, and hands out what comes of it.
+        // Another thread reads, and hands out the events.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 world.poll_in(server, libc::POLLIN);
@@ -286,7 +286,7 @@ fn a_set_inside_a_set_tells_of_stack_members_too() {
     world.recv(server, 10, 0).unwrap();
     assert_eq!(world.wait(outer, 8, 0), []);
     assert_eq!(world.poll_in(outer, libc::POLLIN), 0);
-    // Nobody has looked into the inner one since.
+    // The inner set was not examined since.
     world.send(client, b"y").unwrap();
     assert_eq!(world.wait(outer, 8, 0), [(IN, 2)]);
 }
@@ -360,7 +360,7 @@ fn a_listener_in_a_set_hears_both_sides_as_one_event() {
     assert_eq!(world.wait(set, 8, 0), []);
 }
 
-/// The outer set looks at the inner one, which is the older, while a fork locks both.
+/// The outer set examines the inner one, which is the older, while a fork locks both.
 #[test]
 fn a_fork_meets_a_set_that_looks_at_the_one_in_it() {
     let world: &World = Box::leak(Box::new(World::new()));

@@ -7,7 +7,7 @@ use slipstack_posix::{Divert, Errno};
 
 use crate::world::{NONBLOCK, OWN, STREAM, World, addr_of, bytes_of, fails, v4};
 
-/// Whether what a blocked accept brings, once `connect` has run, is ours.
+/// Returns whether a blocked accept returns a socket of ours once `connect` has run.
 fn accepts_while(world: &World, listener: i32, connect: impl FnOnce()) -> bool {
     std::thread::scope(|scope| {
         let acceptor = scope.spawn(|| world.process.accept4(listener, 0).unwrap());
@@ -184,7 +184,7 @@ fn a_thread_that_waits_gets_the_next_connection_though_one_was_taken_back() {
 fn an_address_of_nobody_is_not_available() {
     let world = World::new();
     let fd = world.socket(STREAM);
-    // Not the stack's: the kernel says EADDRNOTAVAIL when it is asked.
+    // Not the stack's: the kernel returns EADDRNOTAVAIL.
     fails(
         world.process.bind(fd, &v4([192, 0, 2, 7], 0)),
         Errno::EADDRNOTAVAIL,

@@ -8,7 +8,7 @@ use slipstack_posix::Errno;
 
 use crate::world::{DGRAM, FakeEngine, NONBLOCK, OWN, STREAM, World, bytes_of, fails, v4};
 
-/// Lets the engine end while somebody waits for connections to `addr`, and be away for a while.
+/// Ends the engine while a thread waits for connections to `addr`, and keeps it away for a while.
 fn restart(world: &World, addr: SocketAddr) -> Arc<FakeEngine> {
     let old = world.listening(addr, None);
     world.is_away(true);
@@ -156,7 +156,7 @@ fn a_listener_whose_engine_ends_while_it_is_told_listens_on_the_next() {
     old.at_bind(move || {
         ending.end_at_work();
         let waiting = Arc::clone(&process);
-        // One thread finds out, another one has the next engine before this one hears of the end.
+        // One thread notices the end, another one has the next engine before this one notices.
         std::thread::spawn(move || {
             let mut fds = [libc::pollfd {
                 fd: first,

@@ -22,7 +22,7 @@ fn connecting_beyond_the_stack_is_an_error_that_says_why() {
             Errno::ENETUNREACH,
         );
     }
-    // One for each kind: what is said again is not news.
+    // One for each kind: a repetition is not logged.
     let warnings = world.warnings.lock().unwrap();
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].contains("198.51.100.1:9") && warnings[0].contains("no route"));

@@ -17,13 +17,13 @@ use crate::process::wait::{Look, Plan};
 use crate::socket::description::Decided;
 use crate::socket::kernel_socket::is_ready;
 
-/// While our side has events, the kernel's members are looked at this often.
+/// Interval at which the kernel's members are checked while the stack has events.
 const KERNEL_LOOK_NS: u64 = 50_000;
-/// Events of our side that one call gives: what a program does for them should take less than a
-/// millisecond, because the next call is what takes frames in, and a listener gives one connection
-/// a call to programs that accept one at a time.
+/// Most stack events of one call: the program's work for them should take less than a millisecond,
+/// because the next call is what receives frames, and a listener gives one connection a call to
+/// programs that accept one at a time.
 const STACK_EVENTS_MAX: usize = 64;
-/// Kernel events that one look has a place for without asking for memory.
+/// Kernel events that one check has room for without an allocation.
 const KERNEL_EVENTS_FEW: usize = 256;
 
 impl Process {
@@ -48,7 +48,8 @@ impl Process {
         self.engines.bring_strangers(&set);
         self.realize_set(&set);
         let is_attached = self.engines.place.lock().is_some();
-        // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
+        // Only a check without a wait: a sleeping thread must learn of members that other threads
+        // add meanwhile.
         let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
         if is_look && !is_attached && set.is_kernel_only() {
             return Err(Divert::Kernel);
@@ -108,8 +109,8 @@ impl Process {
         count
     }
 
-    /// Whether the kernel's members are to be looked at first, and if there is one place only,
-    /// whether it is our side's turn.
+    /// Returns whether the kernel's members are to be checked first, and, if there is room for one
+    /// event only, whether it is the stack's turn.
     fn is_kernel_late(&self, set: &Set, look: Look) -> (bool, bool) {
         let mut inner = set.inner.lock();
         let now = self.now_ns();
@@ -242,7 +243,7 @@ fn rest_kernel_parts(set: &Set) {
 }
 
 impl Process {
-    /// When a call with this timeout gives up.
+    /// Returns when a call with this timeout gives up.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<u64> {
         let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
         Some(self.now_ns().saturating_add(timeout))

@@ -26,8 +26,8 @@ impl Process {
         found.map(|it| it.name.clone())
     }
 
-    /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its
-    /// interface.
+    /// Returns the stack's addresses, IPv4 first; none if the keeper cannot be asked or the kernel
+    /// lacks its interface.
     #[must_use]
     pub fn own_addresses(&self) -> Vec<OwnAddress> {
         let Some(policy) = self.network.policy() else {

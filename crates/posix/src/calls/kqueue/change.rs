@@ -119,7 +119,7 @@ impl Process {
         }
         let known = self.target_of(fd).map(|id| (id, at.set.edges_of(fd, id)));
         let outcome = self.watch_member(at, &mut inner, fd);
-        // The change is a reason to look at its own note, and no news for the others.
+        // The change is a reason to check its own note, and no event for the others.
         if let Some((id, before)) = known {
             at.set.keep_edges(fd, id, before | bits_of(change.filter));
         }
@@ -164,7 +164,7 @@ impl Process {
         }
     }
 
-    /// Brings the epoll item of a descriptor to what its notes want, and looks at it.
+    /// Updates the epoll item of a descriptor to its notes' wishes, and checks it.
     pub(super) fn watch_member(&self, at: At<'_>, inner: &mut Inner, fd: i32) -> Result<(), Errno> {
         let Some(member) = inner.members.get_mut(&fd) else {
             return Ok(());
@@ -205,7 +205,7 @@ impl Process {
         Ok(())
     }
 
-    /// Has the next look look at a member, whatever has happened to it.
+    /// Queues a member for the next check, whatever has happened to it.
     fn queue_member(&self, at: At<'_>, fd: i32) {
         if let Some(id) = self.target_of(fd) {
             at.set.queue_item_of(fd, id);
@@ -227,8 +227,8 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::EBADF)
 }
 
-/// The events of a member's epoll item. An item of ours is edge-triggered, and put back by hand;
-/// one of the kernel's is only where no note asks for the level.
+/// Returns the events of a member's epoll item. An item of ours is edge-triggered, and put back
+/// explicitly; a kernel item only if no note wants the level.
 fn wanted(member: &Member, is_ours: bool) -> u32 {
     let mut events = 0;
     let mut is_edge = true;
@@ -245,7 +245,7 @@ fn wanted(member: &Member, is_ours: bool) -> u32 {
     }
 }
 
-/// Whether a socket has nothing to tell yet.
+/// Returns whether a socket has had no event yet.
 pub(super) fn is_fresh(socket: &crate::socket::description::Description) -> bool {
     socket.kind == Kind::Stream
         && match socket.decided() {

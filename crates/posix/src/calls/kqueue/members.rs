@@ -43,11 +43,11 @@ struct NoteEvent {
     data: i64,
 }
 
-/// The result of telling a descriptor's notes.
+/// The result of checking a descriptor's notes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) count: usize,
-    /// A note is told again as long as it holds.
+    /// A note is returned again as long as its condition holds.
     pub(super) is_level: bool,
     /// There was no room for all.
     pub(super) is_cut: bool,
@@ -56,7 +56,7 @@ pub(super) struct Outcome {
 }
 
 impl Process {
-    /// Tells what holds of a descriptor's notes.
+    /// Returns the events of a descriptor's notes.
     pub(super) fn tell_member(
         &self,
         inner: &mut Inner,
@@ -195,7 +195,7 @@ impl Process {
     }
 }
 
-/// Room of a send buffer of the kernel's that cannot be told.
+/// Assumed room of a kernel send buffer that cannot be queried.
 const KERNEL_ROOM: usize = 4096;
 /// Room of a datagram socket, which has no buffer that fills.
 const DATAGRAM_ROOM: usize = 65_507;
@@ -212,7 +212,7 @@ fn readable_in_kernel(fd: i32, ready: u32) -> usize {
     let count = Descriptor::new(fd).and_then(|fd| rustix::io::ioctl_fionread(fd.as_fd()).ok());
     match count {
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
-        // An eventfd and its like: there is something, of no length.
+        // An eventfd or similar: readable, without a length.
         None => usize::from(ready & bits::IN != 0),
     }
 }
@@ -235,12 +235,12 @@ fn error_of(socket: &Description) -> u32 {
 }
 
 impl Process {
-    /// After a look: what the member's item needs so that the next one comes in time.
+    /// Re-arms the member's item after a check so that the next event is seen.
     pub(super) fn settle_member(&self, at: At<'_>, inner: &mut Inner, fd: i32, outcome: Outcome) {
         let Some(member) = inner.members.get(&fd) else {
             return;
         };
-        // An item of ours tells its notes nothing but that there is something to look at.
+        // An item of ours only tells its notes that a check is due.
         let is_due = match self.table.is_ours(fd) {
             true => member.is_empty(),
             false => outcome.has_changed || (outcome.is_level && member.is_edge()),

@@ -151,7 +151,7 @@ impl Process {
         Ok(self.signal_bell.get_or_init(|| fresh))
     }
 
-    /// Signals that have come since the program was told.
+    /// Counts signals that have arrived since the last report.
     pub(super) fn count_signals(&self, inner: &mut Inner) {
         let mut come = Vec::new();
         for (signal, told) in &mut inner.signals {
@@ -171,8 +171,8 @@ impl Process {
         }
     }
 
-    /// Linux tells of a process's end alone: of the rest (NOTE_FORK, NOTE_EXEC, NOTE_TRACK) nobody
-    /// would hear.
+    /// Watches a process. Linux reports only its end: for the rest (NOTE_FORK, NOTE_EXEC,
+    /// NOTE_TRACK) there would never be an event.
     fn watch_process(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         if change.fflags & !NOTE_PDATAMASK != NOTE_EXIT {
             return Err(Errno::EOPNOTSUPP);
@@ -219,7 +219,7 @@ fn touch(note: &mut Note, change: &Kevent) {
     note.data = change.data;
 }
 
-/// Tells what has no descriptor; how many events that were.
+/// Returns the number of events from filters without a descriptor.
 pub(super) fn tell_others(
     queue: &Queue,
     inner: &mut Inner,

@@ -118,7 +118,7 @@ impl Process {
         let _ = timerfd_settime(alarm, TimerfdTimerFlags::empty(), &time);
     }
 
-    /// Counts what has become due.
+    /// Counts expired timers.
     pub(super) fn run_timers(&self, queue: &Queue, inner: &mut Inner) {
         let now = self.now_ns();
         if queue.next_due_ns.load(Ordering::Acquire) > now {

@@ -143,7 +143,7 @@ impl Inner {
     }
 }
 
-/// FreeBSD's words for what inotify tells.
+/// Converts inotify's events to FreeBSD's.
 fn news(fd: i32, file: &mut File, events: inotify::ReadFlags) -> u32 {
     type Flags = inotify::ReadFlags;
     let mut notes = 0;

@@ -19,9 +19,9 @@ use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::wait::{Look, Plan};
 
-/// The kernel's members are looked at this often while a wait spins.
+/// Interval at which the kernel's members are checked while a wait spins.
 const KERNEL_LOOK_NS: u64 = 50_000;
-/// Descriptors of ours that one call looks at: as for epoll, the next call is what takes frames in.
+/// Descriptors of ours that one call checks: as for epoll, the next call is what receives frames.
 const MEMBERS_MAX: usize = 64;
 const KERNEL_EVENTS_MAX: usize = 64;
 
@@ -102,7 +102,7 @@ impl Process {
         is_due
     }
 
-    /// Signals are counted without the kernel; whoever has none pays nothing.
+    /// Signals are counted without the kernel, so that a queue without signal notes pays nothing.
     fn note_kernel_insides(&self, at: At<'_>, inner: &mut Inner) {
         if at.queue.has_signals.load(Ordering::Acquire) {
             self.count_signals(inner);
@@ -208,7 +208,7 @@ impl Process {
                 }
                 Some(Target::Socket(socket))
             }
-            // It is told by its item.
+            // Its item reports the event.
             Some(crate::process::table::Entry::Set(_)) => return 0,
             _ => None,
         };

@@ -25,7 +25,8 @@ impl Process {
         }
     }
 
-    /// Sets an option where the socket lives, and records what calls of this process look for.
+    /// Sets an option where the socket lives, and records the options that calls of this process
+    /// read.
     fn set_on_borrowed(
         &self,
         socket: &Description,

@@ -23,7 +23,7 @@ impl Process {
         value: &mut [u8],
     ) -> Outcome<Option<usize>> {
         match (level, name) {
-            // As on Linux from CUBIC and Reno; the figures of others are not told.
+            // As on Linux for CUBIC and Reno; the values of other algorithms are not returned.
             (libc::IPPROTO_TCP, TCP_CC_INFO) => Ok(Some(0)),
             (libc::SOL_SOCKET, SO_MEMINFO) => {
                 let numbers = self.memory_of(fd, stream)?;

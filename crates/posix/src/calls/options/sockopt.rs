@@ -92,7 +92,7 @@ impl Process {
         {
             return Err(error);
         }
-        // do_tcp_setsockopt(): only who is in CLOSE may have no limit.
+        // do_tcp_setsockopt(): only a socket in CLOSE may have no limit.
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
             && int_of(value) == Some(0)
             && matches!(socket.decided(), Some(Decided::Stream(stream)) if !stream.is_failed())
@@ -334,7 +334,7 @@ impl Process {
         })
     }
 
-    /// The algorithm of a connection, or what was set for the one to come.
+    /// Returns the algorithm of a connection, or the one set for a future connection.
     fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
         if let Some(Decided::Stream(stream)) = socket.decided() {
             let info = stream.info()?;
@@ -456,8 +456,8 @@ impl Process {
     }
 }
 
-/// The kernel socket that knows a socket's options. `None`: one is made for the moment; what stands
-/// under a borrowed datagram socket's numbers is of another family.
+/// Returns the kernel socket that can check a socket's options. `None`: a temporary one is made,
+/// because a borrowed datagram socket has a socket of another family under its numbers.
 fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descriptor> {
     let is_pair = level != libc::SOL_SOCKET
         && socket.kind == Kind::Dgram
@@ -465,7 +465,7 @@ fn judge_of(socket: &Description, level: i32) -> Option<slipstack_mem::Descripto
     socket.kernel_number().filter(|_| !is_pair)
 }
 
-/// Keeps the options that calls look for beside the record.
+/// Stores the options that calls read beside the record.
 pub(super) fn note_beside(
     socket: &Description,
     (level, name): (i32, i32),
@@ -495,7 +495,7 @@ pub(super) fn note_beside(
     Ok(())
 }
 
-/// SO_PEEK_OFF, of a socket whose reads are ours.
+/// Returns SO_PEEK_OFF of a socket whose reads are ours.
 fn peek_offset(socket: &Description) -> Option<i32> {
     match socket.decided() {
         Some(Decided::Stream(_)) => {}
@@ -536,7 +536,7 @@ fn apply_inq(stream: &Stream, options: &Options) {
     stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
 }
 
-/// DEVIATION(Linux): without TCP_NOTSENT_LOWAT the system's `tcp_notsent_lowat` is not asked.
+/// DEVIATION(Linux): without TCP_NOTSENT_LOWAT the system's `tcp_notsent_lowat` is not used.
 fn apply_unsent_low(stream: &Stream, options: &Options) {
     let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
     stream.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());

@@ -7,7 +7,7 @@ use slipstack_channel::AttachError;
 
 use crate::process::report::Reason;
 
-/// While it is away it is asked for this often, by whoever waits for something that it would bring.
+/// Interval at which waiting threads ask for the engine while it is away.
 const ASK_NS: u64 = 100_000_000;
 /// As [`ASK_NS`], where all slots are taken: a server may have hundreds of workers more than there
 /// are.
@@ -17,10 +17,10 @@ const ASK_FOR_SLOT_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
     is_now: AtomicBool,
-    /// It was, at some time, or an exec has failed: what sleeps since then may sleep for what is
-    /// not real yet.
+    /// It has been away at some time, or an exec has failed: threads that sleep since then may wait
+    /// for an intent.
     has_been: AtomicBool,
-    /// Nobody asks before.
+    /// No thread asks before this time.
     ask_next_ns: AtomicU64,
 }
 

@@ -25,16 +25,16 @@ const LONG_READS: u32 = 16;
 const LONG_IS_WORTH: u32 = 8;
 const SHORT_MAX: u32 = 64;
 
-/// Threads whose engine is remembered; beyond it all are asked again.
+/// Threads whose engine is remembered; beyond that number all are forgotten.
 const THREADS_MAX: usize = 4096;
-/// After an engine was refused none is asked for during this time.
+/// Pause after an engine was refused.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 struct Engine {
     number: u32,
     attachment: Arc<Attachment>,
-    /// Sets whose home it is, and connections of threads that wait for them alone.
+    /// Sets that have it as their home, and connections of threads that wait only for them.
     users: u32,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Homes {
     all: Lock<All>,
     /// The thread that the first engine is for; 0 = none has waited yet.
     first_thread: AtomicUsize,
-    /// Connections that have ended after few reads, less what long ones make up for.
+    /// Connections that have ended after few reads, less a credit for long ones.
     short: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ impl Homes {
             .collect()
     }
 
-    /// Forgets an engine that is gone. Whether it was one of these.
+    /// Forgets an engine that is gone. Returns whether it was one of these.
     pub(crate) fn forget(&self, gone: &Arc<Attachment>) -> bool {
         let mut all = self.all.lock();
         let before = all.engines.len();
@@ -139,7 +139,7 @@ impl Homes {
         self.short.load(Ordering::Relaxed) < SHORT_MAX / 2
     }
 
-    /// A set whose connections are not worth an engine.
+    /// Records a set whose connections are not worth an engine.
     pub(crate) fn give_up(&self, set: &Set, thread: usize) {
         self.leave(set);
         set.home.forget();
@@ -178,7 +178,7 @@ impl Homes {
         self.all.lock().remember(thread, number);
     }
 
-    /// Whether one more of `engines_max` engines, the first among them, may be asked for.
+    /// Returns whether one more of `engines_max` engines, the first included, may be requested.
     pub(crate) fn may_ask(&self, engines_max: usize, now_ns: u64) -> bool {
         let all = self.all.lock();
         let is_refused = all.refused_ns != 0 && now_ns < all.refused_ns + ASK_AGAIN_NS;
@@ -208,7 +208,7 @@ impl Homes {
         number
     }
 
-    /// A connection has gone there that one thread alone waits for.
+    /// Counts a connection that has moved there because only one thread waits for it.
     pub(crate) fn enter(&self, attachment: &Arc<Attachment>) {
         self.count(attachment, |users| users + 1);
     }
@@ -247,7 +247,7 @@ impl Homes {
         }
     }
 
-    /// As [`Homes::settle`], for now.
+    /// As [`Homes::settle`], temporarily.
     pub(crate) fn lodge(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
         if set.home.is_unsettled() {

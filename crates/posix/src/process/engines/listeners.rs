@@ -11,8 +11,8 @@ use crate::socket::Listener;
 use crate::socket::description::Description;
 use crate::socket::options::push_options;
 
-/// Has a listener whose address others may share listen on `home` in place of the engine where
-/// it is. Connections that wait there come along, those half open too.
+/// Moves a listener whose address others may share from its engine to `home`. Connections that wait
+/// there move too, half-open ones included.
 pub(super) fn move_listener(
     socket: &Arc<Description>,
     listener: &Listener,
@@ -46,7 +46,7 @@ pub(crate) fn listen_on_stack(
     let options = socket.cold.lock().options.clone();
     push_options(&attachment, sock, &options);
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
-    // The kernel's listener has settled conflicts, where there is one; workers of one server share
+    // The kernel's listener, if there is one, has settled conflicts; workers of one server share
     // the port.
     let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
     let outcome = attachment

@@ -43,14 +43,14 @@ pub(crate) struct Engines {
     pub(crate) attaching: Lock<()>,
     pub(super) attaching_thread: AtomicUsize,
     pub(crate) absence: Absence,
-    /// Why there is no stack, as it was said last.
+    /// The last reported reason why there is no stack.
     pub(crate) trouble: Lock<Option<AttachError>>,
     /// The parent of this process has the library too.
     pub(crate) is_forked: AtomicBool,
 }
 
 impl Engines {
-    /// Touches no device and speaks to nobody yet.
+    /// Touches no device and sends no request yet.
     pub(super) fn new(
         kernel: Arc<dyn Kernel>,
         attach: Arc<dyn Attach>,
@@ -90,7 +90,7 @@ impl Engines {
         attachments
     }
 
-    /// Something changed that every sleeper has to look at.
+    /// Wakes every sleeper to check for a change.
     pub(crate) fn wake_all(&self) {
         self.station.sleepers.wake_all();
         for attachment in self.homes.attachments() {
@@ -114,7 +114,7 @@ impl Engines {
         }
     }
 
-    /// The engine that whoever waits on a set drives; `None` if that is not settled.
+    /// Returns the engine that threads waiting on a set drive; `None` if there is no home.
     pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Attachment>> {
         match set.home.number() {
             UNSETTLED => None,
@@ -197,7 +197,7 @@ impl Engines {
         self.homes.moves_pay() || !self.settings.heuristics.has(Rule::Moves)
     }
 
-    /// Tells those who wait at an engine who stands in for them, and the stand-in whom to call.
+    /// Connects the sleepers of an engine with its stand-in.
     pub(crate) fn equip(&self, attachment: &Arc<Attachment>) {
         let station = &attachment.station;
         station.batch.set_net(attachment.has_ticker());
@@ -221,13 +221,13 @@ impl Engines {
         }));
     }
 
-    /// Whether what is intended may be made real now.
+    /// Returns whether intents may be carried out now.
     pub(crate) fn may_realize(&self) -> bool {
         !self.absence.is_now() || self.absence.may_ask(self.kernel.now_ns())
     }
 
-    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or
-    /// none was to be had, unless another thread has one meanwhile.
+    /// Returns whether an intent that failed stays an intent: the engine that was `asked` has
+    /// ended, or none was available, unless another thread has one meanwhile.
     pub(crate) fn is_put_off(&self, asked: Option<&Arc<Attachment>>) -> bool {
         match asked {
             Some(attachment) => attachment.is_dead(),
@@ -240,9 +240,9 @@ impl Engines {
         self.attaching_thread.load(Ordering::Relaxed) == self.kernel.thread()
     }
 
-    /// There is no stack. Under `--strict` the socket that wanted it says so.
+    /// Handles a missing stack. Under `--strict` the socket that needed it fails.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
-        // With --strict a program is told at once, and does not wait for a slot.
+        // With --strict a program gets the error at once, and does not wait for a slot.
         let is_refused = self.settings.strict && error.why == Reason::NoSlot;
         let asked = AttachError {
             may_pass: error.may_pass && !is_refused,
@@ -252,7 +252,7 @@ impl Engines {
             .on_trouble(&asked, begun_ns, self.kernel.now_ns());
         *self.trouble.lock() = Some(error.clone());
         if !self.settings.strict {
-            // The first worker beyond the slots speaks for the others, by way of the keeper.
+            // The first worker beyond the slots reports for the others, by way of the keeper.
             let level = match error.why {
                 Reason::NoSlot if self.is_forked.load(Ordering::Relaxed) => LogLevel::Info,
                 _ => LogLevel::Error,

@@ -14,8 +14,8 @@ use crate::ready::Watcher;
 use crate::socket::description::{Decided, Description};
 
 impl Engines {
-    /// Before a wait on `set`: settles where it is at home. `attaches` gives the process its first
-    /// engine, if there is one to be had.
+    /// Decides the home of `set` before a wait on it. `attaches` gives the process its first
+    /// engine, if one is available.
     #[inline]
     pub(crate) fn settle_home(&self, set: &Arc<Set>, attaches: impl FnOnce() -> bool) {
         if set.home.is_open() && set.is_look_due() && !set.is_kernel_only() {
@@ -60,7 +60,7 @@ impl Engines {
         set.sockets().iter().any(is_worth)
     }
 
-    /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
+    /// Finds an engine for a thread without one: an unused one, a new one, or a shared one.
     fn settle_on_another(&self, set: &Set, thread: usize, attaches: impl FnOnce() -> bool) {
         if !attaches() {
             return self.homes.lodge(set, FIRST);
@@ -107,7 +107,7 @@ impl Engines {
         }
     }
 
-    /// An engine for one thread: one that nobody uses, or a new one.
+    /// Finds an engine for one thread: an unused or a new one.
     fn find_engine(&self) -> Option<u32> {
         match self.homes.emptiest() {
             Some((number, 0)) => Some(number),
@@ -145,7 +145,7 @@ fn may_be_elsewhere(socket: &Arc<Description>, set: &Arc<Set>) -> bool {
     may_go && is_shared(socket)
 }
 
-/// Whether only those who wait on the set wait for the socket.
+/// Returns whether only threads that wait on the set wait for the socket.
 fn is_alone_in(socket: &Description, set: &Arc<Set>) -> bool {
     let watches = socket.watches();
     let is_this = |it: (Arc<Set>, u64)| Arc::ptr_eq(&it.0, set);

@@ -47,8 +47,8 @@ impl Engines {
         }
     }
 
-    /// An engine that this thread has, or that nobody uses, or one more. The connection counts as
-    /// its user already, so that no other thread finds it without any.
+    /// Returns this thread's engine, an unused one, or a new one. The connection counts as its user
+    /// already, so that no other thread takes it as unused.
     fn engine_for(&self, thread: usize) -> Option<Arc<Attachment>> {
         let _turn = self.attaching.lock();
         if let Some(attachment) = self.homes.of_thread(thread) {

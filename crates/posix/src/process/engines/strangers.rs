@@ -44,7 +44,8 @@ impl Engines {
                 let home = self.home_of(set);
                 if home.is_none_or(|home| !Arc::ptr_eq(stream.attachment(), &home)) {
                     set.add_stranger(Arc::downgrade(socket));
-                    // Now: whoever waits on the set may sleep, and serve it before it waits again.
+                    // Now: the thread that waits on the set may sleep, and serve it before it waits
+                    // again.
                     self.bring_strangers(set);
                 }
             }
@@ -100,8 +101,8 @@ impl Engines {
     }
 }
 
-/// Has a connection go to the engine of whoever waits for it. Returns whether it stays for now:
-/// another attempt may have it go.
+/// Moves a connection to the engine of the threads that wait for it. Returns whether it stays for
+/// now: another attempt may move it.
 pub(super) fn bring(socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
     let Some(Decided::Stream(stream)) = socket.decided() else {
         return false;

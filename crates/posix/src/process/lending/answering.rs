@@ -16,8 +16,8 @@ use crate::socket::borrowed::requests::{CONTROL_MAX, Call, Reply, Request};
 use crate::socket::description::{Description, Kind};
 
 impl Process {
-    /// Makes a call on a socket of this process, which never waits. `data`: what is sent; what is
-    /// received goes to `room`, with its length.
+    /// Makes a call on a socket of this process, which never waits. `data`: bytes to send; received
+    /// bytes go to `room`, and their length is returned.
     pub(crate) fn call_for_borrower(
         &self,
         socket: &Arc<Description>,
@@ -102,7 +102,7 @@ impl Process {
             return (Reply::refused(Errno::EBADF), 0);
         };
         let kept = (libc::MSG_PEEK | libc::MSG_ERRQUEUE).cast_unsigned();
-        // The kernel says how long the whole is.
+        // The kernel returns the length of the whole.
         let flags_there = RecvFlags::from_bits_retain(flags.cast_unsigned() & kept)
             | RecvFlags::DONTWAIT
             | RecvFlags::TRUNC;

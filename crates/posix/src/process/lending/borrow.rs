@@ -28,7 +28,7 @@ const ARRIVALS: u32 = 4;
 /// Bytes of all options of a connection at most.
 const OPTIONS_LEN_MAX: usize = 16 << 10;
 
-/// Whether whoever uses a connection can say that it reads.
+/// Whether the user of a connection can announce its reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Heard,
@@ -59,8 +59,8 @@ pub(super) fn waiting(socket: &Description) -> u64 {
 }
 
 impl Process {
-    /// Puts an end of a pair under the numbers, if that has not been done, and says what the
-    /// program wants to read.
+    /// Puts an end of a pair under the numbers, if that has not been done, and announces the
+    /// program's read.
     pub(crate) fn take_borrowed(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
         if !self.begin_use(socket, it) {
             self.hold_and_wish(socket, it, wish);
@@ -237,9 +237,9 @@ impl Process {
         }
     }
 
-    /// Called before the program confines itself to some system calls (seccomp(2)): connections
-    /// that other processes lend are passed on from now on without being asked for, because the
-    /// calls that ask may be forbidden.
+    /// Called before the program confines itself to some system calls (seccomp(2)): data of
+    /// borrowed connections is passed on from now on without requests, because the calls that
+    /// request it may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.each_borrowed(|socket, it| self.take_borrowed(socket, it, Wish::All));

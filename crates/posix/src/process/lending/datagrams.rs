@@ -24,7 +24,7 @@ use crate::socket::kernel_socket::is_readable;
 
 /// Longest payload of any datagram.
 const PAYLOAD_MAX: usize = 65_535;
-/// How long a sender without room waits until it asks again.
+/// Time that a sender without room waits until it tries again.
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
 
 impl Process {
@@ -168,7 +168,7 @@ impl Process {
         }
     }
 
-    /// Length of the datagram that waits for whoever reads next.
+    /// Returns the length of the next datagram.
     pub(crate) fn unread_borrowed(&self, socket: &Arc<Description>, it: &Borrowed) -> usize {
         let flags = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT;
         match self.receive_elsewhere(socket, it, (&mut [], &mut []), flags) {
@@ -177,7 +177,7 @@ impl Process {
         }
     }
 
-    /// `connect` on one: it has a peer for all who have it.
+    /// `connect` on a borrowed socket: it gets a peer for all processes that have it.
     pub(crate) fn connect_borrowed(
         &self,
         socket: &Arc<Description>,
@@ -300,7 +300,7 @@ impl Process {
     }
 }
 
-/// The result of a look for a datagram.
+/// The result of a check for a datagram.
 enum Found {
     Received(Received),
     Nothing,
@@ -319,7 +319,7 @@ fn refused(reply: &Reply) -> Result<(), Errno> {
     }
 }
 
-/// Signs that there may be something say nothing about what comes after the look that follows.
+/// Drops pending notifications, which say nothing about datagrams after the check that follows.
 fn forget_signs(number: Descriptor) {
     let mut place = [0; 1];
     let recv = || rustix::net::recv(number.as_fd(), &mut place, RecvFlags::DONTWAIT);

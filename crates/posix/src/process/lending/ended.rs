@@ -15,8 +15,8 @@ use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
 
 impl Process {
-    /// The error of a read of number `fd` in which libc has found the end of the stream. `None`: it
-    /// is the end, or the program has heard the error.
+    /// Returns the error of a read of number `fd` in which libc has found the end of the stream.
+    /// `None`: it is the end, or the program has already got the error.
     #[cold]
     pub fn end_of_borrowed(&self, fd: i32) -> Option<Errno> {
         let socket = self.table.socket(fd)?;
@@ -43,7 +43,7 @@ impl Process {
     }
 
     fn was_reset(&self, socket: &Description) -> bool {
-        // A confined process (seccomp) may not make the system call that would tell.
+        // A confined process (seccomp) may not make the system call that would show it.
         !self.lending.keeps_out.load(Ordering::Relaxed) && is_hung_up(socket)
     }
 }

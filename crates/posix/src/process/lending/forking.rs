@@ -21,8 +21,8 @@ impl Process {
         *self.lending.fork.lock() = fork;
     }
 
-    /// Counts connections as lent to a child that is about to be made; `is_wanted` tells which
-    /// numbers it can use.
+    /// Counts connections as lent to a child that is about to be made; `is_wanted` returns whether
+    /// it can use a number.
     pub(super) fn prepare_child(&self, is_wanted: impl Fn(i32) -> bool) -> Option<Fork> {
         let mut fork = Fork::default();
         for (number, entry) in self.table.all() {
@@ -67,15 +67,15 @@ impl Process {
             .iter()
             .map(|socket| self.names_of(socket))
             .collect();
-        // Before anybody can close them in the parent.
+        // Before another thread can close them in the parent.
         for socket in &fork.shared {
             socket.lent.add();
         }
         Some(fork)
     }
 
-    /// In the parent, after the fork: keeps what the child may use. Without this call nothing is
-    /// lent.
+    /// Lends, in the parent after the fork, the sockets that the child may use. Without this call
+    /// nothing is lent.
     pub fn lend(&'static self) {
         if let Some(fork) = self.lending.fork.lock().take() {
             self.lend_to(fork);
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    /// In the child: what it needs to borrow. The stewards are the parent's.
+    /// Sets up borrowing in the child. The stewards are the parent's.
     pub(crate) fn begin_borrowing(&self) -> Inheritance {
         self.lending.keeps_out.store(false, Ordering::Relaxed);
         self.lending.is_confined.store(false, Ordering::Relaxed);

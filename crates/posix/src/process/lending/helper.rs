@@ -38,7 +38,8 @@ use crate::socket::borrowed::{Borrowed, Wish};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::replace;
 
-/// How long the helper waits until connections may move: their peers acknowledge what was sent.
+/// Time that the helper waits until connections may move: until their peers have acknowledged all
+/// sent data.
 const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
 const MOVE_PAUSE: Duration = Duration::from_millis(4);
 /// How long the program waits for its steward, and for threads of ours to end.
@@ -61,7 +62,7 @@ struct Ward {
 #[derive(Debug)]
 pub struct Leaving {
     wards: Vec<Ward>,
-    /// The helper names at its end what it has taken, and the program reads that at the other.
+    /// The helper names the taken connections on its end, and the program reads that on the other.
     programs: OwnedFd,
     helpers: OwnedFd,
     /// The program gives its engine up.
@@ -153,7 +154,7 @@ impl Process {
         })
     }
 
-    /// In the helper: takes the connections over, says which, and moves their bytes from then on.
+    /// Takes the connections over, in the helper, names them, and moves their bytes from then on.
     pub fn keep_for_program(&'static self, leaving: Leaving) {
         let Leaving {
             wards,
@@ -189,8 +190,9 @@ impl Process {
         }
     }
 
-    /// Whether this process has left its connections to a helper and confined itself: what it waits
-    /// for comes by descriptors of the kernel's, and a wait of ours would do more than wait.
+    /// Returns whether this process has left its connections to a helper and confined itself: its
+    /// events arrive on kernel descriptors, and a wait of ours would make more system calls than a
+    /// wait.
     pub(crate) fn waits_in_kernel(&self) -> bool {
         self.lending.is_confined.load(Ordering::Relaxed)
     }
@@ -229,7 +231,7 @@ impl Process {
         let _ = rustix::net::send(helpers, &told, SendFlags::NOSIGNAL);
     }
 
-    /// The steward moves the connection's bytes, whoever reads them.
+    /// The steward moves the connection's bytes without read requests.
     fn charge_for_program(&'static self, socket: Arc<Description>, ours: OwnedFd) {
         let Some(number) = self.steward_number(&socket) else {
             return;
@@ -241,8 +243,8 @@ impl Process {
         self.charge(Charge::Pump(pump));
     }
 
-    /// In the program: puts the ends of the pairs under its numbers, waits until the helper has
-    /// what it can have, and gives the engine up if it is to.
+    /// Puts the ends of the pairs under the program's numbers, waits until the helper has its
+    /// connections, and gives the engine up if requested.
     pub fn leave_to_helper(&'static self, leaving: Leaving, has_helper: bool) {
         let Leaving {
             wards,
@@ -261,7 +263,7 @@ impl Process {
             let taken = left.extract_if(.., |(socket, _)| socket.id == id);
             gone.extend(taken.map(|(socket, _)| socket));
         }
-        // The steward has to hear first that the helper has them.
+        // The steward has to learn first that the helper has them.
         let have_gone = || {
             gone.iter()
                 .all(|socket| socket.has_ended.load(Ordering::Acquire))

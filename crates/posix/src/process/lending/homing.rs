@@ -20,7 +20,7 @@ use crate::socket::kernel_socket::{replace, set_nonblocking};
 use crate::socket::{Dgram, Side};
 
 impl Process {
-    /// Keeps the kernel's part, in whose place the end of a pair comes.
+    /// Keeps the kernel's part, which the end of a pair replaces.
     pub(crate) fn keep_kernel_part(&self, socket: &Description, it: &Borrowed) {
         let number = socket.kernel_number();
         let copy = number.and_then(|number| fcntl_dupfd_cloexec(number.as_fd(), 0).ok());
@@ -39,8 +39,7 @@ impl Process {
         }
     }
 
-    /// The owner says that this process has the socket for itself: brings it here, if there is an
-    /// engine for it.
+    /// Takes over a socket that only this process uses, if there is an engine for it.
     #[cold]
     pub(crate) fn bring_datagrams(&self, socket: &Arc<Description>, it: &Borrowed) {
         if self.living_attachment().is_none() && !it.turns.are_many() {
@@ -49,7 +48,7 @@ impl Process {
         let Some(attachment) = self.attached_quietly() else {
             return;
         };
-        // Nobody would drive the engine while the program is away.
+        // Without a ticker, no thread would drive the engine while the program is away.
         if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
             return;
         }
@@ -129,8 +128,8 @@ impl Process {
         self.drop_kernel_part(it);
     }
 
-    /// A socket that a new program has been given under `number`, of which the kernel's part tells
-    /// where it is bound: it may come to be this program's own.
+    /// Records a socket that a new program has under `number`, whose binding its kernel part shows:
+    /// it may become this program's own.
     pub(crate) fn own_datagrams(&self, socket: &Description, number: Descriptor) -> Option<Dgram> {
         let addr = self.network.zoned(kernel_name(number)?);
         let is_wildcard = addr.ip().is_unspecified();

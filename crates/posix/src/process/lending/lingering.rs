@@ -11,8 +11,7 @@ use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::wait::{Look, Plan};
 
-/// How long a wait of a program without a steward's thread may take until the bytes that it moves
-/// are looked at.
+/// Interval at which the wait of a program without a steward's thread moves bytes.
 const LOOK_NS: u64 = 2_000_000;
 
 impl Process {
@@ -26,8 +25,8 @@ impl Process {
         has_any
     }
 
-    /// The program has ended; whoever uses its connections goes on. Returns when nobody does. Not
-    /// for a process with other threads, which would go on too.
+    /// Serves the users of this process's connections after the program has ended. Returns when
+    /// there are none. Not for a process with other threads, which would go on too.
     pub fn outlast_borrowers(&'static self) {
         if !self.has_borrowers() {
             return;

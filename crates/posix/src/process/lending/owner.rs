@@ -147,7 +147,7 @@ impl Lender for Process {
 
     fn take_back(&self, socket: &Arc<Description>) {
         if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
-            // SO_LINGER: nobody waits for this end.
+            // SO_LINGER: no thread waits for this end.
             if let Some(Decided::Stream(stream)) = socket.decided() {
                 stream.linger.lock().take_if(|seconds| *seconds > 0);
             }

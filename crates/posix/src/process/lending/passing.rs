@@ -121,7 +121,7 @@ impl Process {
         })
     }
 
-    /// They have gone, and from now on their bytes are moved; or they have not.
+    /// Completes the passing: if they were sent, their bytes are moved from now on.
     pub fn end_passing(&'static self, passing: Passing, is_gone: bool) {
         for passage in passing.0 {
             let Passage {
@@ -251,8 +251,8 @@ impl Process {
     }
 }
 
-/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which means nothing to sockets that nobody asks for
-/// errors.
+/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which has no effect on sockets without an error
+/// queue.
 const MODE: i32 = 45;
 
 /// Sets SO_RCVTIMEO and SO_SNDTIMEO to those of the end of the pair under `number`.

@@ -53,7 +53,7 @@ impl Gift {
     }
 }
 
-/// The ways to stewards that a text has named so far, by the numbers that it gives them.
+/// Control sockets to stewards that a text has named so far, by their numbers in it.
 pub(crate) type Ways = Vec<(i32, Arc<Control>)>;
 
 impl Process {
@@ -110,8 +110,8 @@ impl Process {
         }
     }
 
-    /// Before `exec`: what to tell of a connection under `number` that another process owns.
-    /// `hears`: the new program has the library.
+    /// Returns the text about a borrowed connection under `number`, before `exec`. `hears`: the new
+    /// program has the library.
     pub(crate) fn tell_of_borrowed(
         &self,
         socket: &Arc<Description>,
@@ -137,7 +137,7 @@ impl Process {
         Some(borrowed(named, it, number, control))
     }
 
-    /// `exec` failed: what it was to leave open is private again.
+    /// Marks the control sockets close-on-exec again after a failed `exec`.
     pub(crate) fn keep_controls(&self) {
         for control in self.lending.controls.lock().iter() {
             let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);

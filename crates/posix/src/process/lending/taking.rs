@@ -29,7 +29,7 @@ use crate::socket::kernel_socket::replace;
 const THREAD_START: Duration = Duration::from_millis(1);
 
 impl Process {
-    /// Takes a connection over that has proved long, if it is to be had.
+    /// Takes over a long-lived connection, if it is available.
     #[cold]
     pub(super) fn take_over(&self, socket: &Arc<Description>, it: &Borrowed) {
         if self.is_kept_out() {
@@ -42,7 +42,7 @@ impl Process {
         let Some(attachment) = self.attached_quietly() else {
             return;
         };
-        // Nobody would drive the engine while the program is away.
+        // Without a ticker, no thread would drive the engine while the program is away.
         if attachment.driver.placement() == Placement::InProcess && !attachment.has_ticker() {
             return it.turns.never_ask();
         }
@@ -127,7 +127,7 @@ impl Process {
         }
     }
 
-    /// A connection has come from another process: what was set here before is to have its effect.
+    /// Applies recorded options to a connection that has come from another process.
     fn set_all_on_stream(&self, socket: &Arc<Description>, stream: &Stream) {
         let options = socket.cold.lock().options.clone();
         for set in options.all() {
@@ -165,7 +165,7 @@ pub(super) fn has_other_threads(looks: u32) -> bool {
     })
 }
 
-/// Whether the steward has passed on what the program has not read.
+/// Returns whether the steward has passed on bytes that the program has not read.
 fn has_unread(socket: &Description) -> bool {
     let count = socket
         .kernel_number()

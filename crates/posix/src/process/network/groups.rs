@@ -97,8 +97,8 @@ impl Network {
         socket.set_way(recorded, &place.to_ne_bytes());
     }
 
-    /// The value of one of these options that names an interface of the stack's: the kernel's part
-    /// has not been told.
+    /// Returns the value of an option that names an interface of the stack: the kernel's part does
+    /// not have it.
     pub(crate) fn leaving_by(
         &self,
         socket: &Description,
@@ -150,7 +150,7 @@ impl Network {
         })
     }
 
-    /// Whether what a socket sends to a group leaves by the stack.
+    /// Returns whether datagrams of a socket to a group leave by the stack.
     pub(crate) fn sends_to_group(&self, options: &Options, group: IpAddr, scope: u32) -> bool {
         let (level, name) = match group {
             IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),

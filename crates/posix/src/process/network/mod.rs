@@ -21,7 +21,7 @@ use crate::process::engines::Engines;
 use crate::socket::description::Description;
 use crate::socket::options::Options;
 
-/// How old what may change may be.
+/// Largest age of information that may change.
 const AGE_MAX_NS: u64 = 1_000_000_000;
 
 /// The network of the engines that this process has or would have.
@@ -29,12 +29,12 @@ pub(crate) struct Network {
     engines: Arc<Engines>,
     /// The first answer.
     first: OnceLock<Option<Policy>>,
-    /// Taken while that is asked for.
+    /// Held while the policy is requested.
     asking: Lock<()>,
     now: Lock<Option<Fresh>>,
     /// `now` has something.
     has_other: AtomicBool,
-    /// The link's MTU, once that was asked for again; 0 = it was not.
+    /// The link's MTU if it was requested again; 0 = not.
     mtu: AtomicU16,
     mtu_asked_ns: AtomicU64,
 }
@@ -57,7 +57,7 @@ impl Network {
         }
     }
 
-    /// Over a fork. After the sockets: who looks at one asks.
+    /// Locks over a fork, after the sockets, because code that holds a socket may lock this.
     pub(crate) fn hold(&self) {
         self.asking.hold();
         self.now.hold();
@@ -68,7 +68,7 @@ impl Network {
         self.asking.release();
     }
 
-    /// `None`: nobody can be asked.
+    /// Returns `None` if the keeper cannot be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         let attachment = self.engines.first();
@@ -78,7 +78,7 @@ impl Network {
         }
         let now = now_ns();
         let is_current = |known: &Fresh| match told {
-            // The engine has said whether the network has changed.
+            // The engine has reported whether the network has changed.
             Some(revision) => known.policy.network().revision == revision,
             None => now.saturating_sub(known.asked_ns) < AGE_MAX_NS,
         };
@@ -88,7 +88,7 @@ impl Network {
         }
         let policy = match (self.engines.attach.policy_by_now(), fresh.as_ref()) {
             (Ok(policy), _) => Arc::new(policy),
-            // Nobody answers just now: what was known goes on to hold.
+            // The keeper does not answer now: the known policy stays in force.
             (Err(_), Some(known)) => Arc::clone(&known.policy),
             (Err(_), None) => Arc::new(first.clone()),
         };
@@ -100,7 +100,7 @@ impl Network {
         Some(Current::Fresh(policy))
     }
 
-    /// Returns the last policy, for calls that are too frequent to look for changes.
+    /// Returns the last policy, for calls that are too frequent to check for changes.
     fn last_policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         if self.has_other.load(Ordering::Relaxed)
@@ -169,8 +169,8 @@ impl Network {
         index == self.stack_interface() || self.link_of_interface(index).is_some()
     }
 
-    /// A link-local address with an interface of the stack's as that of its link: above the
-    /// kernel's sockets it is told from the same address on another link.
+    /// Adds an interface of the stack to a link-local address as its link: above the kernel's
+    /// sockets this distinguishes it from the same address on another link.
     pub(crate) fn zoned(&self, mut addr: SocketAddr) -> SocketAddr {
         if is_link_local(addr.ip())
             && let Some(link) = self.link_of_interface(scope_of(addr))
@@ -180,8 +180,8 @@ impl Network {
         addr
     }
 
-    /// As [`Network::zoned`] of what a program gives to a socket: without an interface, the one is
-    /// meant that the socket is bound to.
+    /// As [`Network::zoned`], for an address that a program passes to a socket: without an
+    /// interface, the socket's binding counts.
     #[inline]
     pub(crate) fn zoned_to(&self, socket: &Description, addr: SocketAddr) -> SocketAddr {
         match is_link_local(addr.ip()) {

@@ -21,8 +21,8 @@ impl Process {
         }
     }
 
-    /// The last thread has left a socket, whose last number may have been closed meanwhile. A
-    /// socket that is lent a child still has.
+    /// Ends a socket that the last thread has left, if its last number was closed meanwhile. A lent
+    /// socket is still held by a child.
     fn end_if_closed(&self, left: Arc<dyn Awaited>) {
         let left: Arc<dyn Any + Send + Sync> = left;
         if let Ok(socket) = left.downcast::<Description>()
@@ -34,8 +34,8 @@ impl Process {
         }
     }
 
-    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them
-    /// again, and what other threads have intended meanwhile is made real.
+    /// Prepares the subject of a wait that begins: listeners whose connections went to others take
+    /// them again, and intents of other threads are carried out.
     pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
         let come_back = |socket: &Arc<Description>| {
             fence(Ordering::SeqCst);
@@ -65,9 +65,9 @@ impl Process {
         }
     }
 
-    /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
-    /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
-    /// subscribes again.)
+    /// Cleans up after an abandoned sleep: a thread that begins a wait sleeps in none, so an old
+    /// subscription was left by a jump out of a signal handler. (A handler that waits looks the
+    /// same; the wait it interrupted subscribes again.)
     pub(crate) fn undo_abandoned(
         &self,
         station: &Station,
@@ -81,7 +81,7 @@ impl Process {
         if sleepers.stop_leading_of(thread)
             && let Some(attachment) = attachment
         {
-            // Nobody knows what ended that sleep.
+            // The cause that ended that sleep is unknown.
             attachment.driver.finish_wait([true; 2]);
         }
         while let Some(waiter) = sleepers.waiter_of(thread) {

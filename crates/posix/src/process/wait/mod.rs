@@ -23,12 +23,12 @@ use crate::ready::{Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::socket::description::Description;
 use sleeping::Slept;
 
-/// While a wait spins, kernel descriptors are looked at this often.
+/// Interval at which kernel descriptors are checked while a wait spins.
 const KERNEL_LOOK_NS: u64 = 50_000;
-/// A call that finds nothing and does not wait drives the engine if nobody has for this long.
+/// A call that finds nothing and does not wait drives the engine if no thread has for this long.
 const POLLING_TURN_NS: u64 = 20_000;
-/// While another thread hands events out, whoever would lead sleeps no longer than this: that one
-/// may not wait next.
+/// Longest sleep of a thread that could lead while another thread hands events out, because that
+/// one may not wait next.
 const PUMPED_SLEEP_NS: u64 = 50_000;
 
 /// How a wait is made.
@@ -56,9 +56,9 @@ struct At<'a> {
 pub(crate) enum Look {
     /// Ask the kernel: a system call.
     Due,
-    /// It was asked not long ago, or the sleep to come asks.
+    /// They were checked recently, or the next sleep checks them.
     Later,
-    /// The sleep that just ended says that they have nothing.
+    /// The sleep that just ended reported no event.
     Nothing,
 }
 
@@ -96,7 +96,8 @@ impl Process {
         }
     }
 
-    /// A call finds nothing and will not wait: a program that only asks must be served too.
+    /// Drives the engine for a call that finds nothing and does not wait: a program that only polls
+    /// must be served too.
     pub(crate) fn turn_if_idle(&self, attachment: &Attachment) {
         let now = self.now_ns();
         let last = attachment
@@ -112,7 +113,7 @@ impl Process {
         }
     }
 
-    /// Lets the engine work once and hands out what came.
+    /// Runs the engine once and hands out events.
     #[inline]
     pub(crate) fn turn(&self, attachment: &Attachment) {
         let sleepers = &attachment.station.sleepers;
@@ -121,8 +122,8 @@ impl Process {
         sleepers.nudge(|| self.now_ns());
     }
 
-    /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
-    /// what to do about kernel descriptors.
+    /// Waits until `check` returns a result; `None` when the deadline passes. `check` gets the way
+    /// to treat kernel descriptors.
     pub(crate) fn wait<T>(
         &self,
         plan: &Plan<'_>,
@@ -174,8 +175,8 @@ impl Process {
         outcome
     }
 
-    /// The engine of a wait that may have begun before there was one. `None`: the one at which the
-    /// wait is made has died, and there is another place for it.
+    /// Returns the engine of a wait that may have begun before there was one. `None`: the engine of
+    /// the wait has died, and there is another one.
     fn attachment_at(&self, at: &At<'_>) -> Option<Option<Arc<Attachment>>> {
         match at.elsewhere {
             Some(attachment) if attachment.is_dead() => None,
@@ -184,7 +185,7 @@ impl Process {
         }
     }
 
-    /// A call whose time is over before it begins.
+    /// Handles a call whose time is over before it begins.
     fn only_look<T>(
         &self,
         attachment: Option<&Attachment>,
@@ -214,7 +215,7 @@ impl Process {
         };
         let naps = drives && attachment.is_some_and(would_nap);
         if let Some(attachment) = attachment {
-            // While the leader is away what has come would wait for it.
+            // While the leader is away, events would wait for it.
             let has_turn = !naps && (drives || lead.is_away());
             self.begin_wait(at, attachment, thread, has_turn);
         }
@@ -232,7 +233,7 @@ impl Process {
         if !drives {
             return self.sleep(at, before, false, check);
         }
-        // The next turn would bring what the preparations for the sleep see as well.
+        // The preparations for the sleep see the events that the next turn would bring.
         let is_turned = naps || attachment.is_some();
         let spun = match budget_ns {
             0 => Spun::InVain,
@@ -260,7 +261,7 @@ impl Process {
         }
     }
 
-    /// Lets the engine work before a wait, or only take what this thread has to send.
+    /// Runs the engine before a wait, or only the commands of this thread.
     fn begin_wait(&self, at: &At<'_>, attachment: &Attachment, thread: usize, has_turn: bool) {
         let sleepers = &at.station.sleepers;
         // Threads that the turn woke are handled before the sleep.
@@ -295,8 +296,8 @@ impl Process {
         }
     }
 
-    /// How long a wait may spin. Not at all where other engines of the program have work for the
-    /// processors, unless somebody has said how long.
+    /// Returns how long a wait may spin. Not at all while other engines of the program have work
+    /// for the processors, unless the time was set by an option.
     #[inline]
     fn spin_budget_ns(&self, at: &At<'_>, begun: u64) -> u64 {
         let Station { spin, number, .. } = at.station;
@@ -366,7 +367,7 @@ impl Process {
         }
     }
 
-    /// Looks for the last time in a call whose time is over, or that is interrupted. `None`: it
+    /// Checks for the last time in a call whose time is over, or that is interrupted. `None`: it
     /// goes on.
     fn last_look<T>(
         &self,
@@ -499,7 +500,7 @@ impl Process {
         let Some(wait_on) = attachment.driver.prepare_wait(at.station.spin.gather_ns()) else {
             at.station.sleepers.stop_leading(waiter);
             return match attachment.is_pumped() {
-                // Another thread hands out what came, and rings if some of it is for this one.
+                // Another thread hands out the events, and rings if some of them are for this one.
                 true => {
                     self.sleep_in_ppoll(waiter, at.plan, None, least(left, Some(PUMPED_SLEEP_NS)))
                 }

@@ -19,9 +19,9 @@ pub(crate) struct Sending {
     pub(crate) ttl: Option<u8>,
     /// The mark by which rules choose its table; `None`: the socket's.
     pub(crate) mark: Option<u32>,
-    /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option says.
+    /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option.
     pub(crate) segment: Option<u16>,
-    /// The times that are told of it (SO_TIMESTAMPING's bits); `None`: as the socket's option says.
+    /// Requested timestamps (SO_TIMESTAMPING's bits); `None`: those of the socket's option.
     pub(crate) stamps: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn parse(control: &[u8], family: Family) -> Result<Sending, Errno> {
     Ok(sending)
 }
 
-/// sock_cmsg_send(): of control messages of a stream only those of sockets are looked at.
+/// sock_cmsg_send(): of a stream's control messages only those of SOL_SOCKET are read.
 pub(crate) fn check_stream(control: &[u8]) -> Result<(), Errno> {
     each(control, |(level, kind), data| match level {
         libc::SOL_SOCKET => take_socket(kind, data),
@@ -85,7 +85,7 @@ fn take(
                 sending.mark = Some(whole_int(data)?.cast_unsigned());
             }
             if matches!(kind, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) {
-                // __sock_cmsg_send(): only what is to be stamped can be said for one.
+                // __sock_cmsg_send(): only the requested timestamps can be set for one datagram.
                 let bits = whole_int(data)?.cast_unsigned();
                 if bits & !stamping::TX_RECORD != 0 {
                     return Err(Errno::EINVAL);

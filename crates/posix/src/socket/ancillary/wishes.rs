@@ -6,7 +6,7 @@ use crate::socket::ancillary::{
 use crate::socket::options::Options;
 use crate::socket::stamping;
 
-/// A set of wishes.
+/// A set of requested control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes(u32);
 
@@ -37,7 +37,7 @@ wishes! {
     SEGMENT = 13, libc::SOL_UDP, libc::UDP_GRO;
 }
 
-/// The time at which a datagram came is stamped and told.
+/// Returns which receive timestamps are taken and reported.
 fn stamps(options: &Options) -> u32 {
     const BOTH: u32 = stamping::RX_SOFTWARE | stamping::SOFTWARE;
     let is_new = options.bytes(libc::SOL_SOCKET, TIMESTAMPING_NEW).is_some();

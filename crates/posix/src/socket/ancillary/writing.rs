@@ -66,13 +66,13 @@ impl<'a> Writer<'a> {
         self.put(level, kind, &value.to_ne_bytes());
     }
 
-    /// Everything that the socket wishes to know of a datagram.
+    /// Writes all requested control messages of a datagram.
     pub(crate) fn put_all(&mut self, wishes: Wishes, it: &Envelope, setting: Setting) {
         let local = it.local.map(|local| local.ip().to_canonical());
         self.put_each(wishes, it, setting, local);
     }
 
-    /// `source`: from where an answer would go, which IP_PKTINFO tells too.
+    /// `source`: the source address of an answer, which IP_PKTINFO returns too.
     fn put_each(
         &mut self,
         wishes: Wishes,
@@ -99,8 +99,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// IP_RECVERR or IPV6_RECVERR: `struct sock_extended_err` and the offender's address.
-    /// Before it comes what the socket wishes to know of any message.
+    /// Writes IP_RECVERR or IPV6_RECVERR: `struct sock_extended_err` and the offender's address,
+    /// after the messages requested for any datagram.
     pub(crate) fn put_returned(&mut self, wishes: Wishes, it: &Returned, setting: Setting) {
         let envelope = Envelope {
             local: Some(SocketAddr::new(it.local, 0)),

@@ -26,9 +26,9 @@ pub(crate) struct Borrowed {
     pair: Option<PairName>,
     /// Names the pair that is under the numbers; `None`: the connection has not been used.
     pub(crate) token: Lock<Option<u64>>,
-    /// The steward passes on whatever comes.
+    /// The steward passes on all received data without requests.
     is_streaming: AtomicBool,
-    /// The program has shut its direction down, or has heard how the connection has ended.
+    /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
     /// Another program has the end of the pair too.
     is_passed: AtomicBool,
@@ -185,14 +185,14 @@ impl Borrowed {
         self.is_streaming.store(true, Ordering::Relaxed);
     }
 
-    /// Says what the program wants to read. `waiting`: bytes that it finds already. A call that
-    /// does not block finds what the steward has then.
+    /// Requests data from the steward. `waiting`: bytes that have already arrived. A call that does
+    /// not block gets what the steward has then.
     pub(crate) fn wish(&self, waiting: u64, wish: Wish, is_prompt: bool) {
         let (Some(control), Some(token)) = (self.control(), self.token()) else {
             return;
         };
         let (wish, is_prompt) = match wish {
-            // The call ends with what is there.
+            // The call ends with the present bytes.
             Wish::Some(_) if waiting > 0 => return,
             Wish::Whole(count) if waiting >= count => return,
             Wish::Whole(count) => (Wish::Whole(count - waiting), is_prompt),
@@ -208,12 +208,12 @@ impl Borrowed {
         };
     }
 
-    /// Whether the program hears now how the connection has ended; once.
+    /// Returns whether the program learns now how the connection has ended; once.
     pub(crate) fn hears_end(&self) -> bool {
         !self.has_ended.swap(true, Ordering::Relaxed)
     }
 
-    /// The program has yet to hear how the connection ends.
+    /// Returns whether the program has not learnt yet how the connection ends.
     pub(crate) fn awaits_end(&self) -> bool {
         !self.has_ended.load(Ordering::Relaxed)
     }
@@ -238,7 +238,8 @@ impl Borrowed {
         }
     }
 
-    /// The program shuts a direction down: what its end of the pair tells could be its end as well.
+    /// Records that the program shuts a direction down: on the pair this looks the same as the
+    /// connection's end.
     pub(crate) fn shut(&self, (read, write): (bool, bool)) {
         self.has_ended.fetch_or(write, Ordering::Relaxed);
         self.say(Word::Shut, u64::from(read) | u64::from(write) << 1);

@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than any connection.
 const GIFT_MAX: usize = 192 << 10;
-/// Longer than any datagram with what is before it.
+/// Longer than any datagram with its prefix.
 const LEFT_MAX: usize = 66 << 10;
 
 /// A child's end.
@@ -69,7 +69,7 @@ impl Control {
     /// Says it and waits, for a while, until the steward has acted on it.
     pub(crate) fn ask(&self, message: Message) -> Result<(), Errno> {
         let _turn = self.turn.lock();
-        // Answers that came too late.
+        // Late replies.
         let mut place = vec![0; LEFT_MAX];
         while let Ok((1.., len)) = rustix::net::recv(&self.end, &mut place, RecvFlags::DONTWAIT) {
             self.left
@@ -91,8 +91,8 @@ impl Control {
         self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
     }
 
-    /// Has the owner make a call ([`Word::Call`](super::words::Word::Call)), whose result has so
-    /// many bytes at most. `None`: there is nobody any more.
+    /// Has the owner make a call ([`Word::Call`](super::words::Word::Call)), whose result has at
+    /// most `most` bytes. `None`: the owner is gone.
     pub(crate) fn call(
         &self,
         message: Message,
@@ -156,7 +156,7 @@ impl Control {
                 }
                 REFUSED if is_it => return None,
                 LEFT => self.left.lock().extend(read_left(&answer[..len])),
-                // To something that was asked before.
+                // A reply to an earlier request.
                 _ => {}
             }
         }

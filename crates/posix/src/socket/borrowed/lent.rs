@@ -15,8 +15,8 @@ impl Lent {
         self.shares.load(Ordering::SeqCst) > 0
     }
 
-    /// A child has ended with bytes that it had been given: nobody can read them any more, so the
-    /// last close resets the connection whoever it comes from.
+    /// Returns whether a child has ended with unread bytes: they are lost, so the last close resets
+    /// the connection, whichever process makes it.
     pub(crate) fn is_left_unread(&self) -> bool {
         self.is_left_unread.load(Ordering::Acquire)
     }
@@ -34,7 +34,7 @@ impl Lent {
         self.shares.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// True: nobody borrows it any more.
+    /// Returns true if no process borrows it any more.
     pub(crate) fn remove(&self) -> bool {
         self.shares.fetch_sub(1, Ordering::SeqCst) == 1
     }

@@ -16,7 +16,7 @@ pub(crate) enum Call {
     SetOption = 1,
     /// `numbers`: flags.
     Send = 2,
-    /// `numbers`: flags, and the length that is asked for.
+    /// `numbers`: flags, and the requested length.
     Receive = 3,
     Connect = 4,
     /// `numbers`: how.
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns what comes before name, control messages and data.
+    /// Returns the prefix of name, control messages and data.
     pub(crate) fn head(&self) -> [u8; HEAD] {
         let mut head = [0; HEAD];
         head[0] = self.call as u8;
@@ -104,7 +104,7 @@ pub(crate) struct Reply {
     pub(crate) flags: i32,
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) control: Vec<u8>,
-    /// The socket is the child's for the asking.
+    /// The child may take the socket over.
     pub(crate) is_free: bool,
 }
 
@@ -127,7 +127,7 @@ impl Reply {
         }
     }
 
-    /// Returns what comes before the data.
+    /// Returns the prefix of the data.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(REPLY_MAX);
         bytes.extend_from_slice(&self.error.to_le_bytes());

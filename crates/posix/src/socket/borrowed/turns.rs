@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// Answers after which a connection is asked for.
+/// Answers after which a connection is requested.
 const LONG_TURNS: u32 = 16;
-/// A connection that has stayed so often is not asked for any more.
+/// A connection that was refused this often is not requested any more.
 const ASKED_MAX: u32 = 8;
 
 /// How a borrowed connection is used: questions and answers in turns, or otherwise.
@@ -13,7 +13,7 @@ pub(crate) struct Turns {
     has_read: AtomicBool,
     /// Writes that have followed a read.
     count: AtomicU32,
-    /// How often it was asked for.
+    /// Number of requests.
     asked: AtomicU32,
     /// Calls on one that has come in a message.
     uses: AtomicU32,
@@ -30,7 +30,7 @@ impl Turns {
         self.has_read.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is time to ask for the connection: each time after twice as many turns.
+    /// Returns whether to request the connection: each time after twice as many turns.
     pub(crate) fn on_write(&self) -> bool {
         if !self.has_read.swap(false, Ordering::Relaxed) {
             return false;

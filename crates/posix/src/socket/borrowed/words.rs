@@ -16,17 +16,17 @@ use crate::socket::Left;
 /// A child's message about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Carries one end of a pair; `amount` is not 0 if nobody will say that it reads.
+    /// Carries one end of a pair; `amount` is not 0 if its user cannot announce reads.
     Take = 1,
     /// The child wants to read; `amount` is a [`Wish`].
     Read = 2,
-    /// As `Read`; the steward answers with a byte when it has passed on what there is.
+    /// As `Read`; the steward answers with a byte when it has passed on the present data.
     ReadNow = 3,
     /// The child has closed it unused.
     GiveBack = 4,
     /// `amount`: 1 = no more is read, 2 = no more is written.
     Shut = 5,
-    /// Carries an end for a child of the child, which may use what the child may.
+    /// Carries an end for a child of the child, which may use the same sockets.
     Branch = 6,
     /// The child would have the connection for itself, and waits for the answer, which names
     /// `token`.
@@ -77,14 +77,14 @@ pub(crate) enum Wish {
     Some(u64),
     /// So many, however they come (MSG_WAITALL).
     Whole(u64),
-    /// Whatever comes.
+    /// All data.
     All,
 }
 
 const WHOLE: u64 = 1 << 62;
 
 impl Wish {
-    /// Returns the wish of a program that waits until there is something.
+    /// Returns the wish of a program that waits for data.
     pub(crate) fn if_reads(reads: bool) -> Wish {
         if reads { Wish::All } else { Wish::None }
     }
@@ -158,7 +158,7 @@ impl Message {
 
 /// The result of listening to a child.
 pub(crate) enum Heard {
-    /// With the length of what followed it.
+    /// With the length of the data that followed it.
     Message(Message, usize, Option<OwnedFd>),
     /// It makes no sense.
     Noise,
@@ -174,7 +174,7 @@ pub(crate) fn control_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((raised(ours), raised(theirs)))
 }
 
-/// Takes one message of a child; what follows it is put into `room`.
+/// Receives one message of a child; the data that follows it is put into `room`.
 pub(crate) fn hear(control: &OwnedFd, room: &mut [u8]) -> Heard {
     let mut bytes = [0; LEN];
     let mut place = [IoSliceMut::new(&mut bytes), IoSliceMut::new(room)];
@@ -252,8 +252,8 @@ pub(crate) const REFUSED: u8 = 2;
 pub(crate) const LEFT: u8 = 3;
 pub(crate) const ANSWER_HEAD: usize = 1 + 8;
 
-/// Sends a connection, or a call's result, to the child that waits for it. `false`: it is too
-/// long, or the child is gone.
+/// Sends a connection, or a call's result, to the child that waits for it. Returns `false` if it is
+/// too long, or the child is gone.
 pub(crate) fn give(control: &OwnedFd, token: u64, parts: [&[u8]; 2]) -> bool {
     give_with(control, token, parts, None)
 }
@@ -279,7 +279,8 @@ pub(crate) fn give_with(
     rustix::net::sendmsg(control, &parts, &mut ancillary, flags).is_ok()
 }
 
-/// Leaves a datagram of socket `id` to a child. `false`: it is gone, or has no room.
+/// Leaves a datagram of socket `id` to a child. Returns `false` if the child is gone, or has no
+/// room.
 pub(crate) fn leave(control: &OwnedFd, id: u64, datagram: &Left) -> bool {
     let mut head = [LEFT; ANSWER_HEAD];
     head[1..].copy_from_slice(&id.to_le_bytes());
@@ -291,7 +292,7 @@ pub(crate) fn leave(control: &OwnedFd, id: u64, datagram: &Left) -> bool {
     rustix::net::sendmsg(control, &parts, &mut none, flags).is_ok()
 }
 
-/// Reads what [`leave`] has written.
+/// Decodes the output of [`leave`].
 pub(crate) fn read_left(message: &[u8]) -> Option<(u64, Left)> {
     let (head, rest) = message.split_first_chunk::<ANSWER_HEAD>()?;
     let (envelope, bytes) = rest.split_first_chunk::<ENVELOPE_LEN>()?;

@@ -71,7 +71,7 @@ impl Dgram {
         }
     }
 
-    /// The error that the next call will be told of.
+    /// Returns the error that the next call will return.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.next_error.load(Ordering::Acquire) {
             0 => self.part().and_then(|(attachment, sock)| {

@@ -16,8 +16,7 @@ pub(crate) const ATTACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER)
 pub(crate) const DETACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_FILTER);
 pub(crate) const CHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
 pub(crate) const UNCHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF);
-/// Offsets of what a program may ask for beside a packet where it chooses a socket (SKF_AD_CPU,
-/// SKF_AD_RANDOM).
+/// Ancillary offsets that a program which chooses a socket may read (SKF_AD_CPU, SKF_AD_RANDOM).
 pub(crate) const BESIDE: [i32; 2] = [-0x1000 + 36, -0x1000 + 56];
 /// BPF_MAXINSNS (linux/bpf_common.h).
 const INSTRUCTIONS_MAX: usize = 4096;
@@ -56,8 +55,8 @@ pub(crate) fn program(code: &[u8]) -> [u8; 16] {
     program
 }
 
-/// The instructions of a `struct sock_fprog` of the program's, as a kernel socket that takes it
-/// tells them.
+/// Returns the instructions of a `struct sock_fprog` of the program, read back from a kernel socket
+/// that accepted them.
 pub(crate) fn read_filter(kernel: &dyn Kernel, value: &[u8]) -> Result<Vec<u8>, Errno> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
     let judge = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -95,8 +94,8 @@ pub(crate) fn filter_in(options: &Options) -> Option<&[u8]> {
     (!code.is_empty()).then_some(code)
 }
 
-/// Whether a filter asks for more than a datagram and its header: where it came from, its
-/// link-layer header. `known`: offsets that are answered.
+/// Returns whether a filter reads more than a datagram and its header: its interface, its
+/// link-layer header. `known`: ancillary offsets that are supported.
 pub(crate) fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
     const CLASS: u16 = 0x07;
     const LOADS: [u16; 2] = [0x00, 0x01];

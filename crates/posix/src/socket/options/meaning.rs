@@ -68,7 +68,7 @@ impl Options {
         })
     }
 
-    /// Which ports may be picked, if the program has said so.
+    /// Returns the ports that may be chosen, if the program has set a range.
     pub(crate) fn port_range(&self) -> Option<SocketOption> {
         self.bytes(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)?;
         self.for_stack(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)
@@ -125,7 +125,7 @@ impl Options {
         }
     }
 
-    /// Returns what becomes of large datagrams.
+    /// Returns the treatment of large datagrams.
     pub(crate) fn mtu_discovery(&self, is_v6: bool) -> MtuDiscovery {
         let set = if is_v6 {
             if self.is_on(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) {
@@ -173,7 +173,7 @@ fn timeouts(seconds: i32) -> u8 {
     count
 }
 
-/// sock_setsockopt() doubles what is asked, for its own bookkeeping; the ring needs none.
+/// sock_setsockopt() doubles the requested size, for its own bookkeeping; the ring needs none.
 fn buffer(asked: i32, limit: u32) -> u32 {
     const LEAST: u32 = 2304;
     // A negative one is a very large one.

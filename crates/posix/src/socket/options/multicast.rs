@@ -37,7 +37,7 @@ pub(crate) struct Membership {
 pub(crate) enum Wish {
     Join,
     Leave,
-    /// Listed with mode INCLUDE, after joining if that is asked for.
+    /// Listed with mode INCLUDE, after joining if that is requested.
     Include {
         source: IpAddr,
         joins: bool,
@@ -97,7 +97,7 @@ pub(crate) fn for_stack(options: &Options, level: i32, name: i32) -> Option<Sock
     Some(SocketOption::Multicast(option))
 }
 
-/// Returns the changes that tell an engine of memberships that were made before it had the socket.
+/// Returns the changes for an engine from memberships that were made before it had the socket.
 pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
     let nothing = Membership {
         group: Ipv4Addr::UNSPECIFIED.into(),
@@ -119,7 +119,7 @@ pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
     memberships.iter().flat_map(of).collect()
 }
 
-/// Carries a request about a link out on the list; what the engine has to be told.
+/// Applies a request about a link to the list; returns the changes for the engine.
 pub(crate) fn change(
     all: &mut Vec<Membership>,
     request: &Request,
@@ -298,7 +298,7 @@ pub(crate) fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interf
     }
 }
 
-/// `None`: no request about groups, or one whose form the kernel is to judge.
+/// `None`: no request about groups, or one whose format the kernel checks.
 pub(crate) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
     match (level, name) {
         (

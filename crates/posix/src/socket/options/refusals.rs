@@ -17,9 +17,9 @@ const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 const SO_TIMESTAMPING_NEW: i32 = 65;
 
-/// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
-/// TCP_AO_INFO) and the least TTL of what is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs that
-/// are kept for the program, keys of Fast Open, delays; IP options.
+/// Segment authentication (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
+/// TCP_AO_INFO) and minimum TTLs (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs saved for the program,
+/// Fast Open keys, delays; IP options.
 const ALWAYS: [(i32, i32); 15] = [
     (libc::IPPROTO_TCP, 14),
     (libc::IPPROTO_TCP, 32),
@@ -38,7 +38,7 @@ const ALWAYS: [(i32, i32); 15] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT),
 ];
 
-/// Programs of eBPF: without CONFIG_BPF_SYSCALL bpf_prog_get_type() says no to each.
+/// eBPF programs: without CONFIG_BPF_SYSCALL bpf_prog_get_type() refuses each.
 const PROGRAMS: [(i32, i32); 2] = [
     (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
     (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF),

@@ -14,14 +14,14 @@ pub(crate) const MCAST_LEAVE_GROUP: i32 = 45;
 pub(crate) const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
 pub(crate) const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
 
-/// `struct sockaddr_storage`, and where it lies in `struct group_req`.
+/// `struct sockaddr_storage`, and its place in `struct group_req`.
 pub(crate) const STORAGE: usize = 128;
 pub(crate) const STORAGE_AT: usize = 8;
 
 /// linux/in.h.
 pub(crate) const MCAST_MSFILTER: i32 = 48;
 
-/// Where the parts of a structure lie.
+/// Places of the parts of a structure.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) mode_at: usize,

@@ -24,7 +24,7 @@ pub(crate) fn set_timeout(place: &AtomicU64, value: &[u8]) -> Result<(), Errno> 
     if !(0..1_000_000).contains(&micros) {
         return Err(Errno::EDOM);
     }
-    // sock_set_timeout(): a negative one is no time at all, where 0 is for ever.
+    // sock_set_timeout(): a negative one means no wait, where 0 is for ever.
     let ns = match u64::try_from(seconds) {
         Ok(seconds) => seconds
             .saturating_mul(NS_PER_S)

@@ -8,7 +8,7 @@ pub const SO_SETFIB: i32 = 0x1014;
 /// How the interface of the stack is recorded, beside the number that the kernel's part is bound
 /// to.
 pub(crate) const STACKS_LINK: i32 = i32::MIN;
-/// How the stack's interface by which datagrams leave is recorded: by family, and to whom.
+/// How the stack's outgoing interface for datagrams is recorded: by family and kind of destination.
 const LEAVING: [(i32, i32, i32); 4] = [
     (libc::IPPROTO_IP, libc::IP_UNICAST_IF, i32::MIN + 1),
     (libc::IPPROTO_IP, libc::IP_MULTICAST_IF, i32::MIN + 2),
@@ -28,7 +28,7 @@ pub(crate) fn leaving(level: i32, name: i32) -> Option<i32> {
     found.map(|(.., recorded)| *recorded)
 }
 
-/// Returns the stack's counterpart of what is recorded under such a name.
+/// Returns the stack's option for a recorded one.
 fn leaving_option(recorded: i32, value: i32) -> Option<SocketOption> {
     let mut all = LEAVING.iter();
     let (level, name, _) = all.find(|(.., it)| *it == recorded)?;

@@ -57,7 +57,7 @@ struct Inner {
     end: EngineEnd,
     socks: HashMap<SockId, Sock>,
     next_port: u16,
-    /// Listeners have been told that others take their connections.
+    /// Listeners have been notified that others take their connections.
     is_yielding: bool,
     holds_datagrams: bool,
     /// Every address is in use.
@@ -113,7 +113,7 @@ impl FakeEngine {
         inner.find_listener(addr.port()).is_some()
     }
 
-    /// This many connections come to a listener at once, from a peer that says nothing.
+    /// This many connections arrive at a listener at once, from a silent peer.
     pub fn call(&self, listener: SocketAddr, count: usize) {
         self.inner.lock().unwrap().call(listener, count);
         self.bell.ring();

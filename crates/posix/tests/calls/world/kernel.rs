@@ -107,7 +107,7 @@ impl Kernel for TestKernel {
     fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
         let number = Descriptor::new(fd).ok_or(Errno::EBADF)?;
         let found = match (level, name) {
-            // Every filter lets nothing through: one instruction, `ret #0`.
+            // Every filter accepts nothing: one instruction, `ret #0`.
             (libc::SOL_SOCKET, libc::SO_GET_FILTER) => {
                 value[..8].copy_from_slice(&[0x06, 0, 0, 0, 0, 0, 0, 0]);
                 return Ok(1);

@@ -26,7 +26,7 @@ struct TestAttach {
     is_away: AtomicBool,
     is_full: AtomicBool,
     takes_ms: AtomicU64,
-    /// Threads that work for a call, and whether the one that has asked last was among them.
+    /// Threads inside a call, and whether the last one to request an engine was among them.
     inside: Arc<Mutex<Vec<usize>>>,
     was_inside: AtomicBool,
 }
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// No engine is to be had, or one is again.
+    /// Makes engines unavailable, or available again.
     pub fn has_no_engine(&self, it_fails: bool) {
         self.attach.fails.store(it_fails, Ordering::Relaxed);
     }
@@ -132,18 +132,18 @@ impl World {
         self.has_no_engine(is_away);
     }
 
-    /// The engine that is asked for next has no address left to bind.
+    /// The next engine has no address left to bind.
     pub fn is_full(&self) {
         self.attach.is_full.store(true, Ordering::Relaxed);
     }
 
-    /// How long it takes to ask for an engine.
+    /// Sets the time that a request for an engine takes.
     pub fn takes(&self, time: Duration) {
         let millis = time.as_millis() as u64;
         self.attach.takes_ms.store(millis, Ordering::Relaxed);
     }
 
-    /// Whether the thread that has asked for an engine last was marked as inside a call.
+    /// Returns whether the thread that last requested an engine was marked as inside a call.
     pub fn was_asked_inside_a_call(&self) -> bool {
         self.attach.was_inside.load(Ordering::Relaxed)
     }
@@ -152,7 +152,7 @@ impl World {
         self.attach.engine.lock().unwrap().clone().unwrap()
     }
 
-    /// An engine that has been asked for, once it listens on `addr`; another one than `old`.
+    /// Returns a requested engine, once it listens on `addr`; another one than `old`.
     pub fn listening(&self, addr: SocketAddr, old: Option<&Arc<FakeEngine>>) -> Arc<FakeEngine> {
         let end = Instant::now() + Duration::from_secs(10);
         let is_old = |it: &Arc<FakeEngine>| old.is_some_and(|old| Arc::ptr_eq(it, old));
@@ -183,7 +183,7 @@ impl World {
     pub fn pair(&self) -> (i32, i32) {
         let (listener, addr) = self.listener(0);
         let client = self.socket(STREAM);
-        // A listener is an intent until somebody waits on it.
+        // A listener is an intent until a thread waits on it.
         self.poll_in(listener, 0);
         self.process.connect(client, &bytes_of(addr)).unwrap();
         let server = self.process.accept4(listener, 0).unwrap();
