@@ -19,7 +19,7 @@ pub enum Divert {
     /// Make the same call in libc; the descriptor does not block there. If it
     /// answers `EAGAIN`, call us again; any other answer is the program's.
     KernelFirst,
-    /// The same reading call is to be made in libc. If it finds the end of the stream,
+    /// The call is a read, to be made in libc. If it finds the end of the stream,
     /// [`Process::end_of_borrowed`](crate::Process::end_of_borrowed) returns the cause.
     KernelRead,
 }

@@ -57,7 +57,8 @@ impl Cx<'_> {
             return self.on_distant(&arp, is_for_us, link, fx);
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
-        // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
+        // Engines send requests in our name, so a keeper has not asked for the answers that it
+        // publishes.
         let is_request = arp.operation == ArpOperation::Request;
         let is_known = self.net.neighbours.contains(IpAddr::V4(arp.sender_ip));
         let is_asked = is_for_us && (is_request || self.config.role == Role::Keeper);
@@ -83,8 +84,8 @@ impl Cx<'_> {
         Counter::RxArpRequests
     }
 
-    /// A station on the link that asks from an address of another network, one of its loopback say:
-    /// Linux answers where it has a way back. Nothing is learnt of it.
+    /// Handles a station on the link that asks from an address of another network, for example one
+    /// of its loopback: Linux answers if it has a route back. Nothing is learnt from it.
     #[cold]
     fn on_distant(
         &mut self,
@@ -93,7 +94,7 @@ impl Cx<'_> {
         link: u16,
         fx: &mut impl Effects,
     ) -> Counter {
-        // By the table of the address that it asks for, as an answer of ours would go.
+        // By the table of the requested address, which an answer of ours would use.
         let way = Query::between(Some(arp.target_ip.into()), arp.sender_ip.into());
         let back = self.net.routes.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
@@ -104,8 +105,8 @@ impl Cx<'_> {
         Counter::DropArpOffLink
     }
 
-    /// RFC 5227 2.4 (c): the address stays ours, since connections hold on to it; all are told so,
-    /// once in ten seconds.
+    /// RFC 5227 2.4 (c): the address stays ours, because connections use it; it is announced, once
+    /// in ten seconds.
     #[cold]
     fn defend(&mut self, now: Instant, claim: &ArpPacket, fx: &mut impl Effects) {
         if self.config.role == Role::Engine || !self.net.may_defend(now, claim.sender_ip) {

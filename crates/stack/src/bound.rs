@@ -52,7 +52,7 @@ impl Bound {
         }
     }
 
-    /// Returns whether it is asked before the other one: one address before all of a family, these
+    /// Returns whether it is tried before the other one: one address before all of a family, these
     /// before both.
     pub fn is_narrower(self, other: Bound) -> bool {
         self != other
@@ -60,7 +60,7 @@ impl Bound {
                 || matches!((self, other), (Bound::One(_), Bound::AllV4 | Bound::AllV6)))
     }
 
-    /// In one word, which says everything.
+    /// Encodes the whole value in one word.
     #[inline]
     pub fn bits(self) -> u128 {
         match self {
@@ -73,8 +73,7 @@ impl Bound {
     }
 }
 
-/// An address in one word, for tables: the bytes of its v4-mapped form in the order in which they
-/// lie.
+/// Encodes an address in one word, for tables: the bytes of its v4-mapped form in their order.
 #[inline(always)]
 pub fn bits(ip: IpAddr) -> u128 {
     let octets = match ip {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 /// One socket of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// [`slipstack_terms::SocketOptions::rank`], which tells the sockets of a group apart.
+    /// [`slipstack_terms::SocketOptions::rank`], which identifies a socket in its group.
     pub rank: u64,
     /// A place outside of the stack that has the socket; of no meaning if this one has it.
     pub slot: u16,

@@ -16,13 +16,13 @@ pub enum Role {
     /// Alone on its link: answers ARP and ICMP, resets segments to closed ports.
     #[default]
     Standalone,
-    /// A keeper answers ARP and ICMP; this stack still asks ARP requests of its own.
+    /// A keeper answers ARP and ICMP; this stack still sends ARP requests of its own.
     Engine,
-    /// The one that answers for everybody; behaves as `Standalone`.
+    /// The stack that answers for all engines; behaves as `Standalone`.
     Keeper,
 }
 
-/// How a stack asks its link for addresses (RFC 4862).
+/// Parameters of address configuration from the link (RFC 4862).
 #[derive(Clone, Debug)]
 pub struct SlaacConfig {
     pub identifiers: Identifiers,
@@ -39,22 +39,22 @@ pub struct StackConfig {
     pub network: Arc<NetworkState>,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
+    /// The device segments joined datagrams.
     pub has_udp_segmentation: bool,
     pub role: Role,
     /// Ports of active opens and unbound UDP sockets, inclusive.
     pub ephemeral: (u16, u16),
     /// Ports of those that may be picked.
     pub ports: crate::options::PortRange,
-    /// Which ports the numbers of that range stand for.
+    /// The permutation of ports that the numbers of that range refer to.
     pub scatter: crate::scatter::Scatter,
-    /// Senders are not told that a UDP port is closed (FreeBSD's `net.inet.udp.blackhole`).
+    /// Senders get no error for a closed UDP port (FreeBSD's `net.inet.udp.blackhole`).
     pub udp_blackhole: bool,
     pub neighbour: NeighbourConfig,
     /// Memory of the fragments of each family that wait for the rest of their packets; beyond it
     /// the oldest go.
     pub fragments_bytes_max: u32,
-    /// IPv6 addresses and ways out are what the link's routers tell; `None`: as configured.
+    /// IPv6 addresses and default routes come from the link's routers; `None`: as configured.
     pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
@@ -110,10 +110,10 @@ pub struct NeighbourConfig {
     pub entries_max: usize,
     /// Frames kept per neighbour while it is being resolved; the oldest goes first.
     pub queue_len_max: usize,
-    /// How long an answer is believed without a new one.
+    /// Reachable time: how long a confirmed address is used without a new confirmation.
     pub reachable: Duration,
-    /// How long an address is used that a neighbour told by itself before it is verified (RFC 4861
-    /// 10: DELAY_FIRST_PROBE_TIME).
+    /// Time for which an address that a neighbour announced unasked is used before it is verified
+    /// (RFC 4861 10: DELAY_FIRST_PROBE_TIME).
     pub heard: Duration,
     /// Distance of requests.
     pub retry: Duration,
@@ -174,7 +174,7 @@ impl Default for FastOpenConfig {
     }
 }
 
-/// Limits, times and defaults of TCP; the values are Linux's unless said otherwise.
+/// Limits, times and defaults of TCP; the values are Linux's unless noted otherwise.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// Receive buffer in bytes: where auto-tuning begins and ends (`tcp_rmem`).
@@ -188,8 +188,8 @@ pub struct TcpConfig {
     pub rto_min: Duration,
     pub rto_initial: Duration,
     pub rto_max: Duration,
-    /// The longest that an ACK waits for data to carry it, whatever the estimate says; zero: none
-    /// waits.
+    /// The longest delay of an ACK that waits for data to carry it, whatever the estimate; zero: no
+    /// delay.
     pub delayed_ack: Duration,
     pub time_wait: Duration,
     /// How long an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).
@@ -211,7 +211,8 @@ pub struct TcpConfig {
     pub timestamps: bool,
     pub sack: bool,
     pub conns_max: u32,
-    /// Connections that may wait for a listener's program, whatever it asks for (`somaxconn`).
+    /// Connections that may wait for a listener's program, whatever backlog it requests
+    /// (`somaxconn`).
     pub backlog_max: u32,
     pub syn_entries_max: u32,
     pub syn_cookies: SynCookies,
@@ -221,10 +222,10 @@ pub struct TcpConfig {
     /// After this time the path may take larger packets than it did (Linux: `tcp_probe_interval`).
     pub mtu_probe_interval: Duration,
     pub fast_open: FastOpenConfig,
-    /// Peers are told of TCP_USER_TIMEOUT, and what they tell is heeded (RFC 5482: ENABLED).
+    /// TCP_USER_TIMEOUT is announced to peers, and theirs is obeyed (RFC 5482: ENABLED).
     pub user_timeout_option: bool,
     pub time_waits_max: u32,
-    /// Connections that no program holds; beyond it the one that is let go is reset at once (Linux:
+    /// Connections that no program holds; beyond this number a closed one is reset at once (Linux:
     /// `tcp_max_orphans`).
     pub orphans_max: u32,
     /// Challenge ACKs per second, of the whole stack (RFC 5961 7).
@@ -239,7 +240,7 @@ pub struct TcpConfig {
 /// Is the path's MTU searched for (RFC 4821; the numbers of Linux's `tcp_mtu_probing`)?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuProbing {
-    /// 0: ICMP errors tell it.
+    /// 0: only ICMP errors lower it.
     #[default]
     Off,
     /// 1: once large packets have vanished.

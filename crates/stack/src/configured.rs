@@ -36,7 +36,7 @@ pub fn links(network: &NetworkState) -> impl Iterator<Item = &Interface> {
     network.interfaces.iter().filter(|it| it.link != 0)
 }
 
-/// A default gateway is a neighbour whatever the networks are.
+/// A default gateway counts as a neighbour whatever the networks are.
 fn gateways(network: &NetworkState) -> Vec<IpAddr> {
     let gateways = network.routes.iter().filter(|it| is_gateway(network, it));
     gateways.filter_map(|route| route.via).collect()
@@ -51,8 +51,8 @@ fn is_gateway(network: &NetworkState, route: &RouteEntry) -> bool {
         && network.link_of(route) == Some(0)
 }
 
-/// Puts what is configured for a family behind what its addresses bring. The first of two that are
-/// alike stays.
+/// Adds the configured routes of a family after those of its addresses. The first of two equal ones
+/// stays.
 fn fill(network: &NetworkState, fib: &mut Fib, is_v6: bool) {
     let is_added =
         |route: &&RouteEntry| route.to.0.is_ipv6() == is_v6 && !is_gateway(network, route);

@@ -268,7 +268,7 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    /// Counts a frame that came by a link.
+    /// Counts a frame received on a link.
     #[inline]
     pub(crate) fn count_in(&mut self, link: u16, bytes: usize) {
         self.count_all_in(link, 1, bytes as u64);
@@ -299,7 +299,7 @@ impl Counters {
         self.traffic.iter()
     }
 
-    /// Counts a segment that TCP was given, and what became of it.
+    /// Counts a segment that TCP received, and its outcome.
     pub fn bump_segment(&mut self, outcome: Counter) {
         self.bump(Counter::RxTcpSteps);
         self.bump(outcome);

@@ -4,7 +4,7 @@ use crate::network_layer::NextHop;
 
 const PLACES: usize = 64;
 
-/// One place for each value of a few bits of the address; a later destination takes it over.
+/// One entry for each value of a few bits of the address; a later destination replaces it.
 #[derive(Debug)]
 pub(crate) struct Destinations {
     /// By [`crate::bound::bits`] of the address.

@@ -31,8 +31,7 @@ pub trait Effects {
         false
     }
 
-    /// Stores bytes that are in order and lets the program read them: `store`, then
-    /// [`Event::Received`].
+    /// Stores in-order bytes and announces them to the program: `store`, then [`Event::Received`].
     #[inline(always)]
     fn deliver(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
         let is_stored = self.store(conn, offset, bytes);
@@ -48,32 +47,33 @@ pub trait Effects {
 
     fn event(&mut self, event: Event);
 
-    /// Reports the filter of a group on a link that an engine hears; its keeper tells the link.
+    /// Reports the filter of a group that an engine receives on a link; its keeper reports it to
+    /// the link.
     fn group(&mut self, group: (IpAddr, u16), filter: &GroupFilter) {
         let _ = (group, filter);
     }
 
     /// Returns the address of a neighbour that another stack has learnt and this one would have to
-    /// ask for.
+    /// resolve.
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let _ = ip;
         None
     }
 
-    /// Returns whether the answers of a connection from a port that is among this stack's outgoing
-    /// ones would go to somebody else, who has taken the port or still has such a connection.
+    /// Returns whether the answers to a connection from one of this stack's outgoing ports would go
+    /// to another program, which has claimed the port or still has such a connection.
     fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let _ = (local, remote);
         false
     }
 
-    /// A datagram of this socket, which has asked for it, came back.
+    /// Reports a datagram of this socket, which has asked for errors, that came back.
     fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
         let _ = (udp, to, reason, told);
     }
 
-    /// Returns whether the program has yet to read what has come. The stack hears of what is read
-    /// only from time to time.
+    /// Returns whether the program has unread data. The stack is informed of reads only from time
+    /// to time.
     fn has_unread(&mut self, conn: ConnId) -> bool {
         let _ = conn;
         false
@@ -87,9 +87,9 @@ pub trait Effects {
         false
     }
 
-    /// A datagram for a port that no socket of this stack has, or to a group or broadcast address
-    /// that none hears. `true` = it goes to somebody else, and its sender is not told that the port
-    /// is closed.
+    /// Takes a datagram for a port that no socket of this stack has, or to a multicast or broadcast
+    /// address without a receiver. Returns `true` if it is passed on, so that its sender gets no
+    /// error.
     fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
         let _ = (datagram, is_to_group);
         false
@@ -117,7 +117,7 @@ pub struct Absent {
     pub len: usize,
 }
 
-/// A datagram that came in, with what its headers said.
+/// A received datagram, with the fields of its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramIn<'a> {
     pub from: SocketAddr,
@@ -129,7 +129,7 @@ pub struct DatagramIn<'a> {
     pub ttl: u8,
     /// The payload is that of several datagrams of this size, the last of which may be shorter.
     pub segment: Option<NonZeroU16>,
-    /// The link that it came by ([`slipstack_wire::LinkId`]).
+    /// The link by which it arrived ([`slipstack_wire::LinkId`]).
     pub link: u16,
 }
 
@@ -145,9 +145,9 @@ pub struct DatagramOut<'a> {
     pub ttl: Option<u8>,
     /// The payload leaves as several datagrams of this size, the last of which may be shorter.
     pub segment: Option<NonZeroU16>,
-    /// The link that it leaves by, whatever the socket has chosen.
+    /// The link by which it leaves, whatever the socket has selected.
     pub link: Option<u16>,
-    /// The mark by which rules choose its table, whatever the socket's is.
+    /// The mark by which rules select its table, whatever the socket's is.
     pub mark: Option<u32>,
 }
 
@@ -182,7 +182,7 @@ pub enum Payload<'a> {
     None,
     Inline(&'a [u8]),
     /// Bytes of a connection's send ring. A frame that waited for its neighbour can name a
-    /// connection that is gone meanwhile: it is then to be dropped.
+    /// connection that is gone meanwhile: it is then dropped.
     Stream {
         conn: ConnId,
         offset: u64,
@@ -242,14 +242,14 @@ pub enum Event {
         at: u64,
         byte: Option<u8>,
     },
-    /// The peer's FIN was reached in order. One that ends a connection which the program has let go
-    /// is not told.
+    /// The peer's FIN was reached in order. It is not reported for a connection that the program
+    /// has closed.
     Fin { conn: ConnId },
     /// The peer has everything before this offset: the send ring may free it.
     Acked { conn: ConnId, upto: u64 },
     /// The auto-tuned limit of unacknowledged and unsent bytes changed.
     SendLimit { conn: ConnId, bytes: u32 },
-    /// The block is gone (or in TIME-WAIT): rings are no longer read, the id is dead.
+    /// The block is gone (or in TIME-WAIT): rings are no longer read, the id is invalid.
     Released { conn: ConnId },
     /// A flow that this side opened exists, for the keeper's directory. It ends with `Released`.
     FlowOpened {
@@ -259,8 +259,8 @@ pub enum Event {
     },
     /// A neighbour's link address was learned or changed.
     Neighbour { ip: IpAddr, mac: [u8; 6] },
-    /// Another station claims our address; told as often as it is defended.
+    /// Another station claims our address; reported as often as it is defended.
     Conflict { ip: IpAddr, mac: [u8; 6] },
-    /// An ICMP error came back for a connected UDP socket.
+    /// An ICMP error arrived for a connected UDP socket.
     UdpFailed { udp: UdpId, reason: Reason },
 }

@@ -34,7 +34,7 @@ const INDEXED_FROM: usize = 16;
 /// The addresses that begin like `addr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// From the top bit; what is beyond `len` is zero.
+    /// From the top bit; bits beyond `len` are zero.
     bits: u128,
     len: u8,
 }
@@ -101,7 +101,7 @@ pub enum Target {
     OnLink,
     /// The gateway is.
     Via(IpAddr),
-    /// It is refused: there is no route, whatever other rules say.
+    /// The route refuses: there is no route, whatever later rules say.
     Unreachable,
     /// The next rule decides.
     Throw,
@@ -113,7 +113,7 @@ pub struct Entry {
     pub target: Target,
     /// The smaller one wins among routes of one prefix.
     pub metric: u32,
-    /// The address that packets come from whose sender has not chosen.
+    /// The source address of packets whose sender has not selected one.
     pub source: Option<IpAddr>,
     /// Largest packet, if it is smaller than the link's.
     pub mtu: Option<u16>,
@@ -272,7 +272,8 @@ impl Rule {
 pub struct Choice {
     /// The mark that rules may match (SO_MARK).
     pub mark: u32,
-    /// The table that is asked beside that of our own addresses (SO_SETFIB); 0 = as the rules say.
+    /// The table that is looked up after that of our own addresses (SO_SETFIB); 0 = as the rules
+    /// say.
     pub table: u16,
     /// The link that it leaves by (SO_BINDTODEVICE), as [`Choice::link_of`]; 0 = any.
     pub link: u16,
@@ -437,7 +438,7 @@ impl Fib {
         }
     }
 
-    /// Returns whether some route leads there: it is a neighbour, whatever its network.
+    /// Returns whether a route names it as gateway: it is then a neighbour, whatever its network.
     pub fn is_gateway(&self, ip: IpAddr) -> bool {
         self.gateways.binary_search(&ip).is_ok()
     }
@@ -451,7 +452,7 @@ impl Fib {
         self.is_gateway(ip) || self.tables.iter().any(|(_, table)| is_direct(table))
     }
 
-    /// After routes have come or gone: look-ups are fast again.
+    /// Rebuilds the index after routes were added or removed.
     pub fn build_index(&mut self) {
         for (_, table) in &mut self.tables {
             table.build_index();
@@ -459,7 +460,7 @@ impl Fib {
         self.steps = Some(rules::join(&self.rules));
     }
 
-    /// Keeps the routes of a table for which `keep` says so; how many went.
+    /// Keeps the routes of a table for which `keep` returns true; returns how many were removed.
     pub fn retain(&mut self, table: u32, keep: impl FnMut(&Entry) -> bool) -> usize {
         let Some((_, table)) = self.tables.iter_mut().find(|(of, _)| *of == table) else {
             return 0;
@@ -508,8 +509,8 @@ impl Fib {
     pub fn find(&self, query: &Query) -> Option<Entry> {
         match self.decide(query) {
             Some(found) => (found.target != Target::Unreachable).then_some(*found),
-            // ip_route_output_key(): whoever insists on a link without a route has its destination
-            // there.
+            // ip_route_output_key(): with a link selected and no route, the destination is on that
+            // link.
             None if query.choice.link != 0 => Some(Entry {
                 link: query.choice.link - 1,
                 ..Entry::new(Prefix::host(query.dst), Target::OnLink)
@@ -518,7 +519,7 @@ impl Fib {
         }
     }
 
-    /// Returns whether a route says that there is no way.
+    /// Returns whether a route refuses the destination.
     pub fn is_refused(&self, query: &Query) -> bool {
         let found = self.decide(query);
         found.is_some_and(|entry| entry.target == Target::Unreachable)

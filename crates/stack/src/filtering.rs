@@ -24,7 +24,7 @@ use crate::network_layer::Cx;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
-/// The rules of a packet filter, with what they look at beside packets.
+/// The rules of a packet filter, with the tables and routes they refer to.
 #[derive(Debug, Default)]
 pub struct FilterRules {
     /// In ascending order of their numbers.
@@ -60,13 +60,13 @@ impl Stack {
         }
     }
 
-    /// The flows that rules with a state have let in.
+    /// The flows that stateful rules have let in.
     pub fn filter_states(&self, now: Instant) -> impl Iterator<Item = StateRow> + '_ {
         let filter = self.net.filter.iter();
         filter.flat_map(move |filter| filter.states(now))
     }
 
-    /// Matches of rules that are logged, since they were last asked for.
+    /// Returns the logged matches since the last call.
     pub fn take_filter_log(&mut self) -> Vec<Logged> {
         let filter = self.net.filter.as_mut();
         filter.map_or_else(Vec::new, |filter| filter.take_logged())
@@ -97,7 +97,7 @@ impl Stack {
         filter.adopt(now, &[came, went]);
     }
 
-    /// Forgets flows of the filter whose time is over; open connections of this stack stay known.
+    /// Removes expired flows of the filter; open connections of this stack stay known.
     #[cold]
     fn sweep_filter(&mut self, now: Instant) {
         let Some(filter) = &mut self.net.filter else {
@@ -110,8 +110,8 @@ impl Stack {
         });
     }
 
-    /// Returns whether the filter keeps a frame from the stack; its sender has been told then, if a
-    /// rule says so.
+    /// Returns whether the filter keeps a frame from the stack; if a rule rejects it, its sender
+    /// has been informed.
     #[inline]
     pub(crate) fn is_kept_out(
         &mut self,
@@ -123,8 +123,8 @@ impl Stack {
         self.net.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
     }
 
-    /// Returns whether a frame passes whatever is behind its beginning: there is no filter, or it
-    /// knows the flow. [`Stack::count_large`] counts it once it is taken.
+    /// Returns whether a frame passes whatever follows its beginning: there is no filter, or it
+    /// knows the flow. [`Stack::count_large`] counts the frame once it is accepted.
     #[inline]
     pub(crate) fn lets_large_in(&self, now: Instant, beginning: &[u8], meta: RxMeta) -> bool {
         let Some(filter) = &self.net.filter else {
@@ -310,8 +310,8 @@ fn meta_of(bytes: &[u8], link: u16) -> Option<IpMeta> {
 }
 
 impl Cx<'_> {
-    /// Returns whether the filter lets an outgoing packet pass. Packets to our own addresses are
-    /// not filtered.
+    /// Returns whether the filter stops an outgoing packet. Packets to our own addresses are not
+    /// filtered.
     #[inline]
     pub(crate) fn is_kept_in(&mut self, now: Instant, frame: &FrameOut<'_>) -> bool {
         self.net.filter.is_some() && !frame.local && self.look_at_outgoing(now, frame)

@@ -75,7 +75,7 @@ impl Transit<'_> {
 }
 
 impl Transit<'_> {
-    /// Returns the pieces of a frame that came joined; `None` if it cannot be cut apart.
+    /// Returns the pieces of a joined frame; `None` if it cannot be segmented.
     fn pieces(&self) -> Option<Gso> {
         const DATA_OFFSET_AT: usize = 12;
         let start = self.partial_checksum()?.start;
@@ -190,7 +190,7 @@ impl Stack {
         }
     }
 
-    /// Tells the sender of a packet for somebody else what became of it.
+    /// Sends an ICMP error to the sender of a forwarded packet.
     fn tell(&mut self, now: Instant, bytes: &[u8], problem: Problem, fx: &mut impl Effects) {
         let Ok(packet) = Ipv4Packet::parse_quoted(bytes) else {
             return self.tell_v6(now, bytes, problem, fx);
@@ -252,8 +252,8 @@ impl Stack {
         cx!(self).send_icmpv6_error(now, limit, bytes, &ip, kind, true, fx);
     }
 
-    /// A frame that waited for a neighbour in vain; `true`: it was somebody else's, who has been
-    /// told.
+    /// Handles a frame whose neighbour did not answer; returns `true` if it was forwarded, and its
+    /// sender has been informed.
     pub(crate) fn tell_unreachable(
         &mut self,
         now: Instant,
@@ -326,15 +326,15 @@ impl Cx<'_> {
         if transit.bytes.len() <= usize::from(mtu) {
             return self.pass_whole(now, packet, transit, hop, fx);
         }
-        // RFC 1191 4: its sender is told what the link takes.
+        // RFC 1191 4: its sender is informed of the link's MTU.
         if packet.dont_fragment {
             return Err(too_big(mtu));
         }
         self.pass_parts(now, packet, &transit.completed(), (hop, mtu), fx)
     }
 
-    /// A joined packet: it leaves joined where the device cuts it apart again and each piece fits,
-    /// else piece by piece.
+    /// Forwards a joined packet: joined if the device segments it again and each piece fits, else
+    /// piece by piece.
     fn pass_joined(
         &mut self,
         now: Instant,
@@ -376,8 +376,8 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// The way by a next hop. It is asked for in our own name: who hears a question takes its
-    /// sender to be where it came from, and answers him (RFC 826, RFC 4861 7.2.2 and 7.2.3).
+    /// Resolves a next hop in our own name: receivers of the request take its source address for a
+    /// neighbour, and answer it (RFC 826, RFC 4861 7.2.2 and 7.2.3).
     fn find_way_by(
         &mut self,
         now: Instant,
@@ -499,8 +499,7 @@ fn too_big(mtu: u16) -> Refused {
     Refused::Answered(Counter::DropForwardTooBig, Problem::TooBig(mtu))
 }
 
-/// Returns whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927
-/// 2.7).
+/// Returns whether packets with this address may be forwarded (RFC 1812 5.3.7, RFC 3927 2.7).
 fn may_transit_v4(ip: Ipv4Addr) -> bool {
     let first = ip.octets()[0];
     !(first == 0 || first == 127 || first >= 224 || ip.is_link_local())
@@ -532,7 +531,7 @@ fn unreachable_v4(code: u8, mtu: u16) -> IcmpKind {
     IcmpKind::DestinationUnreachable { code, mtu }
 }
 
-/// As of a packet that came from `to`, to be answered from `from`.
+/// Metadata of a packet that came from `to`, to be answered from `from`.
 fn meta_of(from: IpAddr, to: IpAddr, group: bool) -> IpMeta {
     IpMeta {
         src: to,

@@ -38,7 +38,7 @@ pub(crate) struct Key {
     pub identification: u32,
 }
 
-/// A fragment whose form and addresses have been checked.
+/// A fragment whose format and addresses have been checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment<'a> {
     pub key: Key,
@@ -154,7 +154,7 @@ impl Partial {
         PACKET_COST + self.first.len() + self.pieces.len() * PIECE_COST + self.len
     }
 
-    /// Where a piece goes; the error says what is wrong with it.
+    /// Returns the position of a piece, or the error of an invalid one.
     fn place(&self, fragment: &Fragment<'_>) -> Result<usize, Counter> {
         let (begin, end) = (
             usize::from(fragment.offset),
@@ -164,11 +164,12 @@ impl Partial {
             .pieces
             .partition_point(|piece| piece.offset < fragment.offset);
         let (before, after) = self.pieces.split_at(at);
-        // RFC 8200 4.5: what is the same again may be ignored.
+        // RFC 8200 4.5: an exact duplicate may be ignored.
         let is_same = after.first().is_some_and(|next| {
             next.offset == fragment.offset && next.bytes.len() == fragment.payload.len()
         });
-        // RFC 791 says nothing of it: in IPv4 it may have been cut otherwise (as on Linux).
+        // RFC 791 does not mention it: an IPv4 packet may have been fragmented differently (as on
+        // Linux).
         let is_cut_again =
             fragment.has_more && fragment.key.src.is_ipv4() && self.covers(at, begin, end);
         if is_same || is_cut_again {
@@ -232,7 +233,7 @@ impl Partial {
         }
     }
 
-    /// Drops what it holds, and remembers that it was refused.
+    /// Drops its pieces, and remembers that it was refused.
     fn refuse(&mut self) -> u64 {
         let fragments = self.pieces.len() as u64;
         self.is_refused = true;
@@ -265,7 +266,7 @@ impl Partial {
 #[derive(Debug)]
 pub(crate) struct Fragments {
     partials: HashTable<Partial>,
-    /// In the order in which they came; some belong to nothing any more.
+    /// In the order of arrival; some belong to packets that are gone.
     deadlines: VecDeque<(Instant, u64, Key)>,
     spare: Spare,
     hash_key: SipKey,
@@ -297,8 +298,8 @@ impl Fragments {
         self.cost
     }
 
-    /// Takes a fragment; `Ok(Some)`: it was the one that was missing. Refusals are told to
-    /// `on_refusal`, of packets that had to make room too.
+    /// Adds a fragment; returns `Ok(Some)` if it completes its packet. Refusals are reported to
+    /// `on_refusal`, also of packets that had to make room.
     pub fn take(
         &mut self,
         now: Instant,
@@ -367,8 +368,9 @@ impl Fragments {
         }
     }
 
-    /// DEVIATION(Linux): what is new is refused there; here the oldest packets go, since an honest
-    /// one's fragments come together and a flood's wait for nothing.
+    /// DEVIATION(Linux): there the new fragment is refused; here the oldest packets are dropped,
+    /// because the fragments of an honest one arrive together and those of a flood wait for
+    /// nothing.
     fn make_room(&mut self, cost: usize, on_refusal: &mut impl FnMut(Refusal)) -> bool {
         while self.cost + cost > self.cost_max {
             let Some((deadline, hash, key)) = self.deadlines.pop_front() else {
@@ -382,7 +384,7 @@ impl Fragments {
         true
     }
 
-    /// Those whose time is over, one at a time.
+    /// Removes expired packets, one at a time.
     pub fn pop_expired(&mut self, now: Instant) -> Option<Expired> {
         while let Some(&(deadline, hash, key)) =
             self.deadlines.front().filter(|(at, ..)| *at <= now)
@@ -414,7 +416,7 @@ impl Fragments {
         Some(partial)
     }
 
-    /// Keeps the queue of deadlines as short as what waits, in constant time on average.
+    /// Keeps the queue of deadlines as short as the table, in constant time on average.
     fn drop_stale(&mut self) {
         if self.deadlines.len() <= 2 * self.partials.len() + STALE_MAX {
             return;
@@ -431,7 +433,7 @@ impl Fragments {
     }
 }
 
-/// Keyed: who sends fragments chooses what is in them.
+/// A keyed hash, because the sender of fragments chooses their fields.
 fn hash_of(hash_key: &SipKey, key: &Key) -> u64 {
     let words = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => [0, u64::from(ip.to_bits())],

@@ -20,8 +20,8 @@ impl Stack {
         self.tcp.train.state = TrainState::Idle;
     }
 
-    /// Takes one of several frames that came together: segments that continue each other are taken
-    /// as one. [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
+    /// Processes one of several frames that arrived together: segments that continue each other are
+    /// processed as one. [`Stack::end_burst`] follows the last, before any other call.
     #[inline]
     pub fn on_burst_frame(
         &mut self,
@@ -56,9 +56,9 @@ impl Stack {
         }
     }
 
-    /// A frame of `len` bytes of which the device has shown the beginning only: taken if it is
-    /// plain data that an open connection waits for, whose place [`Effects::fetch`] then knows.
-    /// Otherwise it has to come as a whole.
+    /// Processes a frame of `len` bytes of which the device has shown only the beginning: it is
+    /// accepted if it is plain data that an open connection expects, whose place [`Effects::fetch`]
+    /// then knows. Otherwise it has to be fetched whole.
     pub fn on_large_frame(
         &mut self,
         now: Instant,
@@ -110,7 +110,7 @@ impl Stack {
         }
     }
 
-    /// Apart, so that the plain frame pays nothing for what others need.
+    /// Separate, so that the plain frame pays nothing for the needs of others.
     #[inline(never)]
     fn on_other_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
         let Some((header, payload)) = EthernetHeader::parse(frame) else {

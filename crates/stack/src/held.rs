@@ -47,7 +47,7 @@ impl Held {
         &self.header[..usize::from(self.header_len)]
     }
 
-    /// Returns the bytes that follow it, unless they lie with a connection.
+    /// Returns the bytes that follow it, unless they are a connection's.
     pub fn bytes(&self) -> &[u8] {
         match &self.payload {
             HeldPayload::Bytes(bytes) => bytes,

@@ -21,7 +21,7 @@ const ERROR_LEN_MAX: usize = 576;
 const HEADERS_LEN: usize = ipv4::HEADER_LEN + slipstack_wire::icmpv4::HEADER_LEN;
 pub(crate) const QUOTE_MAX: usize = ERROR_LEN_MAX - HEADERS_LEN;
 
-/// RFC 1812 4.3.2.5: an error has precedence 6 and the type of service of what it is about.
+/// RFC 1812 4.3.2.5: an error has precedence 6 and the type of service of the packet it is about.
 pub(crate) const fn error_tos(about: u8) -> u8 {
     0xc0 | about & 0x1e
 }
@@ -101,7 +101,7 @@ impl Cx<'_> {
             body,
         };
         self.counters.bump(Counter::TxIcmpEchos);
-        // RFC 1122 3.2.2.6: the reply comes from the address that was asked.
+        // RFC 1122 3.2.2.6: the reply comes from the requested address.
         self.send_icmp(now, (ip.dst, ip.src), ip.tos, &reply, fx);
     }
 
@@ -121,7 +121,7 @@ impl Cx<'_> {
         self.send_icmp_error(now, limit, packet, ip, kind, fx);
     }
 
-    /// Tells the sender of `packet` that nobody here speaks its protocol (RFC 1122 3.2.2.1).
+    /// Sends a protocol-unreachable error to the sender of `packet` (RFC 1122 3.2.2.1).
     #[cold]
     pub(crate) fn send_protocol_unreachable(
         &mut self,
@@ -246,7 +246,7 @@ fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a
     }
 }
 
-/// RFC 1122 3.2.2.1, RFC 1812 5.2.7.1: what a code means for a sender.
+/// RFC 1122 3.2.2.1, RFC 1812 5.2.7.1: the meaning of a code for a sender.
 fn unreachable_cause(code: u8, mtu: u16) -> Option<PathCause> {
     Some(match code {
         code::NET_UNREACHABLE | 6 | 11 => PathCause::NetUnreachable,

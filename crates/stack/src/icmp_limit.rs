@@ -47,8 +47,8 @@ impl IcmpLimit {
         }
     }
 
-    /// Returns whether an error to `dst` may leave. The destination's share comes first, so that
-    /// nobody can count by the common limit what others used up (CVE-2020-25705).
+    /// Returns whether an error to `dst` may leave. The destination's share is checked first, so
+    /// that the common limit does not reveal how many errors others caused (CVE-2020-25705).
     pub fn may_pass(&mut self, now: Instant, dst: IpAddr, rng: &mut Rng) -> bool {
         self.takes_share(now, dst, rng) && self.all.may_pass(now, rng)
     }

@@ -134,12 +134,12 @@ impl Cx<'_> {
             kind: Icmpv6Kind::EchoReply(id),
             body,
         };
-        // As on Linux: with the class that was asked with.
+        // As on Linux: with the traffic class of the request.
         let fields = (ip.tos, self.net.ttl(true, 0));
         self.send_icmpv6(now, (from, src), fields, &reply, fx);
     }
 
-    /// Tells the sender of `packet` what is wrong. `to_groups`: even if it went to a group
+    /// Sends an error to the sender of `packet`. `to_groups`: even if it went to a multicast group
     /// (RFC 4443 2.4 (e.3)).
     #[expect(
         clippy::too_many_arguments,
@@ -229,14 +229,14 @@ fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a
     }
 }
 
-/// RFC 4443 3 and 3.3, RFC 8201 4: what an error means for a sender.
+/// RFC 4443 3 and 3.3, RFC 8201 4: the meaning of an error for a sender.
 fn cause_of(kind: Icmpv6Kind) -> Option<PathCause> {
     Some(match kind {
         Icmpv6Kind::DestinationUnreachable { code } => match code {
             code::NO_ROUTE => PathCause::NetUnreachable,
             code::PORT_UNREACHABLE => PathCause::PortUnreachable,
             code::BEYOND_SCOPE | code::ADDRESS_UNREACHABLE => PathCause::HostUnreachable,
-            // RFC 4443 2.4 (a): one that is not known is told to the upper layer all the same.
+            // RFC 4443 2.4 (a): an unknown error is passed to the upper layer as well.
             _ => PathCause::AdminProhibited,
         },
         Icmpv6Kind::PacketTooBig { mtu } => PathCause::FragmentationNeeded {

@@ -6,7 +6,7 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::zone::zoned_ip;
 use slipstack_wire::{LinkId, protocol, tcp};
 
-/// The network header of a packet that came in.
+/// The network header of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpMeta {
     pub src: IpAddr,
@@ -17,19 +17,19 @@ pub struct IpMeta {
     pub group: bool,
     /// Looped back by our own side, not from the wire.
     pub local: bool,
-    /// The link that it came by; 0 = the device's own.
+    /// The link by which it arrived; 0 = the device's own.
     pub link: u16,
 }
 
-/// A packet of ours did not get through: an ICMP error, or a neighbour that does not answer.
-/// Unauthenticated; RFC 5927 says what may follow from it.
+/// A packet of ours did not arrive: an ICMP error, or a neighbour that does not answer.
+/// Unauthenticated; RFC 5927 limits its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathError {
     /// Our side of the quoted packet.
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub cause: PathCause,
-    /// TCP: the quoted sequence number, which must be within what is in flight.
+    /// TCP: the quoted sequence number, which must be of data in flight.
     pub sequence: Option<u32>,
     /// From our own neighbour cache, so known to be true.
     pub trusted: bool,
@@ -50,7 +50,7 @@ impl PathError {
     }
 }
 
-/// The message that told of a [`PathError`], or what it would have been.
+/// The message that reported a [`PathError`], or its equivalent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpDetails<'a> {
     /// Sender of the error; our own address for a neighbour that does not answer.
@@ -59,10 +59,10 @@ pub struct IcmpDetails<'a> {
     pub local: IpAddr,
     pub tos: u8,
     pub ttl: u8,
-    /// Type and code of ICMP, of the version that its sender speaks.
+    /// Type and code of ICMP, of its sender's version.
     pub kind: u8,
     pub code: u8,
-    /// The MTU, or where the fault lies.
+    /// The MTU, or the position of the error.
     pub info: u32,
     /// The quotation behind the first eight bytes of the transport's header.
     pub payload: &'a [u8],

@@ -15,8 +15,8 @@ use crate::network_layer::NetworkLayer;
 /// A packet that passed: its meta data and itself.
 pub(crate) type Accepted<'a> = (IpMeta, Ipv4Packet<'a>);
 
-/// All checks of RFC 1122 3.2.1 and 3.3.6 on a packet that arrived; the error says why it is
-/// dropped. `link_group`: it came in a link-layer broadcast or multicast.
+/// Makes all checks of RFC 1122 3.2.1 and 3.3.6 on a received packet; the error is the reason for
+/// dropping it. `link_group`: it arrived in a link-layer broadcast or multicast.
 #[inline]
 pub(crate) fn accept<'a>(
     bytes: &'a [u8],
@@ -76,9 +76,9 @@ fn is_martian_source(src: Ipv4Addr) -> bool {
     first == 0 || first == 127 || first >= 224
 }
 
-/// Returns whether a packet may have no source: a host without an address asks all (RFC 1122
-/// 3.2.1.3 (a)), and switches that ask for groups in a router's place need none (RFC 4541 2.1.1);
-/// as on Linux.
+/// Returns whether a packet may have no source: a host without an address sends to all (RFC 1122
+/// 3.2.1.3 (a)), and switches that query groups in a router's place need none (RFC 4541 2.1.1); as
+/// on Linux.
 #[cold]
 #[inline(never)]
 fn may_be_nameless((src, dst): (Ipv4Addr, Ipv4Addr), number: u8) -> bool {

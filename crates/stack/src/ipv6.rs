@@ -14,8 +14,8 @@ use crate::effects::RxMeta;
 use crate::ip::{IpMeta, PathCause, PathError, QUOTED_LEN};
 use crate::network_layer::NetworkLayer;
 
-/// The addresses of a packet that arrived, judged; the error says why it is dropped. `link_group`:
-/// it came in a link-layer multicast.
+/// Checks the addresses of a received packet; the error is the reason for dropping it.
+/// `link_group`: it arrived in a link-layer multicast.
 pub(crate) fn accept(
     packet: &Ipv6Packet<'_>,
     link_group: bool,
@@ -33,7 +33,7 @@ pub(crate) fn accept(
     if src.is_multicast() || is_internal(src) || is_internal(dst) || dst.is_unspecified() {
         return Err(Counter::DropIpv6Martian);
     }
-    // RFC 4291 2.7: scope 0 is of no packet, and what is of one interface stays in its host.
+    // RFC 4291 2.7: scope 0 is reserved, and interface-local packets stay in their host.
     if dst.is_multicast() && dst.octets()[1] & 0x0f <= u8::from(!meta.local) {
         return Err(Counter::DropIpv6Martian);
     }
@@ -61,8 +61,7 @@ pub(crate) fn accept(
     })
 }
 
-/// Link-local ends of a packet as those of the link that it came by. `None`: one has bits where it
-/// must have none.
+/// Marks link-local ends of a packet with its link. `None` if one has bits where it must have none.
 // DEVIATION(Linux): such addresses are neighbours there; RFC 4291 2.5.6 leaves no room for them.
 #[inline(never)]
 fn ends_on_link(
@@ -89,8 +88,8 @@ pub(crate) fn is_discovery(upper: &Upper<'_>) -> bool {
     upper.protocol == protocol::ICMPV6 && icmpv6::is_discovery(upper.payload)
 }
 
-/// Reads the flow out of a packet of ours, possibly cut off after eight bytes of the transport
-/// header; with what comes behind them.
+/// Parses the flow of a packet of ours, possibly truncated after eight bytes of the transport
+/// header; also returns the bytes behind them.
 pub(crate) fn parse_flow(
     bytes: &[u8],
     cause: PathCause,

@@ -48,7 +48,7 @@ pub(crate) enum Resolution {
     TableFull,
 }
 
-/// The address that asks for a neighbour, and its link.
+/// The address that a request for a neighbour comes from, and its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Station {
     pub mac: [u8; 6],
@@ -57,7 +57,7 @@ pub(crate) struct Station {
     pub link: u16,
 }
 
-/// The address from which, and the link on which, a neighbour is asked for.
+/// The source address and link of requests for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Querier {
     pub ip: IpAddr,
@@ -68,9 +68,9 @@ pub(crate) struct Querier {
 /// How an address was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confidence {
-    /// It answered us, or asked us by ARP: the way there works.
+    /// It answered us, or sent us an ARP request: the forward path works.
     Confirmed,
-    /// It said so by itself: the way back is not proven (RFC 4861 7.3.1).
+    /// It announced itself unasked: the return path is not proven (RFC 4861 7.3.1).
     Heard,
 }
 
@@ -83,7 +83,7 @@ struct Entry {
     /// The source address of our requests, and the link that they go to.
     source: IpAddr,
     link: u16,
-    /// It is configured: nobody is asked, and nothing that is heard changes it.
+    /// It is configured: no request is sent, and received messages do not change it.
     is_permanent: bool,
 }
 
@@ -110,14 +110,14 @@ impl State {
     }
 }
 
-/// Neighbours that do not answer, and frames with whom they were to go to.
+/// Neighbours that do not answer, with the frames that waited for them.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp {
     pub neighbours: Vec<IpAddr>,
     pub frames: Vec<(IpAddr, Held)>,
 }
 
-/// How long a neighbour's answer is believed, and how far apart requests are.
+/// Lifetime of a neighbour's answer, and the interval of requests.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     reachable: Duration,
@@ -140,7 +140,7 @@ pub(crate) struct Neighbours {
     config: NeighbourConfig,
     /// Times for IPv6 as routers set them (RFC 4861 6.3.2).
     times6: Times,
-    /// Changes whenever an address that somebody may have cached is no longer right.
+    /// Changes whenever an address that may be cached is no longer right.
     epoch: u32,
     held_total: usize,
     /// Earliest `retry_at` of all entries; may be too early, never too late.
@@ -208,8 +208,8 @@ impl Neighbours {
         }
     }
 
-    /// Asks from the addresses and on the links that `source_of` names, given a neighbour and the
-    /// address it was asked from.
+    /// Updates the sources and links of requests: `source_of` returns them, given a neighbour and
+    /// the previous source.
     pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> (IpAddr, u16)) {
         for entry in self.entries.iter_mut() {
             (entry.source, entry.link) = source_of(entry.ip, entry.source);
@@ -231,12 +231,12 @@ impl Neighbours {
         self.next_retry
     }
 
-    /// `on_timers` is to be called at this time on somebody else's behalf.
+    /// Requests a call of `on_timers` at this time for another part of the stack.
     pub fn look_at(&mut self, at: Instant) {
         note_retry(&mut self.next_retry, at);
     }
 
-    /// Neighbours that are being asked for or verified.
+    /// Neighbours that are being resolved or verified.
     pub fn pending(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.entries
             .iter()
@@ -244,7 +244,7 @@ impl Neighbours {
             .map(|entry| entry.ip)
     }
 
-    /// Looks a neighbour up and asks for it where needed; `station` is who asks.
+    /// Looks a neighbour up and sends a request if needed; `station` is the source of the request.
     pub fn resolve(
         &mut self,
         now: Instant,
@@ -342,7 +342,7 @@ impl Neighbours {
         }
     }
 
-    /// Those whose address was learnt and is known, with it.
+    /// Neighbours whose address was learnt and is known, with it.
     pub fn known(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
         let learnt = self.entries.iter().filter(|entry| !entry.is_permanent);
         learnt.filter_map(|entry| match entry.state {
@@ -351,14 +351,15 @@ impl Neighbours {
         })
     }
 
-    /// Returns whether the cache has an entry, in whatever state.
+    /// Returns whether the cache has an entry, in any state.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.entries
             .find(hash(&self.key, ip), |entry| entry.ip == ip)
             .is_some()
     }
 
-    /// Takes an address in and lets go what waited for it. `true`: it is new or has changed.
+    /// Stores an address and releases the frames that waited for it. Returns `true` if it is new or
+    /// has changed.
     pub fn learn(
         &mut self,
         now: Instant,
@@ -393,7 +394,7 @@ impl Neighbours {
         }
         let is_new = match entry.state {
             State::Asking { .. } => true,
-            // RFC 4861 7.2.3: what is heard again confirms nothing and takes nothing away.
+            // RFC 4861 7.2.3: a repeated message neither confirms nor removes anything.
             State::Known { mac: old, .. } | State::Verifying { mac: old, .. }
                 if old == mac && confidence == Confidence::Heard =>
             {
@@ -414,14 +415,14 @@ impl Neighbours {
         is_new
     }
 
-    /// When somebody last looked for the way by this neighbour.
+    /// Returns when a route by this neighbour was last looked up.
     pub fn last_used(&self, ip: IpAddr) -> Option<Instant> {
         let hash = hash(&self.key, ip);
         let entry = self.entries.find(hash, |entry| entry.ip == ip)?;
         Some(entry.last_used)
     }
 
-    /// Repeats requests; neighbours that are given up are told, and the frames that waited for
+    /// Repeats requests; reports neighbours that do not answer, and the frames that waited for
     /// them.
     pub fn on_timers(
         &mut self,
@@ -486,7 +487,7 @@ impl Neighbours {
             .insert_unique(hash(&key, entry.ip), entry, |entry| hash(&key, entry.ip));
     }
 
-    /// Evicts the longest unused settled entry from a full table; `false` = all are busy.
+    /// Evicts the longest unused idle entry from a full table; returns `false` if all are busy.
     fn make_room(&mut self) -> bool {
         if self.entries.len() < self.config.entries_max {
             return true;

@@ -82,9 +82,9 @@ pub struct NetworkLayer {
     identifications: Identifications,
     /// Our addresses that others have claimed, and when they were defended last.
     defended: Vec<(Ipv4Addr, Instant)>,
-    /// Made when addresses are first told to the link.
+    /// Allocated when addresses are first announced.
     pub(crate) announcements: Option<Announcements>,
-    /// Groups that we hear beside our own addresses. Made for the first.
+    /// Multicast groups besides those of our own addresses. Allocated for the first.
     pub(crate) groups: Option<Box<Groups>>,
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
@@ -131,7 +131,7 @@ impl NetworkLayer {
         link
     }
 
-    /// Notes what the links beside the device's own take, and who we are there.
+    /// Records the MTUs of further links, and our link-layer addresses there.
     pub(crate) fn set_links(&mut self, network: &NetworkState) {
         self.link_mtus = links(network).map(|it| (it.link, it.mtu)).collect();
         self.link_mtus.sort_unstable();
@@ -159,8 +159,8 @@ impl NetworkLayer {
         }
     }
 
-    /// Returns the limits of the way to a destination whose next hop may be known; `None` if there
-    /// is no route.
+    /// Returns the path's limits for a destination whose next hop may be known; `None` if there is
+    /// no route.
     #[inline]
     pub fn path_by(
         &self,
@@ -180,8 +180,8 @@ impl NetworkLayer {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
     }
 
-    /// Returns whether datagrams to this IPv4 group that come by a link are for us. Queries are, of
-    /// whoever answers them.
+    /// Returns whether datagrams to this IPv4 group on a link are for us. Queries are, if this
+    /// stack answers them.
     pub(crate) fn hears_v4(&self, link: u16, group: Ipv4Addr) -> bool {
         group == igmp::ALL_SYSTEMS || self.hears(link, group.into())
     }
@@ -190,21 +190,21 @@ impl NetworkLayer {
         matches!(ip, IpAddr::V4(ip) if self.routes.is_broadcast(ip))
     }
 
-    /// Returns whether somebody has joined the group on this link.
+    /// Returns whether a socket has joined the group on this link.
     pub(crate) fn hears(&self, link: u16, group: IpAddr) -> bool {
         let groups = self.groups.as_ref();
         groups.is_some_and(|groups| groups.hears(link, group))
     }
 
-    /// Timers are to be looked at no later than this.
+    /// Requests that timers are checked no later than this.
     pub(crate) fn look_at(&mut self, at: Option<Instant>) {
         if let Some(at) = at {
             self.neighbours.look_at(at);
         }
     }
 
-    /// Returns whether one of our addresses, which somebody claims, is to be defended now; notes
-    /// it.
+    /// Returns whether one of our addresses, which another station claims, is to be defended now,
+    /// and records it.
     pub(crate) fn may_defend(&mut self, now: Instant, ip: Ipv4Addr) -> bool {
         let found = self.defended.iter_mut().find(|(own, _)| *own == ip);
         match found {
@@ -227,7 +227,7 @@ impl NetworkLayer {
         }
     }
 
-    /// Neighbours are asked for from addresses that are ours.
+    /// Requests for neighbours are sent from addresses that are ours.
     pub(crate) fn renew_sources(&mut self) {
         let Self {
             neighbours,
@@ -307,7 +307,8 @@ impl NetworkLayer {
         }
     }
 
-    /// Why nothing goes there: Linux tells a route that says so from none.
+    /// Returns the error for an unreachable destination: Linux distinguishes a route that refuses
+    /// from no route.
     #[cold]
     pub(crate) fn refusal(&self, src: Option<IpAddr>, dst: IpAddr) -> SocketError {
         let query = Query::between(src, dst);
@@ -346,7 +347,8 @@ impl NetworkLayer {
         result
     }
 
-    /// RFC 1122 3.2.1.7: the hop limit of packets whose sender has chosen this one, or none (0).
+    /// RFC 1122 3.2.1.7: returns the hop limit of packets whose sender has selected this one, or
+    /// none (0).
     #[inline]
     pub(crate) fn ttl(&self, is_v6: bool, chosen: u8) -> u8 {
         match (chosen, is_v6) {
@@ -409,8 +411,8 @@ impl NetworkLayer {
     }
 }
 
-/// The groups of our own addresses, which routers and switches are told of by whoever answers for
-/// them.
+/// Returns the groups of our own addresses, which are reported to routers and switches by the stack
+/// that answers for them.
 fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
     if config.role == Role::Engine {
         return None;

@@ -11,7 +11,7 @@ pub use slipstack_terms::{
 
 use crate::bound::Bound;
 
-/// IP time to live unless the program, or of IPv6 a router, says otherwise (Linux, RFC 1700).
+/// IP time to live unless the program, or for IPv6 a router, sets another one (Linux, RFC 1700).
 pub const DEFAULT_TTL: u8 = 64;
 
 /// The addresses and the link at which a socket holds a local port.

@@ -14,10 +14,10 @@ const PLACES: usize = 256;
 /// RFC 1191 6.3, RFC 8201 4: after this time the path may take more again (Linux:
 /// `route.mtu_expires`).
 pub(crate) const EXPIRES_NS: u64 = 600_000_000_000;
-/// Smaller ones are not believed (Linux: `route.min_pmtu`).
+/// Smaller ones are ignored (Linux: `route.min_pmtu`).
 pub(crate) const MTU_MIN_V4: u16 = 552;
 
-/// The smallest path MTU that is believed of an address of this family (RFC 8201 4 for IPv6).
+/// Returns the smallest accepted path MTU of this family (RFC 8201 4 for IPv6).
 pub(crate) const fn floor(is_v4: bool) -> u16 {
     if is_v4 {
         MTU_MIN_V4
@@ -26,8 +26,8 @@ pub(crate) const fn floor(is_v4: bool) -> u16 {
     }
 }
 
-/// RFC 8201 4: a link that takes less than 1280 bytes has to hide it; who says otherwise is not
-/// believed.
+/// RFC 8201 4: an IPv6 link with an MTU below 1280 bytes has to hide it, so such reports are
+/// ignored.
 pub(crate) const fn is_possible(is_v4: bool, mtu: u16) -> bool {
     is_v4 || mtu >= slipstack_wire::ipv6::MTU_MIN
 }
@@ -36,7 +36,7 @@ pub(crate) const fn is_possible(is_v4: bool, mtu: u16) -> bool {
 struct Learnt {
     dst: u128,
     mtu: u16,
-    /// It takes even less: routers are left to cut what is sent.
+    /// It is even smaller: routers have to fragment our packets.
     is_beneath: bool,
     expires: Instant,
 }
@@ -70,15 +70,15 @@ impl PathMtus {
         self.known(now, dst).map(|known| known.mtu)
     }
 
-    /// Returns whether the path is said to take less than is believed.
+    /// Returns whether the reported path MTU was below the accepted minimum.
     pub fn is_beneath(&self, now: Instant, dst: IpAddr) -> bool {
         self.known(now, dst).is_some_and(|known| known.is_beneath)
     }
 
-    /// `false`: what was known is as low already.
+    /// Returns `false` if the known one is as low already.
     pub fn learn(&mut self, now: Instant, dst: IpAddr, told: u16) -> bool {
-        // RFC 1191 5: a router that does not say how much (0) leaves the floor, and cuts what is
-        // sent.
+        // RFC 1191 5: a router that does not report an MTU (0) leaves the minimum, and fragments
+        // our packets.
         let mut mtu = told.max(floor(dst.is_ipv4()));
         let mut is_beneath = told < mtu;
         if let Some(known) = self.known(now, dst) {

@@ -7,8 +7,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Allows `per_second` events a second on average, at most a tenth of a second's worth at once.
 ///
-/// A few tokens are withheld at random at each refill, so that nobody can count what others used
-/// up (CVE-2016-5696, CVE-2020-25705).
+/// A few tokens are withheld at random at each refill, so that the limit does not reveal how many
+/// events others caused (CVE-2016-5696, CVE-2020-25705).
 #[derive(Clone, Debug)]
 pub struct RateLimit {
     per_second: u32,

@@ -21,7 +21,7 @@ pub enum Route {
     Multicast,
 }
 
-/// A route with what it says of its packets.
+/// A route with the parameters of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub route: Route,
@@ -64,17 +64,17 @@ impl Found {
     }
 }
 
-/// Own addresses and the ways out.
+/// Own addresses and routes.
 #[derive(Clone, Debug)]
 pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
-    /// The own addresses in order: looked at for every packet.
+    /// The own addresses in order: looked up for every packet.
     own: Vec<Ipv4Addr>,
     /// Addresses of further links, each with its link. They are the last ones of `addrs`.
     links: Vec<(Ipv4Addr, u8, u16)>,
     pub(crate) fib: Fib,
-    /// The limited broadcast, and of each network its directed one and its all-zero form (RFC 1122
-    /// 3.2.1.3), in order: looked at for every packet.
+    /// The limited broadcast, and for each network its directed broadcast and its all-zero form
+    /// (RFC 1122 3.2.1.3), in order: looked up for every packet.
     broadcasts: Vec<Ipv4Addr>,
 }
 
@@ -185,8 +185,8 @@ impl Routes {
         is_among(&self.broadcasts, ip)
     }
 
-    /// Returns whether it is a station of the link: in a network of ours, or in one that a route
-    /// says is there.
+    /// Returns whether it is a station of the link: in a network of ours, or in one with a route to
+    /// the link.
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
         self.addrs
             .iter()
@@ -225,7 +225,7 @@ impl Routes {
         }
     }
 
-    /// The address we use towards `dst`: what the route says, else the one in the next hop's
+    /// Returns our source address towards `dst`: the route's, else the one in the next hop's
     /// network (RFC 1122 3.3.4.3).
     pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
         self.find_source_by(dst, Choice::NONE)
@@ -249,7 +249,7 @@ impl Routes {
         let near = match gateway {
             // As on Linux: of networks that overlap the first.
             Some(gateway) => holds(gateway).next(),
-            // The smallest, whose route it is; of equals the first.
+            // The smallest network, whose route it is; the first of several equal ones.
             None => holds(dst).min_by_key(|&&(_, prefix)| Reverse(prefix)),
         };
         let near = near.map(|&(own, _)| own);
@@ -273,7 +273,7 @@ pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Opti
     fib
 }
 
-/// The routes that an address brings.
+/// Adds the routes of an address.
 pub(crate) fn add_connected(fib: &mut Fib, (own, prefix): (IpAddr, u8), link: u16) {
     let _ = fib.add(fib::LOCAL, Entry::new(Prefix::host(own), Target::Local));
     let network = Entry {
@@ -377,7 +377,7 @@ mod tests {
         );
     }
 
-    /// As `ip route get` tells of these addresses.
+    /// As `ip route get` shows for these addresses.
     #[test]
     fn of_networks_that_overlap_the_smallest_gives_the_source() {
         let wide = (Ipv4Addr::new(10, 0, 0, 5), 24);

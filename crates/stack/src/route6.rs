@@ -22,8 +22,7 @@ const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 
 /// Its length with the link that an address carries ([`slipstack_wire::zone`]).
 const ZONED_LEN: u8 = 32;
 
-/// Where those of routers that have been heard stand: behind a configured one (Linux: the same
-/// number).
+/// Metric of routes learnt from routers: after a configured one (Linux: the same number).
 const METRIC_LEARNT: u32 = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,18 +33,18 @@ struct Own {
     link: u16,
 }
 
-/// Own IPv6 addresses and the ways out.
+/// Own IPv6 addresses and routes.
 #[derive(Clone, Debug, Default)]
 pub struct Routes6 {
     addrs: Vec<Own>,
     /// Networks whose addresses are neighbours.
     networks: Vec<(Ipv6Addr, u8)>,
     pub(crate) fib: Fib,
-    /// RFC 4291 2.8: the groups that a host hears, with the links on which it does.
+    /// RFC 4291 2.8: the groups that a host joins, with their links.
     groups: BTreeSet<(Ipv6Addr, u16)>,
     /// Whether links beside the first have addresses.
     has_links: bool,
-    /// Our addresses in order: looked at for every packet.
+    /// Our addresses in order: looked up for every packet.
     own: Vec<Ipv6Addr>,
 }
 
@@ -162,7 +161,7 @@ impl Routes6 {
         self.addrs.iter().find(is_it).map(|own| own.ip)
     }
 
-    /// The link of one of our link-local addresses, as it stands in frames.
+    /// Returns the link of one of our link-local addresses, given as in frames.
     pub(crate) fn zone_of_own(&self, plain: Ipv6Addr) -> Option<Ipv6Addr> {
         let mut own = self.own();
         own.find(|own| zoned(*own, LinkId(0)) == plain)
@@ -211,7 +210,7 @@ impl Routes6 {
         }
     }
 
-    /// Hears what the other does.
+    /// Joins the groups of the other.
     pub(crate) fn hear_as(&mut self, other: Routes6) {
         self.groups = other.groups;
     }
@@ -225,14 +224,14 @@ impl Routes6 {
         self.addrs.iter().map(|own| own.ip)
     }
 
-    /// Returns whether we hear this group.
+    /// Returns whether we have joined this group.
     pub fn is_joined(&self, group: Ipv6Addr) -> bool {
         let on_any = (group, 0)..=(group, u16::MAX);
         self.groups.range(on_any).next().is_some()
     }
 
-    /// The groups that routers and switches are told of (RFC 3810 6: not the all-nodes group), each
-    /// with its link.
+    /// Returns the groups that are reported to routers and switches (RFC 3810 6: not the all-nodes
+    /// group), each with its link.
     pub fn reported_groups(&self) -> impl Iterator<Item = (Ipv6Addr, u16)> + '_ {
         let is_reported = |it: &&(Ipv6Addr, u16)| !matches!(it.0, ALL_NODES | ALL_NODES_HOST);
         self.groups.iter().filter(is_reported).copied()
@@ -252,7 +251,7 @@ impl Routes6 {
         let IpAddr::V6(dst) = query.dst else {
             return None;
         };
-        // A host hears groups before it has its first address (RFC 4862 5.4.2).
+        // A host joins groups before it has its first address (RFC 4862 5.4.2).
         if self.groups.is_empty() {
             return None;
         }
@@ -279,8 +278,8 @@ impl Routes6 {
         Found::by(&self.fib, query)
     }
 
-    /// The address we use towards `dst`: RFC 6724 5, the rules that tell our addresses apart. None
-    /// of them is mobile (4) or temporary (7).
+    /// Returns our source address towards `dst`: RFC 6724 5, the rules that apply. None of our
+    /// addresses is mobile (4) or temporary (7).
     pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
         self.find_source_by(dst, Choice::NONE)
     }
@@ -310,7 +309,7 @@ impl Routes6 {
                 common_prefix_len(own.ip, dst).min(own.prefix),
             )
         };
-        // RFC 6724 4: a link-local address of another link says nothing there.
+        // RFC 6724 4: a link-local address is useless on another link.
         let is_near = |own: &&Own| own.ip == dst || !is_of_another(own.ip, found.link);
         let best = self.addrs.iter().filter(is_near).map(preference).max()?;
         let mut addrs = self.addrs.iter().filter(is_near);

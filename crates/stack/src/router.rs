@@ -34,7 +34,7 @@ use slipstack_terms::{Learnt, Redirected};
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 impl Cx<'_> {
-    /// Begins to ask, if the stack is one that does.
+    /// Starts router solicitation, if the stack is configured for it.
     pub(crate) fn ask_routers(&mut self, now: Instant) {
         if let Some(config) = &self.config.slaac {
             let links = links_of(&self.config.network);
@@ -137,7 +137,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Somebody has an address that we probe for. `false`: we do not.
+    /// Handles another station's claim of an address that we probe for. Returns `false` if we do
+    /// not.
     pub(crate) fn on_claim(&mut self, now: Instant, ip: Ipv6Addr, link: LinkId) -> bool {
         let slaac = self.net.slaac.as_mut();
         let slaac = slaac.and_then(|slaac| slaac.on(link));
@@ -148,7 +149,7 @@ impl Cx<'_> {
         is_meant
     }
 
-    /// RFC 4861 7.2.5: a neighbour says that it is no router, or none any more.
+    /// RFC 4861 7.2.5: a neighbour announces that it is no router, or no longer one.
     pub(crate) fn on_router_gone(&mut self, now: Instant, ip: Ipv6Addr, link: LinkId) {
         let slaac = self.net.slaac.as_mut();
         let slaac = slaac.and_then(|slaac| slaac.on(link));
@@ -163,7 +164,7 @@ impl Cx<'_> {
         slaac.is_some_and(|slaac| slaac.is_own_probe(ip, nonce))
     }
 
-    /// Ends what has lasted long enough, and sends what is due.
+    /// Removes expired state, and sends due messages.
     #[cold]
     pub(crate) fn on_router_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let mut actions = Vec::new();
@@ -198,7 +199,7 @@ impl Cx<'_> {
         self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
     }
 
-    /// After something was heard or has ended.
+    /// Recomputes the configuration after a message or an expiry.
     fn renew(&mut self, now: Instant) {
         let Some(slaac) = &self.net.slaac else {
             return;
@@ -208,7 +209,7 @@ impl Cx<'_> {
         self.net.look_at(next);
     }
 
-    /// Does what routers say from now on.
+    /// Applies the configuration learnt from routers.
     #[cold]
     pub(crate) fn follow(&mut self, mut learnt: Learnt) {
         // The advertisement may leave out the link's MTU.
@@ -251,13 +252,14 @@ impl Cx<'_> {
         routes
     }
 
-    /// Another router comes first: what has a way looks for it again.
+    /// Looks up cached routes again, because another router comes first.
     pub(crate) fn renew_ways(&mut self) {
         self.net.neighbours.renew_epoch();
         self.net.routes6 = self.routes_by(&self.net.learnt);
     }
 
-    /// Routers and switches are told of the groups of new addresses by whoever answers for them.
+    /// Groups of new addresses are reported to routers and switches by the stack that answers for
+    /// them.
     pub(crate) fn change_groups(&mut self, new: &Routes6) {
         if self.config.role == Role::Engine {
             return;
@@ -275,7 +277,8 @@ impl Cx<'_> {
         }
     }
 
-    /// RFC 4861 6.3.2: between half and one and a half times, so that hosts do not ask together.
+    /// RFC 4861 6.3.2: between half and one and a half times, so that hosts do not send at the same
+    /// time.
     fn spread(&mut self, base: Duration) -> Duration {
         base / 2 + base * (self.rng.next_u32() >> 16) / 0xffff
     }

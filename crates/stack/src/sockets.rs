@@ -17,8 +17,8 @@ use crate::tcp::{ConnectionImage, HalfOpenImage, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
-    /// Nobody is there who could answer: ACKs do not wait from now on, and those that wait are
-    /// owed. Ends with [`Stack::attend`].
+    /// Declares that no program can answer: ACKs are not delayed from now on, and delayed ones are
+    /// due. Ends with [`Stack::attend`].
     pub fn leave_unattended(&mut self, now: Instant) {
         self.tcp.hurry_acks(now, &cx!(self));
         self.config.tcp.delayed_ack = Duration::ZERO;
@@ -92,7 +92,7 @@ impl Stack {
         self.tcp.reserve_port(wanted, reuse, range, &mut cx!(self))
     }
 
-    /// Gives back what [`Stack::tcp_reserve_port`] took.
+    /// Releases a port of [`Stack::tcp_reserve_port`].
     pub fn tcp_release_port(&mut self, hold: &PortHold, port: u16) {
         self.tcp.release_port(hold, port);
     }
@@ -124,13 +124,13 @@ impl Stack {
         self.tcp.shutdown(now, conn, &mut cx!(self), fx);
     }
 
-    /// Sends at once what the connection may send now. Whether there was anything to look at.
+    /// Sends at once what the connection may send now. Returns whether there was anything to check.
     pub fn tcp_push(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) -> bool {
         self.tcp.push(now, conn, &mut cx!(self), fx)
     }
 
-    /// The program lets go. `unread`: bytes that it has not read are thrown away, which the peer
-    /// learns by a reset (RFC 2525 2.17). `Event::Released` says when the send ring is free.
+    /// Closes the program's side. `unread`: its unread bytes are dropped, which the peer learns by
+    /// a reset (RFC 2525 2.17). `Event::Released` reports that the send ring is free.
     pub fn tcp_close(
         &mut self,
         now: Instant,
@@ -183,7 +183,7 @@ impl Stack {
         self.tcp.sndbuf(conn)
     }
 
-    /// How many bytes the peer may be ahead of what the program has read.
+    /// Returns how many bytes the peer may be ahead of the program's reads.
     pub fn tcp_rcvbuf(&self, conn: ConnId) -> u32 {
         self.tcp.rcvbuf(conn)
     }
@@ -198,8 +198,8 @@ impl Stack {
         self.tcp.image(conn, &self.net.choices)
     }
 
-    /// Returns what the handshake of an open connection has settled, for whoever goes on with it if
-    /// this engine is killed.
+    /// Returns the parameters that the handshake of an open connection has negotiated, with which a
+    /// keeper continues it if this engine is killed.
     pub fn tcp_origin(&self, conn: ConnId) -> Option<ConnectionOrigin> {
         self.tcp.origin(conn)
     }
@@ -218,7 +218,7 @@ impl Stack {
         Ok(id)
     }
 
-    /// Resets a connection that was not adopted, unless somebody here has the same ends.
+    /// Resets a connection that was not adopted, unless a connection here has the same ends.
     pub fn tcp_refuse(&mut self, now: Instant, image: &ConnectionImage, fx: &mut impl Effects) {
         self.tcp.refuse(now, image, &mut cx!(self), fx);
     }
@@ -285,8 +285,8 @@ impl Stack {
         self.tcp.backlog(id)
     }
 
-    /// Resets a connection because an operator says so: its program learns `Reason::Aborted`.
-    /// Returns `false` if it is gone.
+    /// Resets a connection on an operator's request: its program gets `Reason::Aborted`. Returns
+    /// `false` if it is gone.
     pub fn tcp_abort(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) -> bool {
         self.tcp.abort(now, conn, &mut cx!(self), fx)
     }
@@ -296,8 +296,8 @@ impl Stack {
         self.tcp.forget_half_open(local, remote)
     }
 
-    /// Asks a peer for the state of a flow whose own state is lost: the peer answers a segment
-    /// that it cannot take with its exact numbers.
+    /// Asks a peer for the state of a flow whose own state is lost: the peer answers an
+    /// unacceptable segment with its exact numbers.
     pub fn tcp_probe(
         &mut self,
         now: Instant,

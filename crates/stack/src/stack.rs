@@ -41,7 +41,7 @@ use slipstack_terms::Learnt;
 #[derive(Debug)]
 pub struct Stack {
     pub(crate) config: StackConfig,
-    /// As configured, while [`StackConfig`] says what is in force.
+    /// As configured, while [`StackConfig`] has the value in force.
     pub(crate) delayed_ack: Duration,
     pub(crate) net: NetworkLayer,
     pub(crate) rng: Rng,
@@ -176,12 +176,12 @@ impl Stack {
         }
     }
 
-    /// Fires what is due.
+    /// Fires due timers.
     pub fn on_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         self.on_timers_due_by(now, now, fx);
     }
 
-    /// Fires what was due at an earlier time: frames that came after that are still to be taken.
+    /// Fires timers that were due at an earlier time: later frames are still to be processed.
     pub fn on_timers_due_by(&mut self, due_by: Instant, now: Instant, fx: &mut impl Effects) {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= due_by);
         if is_due(self.net.neighbours.next_deadline()) {
@@ -214,7 +214,7 @@ impl Stack {
         self.note_fragments();
     }
 
-    /// The timers of fragments are looked at with those of the link.
+    /// The timers of fragments are checked with those of the link.
     pub(crate) fn note_fragments(&mut self) {
         let waiting = self.reassembly.as_ref();
         self.net
@@ -245,14 +245,16 @@ impl Stack {
         }
     }
 
-    /// Tells the link which addresses are this stack's (RFC 5227 2.3, RFC 4861 7.2.6), and which
-    /// groups it hears. Once, when the interface is up and nobody else has the addresses.
+    /// Announces this stack's addresses to the link (RFC 5227 2.3, RFC 4861 7.2.6), and its
+    /// multicast groups. Called once, when the interface is up and no other station has the
+    /// addresses.
     pub fn announce(&mut self, now: Instant, fx: &mut impl Effects) {
         cx!(self).announce_addresses();
         self.announce_groups(now, fx);
     }
 
-    /// The groups alone (RFC 3810 6.1), so that switches let pass what asks for its addresses.
+    /// Announces only the groups (RFC 3810 6.1), so that switches forward solicitations of its
+    /// addresses.
     pub fn announce_groups(&mut self, now: Instant, fx: &mut impl Effects) {
         if let Some(groups) = &mut self.net.groups {
             groups.announce();
@@ -283,7 +285,7 @@ impl Stack {
         }
     }
 
-    /// End of a turn: emits what connections have to say. Nothing else emits data or plain ACKs.
+    /// Ends a turn: emits the connections' segments. Nothing else emits data or plain ACKs.
     #[inline]
     pub fn flush(&mut self, now: Instant, fx: &mut impl Effects) {
         self.tcp.flush(now, &mut cx!(self), fx);
@@ -294,24 +296,24 @@ impl Stack {
         self.tcp.has_dirty()
     }
 
-    /// Neighbours that this stack asks for, appended to `out`. An engine, whose answers reach the
-    /// keeper, looks them up there and calls [`Stack::on_neighbour`].
+    /// Appends the neighbours that this stack is resolving to `out`. An engine, whose answers reach
+    /// the keeper, looks them up there and calls [`Stack::on_neighbour`].
     pub fn pending_neighbours(&self, out: &mut Vec<IpAddr>) {
         out.extend(self.net.neighbours.pending());
     }
 
-    /// Neighbours whose link-layer address is known and was not configured, with it.
+    /// Neighbours whose link-layer address was learnt, with it.
     pub fn known_neighbours(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
         self.net.neighbours.known()
     }
 
-    /// Returns whether it is one of several default routers that were heard.
+    /// Returns whether it is one of several known default routers.
     pub fn has_other_routers(&self, ip: IpAddr) -> bool {
         let routers = &self.net.learnt.routers;
         routers.len() > 1 && routers.iter().any(|router| IpAddr::V6(*router) == ip)
     }
 
-    /// A neighbour's address from a source that can be believed.
+    /// Stores a neighbour's address from a trusted source.
     pub fn on_neighbour(&mut self, now: Instant, ip: IpAddr, mac: [u8; 6], fx: &mut impl Effects) {
         if ethernet::is_group(mac) || mac == [0; 6] {
             return;
@@ -415,7 +417,8 @@ impl Stack {
         self.udp.connect(id, remote, &cx!(self))
     }
 
-    /// Routers are told of a change of groups when timers are looked at next, which is at once.
+    /// A change of memberships is reported to routers at the next check of timers, which is at
+    /// once.
     pub fn udp_set_option(&mut self, id: UdpId, option: SocketOption) -> Result<(), SocketError> {
         self.udp.set_option(id, option, &mut cx!(self))
     }
@@ -463,12 +466,12 @@ impl Stack {
         self.udp.close(id, &mut cx!(self))
     }
 
-    /// Sets the filter of a group that the engine on another slot of our device hears.
+    /// Sets the source filter of a group that the engine on another slot of our device receives.
     pub fn set_slot_group(&mut self, slot: u16, group: (IpAddr, u16), filter: GroupFilter) {
         cx!(self).want_group(Asker::Slot(slot), group, filter);
     }
 
-    /// That engine is gone.
+    /// Removes the memberships of an engine that is gone.
     pub fn forget_slot_groups(&mut self, slot: u16) {
         if let Some(groups) = &mut self.net.groups {
             groups.forget(Asker::Slot(slot));
@@ -491,19 +494,20 @@ impl Stack {
         (&self.net.learnt, self.net.learnt_revision)
     }
 
-    /// With its ends: what a successor goes on with.
+    /// With its lifetimes: the state that a successor resumes.
     pub fn slaac_image(&self) -> Vec<u64> {
         let slaac = self.net.slaac.as_ref();
         slaac.map(|slaac| slaac.image()).unwrap_or_default()
     }
 
-    /// Returns whether nothing is being asked of the link for the first time.
+    /// Returns whether no first request to the link is pending.
     pub fn is_settled(&self) -> bool {
         let slaac = self.net.slaac.as_ref();
         slaac.is_none_or(|slaac| slaac.is_settled())
     }
 
-    /// Follows what another stack on the same device has heard from routers, and of the link.
+    /// Applies the configuration that another stack on the same device has learnt from routers, and
+    /// the state of the link.
     pub fn learn(&mut self, now: Instant, learnt: Learnt) {
         let before = self.net.mtu();
         cx!(self).follow(learnt);

@@ -16,7 +16,7 @@ pub struct LinkTraffic {
 pub(crate) struct Traffic(Vec<(u16, LinkTraffic)>);
 
 impl Traffic {
-    /// Counts frames that came by a link.
+    /// Counts frames received on a link.
     #[inline(never)]
     pub(crate) fn count_in(&mut self, link: u16, frames: u64, bytes: u64) {
         let traffic = self.of(link);

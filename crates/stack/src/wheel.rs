@@ -89,8 +89,8 @@ impl Wheel {
         }
     }
 
-    /// The next timer whose place has come up and that is now nowhere: its owner looks whether it
-    /// is due, and sets it again if it is to run on. Call until `None`.
+    /// Returns the next timer whose slot has fired and that is filed nowhere now: its owner checks
+    /// whether it is due, and sets it again if it is to run on. Call until `None`.
     #[inline]
     pub fn pop(&mut self, now: Instant) -> Option<u32> {
         let now = now.0 >> TICK_SHIFT;
@@ -102,7 +102,7 @@ impl Wheel {
     }
 
     fn pop_slot(&mut self, now: u64) -> Option<u32> {
-        // A slot is worked off at its own tick, so that what is filed meanwhile lands right.
+        // A slot is processed at its own tick, so that timers filed meanwhile land right.
         self.earliest = self.next_tick().unwrap_or(u64::MAX);
         if self.earliest > now {
             self.now = self.now.max(now);
@@ -118,8 +118,8 @@ impl Wheel {
         Some(index)
     }
 
-    /// The time of a slot above has begun, and the lowest level is empty: all its timers go there
-    /// together, so that none is overtaken by those that are filed again. Gives the slot.
+    /// Moves the timers of a slot above, whose time has begun, to the empty lowest level all
+    /// together, so that none is overtaken by timers that are filed again. Returns the slot.
     #[cold]
     fn bring_down(&mut self, level: usize, slot: usize) -> usize {
         let low = self.now as usize & (SLOTS - 1);
@@ -142,8 +142,8 @@ impl Wheel {
         self.earliest <= now.0 >> TICK_SHIFT
     }
 
-    /// When `pop` must be called next; may be earlier than the earliest deadline. It is looked for
-    /// here, where somebody is about to sleep: nobody needs to wake for a slot that was emptied.
+    /// Returns when `pop` must be called next; may be earlier than the earliest deadline. It is
+    /// computed here, before a sleep, so that no thread wakes for an emptied slot.
     pub fn next_deadline(&self) -> Option<Instant> {
         let tick = self.next_tick()?;
         Some(Instant(tick.saturating_mul(1 << TICK_SHIFT)))
@@ -252,7 +252,7 @@ mod tests {
 
     const TICK: u64 = 1 << TICK_SHIFT;
 
-    /// An owner of timers as connections are: deadlines that are looked at when a place comes up.
+    /// An owner of timers as connections are: deadlines are checked when a slot fires.
     struct Owner {
         wheel: Wheel,
         deadlines: BTreeMap<u32, Instant>,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle keeps every deadline and looks at all of them.
+        /// The oracle keeps every deadline and checks all of them.
         #[test]
         fn behaves_like_a_table_of_deadlines(steps in proptest::collection::vec(step(), 0..200)) {
             let mut now = Instant(999);

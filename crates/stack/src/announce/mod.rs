@@ -15,8 +15,8 @@ use crate::time::Instant;
 pub(crate) use waiting::Announcements;
 
 impl Cx<'_> {
-    /// From now on all own addresses are told, those too that routers bring later. Not by an
-    /// engine, whose keeper answers for them.
+    /// Announces all own addresses from now on, later ones from routers included. Not for an
+    /// engine, whose keeper does it.
     pub(crate) fn announce_addresses(&mut self) {
         if self.config.role == Role::Engine {
             return;

@@ -23,7 +23,8 @@ pub struct Announcements {
 }
 
 impl Announcements {
-    /// The first is due at once. An address that went and is back begins again.
+    /// Adds an address, whose first announcement is due at once. An address that was removed and
+    /// returns starts again.
     pub(super) fn add(&mut self, ip: IpAddr) {
         self.waiting.retain(|told| told.ip != ip);
         self.waiting.push(Announcement {

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-/// RFC 4191 3.2: how often a router that would be preferred is asked whether it answers again.
+/// RFC 4191 3.2: interval at which a preferred router that is unreachable is probed.
 pub(super) const PROBE_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +56,7 @@ impl LostRouters {
         self.0.is_empty()
     }
 
-    /// The routers that are to be asked now whether they answer again; they are asked next after
-    /// [`PROBE_EVERY`].
+    /// Returns the routers to be probed now; they are due again after [`PROBE_EVERY`].
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Ipv6Addr> {
         let mut due = Vec::new();
         for lost in self.0.iter_mut().filter(|lost| lost.probe_at <= now) {

@@ -51,10 +51,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Asks routers that would be preferred whether they answer again, while what they would carry
-    /// goes by another.
-    // DEVIATION(RFC 4191 3.2): three solicitations a minute instead of one, as for every neighbour
-    // that is asked for.
+    /// Probes preferred routers that are unreachable, while another router is used.
+    // DEVIATION(RFC 4191 3.2): three solicitations a minute instead of one, as for every neighbour.
     #[cold]
     pub(crate) fn probe_lost_routers(&mut self, now: Instant, fx: &mut impl Effects) {
         let ranked = self.net.lost_routers.rank(&self.net.learnt.routers);
@@ -92,8 +90,8 @@ impl Cx<'_> {
         neighbours.resolve(now, router.into(), station, self.counters, fx)
     }
 
-    /// Sends what waited for a router that was given up by the next one; gives it back if there is
-    /// none that answers.
+    /// Sends packets that waited for an unreachable router by the next one; returns them if no
+    /// router answers.
     pub(crate) fn divert(
         &mut self,
         now: Instant,

@@ -54,7 +54,7 @@ impl Index {
                 return;
             }
             if middle > wanted {
-                // A shorter length is asked first, and must send the search on.
+                // A shorter length is looked up first, and must direct the search further.
                 let len = self.lengths[middle];
                 let key = (len, entry.prefix.bits & mask(len));
                 self.known.entry(key).or_insert(None);
@@ -95,7 +95,7 @@ impl Index {
     }
 }
 
-/// A hash for what an operator has configured: nobody chooses keys to collide.
+/// A hash for configured values, whose keys no attacker chooses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mixer(u64);
 

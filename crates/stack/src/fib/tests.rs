@@ -101,7 +101,7 @@ fn rules_are_asked_in_their_order() {
         assert_eq!(found(&fib, &query), Some(ip(want)), "{query:?}");
     }
     assert!(!fib.is_by_destination());
-    // As on Linux, the last table is asked when main has nothing.
+    // As on Linux, the last table is used when main has no match.
     fib.retain(MAIN, |_| false);
     let query = ask(None, "8.8.8.8", 0, 0);
     assert_eq!(found(&fib, &query), Some(ip("10.9.9.5")));
@@ -206,7 +206,7 @@ fn a_choice_of_table_or_link_goes_before_the_rules() {
 }
 
 fn entries() -> impl Strategy<Value = Vec<(u128, u8, u32)>> {
-    // Few bits, so that prefixes lie within each other.
+    // Few bits, so that prefixes are nested.
     let bits = prop_oneof![any::<u128>(), (0u128..16).prop_map(|n| n << 124)];
     proptest::collection::vec((bits, 0u8..=128, 0u32..4), 0..60)
 }

@@ -22,7 +22,7 @@ const FLAGS_AT: usize = 33;
 /// Bits of the fragment word: more fragments, and the fragment's offset.
 const FRAGMENT: u32 = 0x3fff;
 
-/// The fields that the classifier looks at.
+/// The fields that the classifier uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key([u64; 5]);
 
@@ -48,7 +48,7 @@ impl Key {
     }
 
     /// Returns the key of a plain IPv4 packet from its headers: no options, no fragment, TCP or
-    /// UDP. `None`: it is not, or has to be looked at as a whole.
+    /// UDP. `None` if it is not plain, or has to be examined as a whole.
     #[inline]
     pub fn of_plain(direction: FilterDirection, link: u16, ip: &[u8]) -> Option<Key> {
         let h = ip.first_chunk::<PLAIN_LEN>()?;
@@ -125,7 +125,8 @@ impl Trail {
         self.len += 1;
     }
 
-    /// A rule has looked at what differs between the packets of a flow.
+    /// Disables caching, because a rule has examined a field that differs between packets of a
+    /// flow.
     pub fn spoil(&mut self) {
         self.is_spoilt = true;
     }

@@ -6,7 +6,7 @@ use super::rule::{End, FilterRule};
 use alloc::vec::Vec;
 use slipstack_terms::{FilterAction, FilterDirection, FilterPart};
 
-/// Direction, family, established, setup: what is two-valued.
+/// Direction, family, established, setup: the two-valued properties.
 const KINDS: usize = 16;
 
 #[derive(Debug)]

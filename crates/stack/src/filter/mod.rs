@@ -75,7 +75,7 @@ pub struct Logged {
     pub is_last: bool,
 }
 
-/// One rule, without what the classifier stands for.
+/// One rule, without the conditions that are in the classifier.
 #[derive(Debug)]
 struct Line {
     id: u64,
@@ -104,7 +104,7 @@ pub struct Filter {
     lines: Vec<Line>,
     /// Where each rule is, by its id.
     places: BTreeMap<u64, usize>,
-    /// Rules before which known flows are looked for, in order.
+    /// Rules before which known flows are looked up, in order.
     probing: Vec<usize>,
     tables: Vec<Arc<Table>>,
     classifier: Classifier,
@@ -113,8 +113,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Rules in ascending order of their numbers; what is beyond [`RULES_MAX`] is left out. Rules
-    /// name tables by their places.
+    /// Compiles rules, in ascending order of their numbers; those beyond [`RULES_MAX`] are left
+    /// out. Rules refer to tables by index.
     pub fn new(rules: &[FilterRule], tables: Vec<Arc<Table>>) -> Filter {
         let rules = &rules[..rules.len().min(RULES_MAX)];
         let line = |rule: &FilterRule| Line {
@@ -148,7 +148,7 @@ impl Filter {
         }
     }
 
-    /// Keeps what is known of rules that were there before: counts, flows, lines of the log.
+    /// Takes over the state of rules that existed before: counts, flows, lines of the log.
     pub fn keep(&mut self, before: Filter) {
         for (id, &at) in &self.places {
             if let Some(&was) = before.places.get(id) {
@@ -314,16 +314,15 @@ impl Filter {
         }
     }
 
-    /// Returns whether known flows are looked for before the rule that was found, or before none.
+    /// Returns whether known flows are looked up before the found rule, or before none.
     fn is_probing_between(&self, from: usize, found: Option<usize>) -> bool {
         let next = self.probing.partition_point(|at| *at < from);
         let next = self.probing.get(next);
         next.is_some_and(|at| found.is_none_or(|found| *at <= found))
     }
 
-    /// A connection has come from another stack, whose filter knew its flow: so does this one, by
-    /// the first rule with a state that its SYN would have met. `setups`: that SYN from either
-    /// side.
+    /// Adds the flow of a connection that came from another stack, whose filter knew it, under the
+    /// first stateful rule that its SYN would have matched. `setups`: that SYN from either side.
     pub fn adopt(&mut self, now: Instant, setups: &[Packet]) {
         if self.probing.is_empty() {
             return;
@@ -359,7 +358,7 @@ fn place_of(lines: &[Line], number: u32) -> usize {
 
 enum Step {
     Decided(Verdict),
-    /// The next rule to be looked at.
+    /// The index of the next rule.
     On(usize),
 }
 

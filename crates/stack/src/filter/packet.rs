@@ -80,7 +80,7 @@ impl Packet {
             | usize::from(self.is_setup()) << 3
     }
 
-    /// One without anything that a header says beside its ends.
+    /// Makes a packet whose headers have only addresses and ports.
     pub fn plain(
         direction: FilterDirection,
         protocol: u8,

@@ -9,7 +9,7 @@ use super::packet::value;
 pub const V4: u128 = 0xffff << 32;
 const V4_LAST: u128 = V4 | 0xffff_ffff;
 
-/// Rules as bits, and for each word of them one bit that says whether it is empty.
+/// Rules as bits, with one bit for each word of them that says whether it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSet {
     pub summary: u64,
@@ -93,7 +93,7 @@ pub fn others(ranges: &[Range], max: u128) -> Vec<Range> {
     out
 }
 
-/// For every value the rules in one of whose ranges it is.
+/// For every value the rules with a range that contains it.
 #[derive(Debug)]
 pub struct Ranges {
     /// Where each set begins to hold; the first is 0.

@@ -8,9 +8,9 @@ use slipstack_terms::{FilterAction, FilterDirection, FilterKeep, FilterPart};
 /// One end of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// Networks of either family; none = everybody.
+    /// Networks of either family; none = all addresses.
     pub nets: Vec<(IpAddr, u8)>,
-    /// Everybody else.
+    /// The complement.
     pub is_not: bool,
     /// Ports from and to; none = every packet, also one without ports.
     pub ports: Vec<(u16, u16)>,
@@ -84,7 +84,7 @@ pub struct FilterRule {
     pub id: u64,
     /// Its place in the order; several may share one.
     pub number: u32,
-    /// It is looked at; otherwise only flows that it has let in go by it.
+    /// Whether it is evaluated; otherwise it applies only to flows that it has let in.
     pub is_enabled: bool,
     pub action: FilterAction,
     /// IP protocol number.
@@ -93,7 +93,7 @@ pub struct FilterRule {
     pub from: End,
     pub to: End,
     pub direction: Option<FilterDirection>,
-    /// The link that it comes or goes by; 0 = the device's own.
+    /// The link by which the packet arrives or leaves; 0 = the device's own.
     pub link: Option<u16>,
     pub part: Option<FilterPart>,
     /// Further conditions: of each list one has to hold.

@@ -26,14 +26,14 @@ const SWEEP_MANY_NS: u64 = 4_000_000_000;
 pub struct StateTimes {
     /// An open TCP connection.
     pub ack: Duration,
-    /// One whose handshake is not over.
+    /// Lifetime of a flow whose handshake is not complete.
     pub syn: Duration,
     pub fin: Duration,
     pub rst: Duration,
     pub udp: Duration,
     /// All others.
     pub short: Duration,
-    /// Flows of one engine; no more are let in.
+    /// Most flows of one engine; no more are let in.
     pub max: u32,
     /// An open connection that the stack has is known however long it is idle.
     pub keepalive: bool,
@@ -79,8 +79,8 @@ impl FlowOf {
     }
 }
 
-/// The fields in which flows of one rule with `limit` are alike; zeros stand for those that do not
-/// matter.
+/// The fields by which flows of one rule with `limit` are counted together; zeros for those that do
+/// not matter.
 type Alike = (u64, Host, Host);
 
 /// One known flow.
@@ -134,7 +134,7 @@ pub struct StateRow {
     pub rule: u64,
     pub is_limited: bool,
     pub protocol: u8,
-    /// Source of its first packet; port 0 stands for none.
+    /// Source of its first packet; port 0 if there is none.
     pub src: SocketAddr,
     pub dst: SocketAddr,
     pub packets: u64,
@@ -143,7 +143,7 @@ pub struct StateRow {
     pub left: Duration,
 }
 
-/// A flow cannot be let in: there are as many as there may be.
+/// A flow cannot be let in, because the limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -167,7 +167,7 @@ impl Default for States {
 }
 
 impl States {
-    /// The id of the rule that has let a packet's flow in; the packet is counted there.
+    /// Returns the id of the rule that has let a packet's flow in; the packet is counted there.
     pub fn find(&mut self, now: Instant, packet: &Packet) -> Option<u64> {
         let (flow, is_up) = FlowOf::new(packet);
         let state = self.flows.get_mut(&flow)?;
@@ -258,8 +258,8 @@ impl States {
         now >= self.sweep_at && !self.flows.is_empty()
     }
 
-    /// Forgets flows whose time is over. `has` says of an open connection, by its two ends, whether
-    /// it is still there.
+    /// Removes expired flows. `has` returns whether an open connection between two ends still
+    /// exists.
     pub fn sweep(&mut self, now: Instant, mut has: impl FnMut(SocketAddr, SocketAddr) -> bool) {
         let interval = match self.flows.len() > MANY {
             true => SWEEP_MANY_NS,
@@ -287,7 +287,7 @@ impl States {
         });
     }
 
-    /// Forgets the flows of rules for which `is_there` says no.
+    /// Removes the flows of rules for which `is_there` returns false.
     pub fn retain(&mut self, mut is_there: impl FnMut(u64) -> bool) {
         let alike = &mut self.alike;
         self.flows.retain(|_, state| {

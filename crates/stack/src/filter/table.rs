@@ -25,7 +25,7 @@ pub struct Table {
     v6: Flat<u128>,
 }
 
-/// Ranges that cover everything, each with what holds in it.
+/// Ranges that cover all values, each with its result.
 #[derive(Debug)]
 struct Flat<T> {
     starts: Vec<T>,
@@ -61,14 +61,14 @@ impl<T: Copy + Ord> Flat<T> {
     }
 }
 
-/// Calls `add` with each place from which on another value holds, in order; `ranges` are nested
-/// or apart.
+/// Calls `add` with each position at which the result changes, in order; `ranges` are nested or
+/// disjoint.
 fn flatten(mut ranges: Vec<(u128, u128, u32)>, mut add: impl FnMut(u128, Option<u32>)) {
     // The wider of two that begin together comes first, so that the narrower covers it.
     ranges.sort_by_key(|(low, high, _)| (*low, u128::MAX - high));
     // Those that are open, the innermost last.
     let mut open: Vec<(u128, u32)> = Vec::new();
-    // An end that lets all be closed.
+    // An end marker that closes all ranges.
     let ranges = ranges.into_iter().map(Some).chain([None]);
     for range in ranges {
         let upto = range.map(|(low, ..)| low);

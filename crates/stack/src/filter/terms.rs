@@ -48,7 +48,7 @@ enum Check {
 #[derive(Debug)]
 pub struct Clauses {
     all: Vec<Vec<(bool, Check)>>,
-    /// Packets alike in what the classifier looks at are alike here.
+    /// Packets that are equal for the classifier are equal here.
     pub is_of_flow: bool,
 }
 

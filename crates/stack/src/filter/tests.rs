@@ -162,7 +162,7 @@ fn a_skip_goes_on_at_its_number() {
     assert_eq!(verdict(&mut end, &it), Verdict::Pass);
 }
 
-/// The walk over the rules that the classifier stands for.
+/// The walk over the rules that the classifier replaces.
 fn walk(rules: &[FilterRule], it: &Packet) -> Option<usize> {
     let is_in = |end: &End, ip: u128, port: u32| {
         let is_host = end.nets.is_empty()

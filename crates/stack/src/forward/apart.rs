@@ -120,7 +120,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Writes the checksum of the segment or datagram at `l4_at`, whatever stands in its place.
+/// Writes the checksum of the segment or datagram at `l4_at`, whatever its field contains.
 pub(super) fn complete_checksum(packet: &mut [u8], l4_at: usize, number: u8) {
     let at = match number {
         protocol::TCP => tcp::CHECKSUM_AT,
@@ -133,7 +133,7 @@ pub(super) fn complete_checksum(packet: &mut [u8], l4_at: usize, number: u8) {
     put_u16(packet, at, |_| 0);
     let mut sum = pseudo(packet, l4_at, number);
     sum.add_bytes(&packet[l4_at..]);
-    // RFC 768: zero says that there is none.
+    // RFC 768: zero means that there is none.
     let sum = match sum.finish() {
         0 if number == protocol::UDP => u16::MAX,
         sum => sum,
@@ -166,7 +166,7 @@ fn is_v4(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 4)
 }
 
-/// Changes a number of two bytes; one that lies outside stays away.
+/// Changes a number of two bytes; a position outside the bytes is ignored.
 fn put_u16(bytes: &mut [u8], at: usize, value: impl FnOnce(u16) -> u16) {
     if let Some(field) = bytes
         .get_mut(at..)

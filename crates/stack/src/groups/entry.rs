@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
 
-/// On whose behalf a group is heard.
+/// A party that has joined a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// One of our own addresses: its solicited-node group.
@@ -22,14 +22,14 @@ pub(crate) enum Asker {
     Slot(u16),
 }
 
-/// A group, who wants it, and what is still to be said of it.
+/// A group, its members, and reports still to be sent.
 #[derive(Debug)]
 pub(super) struct Entry {
     group: IpAddr,
     wants: Vec<(Asker, GroupFilter)>,
     /// The filter that all of them want together.
     state: GroupFilter,
-    /// How often a change of the filter's mode is still to be said.
+    /// Repetitions left of a report of a changed filter mode.
     mode_left: u8,
     /// Reports left for each source.
     sources_left: Vec<(IpAddr, u8)>,
@@ -56,8 +56,8 @@ impl Entry {
         }
     }
 
-    /// Merges again. Returns whether that changed something. RFC 3376 5.1, RFC 3810 6.1: what is
-    /// new is said at once, and again.
+    /// Merges the memberships again. Returns whether that changed something. RFC 3376 5.1, RFC 3810
+    /// 6.1: a change is reported at once, and repeated.
     fn renew(&mut self, robustness: u8) -> bool {
         let state = GroupFilter::merge(self.wants.iter().map(|(_, filter)| filter));
         if state == self.state {
@@ -124,7 +124,7 @@ impl Entry {
         self.renew(robustness);
     }
 
-    /// An asker is gone.
+    /// Removes a party.
     pub fn forget(&mut self, asker: Asker, robustness: u8) {
         let before = self.wants.len();
         self.wants.retain(|(of, _)| *of != asker);
@@ -133,23 +133,23 @@ impl Entry {
         }
     }
 
-    /// Nothing is said of the last change.
+    /// Cancels the report of the last change.
     pub fn keep_quiet(&mut self) {
         self.change_at = None;
     }
 
-    /// Everything is said as if it were new.
+    /// Reports the whole state as if it were new.
     pub fn announce(&mut self, robustness: u8) {
         self.mode_left = robustness;
         self.change_at = Some(Instant::ZERO);
     }
 
-    /// Returns `true`, once, if there is a change that nobody has been told of.
+    /// Returns `true`, once, if there is an unreported change.
     pub fn take_change(&mut self) -> bool {
         self.change_at.take().is_some()
     }
 
-    /// Notes who of the link's hosts reported last; returns whether it was we.
+    /// Records which host reported last; returns whether it was this one.
     pub fn set_reporter(&mut self, is_reporter: bool) -> bool {
         core::mem::replace(&mut self.is_reporter, is_reporter)
     }
@@ -160,7 +160,7 @@ impl Entry {
         self.is_reporter = false;
     }
 
-    /// Drops the answer that is due: the querier speaks another version.
+    /// Drops a pending answer, because the querier uses another version.
     pub fn drop_answer(&mut self) {
         self.answer_at = None;
         self.asked.clear();
@@ -172,7 +172,7 @@ impl Entry {
         self.answer_at = Some(earlier.unwrap_or(at));
     }
 
-    /// Answers about these sources (none: all) together with those that were asked for before.
+    /// Schedules an answer about these sources (none: all) together with earlier ones.
     pub fn answer_about(&mut self, sources: Vec<IpAddr>, at: Instant) {
         match self.answer_at {
             None => self.asked = sources,
@@ -221,9 +221,9 @@ impl Entry {
         })
     }
 
-    /// RFC 3376 5.1, RFC 3810 6.1: the records of a report of changes, if one is due; said again
-    /// after a random part of `again_ms`. `is_old`: for a querier of an older version, to which a
-    /// leave is said once.
+    /// RFC 3376 5.1, RFC 3810 6.1: returns the records of a report of changes, if one is due; it is
+    /// repeated after a random part of `again_ms`. `is_old`: for a querier of an older version, to
+    /// which a leave is sent once.
     pub fn take_changes(
         &mut self,
         now: Instant,

@@ -15,7 +15,7 @@ pub struct GroupFilter {
 }
 
 impl GroupFilter {
-    /// No source: nobody listens.
+    /// No source: no listener.
     pub const NOTHING: Self = Self {
         is_exclude: false,
         sources: Vec::new(),

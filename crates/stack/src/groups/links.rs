@@ -13,7 +13,7 @@ use crate::time::Instant;
 pub(crate) struct Groups(BTreeMap<u16, LinkGroups>);
 
 impl Groups {
-    /// Returns whether anybody wants datagrams to this group that come by this link.
+    /// Returns whether there is a receiver for datagrams to this group on this link.
     pub fn hears(&self, link: u16, group: IpAddr) -> bool {
         let of_link = self.0.get(&link);
         of_link.is_some_and(|groups| groups.hears(group))
@@ -29,17 +29,17 @@ impl Groups {
         self.on(link).want(asker, group, filter)
     }
 
-    /// An asker is gone.
+    /// Removes a party.
     pub fn forget(&mut self, asker: Asker) {
         self.all().for_each(|(_, groups)| groups.forget(asker));
     }
 
-    /// Nothing is said before [`Groups::announce`], but in answer.
+    /// Sends no report before [`Groups::announce`], except in answer to a query.
     pub fn keep_quiet(&mut self) {
         self.all().for_each(|(_, groups)| groups.keep_quiet());
     }
 
-    /// Everything is said as if it were new.
+    /// Reports the whole state as if it were new.
     pub fn announce(&mut self) {
         self.all().for_each(|(_, groups)| groups.announce());
     }

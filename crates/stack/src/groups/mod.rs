@@ -28,7 +28,7 @@ use report::On;
 use table::LinkGroups;
 
 impl Cx<'_> {
-    /// See [`Groups::want`]; it is said with the next timers.
+    /// See [`Groups::want`]; it is reported with the next timers.
     pub(crate) fn want_group(
         &mut self,
         asker: Asker,
@@ -41,7 +41,7 @@ impl Cx<'_> {
         is_taken
     }
 
-    /// Says what is due: changes, and answers to queries.
+    /// Sends due reports: changes, and answers to queries.
     #[cold]
     pub(crate) fn on_group_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let Some(mut all) = self.net.groups.take() else {

@@ -12,11 +12,11 @@ const ROBUSTNESS: u8 = 2;
 /// RFC 3376 8.12, RFC 3810 9.12: robustness times query interval, and one response.
 const OLD_QUERIER_NS: u64 = 260_000_000_000;
 
-/// State of the routers that ask.
+/// State of the link's queriers.
 #[derive(Debug, Default)]
 pub(super) struct Querier {
-    /// Until when one of version 1, and one of version 2, is taken to be there. MLDv1 is the older
-    /// of two and lies where version 2 does.
+    /// Times until which a querier of version 1, and of version 2, is assumed to exist. MLDv1 is
+    /// the older of two and is stored as version 2.
     old_until: [Instant; 2],
     robustness: u8,
     /// When a question about all groups is to be answered.
@@ -35,7 +35,7 @@ impl Querier {
         self.general_at
     }
 
-    /// The older version that is to be spoken, if one is.
+    /// Returns the older version to be used, if any.
     pub fn version(&self, now: Instant) -> Option<u8> {
         let is_there = |until: Instant| now < until;
         match self.old_until.map(is_there) {
@@ -45,8 +45,8 @@ impl Querier {
         }
     }
 
-    /// Notes that one has asked, in this older version or in the newest; returns whether another
-    /// version is to be spoken from now on, which ends what was to be said to all.
+    /// Records a query of this older version or of the newest; returns whether another version is
+    /// to be used from now on, which cancels pending reports to all.
     pub fn note(&mut self, now: Instant, old: Option<u8>, robustness: u8) -> bool {
         let before = self.version(now);
         match old {

@@ -72,7 +72,7 @@ impl Cx<'_> {
             Some(_) if self.config.role == Role::Engine => {
                 self.counters.bump(Counter::DropIcmpRole);
             }
-            // RFC 2710 3: nobody who is not of the link speaks for us.
+            // RFC 2710 3: only hosts of the link can report in our place.
             Some(group) if is_of_link(ip) => {
                 self.on_other_member(ip.link, Ipv6Addr::from(*group).into());
             }
@@ -80,7 +80,7 @@ impl Cx<'_> {
         }
     }
 
-    /// RFC 2236 3, RFC 2710 4: to routers of older versions one member is as good as many.
+    /// RFC 2236 3, RFC 2710 4: for routers of older versions one member is enough.
     fn on_other_member(&mut self, link: u16, group: IpAddr) {
         self.counters.bump(Counter::RxGroupReports);
         let groups = self.net.groups.as_mut();

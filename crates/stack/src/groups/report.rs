@@ -25,7 +25,7 @@ use crate::time::Instant;
 const TOS: u8 = 0xc0;
 const IPV4_HEADERS: usize = ethernet::HEADER_LEN + ALERT_HEADER_LEN + igmp::HEADER_LEN;
 
-/// Where something is said, of which family, and when.
+/// Link, family and time of a report.
 #[derive(Clone, Copy)]
 pub(super) struct On {
     pub link: u16,
@@ -49,14 +49,14 @@ impl Cx<'_> {
             let Some(entry) = groups.find_mut(saying.group) else {
                 continue;
             };
-            // They know no sources: what is said of those is said once.
+            // Older versions have no sources: a group is reported once.
             if last.replace(saying.group) == Some(saying.group) {
                 continue;
             }
             let is_leave = entry.state().is_nothing();
             let was_reporter = entry.set_reporter(!is_leave);
-            // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows
-            // none.
+            // RFC 2236 3: a host that was not the last to report need not send a leave; version 1
+            // has none.
             if !is_leave || (was_reporter && version == 2) {
                 self.say_old(on, version, (saying.group, is_leave), fx);
             }
@@ -164,7 +164,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A link without an address of ours is told by nobody (RFC 3376 4.2.13).
+    /// A link without an address of ours sends nothing (RFC 3376 4.2.13).
     fn send_igmp(&mut self, link: u16, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
         let src = self.net.routes.first_of(link);
         let src = src.unwrap_or(Ipv4Addr::UNSPECIFIED);

@@ -10,13 +10,13 @@ use crate::effects::Effects;
 use crate::rng::Rng;
 use crate::time::Instant;
 
-/// Groups of one interface at most: a further one is not heard.
+/// Most groups of one interface: a further one is not received.
 pub(crate) const GROUPS_MAX: usize = 4096;
-/// RFC 3376 8.11, RFC 3810 9.11: within this time a change is said again.
+/// RFC 3376 8.11, RFC 3810 9.11: within this time a change is repeated.
 const UNSOLICITED_MS: u32 = 1000;
 /// RFC 2236 8.10, RFC 2710 7.10: the same of older versions.
 const UNSOLICITED_OLD_MS: u32 = 10_000;
-/// How often an engine repeats what it wants: its keeper may have been replaced.
+/// Interval at which an engine repeats its memberships: its keeper may have been replaced.
 const REMIND_NS: u64 = 30_000_000_000;
 
 /// See the module.
@@ -30,7 +30,7 @@ pub(super) struct LinkGroups {
 }
 
 impl LinkGroups {
-    /// Returns whether anybody wants datagrams to this group.
+    /// Returns whether there is a receiver for datagrams to this group.
     pub fn hears(&self, group: IpAddr) -> bool {
         let mut entries = self.entries.iter();
         entries.any(|entry| entry.group() == group && !entry.state().is_nothing())
@@ -52,7 +52,7 @@ impl LinkGroups {
         true
     }
 
-    /// An asker is gone.
+    /// Removes a party.
     pub fn forget(&mut self, asker: Asker) {
         let robustness = self.robustness();
         for entry in &mut self.entries {
@@ -60,12 +60,12 @@ impl LinkGroups {
         }
     }
 
-    /// Nothing is said before [`LinkGroups::announce`], but in answer.
+    /// Sends no report before [`LinkGroups::announce`], except in answer to a query.
     pub fn keep_quiet(&mut self) {
         self.entries.iter_mut().for_each(Entry::keep_quiet);
     }
 
-    /// Everything is said as if it were new.
+    /// Reports the whole state as if it were new.
     pub fn announce(&mut self) {
         let robustness = self.robustness();
         for entry in &mut self.entries {
@@ -73,7 +73,7 @@ impl LinkGroups {
         }
     }
 
-    /// Forgets groups that nobody wants and of which nothing is to be said.
+    /// Removes groups without members and without pending reports.
     pub fn drop_unwanted(&mut self) {
         self.entries.retain(|entry| !entry.is_over());
     }
@@ -102,7 +102,7 @@ impl LinkGroups {
         general.into_iter().flatten().chain(entries).min()
     }
 
-    /// An engine's part: what has changed goes to the keeper, and everything now and then.
+    /// Sends an engine's changes to the keeper, and its whole state from time to time.
     pub(super) fn tell(&mut self, now: Instant, link: u16, fx: &mut impl Effects) {
         let is_time = self.remind_at.is_some_and(|at| at <= now);
         for entry in &mut self.entries {
@@ -138,8 +138,8 @@ impl LinkGroups {
             .collect()
     }
 
-    /// RFC 3376 7.2.1, RFC 3810 8.2.1: with the version, everything that was to be said of the
-    /// other one ends.
+    /// RFC 3376 7.2.1, RFC 3810 8.2.1: when the version changes, pending reports of the other one
+    /// are cancelled.
     pub(super) fn note_querier(&mut self, now: Instant, is_v6: bool, asked: &Asked) {
         if self.querier(is_v6).note(now, asked.old, asked.robustness) {
             self.of_family(is_v6).for_each(Entry::drop_answer);
@@ -161,7 +161,7 @@ impl LinkGroups {
                 }
             }
             None if !is_old => self.querier(is_v6).answer_general(at),
-            // Older versions answer for each group apart.
+            // Older versions answer for each group separately.
             None => {
                 for entry in self.of_family(is_v6) {
                     entry.answer_by(after(now, asked.response_max_ms, rng));

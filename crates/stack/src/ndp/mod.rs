@@ -28,7 +28,7 @@ use solicit::{Stations, send_over_link};
 pub(crate) use solicit::{send_probe, send_solicitation};
 
 impl Cx<'_> {
-    /// Takes a message of neighbour discovery; the counter says what became of it.
+    /// Processes a neighbour discovery message; returns the counter of its outcome.
     pub(crate) fn on_ndp(
         &mut self,
         now: Instant,
@@ -37,7 +37,7 @@ impl Cx<'_> {
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,
     ) -> Counter {
-        // RFC 4861 7.1: what a router has touched does not come from the link.
+        // RFC 4861 7.1: a packet that a router has forwarded does not come from the link.
         if ip.ttl != HOP_LIMIT {
             return Counter::DropNdpHopLimit;
         }
@@ -79,7 +79,7 @@ impl Cx<'_> {
         {
             return Counter::DropNdpMalformed;
         }
-        // RFC 7527 4.2: nobody else has the address because of that.
+        // RFC 7527 4.2: a looped-back probe does not mean that the address is in use.
         if is_probe && self.is_own_probe(asked.target, asked.nonce) {
             return Counter::DropNdpLooped;
         }
@@ -91,7 +91,8 @@ impl Cx<'_> {
             return Counter::DropNdpNotOurs;
         }
         if is_probe {
-            // RFC 4862 5.4.3: somebody is about to take our address. All are told that it is ours.
+            // RFC 4862 5.4.3: another station is about to use our address. We announce that it is
+            // ours.
             self.tell_all(now, asked.target, link, fx);
             return Counter::RxNdpSolicitations;
         }
@@ -107,8 +108,8 @@ impl Cx<'_> {
         Counter::RxNdpSolicitations
     }
 
-    /// A station on the link that asks from an address of another network: it is answered over the
-    /// link where there is a way back (RFC 4861 7.2.4). Nothing is learnt of it.
+    /// Handles a station on the link that asks from an address of another network: it is answered
+    /// over the link if there is a route back (RFC 4861 7.2.4). Nothing is learnt from it.
     #[cold]
     fn answer_distant(
         &mut self,
@@ -169,7 +170,8 @@ impl Cx<'_> {
         }
         let target = IpAddr::V6(told.target);
         let known = self.net.neighbours.find_mac(target);
-        // An engine asks in our name: the keeper has no entry for the answers that it publishes.
+        // An engine sends requests in our name: the keeper has no entry for the answers that it
+        // publishes.
         let is_awaited = self.net.neighbours.contains(target)
             || (is_solicited && self.config.role == Role::Keeper);
         if !is_awaited {
@@ -217,7 +219,7 @@ impl Cx<'_> {
         };
         let neighbours = &mut self.net.neighbours;
         let is_new = neighbours.learn(now, ip, (mac, confidence), asker, self.counters, fx);
-        // Engines tell by the keeper's word whether a router still answers.
+        // Engines learn from the keeper whether a router still answers.
         let is_answer = confidence == Confidence::Confirmed && self.config.role == Role::Keeper;
         if is_new || is_answer {
             fx.event(Event::Neighbour { ip, mac });
@@ -273,7 +275,7 @@ impl Cx<'_> {
         self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
     }
 
-    /// RFC 4861 4.4: who passes packets on says so.
+    /// RFC 4861 4.4: a forwarding node sets the router flag.
     fn router_flag(&self) -> u8 {
         match self.config.network.is_forwarding {
             true => flag::ROUTER,

@@ -90,7 +90,7 @@ pub(super) struct Stations {
     pub link: u16,
 }
 
-/// A message from one station to another or to a group's, whatever routes say.
+/// Sends a message to a station or a group over the link, whatever the routes.
 pub(super) fn send_over_link(
     stations: Stations,
     (src, dst): (Ipv6Addr, Ipv6Addr),

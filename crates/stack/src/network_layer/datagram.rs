@@ -41,7 +41,7 @@ struct Part {
 }
 
 impl Cx<'_> {
-    /// Sends a segment whose payload is at hand, in fragments if it must be.
+    /// Sends a segment whose payload is present, in fragments if necessary.
     pub fn output_datagram(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Cx<'_> {
             mac,
             local: true,
             mtu: self.net.mtu_max,
-            // Heard as if it came by the link that it leaves by.
+            // Looped back as if it arrived by the link by which it leaves.
             link: found.map_or(0, |found| found.link),
             epoch: self.net.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
@@ -163,7 +163,7 @@ impl Cx<'_> {
     ) -> Whole<'a> {
         let (identification, flow_label) = match (packet.src, packet.dst) {
             (IpAddr::V6(src), IpAddr::V6(dst)) => (
-                // RFC 7739 5.2: nobody can guess the next one.
+                // RFC 7739 5.2: the next one is unpredictable.
                 self.rng.next_u32(),
                 self.net.flow_label(packet, (src, dst), header),
             ),
@@ -276,7 +276,7 @@ fn put_checksum(packet: &OutPacket, header: &mut [u8], at: usize, payload: &[u8]
     sum.add_bytes(header);
     sum.add_bytes(payload);
     if let Some(field) = header.get_mut(at..at + 2) {
-        // RFC 768: zero stands for none.
+        // RFC 768: zero means none.
         let sum = match sum.finish() {
             0 => 0xffff,
             sum => sum,

@@ -40,8 +40,8 @@ impl Macs {
         mac.copied().unwrap_or(self.first)
     }
 
-    /// Returns whether one of them is `mac`. A device with several ports hands over what is for the
-    /// port that it came by.
+    /// Returns whether one of them is `mac`. A device with several ports delivers only frames for
+    /// their own port.
     #[inline]
     pub(crate) fn has(&self, mac: [u8; 6]) -> bool {
         mac == self.first || self.is_another(mac)

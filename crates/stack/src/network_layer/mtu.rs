@@ -40,7 +40,7 @@ impl NetworkLayer {
         found.mtu.map_or(mtu, |route| route.min(mtu))
     }
 
-    /// The largest packet that a link takes; routers may ask for less on the device's own.
+    /// Returns the link's MTU; routers may lower it on the device's own.
     pub(crate) fn mtu_of_link(&self, link: u16) -> u16 {
         let others = &self.link_mtus;
         let at = others.binary_search_by_key(&link, |(link, _)| *link);
@@ -66,7 +66,7 @@ impl NetworkLayer {
         told.map_or_else(|| self.mtu_of_link(link), |(_, mtu)| *mtu)
     }
 
-    /// The largest packet that the link takes by which a packet leaves, whatever its path takes.
+    /// Returns the MTU of the link by which a packet leaves, whatever the path MTU.
     pub(crate) fn mtu_of_way(&self, query: &Query) -> u16 {
         let found = match self.link_mtus.is_empty() {
             true => None,
@@ -78,16 +78,15 @@ impl NetworkLayer {
         }
     }
 
-    /// Returns whether a packet that may not be cut on a path of `mtu` bytes would never arrive:
-    /// the path takes less than is believed of any (Linux's locked MTU).
+    /// Returns whether a packet that may not be fragmented would never arrive on a path of `mtu`
+    /// bytes: the path MTU is below the accepted minimum (Linux's locked MTU).
     #[inline]
     pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
         let all = self.path_mtus.as_ref();
         mtu == MTU_MIN_V4 && dst.is_ipv4() && all.is_some_and(|all| all.is_beneath(now, dst))
     }
 
-    /// The largest packet of a family that the link takes: routers may ask for less than the device
-    /// does.
+    /// Returns the link's MTU for a family: routers may lower the device's.
     #[inline]
     pub(crate) fn mtu_for(&self, is_v6: bool) -> u16 {
         if is_v6 {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::time::Instant;
 
-/// A resolved next hop, kept by whoever sends often. Ends with the link's epoch or with time.
+/// A resolved next hop, cached by frequent senders. It is valid for the link's epoch and a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
     pub(super) mac: [u8; 6],

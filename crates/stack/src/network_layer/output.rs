@@ -164,7 +164,7 @@ impl Cx<'_> {
         Output::Sent
     }
 
-    /// Sends a TCP segment over IPv4 whose headers are complete but for the transport checksum.
+    /// Sends a TCP segment over IPv4 whose headers are complete except for the transport checksum.
     #[inline(always)]
     pub fn send_plain(
         &mut self,
@@ -270,7 +270,8 @@ impl Cx<'_> {
     }
 }
 
-/// A frame whose headers are written but for the transport checksum, which is left to the device.
+/// Returns a frame whose headers are complete except for the transport checksum, which is left to
+/// the device.
 #[inline]
 pub(super) fn complete<'a>(
     buffer: &'a mut [u8],

@@ -47,7 +47,7 @@ impl OutPacket {
     }
 }
 
-/// A transport header and what follows it.
+/// A transport header and its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct OutSegment<'a> {
     /// At most [`L4_HEADER_MAX`] bytes; a checksum field that is left to the device is zero.
@@ -63,7 +63,7 @@ pub struct OutSegment<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Sent,
-    /// Held while the neighbour is asked for.
+    /// Held until the neighbour is resolved.
     Held,
     /// Dropped; counted.
     Unreachable(Reason),

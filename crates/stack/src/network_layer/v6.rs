@@ -32,7 +32,7 @@ impl Cx<'_> {
             return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
         };
         let l4_len = segment.header.len() + segment.payload.len();
-        // A payload length has 16 bits whatever the device takes.
+        // A payload length has 16 bits, whatever the device supports.
         let len_max = match segment.gso_mss {
             Some(_) => usize::from(u16::MAX),
             None => usize::from(mtu).saturating_sub(ipv6::HEADER_LEN),

@@ -42,12 +42,12 @@ impl Stack {
         fx: &mut impl Effects,
     ) {
         self.counters.bump(Counter::RxFragments);
-        // RFC 791 3.2 counts in eights: what is over is not there (as on Linux).
+        // RFC 791 3.2 counts in eights: the remainder is ignored (as on Linux).
         let len = packet.payload.len();
         let len = if packet.has_more { len & !7 } else { len };
         let payload = &packet.payload[..len];
         let end = usize::from(packet.fragment_offset) + len;
-        // RFC 791 3.1: no packet is longer than its length field says ("ping of death").
+        // RFC 791 3.1: no packet is longer than its length field allows ("ping of death").
         if payload.is_empty() || end > usize::from(u16::MAX) - ipv4::HEADER_LEN {
             self.counters.bump(Counter::DropFragmentMalformed);
             return;
@@ -161,7 +161,7 @@ impl Stack {
         self.on_ipv6(now, &bytes, link_group, judged_alone(ip), fx);
     }
 
-    /// Gives up the packets whose rest did not come.
+    /// Drops packets whose remaining fragments did not arrive.
     #[cold]
     pub(crate) fn on_fragment_timers(&mut self, now: Instant, fx: &mut impl Effects) {
         let mut told_v4: Vec<Vec<u8>> = Vec::new();
@@ -180,7 +180,7 @@ impl Stack {
                 }
             }
         }
-        // RFC 792, RFC 8200 4.5: only who sent a first fragment is told.
+        // RFC 792, RFC 8200 4.5: only the sender of a first fragment is informed.
         for first in told_v4 {
             let Ok(packet) = Ipv4Packet::parse_quoted(&first) else {
                 continue;
@@ -215,8 +215,8 @@ impl Stack {
     }
 }
 
-/// Returns metadata without the device's verdict on the transport checksum, which says nothing of
-/// the whole packet's.
+/// Returns metadata without the device's verdict on the transport checksum, which does not apply to
+/// the whole packet.
 fn judged_alone(ip: &IpMeta) -> RxMeta {
     RxMeta {
         checksum: RxChecksum::Unknown,

@@ -50,18 +50,18 @@ impl Discovery {
         self.links.iter_mut().find(|it| it.link == link)
     }
 
-    /// Whether a probe is one of ours that came back.
+    /// Returns whether a probe is one of ours that came back.
     pub fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
         self.links.iter().any(|it| it.is_own_probe(ip, nonce))
     }
 
-    /// Addresses whose groups are heard, with their links.
+    /// Addresses whose solicited-node groups are joined, with their links.
     pub fn heard(&self) -> impl Iterator<Item = (Ipv6Addr, u16)> + '_ {
         let links = self.links.iter();
         links.flat_map(|it| it.heard().map(|ip| (ip, it.link.0)))
     }
 
-    /// Ends what has lasted long enough, and gives what is to be sent, with its link.
+    /// Removes expired state, and returns due messages with their links.
     pub fn on_time(&mut self, now: Instant, actions: &mut Vec<(LinkId, Action)>) {
         for it in &mut self.links {
             let mut own = Vec::new();

@@ -11,7 +11,7 @@ use crate::rng::SipKey;
 #[derive(Clone, Copy, Debug)]
 pub struct Identifiers {
     pub secret: SipKey,
-    /// Tells the machine's interfaces apart.
+    /// Distinguishes the machine's interfaces.
     pub interface: u64,
 }
 
@@ -28,7 +28,7 @@ impl Identifiers {
         }
     }
 
-    /// `attempt`: how many were found to be somebody else's.
+    /// `attempt`: number of addresses that other stations had.
     pub fn address(&self, prefix: Ipv6Addr, attempt: u8) -> Ipv6Addr {
         let network = (prefix.to_bits() >> 64) as u64;
         let words = [network, self.interface, u64::from(attempt)];

@@ -14,7 +14,7 @@ use super::{
 use crate::time::Instant;
 
 impl Slaac {
-    /// Without what is only being probed for.
+    /// Without addresses that are only being probed for.
     pub fn image(&self) -> Vec<u64> {
         let number = |value: Option<u64>| value.map_or(0, |value| value + 1);
         let mut out = alloc::vec![
@@ -43,14 +43,14 @@ impl Slaac {
             let [e, f] = words(known.it.router);
             [a, b, c, d, e, f, known.until.0]
         });
-        // Behind what older programs read.
+        // After the fields that older programs read.
         rows(&mut out, self.routers.iter(), |known| {
             [known.it.preference as u64]
         });
         out
     }
 
-    /// Goes on with an image; what is too much or cut off in it is left out.
+    /// Resumes from an image; excess or truncated parts are left out.
     pub(super) fn take_image(&mut self, mut image: &[u64]) {
         let mut number = || {
             let (&value, rest) = image.split_first()?;

@@ -27,11 +27,11 @@ impl Lifetimes {
         }
     }
 
-    /// RFC 4862 5.5.3 (e): nobody on the link can end an address by forging one advertisement.
+    /// RFC 4862 5.5.3 (e): a single forged advertisement cannot end an address.
     pub fn renew(&mut self, now: Instant, preferred_s: u32, valid_s: u32) {
         let told = after_s(now, valid_s);
         let in_two_hours = now + TWO_HOURS;
-        // (1) longer than two hours, or than what is left.
+        // (1) longer than two hours, or than the remaining time.
         if told > in_two_hours || told > self.valid_until {
             self.valid_until = told;
         // (3) a long life becomes two hours; (2) a short one stays as it is.

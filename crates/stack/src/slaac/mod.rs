@@ -27,7 +27,7 @@ use crate::config::SlaacConfig;
 use crate::time::Instant;
 use slipstack_terms::{Learnt, LearntAddress, LearntNetwork, Redirected};
 
-/// Limits of what routers may make us remember; what comes later is left out.
+/// Limits of the state that routers can create; later items are left out.
 const NETWORKS_MAX: usize = 16;
 const ROUTERS_MAX: usize = 8;
 const REDIRECTS_MAX: usize = 64;
@@ -44,29 +44,29 @@ const PROBE_WAIT: Duration = Duration::from_millis(100);
 /// RFC 7217 6: how often another identifier is tried when one is taken.
 const ATTEMPTS: u8 = 3;
 
-/// The first solicitations, and how far apart they are.
-// DEVIATION(RFC 4861 10): 4 s apart a start without a router would take 12 s; a router answers
+/// The first solicitations, and their interval.
+// DEVIATION(RFC 4861 10): with 4 s a start without a router would take 12 s; a router answers
 // within half a second (6.2.6).
 const SOLICITATIONS: u32 = 3;
 const SOLICIT_EVERY: Duration = Duration::from_secs(1);
 /// RFC 7559 2: later ones, ever rarer.
 const SOLICIT_EVERY_MAX: Duration = Duration::from_secs(3600);
 
-/// A redirect whose router has not repeated it is forgotten, so that a hop that has died is left
-/// some time.
+/// A redirect that its router has not repeated expires, so that an unreachable hop is abandoned
+/// eventually.
 const REDIRECT_S: u32 = 600;
 /// A message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// To all routers.
     Solicit,
-    /// Is this somebody's address? (RFC 4862 5.4.2)
+    /// Probes whether another station has this address (RFC 4862 5.4.2).
     Probe(Ipv6Addr),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// RFC 4862 2: not ours until nobody has claimed it.
+    /// RFC 4862 2: not ours until the probes have gone unanswered.
     Tentative {
         sent: u8,
         next_at: Instant,
@@ -106,7 +106,7 @@ struct HeardRedirect {
     router: Ipv6Addr,
 }
 
-/// One interface that asks its link.
+/// One interface that solicits routers.
 #[derive(Debug)]
 pub struct Slaac {
     link: LinkId,
@@ -123,7 +123,7 @@ pub struct Slaac {
     /// `None`: a router has answered.
     solicit_at: Option<Instant>,
     solicited: u32,
-    /// When it was last looked at what has ended.
+    /// Time of the last check for expired state.
     looked: Instant,
 }
 
@@ -176,7 +176,7 @@ impl Slaac {
         }
     }
 
-    /// RFC 4861 6.3.4; the caller has checked 6.1.2. `link_mtu`: what the device takes.
+    /// RFC 4861 6.3.4; the caller has checked 6.1.2. `link_mtu`: the device's MTU.
     pub fn on_advertisement(
         &mut self,
         now: Instant,
@@ -210,8 +210,8 @@ impl Slaac {
         }
     }
 
-    /// RFC 4191 3.1: what the header says of the way to everywhere, and instead of that a route of
-    /// this length.
+    /// RFC 4191 3.1: the header describes the default route, unless a route option of this length
+    /// replaces it.
     // DEVIATION(RFC 4191 3.1): more-specific routes are not followed (as on Linux:
     // accept_ra_rt_info_max_plen is 0).
     fn on_router(&mut self, now: Instant, router: Ipv6Addr, told: &RouterAdvertisement<'_>) {
@@ -287,8 +287,8 @@ impl Slaac {
         });
     }
 
-    /// Somebody has, or wants, an address that is not ours yet (RFC 4862 5.4.3, 5.4.4). `false`: it
-    /// is none of those.
+    /// Handles another station that has, or wants, an address that is not ours yet (RFC 4862 5.4.3,
+    /// 5.4.4). Returns `false` if it is none of those.
     pub fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
         let is_meant = |known: &&mut Address| known.ip == ip && known.is_tentative();
         let Some(known) = self.addresses.iter_mut().find(is_meant) else {
@@ -309,8 +309,8 @@ impl Slaac {
         true
     }
 
-    /// Returns the nonce by which the probes for an address are told from others' (RFC 7527 4.1);
-    /// `fresh` is random.
+    /// Returns the nonce that identifies our probes for an address (RFC 7527 4.1); `fresh` is
+    /// random.
     pub fn nonce_of(&mut self, ip: Ipv6Addr, fresh: u64) -> Option<[u8; 6]> {
         let known = self.addresses.iter_mut().find(|known| known.ip == ip)?;
         let [a, b, c, d, e, f, ..] = fresh.to_be_bytes();
@@ -324,13 +324,13 @@ impl Slaac {
         nonce.is_some() && self.addresses.iter().any(is_it)
     }
 
-    /// Addresses whose groups are heard: ours, and those that may become so (RFC 4862 5.4.2).
+    /// Addresses whose groups are joined: ours, and tentative ones (RFC 4862 5.4.2).
     pub fn heard(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
         let is_heard = |known: &&Address| known.state != State::Failed;
         self.addresses.iter().filter(is_heard).map(|known| known.ip)
     }
 
-    /// Ends what has lasted long enough, and gives what is to be sent.
+    /// Removes expired state, and returns due messages.
     pub fn on_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
         self.looked = now;
         self.addresses
@@ -338,7 +338,7 @@ impl Slaac {
         self.networks.retain(|known| known.until > now);
         self.routers.retain(|known| known.until > now);
         let routers = &self.routers;
-        // RFC 4861 5.3: what went by a router that is none any more looks for another way.
+        // RFC 4861 5.3: destinations of a router that is gone look for another one.
         self.redirects.retain(|known| {
             known.until > now && routers.iter().any(|router| router.it.ip == known.it.router)
         });
@@ -437,7 +437,7 @@ impl Slaac {
     }
 }
 
-/// The ways out, the one to use first in front: among equals the one that has been heard first.
+/// Returns the default routers, the preferred one first: among equals the one that was heard first.
 fn ranked(mut routers: Vec<Router>) -> Vec<Ipv6Addr> {
     routers.sort_by_key(|router| Reverse(router.preference));
     routers.iter().map(|router| router.ip).collect()
@@ -468,7 +468,7 @@ impl Address {
     }
 }
 
-/// Takes in what is new, and how long what is known lasts from now on.
+/// Adds a new item, or updates the lifetime of a known one.
 fn note<T: PartialEq>(all: &mut Vec<Until<T>>, told: Until<T>, max: usize) {
     let is_full = all.len() >= max;
     match all.iter_mut().find(|known| known.it == told.it) {
@@ -485,7 +485,7 @@ fn in_force<T: Copy>(all: &[Until<T>], current: impl Fn(Instant) -> bool) -> Vec
 
 /// RFC 4861 4.2: 0 is unspecified.
 fn stated(ms: u32) -> Option<u32> {
-    /// An hour: what is longer is a mistake (RFC 4861 6.2.1).
+    /// One hour: longer times are a mistake (RFC 4861 6.2.1).
     const MAX_MS: u32 = 3_600_000;
     (ms != 0).then(|| ms.min(MAX_MS))
 }

@@ -5,7 +5,7 @@ use super::seq;
 use crate::effects::{Effects, Event};
 use crate::network_layer::Cx;
 
-/// Tells the owner of the send ring, and lets the ring grow with the window.
+/// Notifies the owner of the send ring, and lets the ring grow with the window.
 #[inline]
 pub fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
     let upto = conn.snd.una.min(conn.snd.written);

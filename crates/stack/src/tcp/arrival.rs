@@ -14,7 +14,7 @@ pub(super) struct Arrival<'a> {
     /// The demultiplexer's hash of the key.
     pub hash: u64,
     pub segment: &'a Segment<'a>,
-    /// The link that it came on, if a listener may have to be chosen.
+    /// The link by which it arrived, if a listener may have to be chosen.
     pub link: Option<u16>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// Hands it on; `false`: nobody else takes it.
+    /// Passes it on to another engine; returns `false` if none takes it.
     pub fn pass_on(&self, fx: &mut impl Effects) -> bool {
         fx.stray(self.ip, self.segment)
     }
@@ -43,7 +43,7 @@ impl Packet<'_> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Opening {
     pub listener: Option<ListenerId>,
-    /// The initial number that a TIME-WAIT entry in its place asks for.
+    /// The initial sequence number that a TIME-WAIT entry in its place requires.
     pub iss: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Opening {
 pub(super) enum HalfOpen<'a> {
     /// Among the entries.
     Stored(u32),
-    /// It came with the segment, or was made for it.
+    /// It came with the segment, or was built for it.
     Carried(&'a SynEntry),
 }
 
@@ -66,7 +66,7 @@ impl<'a> HalfOpen<'a> {
     }
 }
 
-/// A handshake that ends now, and whose connection it makes.
+/// A handshake that is complete, and makes a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake<'a> {
     pub half: HalfOpen<'a>,

@@ -25,7 +25,7 @@ pub struct Range {
 #[derive(Debug, Default)]
 pub struct Assembler {
     ranges: Vec<Range>,
-    /// Starts of segments that came in lately, newest first.
+    /// Starts of recently received segments, newest first.
     recent: [u64; RECENT_MAX],
     recent_len: u8,
     /// Ranges of `recent` that are new or have grown since the last ACK.
@@ -39,7 +39,7 @@ pub struct Assembler {
     pub urgent: Option<Urgent>,
 }
 
-/// RCV.UP, and whether the byte there has come and been told of.
+/// RCV.UP, and whether the byte there has arrived and been announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgent {
     pub at: u64,
@@ -76,7 +76,7 @@ impl Assembler {
         first < last
     }
 
-    /// Adds a range. Overlap with what is there is reported as a duplicate.
+    /// Adds a range. Overlap with received ranges is reported as a duplicate.
     pub fn insert(&mut self, range: Range) -> Result<(), Full> {
         debug_assert!(range.start < range.end);
         let (first, last) = self.touching(range);
@@ -99,8 +99,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// RFC 2883 4.2: a segment that holds what is here already tells of the first part that came
-    /// twice.
+    /// RFC 2883 4.2: a segment that contains received data reports the first duplicate part.
     fn note_overlap(&mut self, range: Range, (first, last): (usize, usize)) {
         let overlap = |held: &Range| Range {
             start: range.start.max(held.start),
@@ -112,7 +111,7 @@ impl Assembler {
         }
     }
 
-    /// Where what has come ends, a FIN with it.
+    /// Returns the end of all received data, a FIN included.
     pub fn highest(&self) -> Option<u64> {
         self.ranges
             .last()
@@ -120,7 +119,8 @@ impl Assembler {
             .max(self.fin.map(|at| at + 1))
     }
 
-    /// Text up to `edge` has come in order: takes away what that reaches and gives the new edge.
+    /// Records that text up to `edge` has arrived in order: removes the ranges it reaches and
+    /// returns the new edge.
     pub fn advance(&mut self, mut edge: u64) -> u64 {
         let text = Range {
             start: 0,
@@ -162,7 +162,7 @@ impl Assembler {
         self.duplicate.is_some()
     }
 
-    /// Remembers that bytes came a second time (below the in-order edge, or within a range).
+    /// Records bytes that arrived a second time (below the in-order edge, or within a range).
     pub fn note_duplicate(&mut self, range: Range) {
         self.duplicate = Some(range);
     }
@@ -174,7 +174,7 @@ impl Assembler {
         self.duplicate.is_some() || self.news >= NEWS_MAX
     }
 
-    /// Writes the blocks of the next ACK, most interesting first, and says how many.
+    /// Writes the blocks of the next ACK, most interesting first, and returns how many.
     pub fn sack_blocks(&mut self, blocks: &mut [Range]) -> usize {
         self.news = 0;
         let mut n = 0;

@@ -44,7 +44,7 @@ fn audit_send(conn: &Connection) -> Result<(), &'static str> {
     }
 }
 
-/// The records lie gapless from SND.UNA to SND.NXT, and their sums are right.
+/// The records cover SND.UNA to SND.NXT without a gap, and their sums are right.
 fn audit_flight(conn: &Connection, flight: &InFlight) -> Result<(), &'static str> {
     let board = &flight.board;
     let (mut sacked, mut lost) = (0, 0);

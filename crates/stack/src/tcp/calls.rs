@@ -88,9 +88,10 @@ impl Tcp {
         self.listeners.set_yielding(id, is_yielding);
     }
 
-    /// How many connections the program has taken from this listener so far (wrapping): room in the
-    /// backlog. Those that came from another engine count here too, so the total can be ahead of
-    /// what this stack has offered: then its queue counts as empty.
+    /// Records how many connections the program has taken from this listener in total (wrapping),
+    /// which makes room in the backlog. Those that came from another engine count here too, so the
+    /// total can be ahead of the number that this stack has offered: then its queue counts as
+    /// empty.
     pub fn accepted(&mut self, id: ListenerId, total: u32) {
         if let Some(listener) = self.listeners.find_mut(id) {
             let is_ahead = (listener.offered.wrapping_sub(total) as i32) < 0;
@@ -203,8 +204,8 @@ impl Tcp {
         Ok(id)
     }
 
-    /// The flow of an active open; with the initial number that a TIME-WAIT entry in its place asks
-    /// for.
+    /// Returns the flow of an active open, with the initial number that a TIME-WAIT entry in its
+    /// place requires.
     fn choose_flow(
         &mut self,
         now: Instant,
@@ -324,14 +325,14 @@ impl Tcp {
         self.settle(now, id.index, Verdict::Alive, cx, fx);
     }
 
-    /// Nobody will read any more. RFC 9293 3.6.1: data that comes now is answered with a reset.
+    /// Stops reading. RFC 9293 3.6.1: later data is answered with a reset.
     pub fn stop_reading(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.find_mut(id.index, id.generation) {
             conn.rcv.is_shut = true;
         }
     }
 
-    /// Emits what is due for one connection before the end of the turn.
+    /// Emits the due segments of one connection before the end of the turn.
     pub fn push(
         &mut self,
         now: Instant,
@@ -349,8 +350,8 @@ impl Tcp {
         true
     }
 
-    /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told
-    /// by a reset (RFC 1122 4.2.2.13).
+    /// Closes the program's side. `unread`: its unread bytes are lost, which the peer learns by a
+    /// reset (RFC 1122 4.2.2.13).
     pub fn close(
         &mut self,
         now: Instant,
@@ -465,8 +466,8 @@ impl Tcp {
             seq: cx.rng.next_u32(),
             ack: cx.rng.next_u32(),
             flags: TcpFlags::ACK,
-            // Nobody takes it from such a segment; a reader of captures would take a closed one for
-            // a fault.
+            // The peer ignores it in such a segment; in a capture a closed one would look like an
+            // error.
             window: u16::MAX,
             urgent: 0,
         };

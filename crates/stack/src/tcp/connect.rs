@@ -30,7 +30,7 @@ use crate::ids::ConnId;
 use crate::network_layer::{Cx, Path};
 use crate::time::{Instant, Tick, nanos};
 
-/// How soon the SYN is sent again after a reset for whoever was there before (Linux:
+/// Delay of the SYN's retransmission after a reset for an earlier connection (Linux:
 /// TCP_TIMEOUT_MIN).
 const AGAIN_NS: u64 = 2_000_000;
 /// The values a connection block is made from.
@@ -134,7 +134,7 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
     }
 }
 
-/// Takes over what the peer's SYN offers.
+/// Takes over the options of the peer's SYN.
 #[inline]
 pub fn agree(conn: &mut Connection, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) {
     let tcp = &cx.config.tcp;
@@ -240,7 +240,7 @@ pub fn on_segment(
     Verdict::Alive
 }
 
-/// RFC 9293 3.10.7.3 (first): what acknowledges another SYN than ours is reset.
+/// RFC 9293 3.10.7.3 (first): a segment that acknowledges another SYN than ours is reset.
 #[cold]
 fn refuse_answer(
     conn: &mut Connection,

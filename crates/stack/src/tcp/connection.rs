@@ -41,7 +41,7 @@ pub struct Send {
     pub wl2: u64,
     /// Largest window ever offered (SWS avoidance, RFC 9293 3.8.6.2.1).
     pub wnd_max: u32,
-    /// End of what the program has written.
+    /// End of the data that the program has written.
     pub written: u64,
     /// End of the last segment that was smaller than the MSS (Minshall's form of Nagle).
     pub small_end: u64,
@@ -56,7 +56,7 @@ pub struct Send {
     /// The program has closed its side: a FIN follows the last byte.
     pub is_fin_queued: bool,
     pub is_fin_sent: bool,
-    /// The program says that more follows soon (MSG_MORE).
+    /// The program has announced that more follows soon (MSG_MORE).
     pub has_more: bool,
     /// Limit of the send ring; auto-tuned unless [`Fixed::has_limit`].
     pub limit: u32,
@@ -114,9 +114,9 @@ pub struct Receive {
     pub tune_from: u64,
     /// TS.Recent.
     pub ts_recent: u32,
-    /// When anything acceptable last came.
+    /// Time of the last acceptable segment.
     pub last_at: Instant,
-    /// When data last came in order.
+    /// Time of the last in-order data.
     pub data_at: Tick,
     /// Estimate of the peer's segment size, for the ACK policy.
     pub mss: u16,
@@ -132,7 +132,8 @@ pub struct Receive {
     pub is_unanswered: bool,
     /// Requests are answered with data: ACKs ride on the answers.
     pub is_interactive: bool,
-    /// The program lets go: what still comes in is a reset (RFC 9293 3.10.7.1 note, Linux).
+    /// The program has closed: further data is answered with a reset (RFC 9293 3.10.7.1 note,
+    /// Linux).
     pub is_shut: bool,
     pub has_fin: bool,
     /// Where the peer's FIN is, once seen; 0 = not seen.
@@ -155,19 +156,18 @@ pub struct Connection {
     pub hash: u32,
     pub id: ConnId,
     pub phase: Phase,
-    /// There is something for `flush` to look at.
+    /// `flush` has to check this connection.
     pub is_dirty: bool,
     /// It is in the list of dirty connections.
     pub is_queued: bool,
-    /// The program has let go.
+    /// The program has closed it.
     pub is_orphan: bool,
     /// A listener opened it.
     pub is_passive: bool,
     /// Keep-alive and window probes without an answer (Linux: icsk_probes_out).
     pub keep_sent: u8,
     pub backoff: Backoff,
-    /// A soft error that came from the network (RFC 9293 3.9.2.2), reported when retransmission
-    /// gives up.
+    /// A soft error from the network (RFC 9293 3.9.2.2), reported when retransmission gives up.
     pub soft_error: Option<crate::error::Reason>,
     pub snd: Send,
     pub rcv: Receive,
@@ -262,8 +262,8 @@ impl Connection {
         }
     }
 
-    /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left
-    /// it.
+    /// Returns the bytes in the network; without SACK every duplicate ACK stands for one segment
+    /// that has left it.
     #[inline]
     pub fn in_flight(&self) -> u64 {
         match &self.flight {
@@ -303,7 +303,7 @@ impl Connection {
         self.flight.as_mut()?.attempt.as_deref_mut()
     }
 
-    /// When the connection wants to be looked at next.
+    /// Returns the connection's next deadline.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         let timer = self.timers.next();

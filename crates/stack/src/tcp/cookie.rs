@@ -12,8 +12,8 @@ use crate::time::Instant;
 
 /// How long one key makes cookies.
 pub const EPOCH_NS: u64 = 64_000_000_000;
-/// The MSS values that a cookie can say: the largest that is not above the peer's is taken. The
-/// smallest is what is believed at all, the others are those of common links with IPv4, IPv6 and
+/// The MSS values that a cookie can encode: the largest that does not exceed the peer's is used.
+/// The smallest is the accepted minimum, the others are those of common links with IPv4, IPv6 and
 /// tunnels.
 const MSS_TABLE: [u16; 8] = [
     super::sizes::MSS_MIN,
@@ -54,8 +54,8 @@ impl StampedOptions {
         scale | if self.has_sack { SACK_BIT } else { 0 }
     }
 
-    /// The timestamp clock with the options in it: never ahead of the clock, so that what follows
-    /// is not older.
+    /// Encodes the options in the timestamp clock: never ahead of the clock, so that later
+    /// timestamps are not older.
     pub fn stamp(self, clock: u32) -> u32 {
         let stamp = clock & !STAMP_MASK | self.bits();
         if super::seq::is_older(clock, stamp) {
@@ -107,7 +107,7 @@ impl CookieJar {
         }
     }
 
-    /// Changes keys whose time is over.
+    /// Replaces expired keys.
     fn turn(&mut self, now: Instant, rng: &mut Rng) {
         let epoch = now.0 / EPOCH_NS;
         if epoch <= self.epoch {
@@ -121,7 +121,7 @@ impl CookieJar {
         self.epoch = epoch;
     }
 
-    /// An initial sequence number for `subject`, and the MSS that it says.
+    /// Returns an initial sequence number for `subject`, and the MSS that it encodes.
     pub fn seal(
         &mut self,
         now: Instant,

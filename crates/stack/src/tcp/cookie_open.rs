@@ -51,10 +51,11 @@ impl Tcp {
         entry.answer_stamped(now, stamp.wrapping_add(entry.ts_offset), cx, fx);
     }
 
-    /// An ACK for no flow: `true` = it brings a cookie of ours back and has been taken.
+    /// Handles an ACK for no flow: returns `true` if it carries a valid cookie and has opened a
+    /// connection.
     ///
-    /// A flood of ACKs costs one MAC each, and that only while cookies are out; what is no cookie
-    /// is answered like any other stranger, within the limit of resets.
+    /// A flood of ACKs costs one MAC each, and only while cookies are out; an ACK without a valid
+    /// cookie is answered like any other unexpected segment, within the limit of resets.
     pub(super) fn take_cookie(
         &mut self,
         now: Instant,
@@ -117,7 +118,7 @@ impl Tcp {
         let mut entry = syn::entry_for(key, id, numbers, preset, cx.net);
         entry.sent_at = now;
         entry.mss = mss;
-        // No round trip is measured: nobody knows when the SYN-ACK left.
+        // No round trip is measured, because the time of the SYN-ACK is unknown.
         entry.tries = 1;
         if let (Some(timestamps), Some(options)) = (timestamps, stamped) {
             entry.has_timestamps = true;

@@ -10,7 +10,7 @@ use crate::time::Instant;
 /// Times in a stamp are in units of 64 ns: four minutes fit.
 const UNIT_SHIFT: u32 = 6;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Bit of `in_flight` that says that the sender had nothing more to send.
+/// Bit of `in_flight`: the sender had nothing more to send.
 const LIMITED: u32 = 1 << 31;
 
 /// Delivery state at the moment a record was sent.
@@ -45,7 +45,7 @@ pub struct Sample {
     /// C.delivered now and when the newest delivered record left.
     pub delivered: u64,
     pub prior_delivered: u64,
-    /// Delivered and lost since that departure, and what was in flight at it.
+    /// Bytes delivered and lost since that departure, and in flight at it.
     pub delivered_since: u64,
     pub lost_since: u64,
     pub in_flight_then: u64,
@@ -121,7 +121,7 @@ impl Delivery {
         self.lost = self.lost.wrapping_add(bytes as u32);
     }
 
-    /// The last rate that counts, and whether the sender was what limited it.
+    /// Returns the last valid rate, and whether it was limited by the sender.
     pub fn rate(&self) -> (u64, bool) {
         (self.rate, self.is_rate_limited)
     }
@@ -136,7 +136,7 @@ impl Delivery {
         let ns = |units: u32| u64::from(units) << UNIT_SHIFT;
         let since = u64::from((delivered as u32).wrapping_sub(stamp.delivered));
         let interval = ns(stamp.since_first).max(elapsed + ns(stamp.since_delivered));
-        // Most say less than what is known: no division.
+        // Most samples are below the known rate: no division.
         let is_faster = since * SECOND_NS > self.rate.saturating_mul(interval);
         if is_faster || stamp.in_flight & LIMITED == 0 {
             self.set_rate(since, interval, stamp.in_flight & LIMITED != 0);
@@ -181,8 +181,8 @@ impl Delivery {
             in_flight_then: u64::from(stamp.in_flight & !LIMITED),
             ..Sample::default()
         };
-        // Compressed ACKs of less than a round trip would promise too much; longer than a stamp can
-        // tell says nothing.
+        // Compressed ACKs of less than a round trip would give too high a rate; an interval that a
+        // stamp cannot represent gives none.
         if interval >= min_rtt_ns && interval > 0 && stamp.since_first != u32::MAX {
             sample.rate = (u128::from(since) * 1_000_000_000 / u128::from(interval)) as u64;
             if !sample.is_app_limited || sample.rate >= self.rate {

@@ -30,7 +30,7 @@ use crate::time::{Instant, nanos};
 const FLIGHTS_KEPT: usize = 256;
 
 impl Tcp {
-    /// Takes a segment whose checksum and addresses are in order.
+    /// Processes a segment whose checksum and addresses are valid.
     #[inline(always)]
     pub fn on_segment(
         &mut self,
@@ -74,8 +74,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that meets a handshake. While a connection is on its way here, a copy of its SYN
-    /// may have begun one: what is the connection's is not answered for the copy.
+    /// Handles a segment that matches a handshake. While a connection is moving here, a copy of its
+    /// SYN may have begun one: segments of the connection are not answered by the copy.
     fn on_half_open(
         &mut self,
         now: Instant,
@@ -91,8 +91,8 @@ impl Tcp {
         self.on_syn_entry_segment(now, index, arrival, cx, fx);
     }
 
-    /// A segment that meets the rest of a connection. Its peer may use the two ends again, with
-    /// another engine: what belongs there must not end here.
+    /// Handles a segment that matches a TIME-WAIT entry. Its peer may reuse the two ends with
+    /// another engine: segments of that connection must not be answered here.
     #[cold]
     fn on_former(
         &mut self,
@@ -115,8 +115,8 @@ impl Tcp {
             return cx.counters.bump_segment(Counter::TcpStrays);
         }
         if is_outlived && cx.config.role == Role::Keeper {
-            // Every engine was asked: the later connection is over, and its peer does not know. The
-            // old one's would not have said this.
+            // All engines have refused: the later connection is over, and its peer does not know. A
+            // peer of the old one would not have sent this.
             cx.counters.bump(Counter::RxTcpSteps);
             return self.on_stranger(now, arrival, Opening::default(), cx, fx);
         }
@@ -126,7 +126,7 @@ impl Tcp {
                 cx.counters.bump_segment(Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
             } else {
-                // There is nobody for a new connection: what is left of the old one goes on (as on
+                // There is no listener for a new connection: the TIME-WAIT entry continues (as on
                 // Linux).
                 cx.counters.bump_segment(Counter::RxTcpTaken);
                 self.acknowledge_former(now, index, key, cx, fx);
@@ -143,8 +143,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new
-    /// connection, or nobody's.
+    /// Handles a segment without a flow here: the end of a handshake by cookie, another engine's
+    /// segment, a new connection, or an unexpected segment.
     #[inline(never)]
     fn on_unknown(
         &mut self,
@@ -168,8 +168,8 @@ impl Tcp {
         } else {
             None
         };
-        // It may belong to another engine: frames are on their way while the keeper changes who
-        // serves a port.
+        // It may belong to another engine: frames are in flight while the keeper changes the
+        // assignment of a port.
         if listener.is_none() && packet.pass_on(fx) {
             cx.counters.bump(Counter::TcpStrays);
         } else {
@@ -369,7 +369,7 @@ impl Tcp {
         Some(index)
     }
 
-    /// Fires what was due at `due_by`.
+    /// Fires timers that were due at `due_by`.
     #[inline]
     pub fn on_timers(
         &mut self,
@@ -487,7 +487,7 @@ impl Tcp {
                     continue;
                 }
             };
-            // A block may have gone since, and another one taken its place.
+            // A block may have been freed since, and its index reused.
             let Some(conn) = conns.at_mut(index).filter(|conn| conn.is_queued) else {
                 continue;
             };
@@ -502,7 +502,7 @@ impl Tcp {
     }
 }
 
-/// A connection without data in flight owns no lists, unless pacing holds back what comes next.
+/// A connection without data in flight owns no lists, unless pacing delays the next segment.
 fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
     let is_paced = conn.cc.is_paced;
     let is_idle = conn.flight.as_ref().is_some_and(|f| {

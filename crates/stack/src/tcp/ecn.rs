@@ -21,7 +21,7 @@ pub const SETUP: TcpFlags = TcpFlags::ECE.union(TcpFlags::CWR);
 pub struct Ecn {
     /// In the TOS byte of new data: ECT(0), or 0 while ECN is not used.
     pub ect: u8,
-    /// In every ACK: ECE while the peer has to hear of a mark.
+    /// In every ACK: ECE while the mark has to be echoed.
     pub echo: TcpFlags,
     /// In the next new data: CWR, the window was reduced.
     pub cwr: TcpFlags,
@@ -33,7 +33,7 @@ impl Ecn {
         self.ect != 0
     }
 
-    /// Both sides said yes.
+    /// Both sides have agreed.
     pub fn agree(&mut self) {
         self.ect = ECT0;
     }

@@ -31,7 +31,7 @@ pub fn establish(
         conn.figures_mut().on_timeouts_over(now);
         on_repeated(conn, now, segment);
     } else if conn.is_passive && conn.snd.nxt == seq::FIRST {
-        // Fast Open: what was sent last is the SYN-ACK (Linux: tcp_synack_rtt_meas).
+        // Fast Open: the last segment sent is the SYN-ACK (Linux: tcp_synack_rtt_meas).
         let trip = now.nanos_since(conn.snd.last_at);
         conn.rtt.sample_ns(now, trip);
     }
@@ -68,8 +68,8 @@ pub fn on_second_syn_ack(
     conn.owe_ack();
 }
 
-/// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round
-/// trip, the timeout is 3 s until something does.
+/// Handles a SYN or SYN-ACK that was sent more than once. RFC 6298 5.7: unless the peer's timestamp
+/// echo gives the round trip, the timeout is 3 s until a measurement.
 #[cold]
 #[inline(never)]
 pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
@@ -80,7 +80,7 @@ pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
     }
 }
 
-/// The SYN-ACK has: so often for its timer, and so often for the SYN that came again.
+/// Handles a repeated SYN-ACK: `timeouts` repetitions by its timer, the others for repeated SYNs.
 #[cold]
 #[inline(never)]
 pub fn on_repeated_syn_ack(conn: &mut Connection, timeouts: u8, asked: u8) {
@@ -96,11 +96,11 @@ fn begin_small(conn: &mut Connection) {
     conn.cc.begin(u32::from(conn.snd.mss), 1);
 }
 
-/// RFC 7323 4.1: how old is what the peer echoes?
+/// RFC 7323 4.1: the age of the peer's timestamp echo.
 pub fn sample_echo(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
     if let Some(timestamps) = segment.timestamps().filter(|_| conn.opts.has_timestamps) {
         let elapsed = isn::timestamp(now, conn.opts.ts_offset).wrapping_sub(timestamps.echo);
-        // Echoes of the future or of another age are lies.
+        // Echoes that are in the future or too old are invalid.
         if timestamps.echo != 0 && elapsed < 600_000 {
             conn.rtt
                 .sample(now, Duration::from_millis(u64::from(elapsed.max(1))));

@@ -71,8 +71,7 @@ impl Segments {
         self.data_in = self.data_in.wrapping_add(count);
     }
 
-    /// The device says that segments were joined, not how many: as many as full ones would have
-    /// been.
+    /// Counts segments that the device joined without their number: as if they had been full.
     #[cold]
     fn on_merged(&mut self, len: u32, mss: u16) {
         let others = len.div_ceil(u32::from(mss).max(1)).saturating_sub(1);
@@ -87,7 +86,7 @@ pub struct Figures {
     spent: [u64; 4],
     since: u64,
     pace: Pace,
-    /// Segments that D-SACKs tell of, those of them that had been sent again, reorderings, and
+    /// Segments that D-SACKs report, those of them that had been retransmitted, reorderings, and
     /// segments that the peer reported as marked.
     pub dsacks: u32,
     pub redelivered: u32,
@@ -104,7 +103,7 @@ pub struct Figures {
     timeout_since: u64,
     /// Segments without data that were sent again: SYNs and FINs.
     pub bare_resent: u32,
-    /// Segments that came out of order.
+    /// Segments received out of order.
     pub out_of_order: u32,
 }
 
@@ -126,7 +125,7 @@ impl Figures {
         self.reordering_beyond = self.reordering_beyond.max(beyond);
     }
 
-    /// Notes what holds the sender back from now on.
+    /// Records the sender's limiting factor from now on.
     #[inline]
     pub fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.spent[self.pace as usize] += now.0.saturating_sub(self.since);
@@ -207,8 +206,8 @@ pub struct Past {
     pub rate: KeptRate,
 }
 
-/// The last delivery rate that counts, in units of 128 bytes a second; the highest bit says that
-/// the path was its limit.
+/// The last valid delivery rate, in units of 128 bytes a second; the highest bit says that the path
+/// was the limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeptRate(u32);
 

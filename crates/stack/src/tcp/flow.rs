@@ -81,7 +81,7 @@ impl FlowKey {
         secret.mac_words([a, b, d, e])
     }
 
-    /// A MAC over the flow and one more word, for what leaves the machine.
+    /// Returns a MAC over the flow and one more word, for values that leave the machine.
     pub fn mac(&self, secret: &SipKey, word: u64) -> u64 {
         let [a, b, c, d, e] = self.words();
         secret.mac_words([a, b, c, d, e, word])
@@ -213,8 +213,8 @@ impl Place {
     }
 }
 
-/// A packed [`Place`] with the flow's hash: most strangers are told apart without a look at their
-/// keys, and a table that grows asks nobody.
+/// A packed [`Place`] with the flow's hash: most other flows are excluded without reading their
+/// keys, and a growing table needs no keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     place: u32,

@@ -45,7 +45,7 @@ impl HalfOpenImage {
         HalfOpenImage { bytes: *bytes }
     }
 
-    /// The two ends, if the bytes are an image at all: local, remote.
+    /// Returns the two ends, if the bytes are an image at all: local, remote.
     pub fn endpoints(&self) -> Option<(core::net::SocketAddr, core::net::SocketAddr)> {
         let (entry, _) = read(&self.bytes)?;
         Some((entry.key.local(), entry.key.remote()))
@@ -150,7 +150,7 @@ fn is_sound(entry: &SynEntry) -> bool {
 }
 
 impl Tcp {
-    /// Takes the half-open connections of a listener out of this stack without a word to anybody.
+    /// Removes the half-open connections of a listener from this stack without sending anything.
     pub fn detach_half_open(&mut self, listener: ListenerId) -> Vec<HalfOpenImage> {
         let indices: Vec<u32> = self.syns.entries.indices(|e| e.listener == listener);
         indices
@@ -164,10 +164,10 @@ impl Tcp {
             .collect()
     }
 
-    /// Returns whether the entry here comes from a copy of the SYN of the one that moves, to which
-    /// other things were said before: a peer takes the first answer. One that asks after a timeout
-    /// has none, and gets the one from here; its timeout began with the SYN, so that no more than
-    /// half of it is a measure.
+    /// Returns whether the entry here comes from a copy of the SYN of the one that moves, with a
+    /// different SYN-ACK: a peer accepts the first answer. A peer that repeats its SYN after a
+    /// timeout has none, and gets the one from here; its timeout began with the SYN, so half of it
+    /// is the limit.
     fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
         let soon_ns = nanos(cx.config.tcp.rto_initial) / 2;
         let here = self.syns.entries.at(index);
@@ -204,7 +204,7 @@ impl Tcp {
         let hash = self.hasher.table(&entry.key);
         match self.find_place(&entry.key, hash) {
             None => {}
-            // The peer has started over with whoever sent this.
+            // The peer has started over with the sender of this image.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             // A copy of its SYN was answered here, with the same words: whichever answer the peer
             // takes will do.

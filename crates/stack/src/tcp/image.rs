@@ -58,7 +58,7 @@ impl ConnectionImage {
         ConnectionImage { bytes: *bytes }
     }
 
-    /// The two ends, if the bytes are an image at all: local, remote.
+    /// Returns the two ends, if the bytes are an image at all: local, remote.
     pub fn endpoints(&self) -> Option<(core::net::SocketAddr, core::net::SocketAddr)> {
         let fields = Fields::read(&self.bytes)?;
         Some((fields.key.local(), fields.key.remote()))
@@ -441,7 +441,7 @@ impl Fields {
 }
 
 impl Tcp {
-    /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can
+    /// Removes a connection from this stack without sending anything. Only synchronized ones can
     /// move.
     pub fn detach(&mut self, id: ConnId, choices: &Choices) -> Option<ConnectionImage> {
         let image = self.image(id, choices)?;
@@ -487,8 +487,8 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             None => {}
-            // An earlier connection of the same two ends: the peer has started over with whoever
-            // sent this.
+            // An earlier connection of the same two ends: the peer has started over with the sender
+            // of this image.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             Some(Place::Syn(_)) if self.conns.is_full() => return Err(SocketError::LimitReached),
             Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,

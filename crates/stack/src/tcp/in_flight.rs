@@ -61,7 +61,8 @@ impl InFlight {
         self.urgent_end = 0;
     }
 
-    /// Keeps what outlives the flight: in the box, made when there is more to keep than a time.
+    /// Keeps the state that outlives the flight: in a separate allocation if it is more than a
+    /// time.
     pub fn rest(&self, past: &mut Past, kept: &mut Option<Box<Kept>>) {
         past.rate = KeptRate::of(self.delivery.rate());
         if kept.is_none() && !self.figures.is_worth_a_box() {

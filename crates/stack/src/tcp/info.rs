@@ -104,7 +104,7 @@ fn with_times(info: TcpInfo, conn: &Connection, tcp: &TcpConfig) -> TcpInfo {
     }
 }
 
-/// Rates, and counts of the data that went over the connection.
+/// Adds rates, and counts of the connection's data.
 fn with_traffic(info: TcpInfo, conn: &Connection, now: Instant, flight: &Flight) -> TcpInfo {
     let (delivery_rate, is_delivery_app_limited) = match &conn.flight {
         Some(flight) => flight.delivery.rate(),
@@ -149,7 +149,7 @@ fn ca_state(conn: &Connection) -> u8 {
     }
 }
 
-/// The size of the peer's full segments: what was announced, without the timestamps.
+/// Returns the size of the peer's full segments: the announced MSS without the timestamps.
 fn full_segment(conn: &Connection) -> u16 {
     let options = if conn.opts.has_timestamps {
         TIMESTAMPS_LEN as u16
@@ -159,7 +159,7 @@ fn full_segment(conn: &Connection) -> u16 {
     conn.opts.mss_max.saturating_sub(options)
 }
 
-/// Returns the bytes that a round trip brought, as measured by receive-buffer tuning.
+/// Returns the bytes of a round trip, as measured by receive-buffer tuning.
 fn rcv_space(conn: &Connection) -> u32 {
     let first = INITIAL_SEGMENTS * u32::from(full_segment(conn));
     let running = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);

@@ -53,7 +53,7 @@ pub fn on_due(
     if !conn.opts.keep_alive {
         return Verdict::Alive;
     }
-    // Lazily: what came in or is in flight meanwhile moves the probe on.
+    // Lazily: received segments or data in flight postpone the probe.
     let idle = idle_ns(conn, cx);
     let silent = now.nanos_since(conn.rcv.last_at.max(conn.snd.last_at));
     let is_busy = conn.has_outstanding() || conn.snd.has_unsent();

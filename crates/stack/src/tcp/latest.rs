@@ -52,7 +52,7 @@ impl Default for Latest {
 }
 
 impl Latest {
-    /// The block is gone; another connection may get its place.
+    /// The block is gone; another connection may reuse its index.
     #[inline]
     pub fn forget(&mut self, index: u32) {
         if self.index == index {

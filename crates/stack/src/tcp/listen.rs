@@ -18,8 +18,8 @@ use crate::ids::ListenerId;
 use crate::options::{ListenOptions, PortHold};
 use crate::time::Instant;
 
-/// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a
-/// stranger shut out the rest.
+/// SYNs that may wait for their ACK, whatever the backlog: with `listen(fd, 1)` one attacker's SYN
+/// would shut out all others.
 pub const HALF_OPEN_MIN: u32 = 256;
 
 #[derive(Debug)]
@@ -175,8 +175,8 @@ impl Listeners {
             .collect()
     }
 
-    /// The listener for a new flow that came on a link (`None`: on any): the exact address before
-    /// the family's wildcard, and that before the wildcard of both.
+    /// Returns the listener for a new flow on a link (`None`: on any): the exact address before the
+    /// family's wildcard, and that before the wildcard of both.
     pub fn choose(
         &self,
         key: &FlowKey,

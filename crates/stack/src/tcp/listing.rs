@@ -40,8 +40,8 @@ impl Tcp {
         listener.map_or(0, |listener| listener.options.backlog)
     }
 
-    /// Resets a connection against the will of both ends (Linux: SOCK_DESTROY). Returns `false` if
-    /// it is gone.
+    /// Resets a connection without the consent of either end (Linux: SOCK_DESTROY). Returns `false`
+    /// if it is gone.
     pub fn abort(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Tcp {
         true
     }
 
-    /// Answers a segment with a reset although somebody here may expect it.
+    /// Answers a segment with a reset although a connection here may expect it.
     pub fn refuse_segment(
         &mut self,
         now: Instant,

@@ -130,7 +130,7 @@ pub struct Tcp {
     wheel: Wheel,
     latest: Latest,
     pub(crate) train: Train,
-    /// Packed places of what the next flush sends for.
+    /// Packed places for which the next flush sends.
     dirty: Vec<u32>,
     /// RFC 5961 7: challenge ACKs of the whole stack.
     challenges: RateLimit,
@@ -144,8 +144,8 @@ pub struct Tcp {
     flights: Vec<Box<InFlight>>,
 }
 
-/// An idle connection's entry, its timer and its place in the demultiplexer, however the latter is
-/// filled. Rings, records and ranges come and go; this is what stays.
+/// An idle connection's entry, its timer and its place in the demultiplexer, at any fill level of
+/// the latter. Rings, records and ranges are temporary; this remains.
 pub const IDLE_BYTES: usize =
     Slab::<Connection>::ENTRY_BYTES + Wheel::TIMER_BYTES + Demux::ENTRY_BYTES_MAX;
 const _: () = assert!(IDLE_BYTES <= 512);

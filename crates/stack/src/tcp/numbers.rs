@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Numbers that can stand in an image.
+/// Numbers that can be encoded in an image.
 pub(super) trait Number: Sized {
     fn take(bytes: &[u8]) -> Option<(Self, &[u8])>;
 }

@@ -25,7 +25,7 @@ const RCVBUF_MIN: u32 = 2304;
 /// The most timeouts of a SYN-ACK for which TCP_DEFER_ACCEPT waits.
 pub const DEFERRALS_MAX: u8 = 0x7f;
 
-/// `u32::MAX` is for no time at all.
+/// `u32::MAX` stands for no time at all.
 fn ms(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX - 1)
 }
@@ -33,7 +33,7 @@ fn ms(time: Duration) -> u32 {
 /// The options with which the connections of one socket begin.
 #[derive(Clone, Debug)]
 pub struct Preset {
-    /// Without what the path and the peer decide.
+    /// Without values that the path and the peer determine.
     pub opts: Options,
     /// Which way packets are to go.
     pub choice: ChoiceId,
@@ -150,7 +150,7 @@ pub fn change(
         SocketOption::Mark(mark) => choose(conn, cx, |choice| choice.mark = mark),
         SocketOption::Table(table) => choose(conn, cx, |choice| choice.table = table),
         SocketOption::Link(link) => choose(conn, cx, |choice| choice.link = link),
-        // The default again, of a connection that has begun, and those of the other family: nothing
+        // A default, on a connection that has begun, and options of the other family: nothing
         // changes.
         SocketOption::MaxSeg(None)
         | SocketOption::Transparent(_)

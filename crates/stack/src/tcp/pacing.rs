@@ -17,7 +17,7 @@ const MISSED_NS: u64 = 10_000_000;
 /// The clock of one connection's segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pacer {
-    /// When the pacing rate lets the next segment go.
+    /// Time at which the pacing rate allows the next segment.
     next: Instant,
     /// A segment waits for that.
     is_awaited: bool,

@@ -25,8 +25,8 @@ use crate::network_layer::{Cx, NextHop};
 use crate::time::{Instant, nanos};
 
 impl Tcp {
-    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose a segment without ACK
-    /// and RST is.
+    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` matches a segment without ACK
+    /// and RST.
     #[inline(never)]
     pub(super) fn on_stranger(
         &mut self,
@@ -41,7 +41,8 @@ impl Tcp {
             Some(listener) if segment.flags.is_syn() && !segment.flags.is_fin() => {
                 self.open_half(now, arrival, listener, opening.iss, cx, fx);
             }
-            // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
+            // RFC 9293 3.10.7.2 (fourth): a listener drops a segment that is neither a SYN nor an
+            // ACK.
             Some(_) => cx.counters.bump(Counter::DropTcpNoAck),
             None if segment.flags.is_rst() => cx.counters.bump(Counter::DropTcpRst),
             None => self.on_nobody(now, key, segment, cx, fx),
@@ -256,7 +257,7 @@ impl Tcp {
         if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
             cx.counters.bump(Counter::RxTcpTaken);
             if self.challenges.may_pass(now, cx.rng) {
-                // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
+                // RFC 3168 6.1.1.1: a peer that got no answer may repeat its SYN without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
                 entry.answer_again(now, cx, fx);
             }
@@ -453,7 +454,7 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         if let Some(entry) = self.time_waits.entries.at(index)
-            // The ACK of the end, which leaves with this turn, says the same.
+            // The ACK of the end, which leaves with this turn, is equal.
             && !entry.is_owed
             && self.challenges.may_pass(now, cx.rng)
         {
@@ -473,11 +474,12 @@ impl Tcp {
             return;
         };
         let tcp = &cx.config.tcp;
-        // Where the listener has ended, and nobody took its place, the handshake's end would only
-        // be reset.
+        // If the listener has ended, and no other took its place, the handshake's end would only be
+        // reset.
         let is_orphan =
             self.listeners.find(entry.listener).is_none() && !self.listeners.has_any(&entry.key);
-        // syn_ack_recalc(): who has acknowledged is waited for, and asked once more at the end.
+        // syn_ack_recalc(): a peer that has acknowledged is waited for, and gets one more SYN-ACK
+        // at the end.
         let is_awaited = entry.is_acked() && entry.deferrals_left() > 0;
         let is_tired = entry.tries >= tcp.synack_retries && !is_awaited;
         if is_orphan || is_tired {
@@ -553,7 +555,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     true
 }
 
-/// Returns whether a listener that has chosen an interface is there for what comes to this address.
+/// Returns whether a listener that has selected an interface serves this address.
 #[cold]
 fn hears(key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> bool {
     let choice = cx.net.choices.find(chosen);

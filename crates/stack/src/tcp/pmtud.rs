@@ -79,8 +79,7 @@ impl Tcp {
 }
 
 impl Tcp {
-    /// RFC 9293 3.7.3: the link takes more or less than it did: connections follow, up to what both
-    /// ends have agreed on.
+    /// RFC 9293 3.7.3: the link's MTU has changed: connections follow, up to the agreed MSS.
     #[cold]
     pub fn on_link_mtu(&mut self, now: Instant, cx: &mut Cx<'_>) {
         let all: Vec<u32> = self.conns.iter().map(|(index, _)| index).collect();
@@ -95,7 +94,7 @@ impl Tcp {
 
 fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     if !conn.phase.is_synchronized() {
-        // The MSS is set when the peer has said its own.
+        // The MSS is set when the peer has announced its own.
         let query = conn.key.query().by(cx.net.choices.find(conn.choice));
         let path = cx.net.find_path_by(now, &query);
         conn.mtu = path.map_or(conn.mtu, |path| path.mtu);
@@ -148,8 +147,8 @@ fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
 /// Timeouts of the same data before a smaller packet is tried (Linux: tcp_retries1).
 const SILENT_TIMEOUTS: u8 = 3;
 
-/// RFC 4821 7.7, RFC 8899 4.3: large packets vanish and no ICMP says so. The base size, then half
-/// of what was tried, down to the floor; from there [`mtu_search`] looks upwards.
+/// RFC 4821 7.7, RFC 8899 4.3: large packets are lost without ICMP errors. First the base size,
+/// then half of the previous size, down to the minimum; from there [`mtu_search`] probes upwards.
 pub fn on_silence(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     if cx.config.tcp.mtu_probing == MtuProbing::Off
         || conn.backoff.count() < SILENT_TIMEOUTS
@@ -164,7 +163,7 @@ pub fn on_silence(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     lower_mtu(conn, mtu);
 }
 
-/// RFC 1191 6.4: the MSS follows, and what was too large is sent again.
+/// RFC 1191 6.4: the MSS follows, and segments that were too large are sent again.
 fn lower_mtu(conn: &mut Connection, mtu: u16) {
     let mtu = mtu.max(floor(conn));
     if mtu < conn.mtu && conn.phase.is_synchronized() {

@@ -75,7 +75,7 @@ impl Ports {
         self.find(port).is_some()
     }
 
-    /// Holds a port. `false`: somebody else has it.
+    /// Holds a port. Returns `false` if it is in use.
     pub fn hold(&mut self, hold: &PortHold, port: u16, reuse_port: bool) -> bool {
         let holder = Holder {
             bound: hold.bound(),

@@ -45,8 +45,8 @@ impl Tcp {
         self.take_other(now, flow, &segment, cx, fx)
     }
 
-    /// A segment whose payload is still with the device: taken if it is the next of an open
-    /// connection. `false`: nothing has been touched.
+    /// Processes a segment whose payload is still with the device, if it is the next of an open
+    /// connection. Returns `false` without any change otherwise.
     pub fn take_absent(
         &mut self,
         now: Instant,
@@ -101,7 +101,7 @@ impl Tcp {
         true
     }
 
-    /// A flow that was not the last one: found by its hash, whatever keeps its state.
+    /// Looks up a flow that is not the last one, in any storage.
     #[inline(never)]
     fn take_other(
         &mut self,
@@ -111,7 +111,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        // Our own address as a source is believed of looped frames only.
+        // Our own address as a source is accepted only in looped frames.
         if cx.net.is_own(IpAddr::V4(flow.remote)) {
             return false;
         }
@@ -134,7 +134,7 @@ impl Tcp {
                 if self.syns.is_anothers(index, segment) {
                     return false;
                 }
-                // The handshake may be done now; what follows it comes soon.
+                // The handshake may be complete now; the next segment follows soon.
                 let opened = self.on_syn_entry_segment(now, index, &arrival, cx, fx);
                 if let Some(index) = opened {
                     self.latest = Latest { flow, index };

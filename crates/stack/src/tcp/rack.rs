@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 /// RFC 5681: duplicates that mean loss.
 pub const DUPLICATE_THRESHOLD: u32 = 3;
-/// The window never exceeds SRTT (RFC 8985 6.2 step 4), whatever the minimum round trip was once.
+/// The window never exceeds SRTT (RFC 8985 6.2 step 4), whatever the minimum round trip once was.
 const STEPS_MAX: u8 = 64;
 /// RFC 8985 6.2 step 4: recoveries after which the window is as narrow as it began.
 const PERSISTENCE: u8 = 16;
@@ -42,8 +42,8 @@ pub struct Detection {
 }
 
 impl Rack {
-    /// RFC 8985 6.2 steps 2 and 3. Gives the end of what the network has let others overtake, if it
-    /// has. `is_echo_older`: the peer's timestamp echo is of before this time.
+    /// RFC 8985 6.2 steps 2 and 3. Returns the end of a segment that the network has reordered, if
+    /// there is one. `is_echo_older`: the peer's timestamp echo precedes this time.
     #[inline]
     pub fn on_delivered(
         &mut self,
@@ -74,7 +74,7 @@ impl Rack {
         overtaken
     }
 
-    /// RFC 8985 6.2 step 4: a D-SACK says that the window was too small.
+    /// RFC 8985 6.2 step 4: a D-SACK shows that the window was too small.
     #[cold]
     pub fn on_dsack(&mut self, una: u64, nxt: u64) {
         if una >= self.stepped_at {
@@ -93,7 +93,7 @@ impl Rack {
         }
     }
 
-    /// Returns the state that outlasts a rest; the records of sent data are gone.
+    /// Returns the state that outlasts an idle time; the records of sent data are gone.
     pub fn at_rest(&self) -> Rack {
         Rack {
             sent_at: 0,

@@ -109,8 +109,8 @@ fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     if !conn.has_outstanding() {
         return;
     }
-    // RFC 8985 7.2: not while a loss is known (a path that has become narrower): its repair is due,
-    // and asks as well.
+    // RFC 8985 7.2: not while a loss is known (a path whose MTU has shrunk): its repair is due, and
+    // serves as a probe.
     if conn.flight_mut().board.lost_bytes() > 0 {
         return resend_timer::arm_timeout(conn, now, cx);
     }
@@ -224,7 +224,7 @@ fn on_persist(
     }
     cx.counters.bump(Counter::TxTcpWindowProbes);
     conn.keep_sent = conn.keep_sent.saturating_add(1);
-    // RFC 9293 3.8.5: the pointer is told although the window is closed.
+    // RFC 9293 3.8.5: the pointer is announced although the window is closed.
     if urgent::end(conn).is_some() {
         let next = conn.snd.una;
         emit::segment(conn, now, Span::empty(next), TcpFlags::NONE, cx, fx);

@@ -10,7 +10,7 @@ use crate::time::{Instant, Tick, nanos};
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two
 /// round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
-/// Nanoseconds that the probe waits beyond two round trips, whose estimate lags (Linux:
+/// Nanoseconds that the probe waits beyond two round trips, because their estimate lags (Linux:
 /// TCP_TIMEOUT_MIN_US).
 const PROBE_SLACK_NS: u64 = 2_000_000;
 
@@ -72,8 +72,7 @@ pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 }
 
 /// Restarts the timeout after the segment at SND.UNA was retransmitted (RFC 6675 6). A hole whose
-/// repair is lost too is found by what is SACKed meanwhile; the timeout would send everything
-/// behind it again.
+/// repair is lost too is found by later SACKs; the timeout would retransmit everything behind it.
 pub fn on_head_resent(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.timers.resend() == Some(Resend::Timeout) {
         arm_timeout(conn, now, cx);
@@ -93,8 +92,8 @@ fn may_probe(conn: &Connection) -> bool {
         })
 }
 
-/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; in the timeout's
-/// place where that came first.
+/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; replaced by the
+/// timeout if that is earlier.
 #[inline]
 fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) {
     let mut wait = (2 * conn.rtt.smoothed_ns() + PROBE_SLACK_NS).max(PROBE_MIN_NS);
@@ -105,8 +104,8 @@ fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) 
         .set_resend(Resend::Probe, now.plus_nanos(wait.min(longest_ns)));
 }
 
-/// RFC 8985 7.2: newer data holds the probe up no longer than until the timeout of what left first
-/// (Linux: tcp_rto_delta_us).
+/// RFC 8985 7.2: newer data postpones the probe no longer than until the timeout of the oldest
+/// segment (Linux: tcp_rto_delta_us).
 fn until_timeout_ns(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u64 {
     let timeout = base_timeout_ns(conn, cx);
     let sent_at = conn.flight.as_ref().and_then(|f| f.board.first_sent_at());
@@ -159,7 +158,7 @@ pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let flight = conn.flight_mut();
     // The answers of probes were no duplicates.
     flight.recovery.duplicates = 0;
-    // This ACK says nothing about segments that have left since.
+    // This ACK does not concern segments sent since.
     let sent_at = flight.board.first_sent_at().map_or(now, Instant);
     if now.nanos_since(sent_at) >= srtt {
         flight.board.mark_first_lost(mss.into());

@@ -39,8 +39,8 @@ impl Backoff {
     }
 }
 
-/// Total time after which `retries` back-offs from `base` are exhausted: Linux measures the limit
-/// as a time so that a fast path does not give up within seconds.
+/// Returns the total time after which `retries` back-offs from `base` are exhausted: Linux measures
+/// the limit as a time so that a fast path does not give up within seconds.
 pub fn budget_ns(base: u64, ceiling: u64, retries: u8) -> u64 {
     let mut total = 0u64;
     for i in 0..=retries {

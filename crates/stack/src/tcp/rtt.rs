@@ -57,7 +57,7 @@ impl Rtt {
         u64::from(self.min) << MIN_SHIFT
     }
 
-    /// Restores estimates that came with a moved connection. Absurd values count as no estimate.
+    /// Restores the estimates of a moved connection. Absurd values count as no estimate.
     pub fn restore(srtt: u64, rttvar: u64, now: Instant) -> Rtt {
         if srtt == 0 || srtt > CEILING_NS || rttvar > CEILING_NS {
             return Rtt {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_never_varies_leaves_room_for_one_that_does() {
-        // RFC 6298 4: the variance term is never zero, and the clock tells microseconds apart.
+        // RFC 6298 4: the variance term is never zero, and the clock resolves microseconds.
         let mut rtt = Rtt::default();
         for i in 0..1_000 {
             rtt.sample(Instant(i * MS), Duration::from_micros(1_234));

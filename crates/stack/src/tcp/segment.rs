@@ -28,7 +28,7 @@ pub struct Segment<'a> {
     pub absent: Absent,
     /// Several segments in one frame.
     pub is_gso: bool,
-    /// A router marked it (RFC 3168 5): ECE, what it is answered with; else nothing.
+    /// ECE, the answer to a router's mark (RFC 3168 5), else nothing.
     pub mark: TcpFlags,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Segment<'a> {
         UserTimeout::find(self.options)
     }
 
-    /// Nothing but data, of the size that tells that more follows.
+    /// Returns whether it has only data, of a size that suggests that more follows.
     #[inline]
     pub fn is_full(&self, mss: u16) -> bool {
         self.flags == TcpFlags::ACK && self.payload.len() >= usize::from(mss.max(1)) && !self.is_gso

@@ -18,7 +18,7 @@ pub fn to_wire(initial: u32, seq: u64) -> u32 {
     initial.wrapping_add(seq as u32)
 }
 
-/// The widened number nearest to `reference` whose wire form is `wire`.
+/// Returns the widened number nearest to `reference` whose wire form is `wire`.
 #[inline]
 pub fn widen(initial: u32, reference: u64, wire: u32) -> u64 {
     let distance = wire.wrapping_sub(to_wire(initial, reference)) as i32;

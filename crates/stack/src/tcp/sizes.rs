@@ -9,7 +9,7 @@ pub const WINDOW_CLAMP_MIN: u32 = 1152;
 /// MSS of a peer that announces none (RFC 9293 3.7.1, MUST-15), over IPv4 and over IPv6.
 pub const MSS_DEFAULT: u16 = 536;
 pub const MSS_DEFAULT_V6: u16 = 1220;
-/// Smallest MSS that is believed (CVE-2019-11479).
+/// Smallest accepted MSS (CVE-2019-11479).
 pub const MSS_MIN: u16 = 88;
 /// Largest shift (RFC 7323 2.3).
 pub const WINDOW_SHIFT_MAX: u8 = 14;
@@ -19,7 +19,7 @@ pub fn headers(key: &FlowKey) -> u16 {
     if key.is_v4() { 40 } else { 60 }
 }
 
-/// The shift that lets the window reach `buffer_max` (RFC 7323 2.2).
+/// Returns the shift with which the window can reach `buffer_max` (RFC 7323 2.2).
 pub fn shift_for(buffer_max: u32) -> u8 {
     // Smallest shift with 0xffff << shift >= buffer_max.
     let steps = buffer_max.div_ceil(0xffff).max(1);

@@ -10,7 +10,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Entries are named by index; a generation tells successive tenants of one index apart.
+/// Entries are named by index; a generation distinguishes successive users of one index.
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -105,7 +105,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
-    /// The generation of whoever has this index now.
+    /// Returns the generation of this index's present entry.
     pub fn generation(&self, index: u32) -> Option<u32> {
         let slot = self.slots.get(index as usize)?;
         slot.value.is_some().then_some(slot.generation)
@@ -131,7 +131,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The indices of the entries that are meant, by looking at all.
+    /// Returns the indices of the selected entries, by a scan of all.
     pub fn indices(&self, is_meant: impl Fn(&T) -> bool) -> Vec<u32> {
         let slots = self.slots.iter().zip(0u32..);
         slots

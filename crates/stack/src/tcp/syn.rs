@@ -34,7 +34,7 @@ const LEVELS: usize = 8;
 /// Handshakes that another engine began too, at a time.
 const RIVALS_MAX: usize = 256;
 
-/// The bit of [`SynEntry::deferrals`] that says that the peer has acknowledged and sent nothing.
+/// The bit of [`SynEntry::deferrals`] for a peer that has acknowledged and sent no data.
 const ACKED: u8 = 0x80;
 const _: () = assert!(options::DEFERRALS_MAX < ACKED);
 
@@ -58,7 +58,7 @@ pub struct SynEntry {
     pub our_shift: u8,
     /// How often its timer has run out.
     pub tries: u8,
-    /// How often it was answered again because its SYN came again.
+    /// Number of answers to repeated SYNs.
     pub asked: u8,
     /// How often it has still to run out before an ACK alone opens the connection
     /// (TCP_DEFER_ACCEPT), and [`ACKED`].
@@ -67,11 +67,11 @@ pub struct SynEntry {
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
     pub fast_open: Option<OwnCookie>,
-    /// The user timeout announced to the peer, and the peer's of its SYN. Where a cookie takes an
-    /// entry's place that is not kept: by RFC 5482 3 its first segment after the SYN says it again.
+    /// The user timeout announced to the peer, and that of the peer's SYN. A cookie does not keep
+    /// it: by RFC 5482 3 the peer's first segment after the SYN repeats it.
     pub told_timeout: Option<UserTimeout>,
     pub peer_timeout: Option<UserTimeout>,
-    /// The peer asked for ECN and may have it.
+    /// The peer requested ECN and may use it.
     pub has_ecn: bool,
     pub hop: Option<NextHop>,
     pub tos: u8,
@@ -99,7 +99,7 @@ impl SynEntry {
         }
     }
 
-    /// Takes what the peer's SYN offers; `None` of the configuration is left out.
+    /// Takes the options of the peer's SYN; those set to `None` by the configuration are left out.
     pub fn take_offer(&mut self, theirs: &TcpOptions, cx: &Cx<'_>) {
         let tcp = &cx.config.tcp;
         self.mss = theirs
@@ -141,8 +141,7 @@ impl SynEntry {
         self.answer(now, cx, fx);
     }
 
-    /// tcp_check_req(): an ACK that brings nothing is noted, and that is all. The round trip is not
-    /// measured then.
+    /// tcp_check_req(): an ACK without data is only recorded. The round trip is not measured then.
     #[cold]
     pub fn defers(&mut self, segment: &Segment<'_>) -> bool {
         let is_bare = segment.text_len() == 0 && !segment.flags.is_fin();
@@ -180,7 +179,7 @@ impl SynEntry {
             window: self.window,
             urgent: 0,
         };
-        // RFC 7323 2.2 and 3.2, RFC 2018 2: only what the peer offered is answered.
+        // RFC 7323 2.2 and 3.2, RFC 2018 2: only options that the peer offered are answered.
         let options = TcpOptions {
             mss: Some(self.our_mss),
             window_scale: (self.peer_shift != u8::MAX).then_some(self.our_shift),
@@ -211,8 +210,8 @@ impl SynEntry {
         emit::opening(envelope, now, &syn, &mut self.hop, cx, fx);
     }
 
-    /// Says where the handshake stands, to whoever sent a segment that does not belong there (RFC
-    /// 9293 3.10.7.4 first, RFC 5961 3.2).
+    /// Answers a segment that does not belong to the handshake with the handshake's state (RFC 9293
+    /// 3.10.7.4 first, RFC 5961 3.2).
     #[cold]
     pub fn acknowledge(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         // RFC 7323 2.2: both sides scale or none.
@@ -316,7 +315,7 @@ pub fn entry_for(
 pub struct SynTable {
     pub entries: Slab<SynEntry>,
     waiting: [VecDeque<Waiting>; LEVELS],
-    /// The earliest deadline, for the look at every turn.
+    /// The earliest deadline, for the check at every turn.
     next: Instant,
     /// Few: handshakes that another engine began too.
     rivals: Vec<Rival>,
@@ -366,7 +365,7 @@ impl SynTable {
             return false;
         }
         if let Some(entry) = self.entries.at_mut(index) {
-            // Not every copy asks for ECN (RFC 3168 6.1.1.1).
+            // Not every copy requests ECN (RFC 3168 6.1.1.1).
             entry.has_ecn &= other.has_ecn;
         }
         true
@@ -417,9 +416,9 @@ impl SynTable {
         is_rivals
     }
 
-    /// Returns whether this acknowledges what was never sent here. The entry may be of a copy of
-    /// the SYN of a connection that another engine has: the peer has met our SYN-ACK with a
-    /// challenge, or goes on.
+    /// Returns whether this acknowledges a SYN-ACK that was not sent here. The entry may come from
+    /// a copy of the SYN of a connection that another engine has: the peer has answered our SYN-ACK
+    /// with a challenge ACK, or continues.
     #[inline]
     pub fn is_anothers(&self, index: u32, segment: &Segment<'_>) -> bool {
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
@@ -431,8 +430,8 @@ impl SynTable {
         })
     }
 
-    /// Sends the SYN-ACK that an entry owes; it may have gone since, and another one taken its
-    /// place.
+    /// Sends the SYN-ACK that an entry owes; the entry may have been freed since, and its index
+    /// reused.
     #[inline]
     pub fn answer_owed(
         &mut self,
@@ -489,7 +488,7 @@ impl SynTable {
         None
     }
 
-    /// May be earlier than what is due; `FAR_FUTURE` = nothing waits.
+    /// May be earlier than the first deadline; `FAR_FUTURE` = no entry.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         self.next

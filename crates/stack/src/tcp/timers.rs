@@ -19,7 +19,7 @@ pub enum Resend {
 }
 
 impl Resend {
-    /// Bits of a time that say what it is for: nanoseconds that no timer knows.
+    /// The low two bits of a deadline store its kind; no timer resolves single nanoseconds.
     const MASK: u64 = 3;
 
     fn of(at: Instant) -> Resend {

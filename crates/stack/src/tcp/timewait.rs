@@ -106,8 +106,8 @@ impl TimeWait {
     }
 
     /// Returns whether this is from a later connection of the same two ends, which another engine
-    /// has: its numbers are beyond everything that either side of this one has sent. A SYN speaks
-    /// for itself, and what has neither ACK nor RST is no connection's.
+    /// has: its numbers are beyond everything that either side of this one has sent. A SYN is
+    /// handled separately, and a segment with neither ACK nor RST belongs to no connection.
     pub fn is_outlived_by(&self, segment: &Segment<'_>) -> bool {
         let stamp = segment.timestamps().filter(|_| self.has_timestamps);
         let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));
@@ -156,19 +156,19 @@ fn unit(at: Instant) -> u32 {
     (at.0 >> UNIT_SHIFT) as u32
 }
 
-/// When to look at an entry; its index and generation.
+/// The deadline of an entry; its index and generation.
 type Place = (Instant, u32, u32);
 
-/// The stack's own are in one queue: they wait equally long. Adopted ones have had some of their
-/// time, each another share of it, and come from as many engines as end: a heap, which costs those
-/// whose connections ended here nothing.
+/// The stack's own entries are in one queue, because they wait equally long. Adopted ones have
+/// remaining times of their own and come from as many engines as end: a heap, which costs the
+/// stack's own entries nothing.
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
     /// Entries that were evicted early, kept until their time or until there are too many.
     waiting: VecDeque<Place>,
     adopted: BinaryHeap<Reverse<Place>>,
-    /// When the first of them is due, for the look at every turn.
+    /// The first deadline, for the check at every turn.
     next: Instant,
 }
 
@@ -210,7 +210,7 @@ impl TimeWaits {
         }
     }
 
-    /// Sends the ACK that an entry owes; it may have gone since, and another one taken its place.
+    /// Sends the ACK that an entry owes; the entry may have been freed since, and its index reused.
     #[inline]
     pub fn answer_owed(
         &mut self,
@@ -233,7 +233,7 @@ impl TimeWaits {
         }
     }
 
-    /// An entry whose time is over. One that was restarted goes to the end of the queue.
+    /// Removes an expired entry. One that was restarted goes to the end of the queue.
     pub fn pop_due(&mut self, now: Instant, time_wait: u64) -> Option<u32> {
         while let Some((until, is_adopted)) = self.first() {
             self.next = until;
@@ -268,7 +268,7 @@ impl TimeWaits {
         own.into_iter().chain(adopted).min()
     }
 
-    /// May be earlier than what is due; `FAR_FUTURE` = nothing waits.
+    /// May be earlier than the first deadline; `FAR_FUTURE` = no entry.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         self.next

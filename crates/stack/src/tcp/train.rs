@@ -49,7 +49,7 @@ pub(super) struct OpenTrain {
     /// its end.
     limit: u64,
     mss: usize,
-    /// The link that the first frame came by.
+    /// The link of the first frame.
     pub link: u16,
     /// Joined frames, and their bytes.
     pub frames: u64,
@@ -64,7 +64,7 @@ impl Train {
         self.latest = index;
     }
 
-    /// Opens a train behind this frame, whose segment this connection has just taken.
+    /// Opens a train after this frame, whose segment this connection has just accepted.
     #[inline(always)]
     pub fn open(&mut self, frame: &[u8], conn: &Connection, link: u16) {
         let Some(alike) = Alike::of(frame) else {
@@ -118,7 +118,7 @@ impl Train {
         true
     }
 
-    /// Ends the train, if one is open: what has joined is to be processed.
+    /// Ends the train, if one is open: its joined segments are to be processed.
     pub(super) fn take(&mut self) -> Option<OpenTrain> {
         self.state = State::Idle;
         self.current.take()

@@ -10,7 +10,7 @@ use crate::network_layer::Cx;
 use crate::time::Instant;
 
 impl Tcp {
-    /// Opens a train behind this frame, whose segment has just been taken.
+    /// Opens a train after this frame, whose segment has just been accepted.
     #[inline(never)]
     pub fn open_train(&mut self, frame: &[u8], link: u16) {
         self.train.state = State::Idle;
@@ -25,7 +25,7 @@ impl Tcp {
         self.train.join(frame, meta, fx)
     }
 
-    /// Does for all that have joined what one segment asks for.
+    /// Processes all joined segments as one.
     #[inline(never)]
     pub fn end_train(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         let Some(train) = self.train.take() else {

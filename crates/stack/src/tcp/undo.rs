@@ -9,7 +9,7 @@ pub struct Undo {
     /// The state to go back to. Kept after the episode: the D-SACK for a needless retransmission
     /// comes about when the episode ends.
     prior: Option<Saved>,
-    /// Where the retransmissions of the episode lie: a D-SACK elsewhere does not speak of them.
+    /// Range of the episode's retransmissions: a D-SACK elsewhere does not concern them.
     range: Range,
     /// Retransmitted bytes that no D-SACK has called needless.
     bytes: u64,
@@ -47,7 +47,7 @@ impl Undo {
         self.stamp.get_or_insert(stamp);
     }
 
-    /// Nothing has been sent again: what has arrived since are originals.
+    /// Nothing has been retransmitted: all data that has arrived since are originals.
     pub fn has_originals_only(&self) -> bool {
         !self.has_resent
     }

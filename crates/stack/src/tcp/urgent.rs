@@ -72,14 +72,14 @@ fn pointer_to(end: u64, start: u64, nxt: u64) -> (TcpFlags, u16) {
     }
 }
 
-/// Returns whether a segment has to be looked at for the sake of urgent data.
+/// Returns whether a segment has to be examined for urgent data.
 #[inline]
 pub fn concerns(conn: &Connection, segment: &Segment<'_>) -> bool {
     let is_awaited = |assembler: &Assembler| assembler.urgent.is_some();
     segment.flags.contains(TcpFlags::URG) || conn.rcv.assembler.as_deref().is_some_and(is_awaited)
 }
 
-/// RFC 9293 3.10.7.4 (sixth). RFC 9293 3.8.5 (MUST-32): the program is told when the pointer
+/// RFC 9293 3.10.7.4 (sixth). RFC 9293 3.8.5 (MUST-32): the program is notified when the pointer
 /// advances, and when the byte is there.
 #[cold]
 pub fn on_segment(conn: &mut Connection, segment: &Segment<'_>, start: u64, fx: &mut impl Effects) {
@@ -101,7 +101,7 @@ pub fn on_segment(conn: &mut Connection, segment: &Segment<'_>, start: u64, fx: 
     });
 }
 
-/// A mark farther on than the one that is known; what has arrived in order already is no news.
+/// Returns a mark beyond the known one; a mark in data that has arrived in order is ignored.
 fn find_mark(conn: &Connection, segment: &Segment<'_>, start: u64) -> Option<u64> {
     if !segment.flags.contains(TcpFlags::URG) {
         return None;

@@ -22,7 +22,7 @@ const LIMIT_HIGH_NS: u64 = 24 * 3600 * SECOND;
 /// How much later than the user timeout a keep-alive probe may end the connection.
 const KEEP_ALIVE_GAP_NS: u64 = SECOND;
 
-/// ADV_UTO as it is told; `None`: the program has set none.
+/// Returns ADV_UTO as announced; `None` if the program has set none.
 pub fn option_of(user_timeout_ms: u32) -> Option<UserTimeout> {
     UserTimeout::of_seconds(user_timeout_ms.div_ceil(1_000))
 }
@@ -37,10 +37,10 @@ pub fn of_syn(conn: &Connection) -> Option<UserTimeout> {
     }
 }
 
-/// The program sets its own. RFC 5482 3: the next segment tells of a new one.
+/// Handles a new value of the program. RFC 5482 3: the next segment announces it.
 ///
-/// DEVIATION(RFC 5482 3): TCP_USER_TIMEOUT knows no limits, as on Linux; those of this file are for
-/// what peers say.
+/// DEVIATION(RFC 5482 3): TCP_USER_TIMEOUT has no limits, as on Linux; those of this file apply to
+/// peers' values.
 pub fn set(conn: &mut Connection, user_timeout_ms: u32, cx: &Cx<'_>) {
     let is_new = conn.opts.user_timeout_ms != user_timeout_ms && user_timeout_ms != 0;
     conn.opts.user_timeout_ms = user_timeout_ms;
@@ -49,7 +49,7 @@ pub fn set(conn: &mut Connection, user_timeout_ms: u32, cx: &Cx<'_>) {
     conn.opts.manner.set_owes_timeout(is_owed);
 }
 
-/// RFC 5482 3.1: what a segment says counts, however often it changes.
+/// RFC 5482 3.1: a segment's value counts, however often it changes.
 #[inline]
 pub fn on_segment(conn: &mut Connection, segment: &Segment<'_>, cx: &Cx<'_>) {
     if !segment.is_plain {
@@ -66,7 +66,8 @@ fn on_options(conn: &mut Connection, segment: &Segment<'_>, cx: &Cx<'_>) {
     }
 }
 
-/// Where the connection was before: what was owed, and the peer's option as its field.
+/// Restores the state of a moved connection: a pending announcement, and the peer's option as its
+/// field.
 pub fn restore(conn: &mut Connection, is_owed: bool, peer: u16, cx: &Cx<'_>) {
     if !cx.config.tcp.user_timeout_option {
         return;
@@ -89,8 +90,8 @@ fn find_peer_ns(conn: &Connection) -> Option<u64> {
     Some(u64::from(timeout.seconds()) * SECOND)
 }
 
-/// USER_TIMEOUT of a connection whose program has set none (RFC 5482 3.1: it is CHANGEABLE);
-/// `retries_ns` is the system's, which stands for ADV_UTO.
+/// Returns USER_TIMEOUT of a connection whose program has set none (RFC 5482 3.1: it is
+/// CHANGEABLE); `retries_ns` is the system's, which stands for ADV_UTO.
 pub fn adopted_ns(conn: &Connection, retries_ns: u64, cx: &Cx<'_>) -> u64 {
     let Some(peer_ns) = find_peer_ns(conn) else {
         return retries_ns;
@@ -99,8 +100,8 @@ pub fn adopted_ns(conn: &Connection, retries_ns: u64, cx: &Cx<'_>) -> u64 {
     retries_ns.max(peer_ns).max(low).min(LIMIT_HIGH_NS)
 }
 
-/// RFC 5482 4.2: where the option is used, keep-alive must not end what the user timeout would let
-/// live.
+/// RFC 5482 4.2: where the option is used, keep-alive must not end a connection before the user
+/// timeout.
 pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
     let own = u64::from(conn.opts.user_timeout_ms) * MS;
     let timeout = if !cx.config.tcp.user_timeout_option {
@@ -136,7 +137,7 @@ fn has_room(conn: &Connection, len: u32) -> bool {
     len == 0 || len + USER_TIMEOUT_LEN as u32 <= u32::from(conn.snd.mss)
 }
 
-/// Returns whether an ACK has to go ahead of what is sent next, since that is full.
+/// Returns whether an ACK has to precede the next segment, because that is full.
 #[cold]
 pub fn needs_an_ack(conn: &Connection) -> bool {
     let unsent = conn.snd.written.saturating_sub(conn.snd.nxt);

@@ -14,7 +14,7 @@ use crate::effects::{DatagramIn, Effects};
 use crate::ids::UdpId;
 use crate::network_layer::Cx;
 
-/// The receiver of a datagram that a program has looked at.
+/// The receiver that a BPF program has chosen for a datagram.
 pub(super) enum Chosen {
     Here(UdpId),
     /// It has been handed to another stack.
@@ -71,7 +71,7 @@ impl Udp {
         is_taken.then_some(Chosen::Elsewhere)
     }
 
-    /// Returns the socket of a group that stands at this rank.
+    /// Returns the socket of a group with this rank.
     fn find_ranked(&self, bound: SocketAddr, rank: u64) -> Option<UdpId> {
         let indices = self.ports.get(&bound.port())?;
         indices.iter().find_map(|&index| {

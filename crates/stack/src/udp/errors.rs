@@ -11,8 +11,8 @@ use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
 impl Udp {
-    /// RFC 1122 4.1.3.3: errors go up. To a socket that has not asked for all of them only those
-    /// that will not pass by themselves, and only when it is connected to that peer.
+    /// RFC 1122 4.1.3.3: errors are passed up. A socket that has not asked for all of them gets
+    /// only permanent ones, and only when it is connected to that peer.
     pub fn on_path_error(
         &mut self,
         now: Instant,
@@ -65,8 +65,7 @@ impl Udp {
 }
 
 impl Udp {
-    /// Sockets of a port look for the way again: any of them may have sent what did not get
-    /// through.
+    /// Lets the sockets of a port look up their routes again: any of them may have sent the packet.
     fn forget_hops(&mut self, port: u16) {
         for &index in self.ports.get(&port).map_or(&[][..], Vec::as_slice) {
             if let Some(socket) = &mut self.slots[index as usize].socket {

@@ -19,7 +19,7 @@ use crate::network_layer::Cx;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UdpOutcome {
     Done,
-    /// Nobody has the port: the sender may be told.
+    /// No socket has the port: the sender may get an error.
     PortClosed,
 }
 
@@ -67,7 +67,8 @@ impl Udp {
             return UdpOutcome::Done;
         }
         let Some(id) = self.find_taker(from, to, meta.link) else {
-            // The sockets of a port that is served here are connected to others: nobody else waits.
+            // The sockets of a port that is served here are connected to others: there is no other
+            // receiver.
             if !self.serves(to, meta.link) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
                 return UdpOutcome::Done;
@@ -189,12 +190,13 @@ impl Udp {
     }
 }
 
-/// The size of the datagrams that one frame brings joined.
+/// Returns the size of the datagrams that one frame has joined.
 fn joined(datagram: &UdpDatagram<'_>, meta: RxMeta) -> Option<NonZeroU16> {
     NonZeroU16::new(meta.segment).filter(|size| datagram.payload.len() > usize::from(size.get()))
 }
 
-/// The border of a datagram is part of its meaning: a socket that has not asked gets each alone.
+/// A datagram's boundaries are part of its meaning: a socket that has not asked for joined ones
+/// gets each alone.
 #[cold]
 fn deliver_apart(
     id: UdpId,
@@ -233,8 +235,8 @@ fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> b
     }
 }
 
-/// Returns whether a socket that is connected to `remote` hears `from`: compute_score(), where port
-/// 0 is any.
+/// Returns whether a socket that is connected to `remote` receives from `from`: compute_score(),
+/// where port 0 is any.
 #[inline]
 fn is_peer(remote: SocketAddr, from: SocketAddr) -> bool {
     remote == from || (remote.port() == 0 && remote.ip() == from.ip())

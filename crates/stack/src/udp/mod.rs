@@ -325,8 +325,8 @@ impl Udp {
     }
 }
 
-/// Returns whether the address is a group: a socket bound to one hears that group alone (RFC 3678
-/// does not say so, and every system does it).
+/// Returns whether the address is a multicast group: a socket bound to one receives only that group
+/// (RFC 3678 does not say so, but every system does it).
 fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_multicast() || cx.net.routes.is_broadcast(v4),

@@ -56,7 +56,7 @@ impl Multicast {
         self.links[usize::from(dst.is_ipv6())][usize::from(dst.is_multicast())]
     }
 
-    /// ip_mc_sf_allow(), and inet6_mc_check(), which does not look at the link.
+    /// ip_mc_sf_allow(), and inet6_mc_check(), which ignores the link.
     pub fn hears(&self, (group, link): (IpAddr, u16), source: IpAddr) -> bool {
         let mut memberships = self.memberships.iter();
         let is_it = |of: &(IpAddr, u16)| of.0 == group && (group.is_ipv6() || of.1 == link);

@@ -66,7 +66,7 @@ fn address(
         .dst
         .or(socket.remote)
         .ok_or(SocketError::DestinationRequired)?;
-    // udp_sendmsg(): who is connected to it may send there.
+    // udp_sendmsg(): a socket connected to it may send there.
     let is_nowhere = datagram.dst.is_some_and(|dst| dst.port() == 0);
     if is_nowhere || dst.ip().is_unspecified() {
         return Err(SocketError::InvalidArgument);
@@ -212,8 +212,8 @@ fn send_one(
     }
 }
 
-/// RFC 1112 6.1, RFC 4291 2.7: what goes to a group no further than this host; of scope 0 there is
-/// none.
+/// RFC 1112 6.1, RFC 4291 2.7: returns whether a multicast packet stays within this host; scope 0
+/// is reserved.
 fn stays_here(packet: &OutPacket) -> bool {
     const INTERFACE_LOCAL: u8 = 1;
     let is_narrow = match packet.dst {
@@ -223,8 +223,8 @@ fn stays_here(packet: &OutPacket) -> bool {
     packet.dst.is_multicast() && (packet.ttl == 0 || is_narrow)
 }
 
-/// Returns whether our own sockets hear what this one sends to a group; a broadcast they always
-/// hear, as on Linux.
+/// Returns whether our own sockets receive this socket's packets to a group; broadcasts they always
+/// receive, as on Linux.
 fn loops(socket: &Socket, group: IpAddr) -> bool {
     let multicast = socket.multicast.as_ref();
     !group.is_multicast() || multicast.is_none_or(|multicast| multicast.loops(group.is_ipv6()))

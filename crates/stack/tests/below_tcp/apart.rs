@@ -21,7 +21,7 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 const FIN: u8 = 0x01;
 
-/// A router whose second link takes packets of `mtu` bytes, and whose device cuts nothing.
+/// A router whose second link has an MTU of `mtu` bytes, and whose device does not segment.
 fn router(mtu: u16) -> Table {
     let mut table = Table::with(|config| {
         let own = vec![(IP.into(), 24), ("fd00::5".parse().unwrap(), 64)];
@@ -61,7 +61,7 @@ fn pass(table: &mut Table, frame: &[u8], segment: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Payload that tells where it is from.
+/// Payload with a recognisable pattern.
 fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }

@@ -381,7 +381,7 @@ fn a_full_table_forgets_the_longest_unused_and_never_grows() {
     };
     assert_eq!(send(59), 0x0800, "the newest is known");
     assert_eq!(send(20), 0x0806, "the oldest is asked for");
-    // With every place busy asking, the next stranger is refused.
+    // With every entry busy resolving, the next unknown neighbour is refused.
     for host in 100..103 {
         send(host);
     }

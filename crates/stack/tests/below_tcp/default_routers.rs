@@ -38,7 +38,7 @@ fn advertise(table: &mut Table, router: Ipv6Addr, says_address: bool) {
     table.input(&frame(router, ALL_NODES, kind, &body));
 }
 
-/// The router answers what it was asked.
+/// Sends the router's answer.
 fn answer(table: &mut Table, router: Ipv6Addr, to: Ipv6Addr) {
     answer_with(table, 0xe0, router, to);
 }
@@ -82,7 +82,8 @@ fn send(table: &mut Table, socket: UdpId) {
     stack.udp_send(*now, socket, &datagram, fx).unwrap();
 }
 
-/// Stations that datagrams went to, and neighbours that were asked for, since the last look.
+/// Returns stations that datagrams went to, and neighbours that were solicited, since the last
+/// call.
 fn seen(table: &mut Table) -> (Vec<[u8; 6]>, Vec<Ipv6Addr>) {
     let (mut hops, mut asked) = (Vec::new(), Vec::new());
     for frame in table.take_frames() {
@@ -197,7 +198,7 @@ fn a_router_that_would_be_preferred_is_asked_again_once_a_minute_while_there_is_
     }
     assert!(minutes_asked >= 2, "{minutes_asked}");
     assert_eq!(hop_of_next(&mut table, socket), mac_of(SECOND));
-    // Without traffic nobody asks.
+    // Without traffic nothing is solicited.
     table.pass(200_000);
     seen(&mut table);
     table.pass(200_000);

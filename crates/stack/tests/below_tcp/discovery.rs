@@ -192,7 +192,7 @@ fn discovery_in_fragments_is_ignored_and_an_echo_is_not() {
 
 #[test]
 fn what_a_neighbour_told_by_itself_is_used_for_five_seconds_before_it_is_verified() {
-    // RFC 4861 7.3.1 and 10: DELAY_FIRST_PROBE_TIME, and REACHABLE_TIME for what was confirmed.
+    // RFC 4861 7.3.1 and 10: DELAY_FIRST_PROBE_TIME, and REACHABLE_TIME for a confirmed entry.
     for (is_confirmed, wait_ms, frames) in [
         (false, 4_000, 1),
         (false, 6_000, 2),

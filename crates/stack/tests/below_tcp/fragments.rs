@@ -174,8 +174,7 @@ fn of_a_piece_of_ipv4_that_is_not_the_last_only_eights_count() {
     assert_eq!(table.fx.datagrams[0].3, payload(9));
 }
 
-/// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 lets nothing pass but the very same
-/// piece.
+/// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 accepts only an exact duplicate.
 #[test]
 fn a_piece_within_others_is_ignored_in_ipv4_and_loses_the_packet_in_ipv6() {
     for (is_v6, arrived) in [(false, 1), (true, 0)] {
@@ -279,6 +278,6 @@ fn what_waits_is_bounded_by_the_named_limit() {
         table.input(&fragment_v4(identification, 8, true, &[1; 1464]));
     }
     let gone = table.count(Counter::DropFragmentMemory);
-    // 1464 bytes and what keeps them, in 64 KiB.
+    // 1464 bytes and their overhead, in 64 KiB.
     assert_eq!(256 - gone, (64 << 10) / (1464 + 64 + 320));
 }

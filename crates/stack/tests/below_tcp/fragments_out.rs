@@ -84,7 +84,7 @@ fn lengths(frames: &[Vec<u8>]) -> Vec<(usize, bool)> {
         .collect()
 }
 
-/// A router says that what we sent is larger than `mtu`.
+/// Sends a router's error that our packet is larger than `mtu`.
 fn too_big(table: &mut Table, sent: &[u8], mtu: u16) {
     let quoted = &sent[14..sent.len().min(14 + 500)];
     if sent[12..14] == [8, 0] {
@@ -158,8 +158,8 @@ fn a_large_datagram_arrives_whole_and_no_frame_is_larger_than_the_link() {
 #[test]
 fn what_does_not_fit_becomes_what_the_socket_chose() {
     let too_long = Err(SocketError::MessageTooLong);
-    // How a packet of the link's length leaves (whole, may not be cut) and what becomes of a longer
-    // one.
+    // How a packet of the link's length leaves (whole, may not be fragmented) and the result for a
+    // longer one.
     let table_of = [
         (MtuDiscovery::Dont, false, Ok(())),
         (MtuDiscovery::Want, true, Ok(())),

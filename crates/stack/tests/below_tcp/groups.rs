@@ -171,7 +171,7 @@ fn changes_of_sources_are_said_as_such() {
     change(&mut table, udp, GroupChange::Forgo(source(1)));
     table.pass(0);
     assert_eq!(said(&mut table), [(5, vec![2]), (6, vec![1])]);
-    // A second socket wants all: the mode changes, whatever was still to be said.
+    // A second socket wants all sources: the mode changes, whatever report was pending.
     let open = socket(&mut table, 1000);
     change(&mut table, open, GroupChange::Join);
     table.pass(1001);
@@ -222,7 +222,8 @@ fn what_is_sent_to_a_group_of_one_interface_stays_in_its_host() {
     }
 }
 
-/// A switch that asks in a router's place (RFC 4541 2.1.1), and who asks for its first address.
+/// A switch that queries in a router's place (RFC 4541 2.1.1), and a host that requests its first
+/// address.
 #[test]
 fn who_has_no_address_is_heard_by_all_and_by_nobody_alone() {
     let mut table = Table::new();
@@ -313,7 +314,7 @@ fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
     table.pass(9_000);
     let late = said(&mut table).len();
     assert_eq!(soon + late, 8);
-    // Version 3 would have said all of it again by then.
+    // Version 3 would have repeated all of it by then.
     assert!(late > 4, "{late}");
 }
 

@@ -88,7 +88,7 @@ fn an_older_router_hears_version_1_until_it_has_been_silent_for_long_enough() {
 
 #[test]
 fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
-    // RFC 2710 7.10. Version 2 says it again within one second (RFC 3810 9.11).
+    // RFC 2710 7.10. Version 2 repeats it within one second (RFC 3810 9.11).
     let (mut table, udp) = table();
     for (within_a_second, is_old) in [(GROUPS, false), (0, true)] {
         if is_old {

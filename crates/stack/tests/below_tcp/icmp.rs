@@ -12,7 +12,7 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 use slipstack_wire::{protocol, udp};
 
-/// Number of a protocol that nobody speaks.
+/// An unassigned protocol number.
 const UNKNOWN: u8 = 200;
 
 const PROTOCOL_UNREACHABLE: IcmpKind = IcmpKind::DestinationUnreachable {

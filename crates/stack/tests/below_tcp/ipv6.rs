@@ -91,7 +91,7 @@ fn datagram(src: (Ipv6Addr, u16), dst: (Ipv6Addr, u16), payload: &[u8]) -> Vec<u
     packet(protocol::UDP, src.0, dst.0, 64, &bytes)
 }
 
-/// The one frame that was sent: its packet and ICMPv6 message, whose checksum is right.
+/// Returns the only frame that was sent: its packet and ICMPv6 message, whose checksum is right.
 fn sent(table: &mut Table) -> (Ipv6Header, Icmpv6Kind, Vec<u8>) {
     let frames = table.take_frames();
     assert_eq!(frames.len(), 1, "{frames:x?}");

@@ -115,7 +115,7 @@ fn packets_for_others_pass_from_one_port_to_the_other() {
     assert_eq!(sent[0].1[..12], [PEER_MAC, MAC].concat());
 }
 
-/// A segment as the kernel joins them: its checksum is left to whoever cuts it apart.
+/// A segment as the kernel joins them: its checksum is left to the segmenting device.
 fn joined(len: usize) -> Vec<u8> {
     let mut tcp = [0; 32];
     tcp[..4].copy_from_slice(&[0x0f, 0xa0, 0, 80]);
@@ -156,7 +156,7 @@ fn joined_segments_leave_joined_if_each_fits() {
                 let cut = table.fx.cuts.last().copied().flatten().unwrap();
                 assert_eq!((cut.mss, cut.header_len), (1348, 14 + 20 + 32));
             }
-            // Its sender is told what the link takes.
+            // Its sender is informed of the link's MTU.
             (1349, _) => assert_eq!((sent.len(), sent[0].0), (1, LinkId::new(0, 0))),
             _ => assert!(sent.is_empty()),
         }
@@ -166,7 +166,7 @@ fn joined_segments_leave_joined_if_each_fits() {
     assert_eq!(table.count(Counter::DropForwardJoined), 1);
 }
 
-/// The links by which reports have left, with the link-layer addresses that they came from.
+/// Returns the links by which reports have left, with their source link-layer addresses.
 fn reports(table: &mut Table) -> Vec<(LinkId, Vec<u8>)> {
     let sent = taken(table).into_iter();
     sent.map(|(link, frame)| (link, frame[6..12].to_vec()))

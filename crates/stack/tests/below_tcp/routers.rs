@@ -201,7 +201,7 @@ fn a_probe_that_the_link_loops_back_is_nobody_elses() {
     }
     assert_eq!(table.count(Counter::DropNdpLooped), 2);
     assert_eq!(table.count(Counter::DropNdpConflict), 0);
-    // Somebody else's, with a nonce of its own.
+    // Another station's, with a nonce of its own.
     let mut body = [0; NEIGHBOUR_LEN];
     let other = Neighbour {
         nonce: Some([7; 6]),
@@ -224,7 +224,7 @@ fn a_probe_that_the_link_loops_back_is_nobody_elses() {
 #[test]
 fn an_advertisement_is_followed_while_the_stack_runs() {
     let (mut table, first, socket) = up();
-    // The router's own address was told: nothing is asked first.
+    // The router's own address was included: no solicitation is needed.
     let frames = send(&mut table, socket, FAR, &[0; 1500]);
     assert_eq!(frames.len(), 2, "cut by the MTU that the router tells");
     let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
@@ -387,7 +387,7 @@ fn input_on(table: &mut Table, link: u16, frame: &[u8]) {
     table.stack.on_frame(table.now, frame, meta, &mut table.fx);
 }
 
-/// A keeper with a VLAN, each of whose links has a router with the same link-local address.
+/// A keeper with a VLAN; the routers of both links have the same link-local address.
 fn two_links() -> Table {
     let vlan = Interface {
         link: VLAN,
@@ -441,7 +441,7 @@ fn routers_of_two_links_with_one_address_are_two() {
     );
     let links: Vec<_> = learnt.networks.iter().map(|net| net.link).collect();
     assert_eq!(links, [0, VLAN]);
-    // A neighbour of the VLAN's network is asked for there, from the address that we have there.
+    // A neighbour of the VLAN's network is solicited there, from our address there.
     let any = "[::]:7000".parse().unwrap();
     let socket = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
     table.pass(1000);
@@ -472,7 +472,7 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
     let router = zoned(ROUTER, LinkId(VLAN));
     let frames = send(&mut table, socket, router, b"x");
     assert_eq!(table.fx.links, [VLAN]);
-    // Its advertisement has said who it is.
+    // Its advertisement has given its link-layer address.
     assert_eq!(frames[0][..6], ROUTER_MAC);
     let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
     assert_eq!(packet.header.dst, ROUTER);
@@ -484,7 +484,7 @@ fn a_link_local_destination_goes_by_the_link_that_it_is_of() {
         packet.payload,
     );
     assert!(is_valid);
-    // An equal address on the first link is another neighbour, which has to be asked for.
+    // An equal address on the first link is another neighbour, which has to be resolved.
     table.fx.links.clear();
     let frames = send(&mut table, socket, ROUTER, b"x");
     assert_eq!(

@@ -17,7 +17,7 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-/// An error that came back: destination, reason, offender, type and code, quoted payload.
+/// A returned error: destination, reason, offender, type and code, quoted payload.
 pub type Returned = (SocketAddr, Reason, IpAddr, [u8; 2], Vec<u8>);
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Recorder {
     pub local: Vec<bool>,
     /// The VLAN of each frame.
     pub links: Vec<u16>,
-    /// How each frame is to be cut apart.
+    /// How each frame is to be segmented.
     pub cuts: Vec<Option<Gso>>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
@@ -77,7 +77,7 @@ impl Effects for Recorder {
     }
 }
 
-/// A stack, its clock and what it did.
+/// A stack, its clock and its recorded effects.
 pub struct Table {
     pub stack: Stack,
     pub now: Instant,
@@ -110,7 +110,7 @@ impl Table {
             .on_frame(self.now, frame, RxMeta::UNKNOWN, &mut self.fx);
     }
 
-    /// Lets time pass, with timers at the times that the stack asks for.
+    /// Lets time pass, with timers at the times that the stack returns.
     pub fn pass(&mut self, ms: u64) {
         let end = self.now.plus_nanos(ms * 1_000_000);
         while let Some(at) = self.stack.next_deadline().filter(|&at| at <= end) {
@@ -128,7 +128,7 @@ impl Table {
         std::mem::take(&mut self.fx.frames)
     }
 
-    /// The peer announces itself by asking for us.
+    /// The peer announces itself by an ARP request for us.
     pub fn introduce_peer(&mut self) {
         self.input(&arp_frame(ArpOperation::Request, PEER_MAC, PEER, IP));
         self.take_frames();

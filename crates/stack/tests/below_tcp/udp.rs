@@ -107,7 +107,7 @@ fn of_sockets_that_share_a_port_without_dividing_it_the_last_one_hears() {
         table.fx.datagrams.pop().unwrap().0
     };
     assert_eq!(hear(&mut table), second);
-    // As on Linux, who was connected meanwhile is as if it had been bound again.
+    // As on Linux, a socket that was connected meanwhile counts as bound again.
     table.stack.udp_connect(first, Some(at(PEER, 9))).unwrap();
     assert_eq!(hear(&mut table), second);
     table.stack.udp_connect(first, None).unwrap();

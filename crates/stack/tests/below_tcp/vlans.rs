@@ -75,7 +75,7 @@ fn who_asks_in_a_vlan_is_answered_there() {
 #[test]
 fn a_neighbour_of_a_vlan_is_not_believed_to_be_elsewhere() {
     let mut table = table();
-    // It is answered where it asks, as by Linux, and nothing is learnt of it.
+    // It is answered where it asks, as by Linux, and nothing is learnt from it.
     input_in(&mut table, 0, &ask(OWN));
     assert_eq!(taken(&mut table)[0].0, 0);
     let socket = table.bind("10.10.10.5:7");
@@ -99,7 +99,7 @@ fn what_leaves_from_a_virtual_address_goes_by_the_vlans_gateway() {
     let frames = taken(&mut table);
     assert_eq!(frames.len(), 1);
     assert_eq!((frames[0].0, &frames[0].1[..6]), (VLAN, &ROUTER_MAC[..]));
-    // From the device's own address the same goes by the other gateway, which is asked for there.
+    // The same from the device's own address goes by the other gateway, which is resolved there.
     let own = table.bind("10.0.0.5:7");
     let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);
     sent.unwrap();

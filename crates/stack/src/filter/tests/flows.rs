@@ -28,7 +28,7 @@ fn pair(port: u32, flags: TcpFlags, answer: TcpFlags) -> (Packet, Packet) {
     )
 }
 
-/// New connections to port 80 are let in, everything that is not known is dropped.
+/// Lets new connections to port 80 in, and drops packets of unknown flows.
 fn keeping(state: FilterKeep) -> Filter {
     filter(&[
         FilterRule {

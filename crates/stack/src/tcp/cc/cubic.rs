@@ -8,8 +8,8 @@ use crate::time::Instant;
 
 /// RFC 9438 4.6: beta = 0.7.
 const BETA: (u64, u64) = (7, 10);
-/// Longest time from K that is looked at, so that cubes stay small: the window has reached its
-/// limit long before.
+/// Longest time from K that is computed, so that cubes stay small: the window has reached its limit
+/// long before.
 const SPAN_MS: i64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,10 +82,10 @@ impl Cubic {
         }
     }
 
-    /// RFC 9438 4.6 and 4.7; gives ssthresh.
+    /// RFC 9438 4.6 and 4.7; returns ssthresh.
     ///
-    /// The RFC's flight_size is cwnd here: windows that were not used do not grow (RFC 7661), which
-    /// 4.6 asks for.
+    /// The RFC's flight_size is cwnd here: unused windows do not grow (RFC 7661), which 4.6
+    /// requires.
     pub fn on_loss(&mut self, window: &Window) -> u32 {
         // Fast convergence: give way to newcomers when the plateau sinks.
         self.w_max = if window.cwnd < self.w_max {

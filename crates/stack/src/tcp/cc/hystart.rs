@@ -20,18 +20,18 @@ const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 const INFINITY: u32 = u32::MAX;
 /// ACKs further apart than this share of the round trip are no train. (Linux's hystart_ack_delta_us
-/// is 2 ms on every path; what a pause of a machine leaves between the ACKs of a small window would
-/// pass for the bottleneck's rate.)
+/// is 2 ms on every path; a pause of the machine between the ACKs of a small window would be taken
+/// for the bottleneck's rate.)
 const TRAIN_PAUSE_MIN: u32 = 500;
 const TRAIN_PAUSE_DIVISOR: u32 = 16;
-/// A train is at least a quarter of a round trip long: what is late at its end must not tell its
-/// rate. Below a millisecond neither trains nor queues are looked at: they are turns of the sender
-/// or of the receiver.
+/// A train is at least a quarter of a round trip long: delays at its end must not determine its
+/// rate. Below a millisecond neither trains nor queues are examined, because they reflect the turns
+/// of sender or receiver.
 const TRAIN_DIVISOR: u32 = 4;
 const TRAIN_MIN: u32 = 1_000;
-/// Slow start turns conservative when the window holds so many quarters of what the path does (a
-/// rate taken too low must not end it), and is over at so many: what is lost at random later takes
-/// a window off that is more than enough.
+/// Slow start turns conservative when the window holds so many quarters of the bandwidth-delay
+/// product (a rate taken too low must not end it), and is over at so many: a later random loss
+/// reduces a window that is more than sufficient.
 const FULL_QUARTERS: u64 = 5;
 const LAST_QUARTERS: u64 = 6;
 /// Rounds from the one to the other, at most.
@@ -48,8 +48,8 @@ pub struct HyStart {
     window_end: u32,
     /// Minimum over the whole slow start.
     min: u32,
-    /// The last ACK and what was delivered with it, low bits; how long ACKs have come without a
-    /// pause for segments that had queued, and for how many bytes.
+    /// The last ACK and the bytes delivered with it, low bits; how long ACKs have arrived without a
+    /// pause for segments that had been queued, and for how many bytes.
     acked_at: u32,
     delivered: u32,
     train_len: u32,
@@ -100,7 +100,7 @@ pub enum Verdict {
 }
 
 impl HyStart {
-    /// RFC 9406 4.2; `bytes` is what slow start would grow by.
+    /// RFC 9406 4.2; `bytes` is the growth of slow start.
     pub fn on_ack(&mut self, ack: &Ack, cwnd: u32, bytes: u32) -> Verdict {
         if self.ends_round(ack) {
             if self.is_conservative() {
@@ -193,9 +193,10 @@ impl HyStart {
         u64::from(cwnd) * u64::from(self.train_len) / (held / 4).max(1)
     }
 
-    /// A round ends when what was SND.NXT at its beginning is acknowledged.
+    /// A round ends when SND.NXT at its beginning is acknowledged.
     fn ends_round(&mut self, ack: &Ack) -> bool {
-        // Until it is acknowledged it lies within what is outstanding; any distance beyond is not.
+        // Until it is acknowledged the difference is within the outstanding data; afterwards it is
+        // larger.
         let left = self.window_end.wrapping_sub(ack.una as u32);
         let is_over = left == 0 || u64::from(left) > ack.nxt.saturating_sub(ack.una);
         let is_first = self.progress == Progress::New;
@@ -217,8 +218,8 @@ mod tests {
 
     const MSS: u32 = 1_000;
 
-    /// Runs rounds of `per_round` ACKs with the given round trips in milliseconds; gives what each
-    /// round grew by.
+    /// Runs rounds of `per_round` ACKs with the given round trips in milliseconds; returns the
+    /// growth of each round.
     fn run(per_round: u64, rtts_ms: &[u64]) -> (Vec<u32>, bool) {
         let mut hystart = HyStart::default();
         let mut grown = Vec::new();
@@ -342,8 +343,8 @@ mod tests {
     }
 
     /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the
-    /// empty path of 40 ms; the round trip of each by its number. Does slow start end with this
-    /// window?
+    /// empty path of 40 ms; the round trip of each by its number. Returns whether slow start ends
+    /// with this window.
     fn ends_after(count: u64, gap_us: u64, cwnd: u32, rtt_us: impl Fn(u64) -> u64) -> bool {
         let mut hystart = HyStart::default();
         let ack = |at_us, rtt_us, una| ack(at_us, rtt_us, una, 1_000_000);
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn a_train_of_a_slow_sender_is_none_of_a_bottleneck() {
         assert!(!ends_after(200, 200, 10_000_000, |_| 41_000));
-        // One in eight came at once: no queue stands there.
+        // One in eight arrives at once: there is no queue.
         let jitter = |i: u64| if i.is_multiple_of(8) { 40_000 } else { 60_000 };
         assert!(!ends_after(200, 200, 10_000_000, jitter));
     }
@@ -403,7 +404,7 @@ mod tests {
 
     #[test]
     fn on_a_short_path_milliseconds_between_acks_are_pauses_of_a_machine() {
-        // 70 segments on a path of 10 ms that holds hundreds: ACKs of two, 1 ms apart, all held up.
+        // 70 segments on a path of 10 ms that holds hundreds: ACKs of two, 1 ms apart, all delayed.
         let mut hystart = HyStart::default();
         hystart.on_ack(&ack(1_000_000, 10_000, 2_000, 1_000_000), 70 * MSS, MSS);
         let has_left = (1..=30).any(|i| {

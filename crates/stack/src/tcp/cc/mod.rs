@@ -80,17 +80,16 @@ pub struct Control {
     pub window: Window,
     /// The window was the limit since the last ACK that could have grown it (RFC 7661 4.5.3).
     pub is_limited: bool,
-    /// The algorithm wants to hear of every delivery: no ACK takes the short way.
+    /// The algorithm needs every delivery: no ACK takes the fast path.
     pub wants_samples: bool,
     pub is_paced: bool,
-    /// Whatever the window and the path are.
+    /// Paced whatever the window and the path are.
     is_always_paced: bool,
     algorithm: Algorithm,
 }
 
 impl Control {
-    /// Before the peer has said how large its segments may be: nothing but the SYN is sent until
-    /// [`Control::begin`].
+    /// State before the peer has announced its MSS: only the SYN is sent until [`Control::begin`].
     #[inline]
     pub fn new(kind: Congestion, mss: u32, is_paced: bool) -> Control {
         let mut control = Control {
@@ -146,7 +145,7 @@ impl Control {
         self.algorithm.kind()
     }
 
-    /// `is_paced`: what the configuration says for algorithms that need no pacing.
+    /// `is_paced`: the configured value for algorithms that need no pacing.
     pub fn set_kind(&mut self, kind: Congestion, is_paced: bool) {
         self.is_always_paced = is_paced;
         if self.kind() != kind {
@@ -189,9 +188,9 @@ impl Control {
         }
     }
 
-    /// After a pause of this machine, in which ACKs have gathered, a quarter of the window would
-    /// leave in one burst and overrun a short queue. In its first slow start a window is no measure
-    /// of the path yet, and what it lets go late a short transfer waits for.
+    /// After a pause of this machine, in which ACKs have accumulated, a quarter of the window would
+    /// leave in one burst and overrun a short queue. In the first slow start a window is no measure
+    /// of the path yet, and pacing would delay short transfers.
     #[inline]
     fn is_worth_spreading(&self, srtt_ns: u64) -> bool {
         srtt_ns >= SPREAD_RTT_NS
@@ -271,7 +270,7 @@ impl Control {
         self.set_ssthresh(target);
     }
 
-    /// The peer says that a router marked (RFC 3168 6.1.2): as for a loss, but for DCTCP.
+    /// Handles the peer's report of an ECN mark (RFC 3168 6.1.2): as for a loss, except in DCTCP.
     pub fn on_mark(&mut self, in_flight: u32) {
         match &mut self.algorithm {
             Algorithm::Dctcp(a) => {
@@ -321,10 +320,10 @@ impl Control {
         }
     }
 
-    /// The reduction was spurious (RFC 9438 4.9, RFC 4015).
+    /// Undoes a spurious reduction (RFC 9438 4.9, RFC 4015).
     ///
-    /// DEVIATION(RFC 4015 3.4): the window becomes what it was, as on Linux, not what is in flight
-    /// and an initial window.
+    /// DEVIATION(RFC 4015 3.4): the old window is restored, as on Linux, and not the data in flight
+    /// plus an initial window.
     pub fn undo(&mut self, saved: Saved) {
         self.window.cwnd = self.window.cwnd.max(saved.cwnd);
         let kind = self.kind();
@@ -345,7 +344,7 @@ impl Control {
             // A paced sender makes no burst.
             return a.on_restart(now, &mut self.window);
         }
-        // RFC 2861 3: remember three quarters of what the path has carried.
+        // RFC 2861 3: remember three quarters of the window that the path has carried.
         let window = &mut self.window;
         window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
         window.cwnd = window

@@ -19,7 +19,7 @@ impl NewReno {
         }
     }
 
-    /// RFC 5681 equation 4: half of what is in flight.
+    /// RFC 5681 equation 4: half of the data in flight.
     pub fn on_loss(&mut self, window: &Window, in_flight: u32) -> u32 {
         self.acked = 0;
         in_flight.min(window.cwnd) / 2

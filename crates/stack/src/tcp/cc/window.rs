@@ -4,7 +4,7 @@ use crate::time::Instant;
 
 /// No window is larger: four bytes a value and never an overflow.
 pub const WINDOW_MAX: u32 = 1 << 30;
-/// Ten segments: what a model assumes before it has measured anything (RFC 6928).
+/// Ten segments: the assumption of a model before it has measured anything (RFC 6928).
 pub const INITIAL_BYTES: u32 = 14_600;
 
 /// The congestion window and the slow start threshold, in bytes.
@@ -37,7 +37,7 @@ pub struct Ack {
     pub srtt_ns: u64,
     pub una: u64,
     pub nxt: u64,
-    /// SND.UNA and what is SACKed beyond it.
+    /// SND.UNA and the bytes SACKed beyond it.
     pub delivered: u64,
     /// Largest super-frame that leaves at once: an ACK for a whole one is no stretch ACK.
     pub burst: u32,

@@ -91,13 +91,14 @@ impl Manner {
         self.0 & Self::URGENT != 0
     }
 
-    /// The peer is to be told of the user timeout (see [`crate::tcp::user_timeout`]).
+    /// Returns whether the user timeout has to be announced to the peer (see
+    /// [`crate::tcp::user_timeout`]).
     #[inline]
     pub fn owes_timeout(self) -> bool {
         self.0 & Self::OWES_TIMEOUT != 0
     }
 
-    /// A segment may carry what others do not.
+    /// Returns whether a segment may carry something unusual.
     #[inline]
     pub fn may_say_more(self) -> bool {
         self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0

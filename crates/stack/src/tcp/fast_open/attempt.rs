@@ -4,28 +4,29 @@ use slipstack_wire::fast_open::{Cookie, FastOpen};
 
 use super::cache::Known;
 
-/// TCP options that a SYN carries at most: what they take is not there for data.
+/// Most TCP options of a SYN, which reduce the room for data.
 const OPTIONS_LEN: u32 = 40;
 
 /// An active open with Fast Open, until the SYN-ACK comes.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// `None` asks for one.
+    /// `None` requests one.
     cookie: Option<Cookie>,
     /// MSS that the server announced last time.
     mss: u16,
     /// The SYN waits for data; the program thinks that it is connected.
     is_deferred: bool,
-    /// The program has been told.
+    /// The program has been notified.
     is_told: bool,
-    /// The last SYN went out plain, since one with option or data got no answer.
+    /// The last SYN was sent without data and option, because one with them got no answer.
     is_plain: bool,
     /// Bytes that a SYN has carried.
     sent: u32,
 }
 
 impl Attempt {
-    /// An attempt with what is known of the server; its SYN waits for data if it may carry some.
+    /// Makes an attempt with the cached state of the server; its SYN waits for data if it may carry
+    /// some.
     pub fn new(known: Option<Known>, mss_default: u16, may_lack_cookie: bool) -> Attempt {
         Attempt {
             cookie: known.map(|server| server.cookie),
@@ -47,7 +48,7 @@ impl Attempt {
         self.is_deferred
     }
 
-    /// Returns whether the last SYN went out without data and option.
+    /// Returns whether the last SYN was sent without data and option.
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
@@ -57,19 +58,19 @@ impl Attempt {
         self.is_told
     }
 
-    /// Returns `true`, once, if the program is to be told that it may write.
+    /// Returns `true`, once, if the program has to be notified that it may write.
     pub fn take_word(&mut self) -> bool {
         !core::mem::replace(&mut self.is_told, true)
     }
 
-    /// The SYN leaves with what fits of `written` bytes, in a segment of at most `mss`.
+    /// Sends the SYN with as many of the `written` bytes as fit, in a segment of at most `mss`.
     pub fn load(&mut self, written: u64, mss: u16) {
         let room = u32::from(self.mss.min(mss)).saturating_sub(OPTIONS_LEN);
         self.is_deferred = false;
         self.sent = written.min(u64::from(room)) as u32;
     }
 
-    /// RFC 7413 4.1.3.1: what got no answer is sent again without data and option.
+    /// RFC 7413 4.1.3.1: an unanswered SYN is repeated without data and option.
     pub fn on_timeout(&mut self) {
         self.is_plain = true;
     }
@@ -81,8 +82,8 @@ impl Attempt {
         }
         let option = match self.cookie {
             Some(cookie) => Some(FastOpen::Cookie(cookie)),
-            // Data without a cookie is a matter of configuration on both sides; then nothing is
-            // asked for.
+            // Data without a cookie is a matter of configuration on both sides; then no cookie is
+            // requested.
             None if self.sent > 0 => None,
             None => Some(FastOpen::Request),
         };

@@ -55,7 +55,7 @@ impl ServerCache {
         }
     }
 
-    /// Returns what a SYN with data needs, unless the path swallows such SYNs.
+    /// Returns the parameters of a SYN with data, unless the path drops such SYNs.
     pub fn find(&mut self, now: Instant, server: IpAddr) -> Option<Known> {
         let server = self.known(server)?;
         if now < server.silent_until {
@@ -68,13 +68,13 @@ impl ServerCache {
         })
     }
 
-    /// RFC 7413 4.1.3.1: not even a cookie is asked for while a path is known as a black hole.
+    /// RFC 7413 4.1.3.1: no cookie is requested either while a path is known to drop such SYNs.
     pub fn is_black_hole(&mut self, now: Instant, server: IpAddr) -> bool {
         self.known(server)
             .is_some_and(|server| now < server.silent_until)
     }
 
-    /// A SYN-ACK brought a cookie.
+    /// Stores the cookie of a SYN-ACK.
     pub fn learn(&mut self, now: Instant, server: IpAddr, known: Known) {
         let server = self.enter(now, server);
         server.cookie = Some(known.cookie);

@@ -85,8 +85,8 @@ pub fn on_answer(
     }
 }
 
-/// First SYN of an active open, unless it waits for data. The caller knows the connection's id only
-/// afterwards: the flush tells it that it may write.
+/// Sends the first SYN of an active open, unless it waits for data. The caller learns the
+/// connection's id only afterwards, so the flush reports that the program may write.
 pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if conn.attempt().is_some_and(Attempt::is_deferred) {
         conn.is_dirty = true;

@@ -15,15 +15,15 @@ use crate::time::Instant;
 pub enum Offer {
     /// Nothing of it.
     Plain,
-    /// The SYN-ACK brings a cookie.
+    /// The SYN-ACK carries a cookie.
     Answer,
     /// Its data is taken at once.
     Accept,
 }
 
 impl CookieKeys {
-    /// RFC 7413 4.2.2: data only with a valid cookie; whoever asks, or has a wrong or ageing one,
-    /// gets one.
+    /// RFC 7413 4.2.2: data is accepted only with a valid cookie; a request, and a wrong or ageing
+    /// cookie, get a new one.
     pub fn offer(
         &mut self,
         now: Instant,

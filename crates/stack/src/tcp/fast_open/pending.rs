@@ -8,7 +8,7 @@ use crate::tcp::phase::Phase;
 use crate::tcp::slab::Slab;
 use crate::time::Instant;
 
-/// Pending connections that are looked at again for each SYN with data.
+/// Pending connections that are checked again for each SYN with data.
 const LOOKS: usize = 8;
 
 /// How long the place of a connection that was reset stays taken, as on Linux.
@@ -17,7 +17,7 @@ const RESET_STAYS_NS: u64 = 60_000_000_000;
 /// The Fast Opens of one listener.
 #[derive(Debug, Default)]
 pub struct FastOpens {
-    /// Connections whose data was taken with the SYN and whose handshake may not be done.
+    /// Connections whose data was accepted with the SYN and whose handshake may not be complete.
     pending: VecDeque<Pending>,
     /// Until when the places of those that were reset stay taken.
     reset: VecDeque<Instant>,
@@ -31,9 +31,8 @@ struct Pending {
 }
 
 impl FastOpens {
-    /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by
-    /// what the program said with TCP_FASTOPEN. Those that are done leave the list when somebody
-    /// asks.
+    /// RFC 7413 5.1: the program limits by TCP_FASTOPEN the connections whose data was accepted
+    /// before the handshake was complete. Completed ones leave the list when this is called.
     pub fn has_room(&mut self, now: Instant, limit: usize, conns: &Slab<Connection>) -> bool {
         for _ in 0..LOOKS.min(self.pending.len()) {
             let Some(one) = self.pending.pop_front() else {

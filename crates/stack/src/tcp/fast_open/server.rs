@@ -18,8 +18,8 @@ use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
 impl Tcp {
-    /// A block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it. `false`:
-    /// too many are pending, the ordinary handshake does.
+    /// Makes a block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it.
+    /// Returns `false` if too many are pending: then the ordinary handshake is used.
     pub(in crate::tcp) fn open_fast(
         &mut self,
         now: Instant,

@@ -18,7 +18,7 @@ use crate::tcp::{Tcp, seq};
 use crate::time::Instant;
 use core::net::SocketAddr;
 
-/// The flags that are settled by the handshake.
+/// The flags that the handshake negotiates.
 const SETTLED: u32 = TIMESTAMPS | SACK | SCALING | ECN | PASSIVE;
 /// Receive window of a rebuilt connection, in bytes: that of one without window scaling.
 const WINDOW: u32 = 65_535;
@@ -31,13 +31,13 @@ const SEGMENTS: u32 = 10;
 /// How far the rings of a connection have come, as offsets in its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Acknowledged up to, as far as the program was told, and written up to.
+    /// Acknowledged up to, as last reported to the program, and written up to.
     pub acked: u64,
     pub written: u64,
     pub received: u64,
     /// The program has read up to here.
     pub read: u64,
-    /// A FIN came after what was received.
+    /// A FIN followed the received data.
     pub has_fin: bool,
 }
 
@@ -75,9 +75,9 @@ impl ConnectionOrigin {
 }
 
 impl ConnectionImage {
-    /// For an image that is older than the last segment: whoever had the connection was killed and
-    /// may have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement
-    /// of that must be taken; what it has not got is sent again.
+    /// Prepares an image that is older than the last segment: the former owner was killed and may
+    /// have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement of
+    /// that must be accepted; the rest is sent again.
     #[must_use]
     pub fn presume_sent(&self) -> ConnectionImage {
         let mut image = self.clone();
@@ -116,7 +116,7 @@ impl ConnectionImage {
         fields.una = seq::at(progress.acked);
         fields.written = seq::at(progress.written);
         fields.nxt = fields.una;
-        // The peer's next segment tells its window; what it may not take until then it drops.
+        // The peer's next segment announces its window; it drops data beyond that until then.
         fields.snd_edge = fields.una.saturating_add(u64::from(WINDOW));
         (fields.snd_wnd, fields.wnd_max, fields.limit) = (WINDOW, WINDOW, WINDOW);
         (fields.wl1, fields.wl2) = (seq::SYN, seq::SYN);
@@ -141,8 +141,8 @@ impl ConnectionImage {
     }
 }
 
-/// Takes an acknowledgement of more than counts as sent, if whoever had the connection may have
-/// sent that. Returns `false` if nobody can have.
+/// Accepts an acknowledgement beyond SND.NXT, if the former owner may have sent that data. Returns
+/// `false` if it cannot have.
 #[cold]
 pub fn foresee(conn: &mut Connection, ack: u64, now: Instant) -> bool {
     let snd = &conn.snd;

@@ -43,7 +43,8 @@ impl Fields {
 }
 
 impl Tcp {
-    /// A SYN of the peer came here before its connection did. `Err`: the connection gives way.
+    /// Handles a SYN of the peer that arrived before its connection did. `Err`: the connection
+    /// gives way.
     pub(super) fn settle_rivals(
         &mut self,
         (index, hash): (u32, u64),
@@ -53,14 +54,13 @@ impl Tcp {
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
         let entry = self.syns.entries.at(index);
-        // In one table the peer would meet LAST-ACK or CLOSING with its new SYN, and the answer to
-        // the challenge would end what only waits for an ACK (RFC 9293 3.10.7.4): the handshake is
-        // already one step further.
+        // In one table the peer's new SYN would meet LAST-ACK or CLOSING, and the answer to the
+        // challenge would end a connection that only waits for an ACK (RFC 9293 3.10.7.4): the
+        // handshake is already one step further.
         if fields.is_spent() && entry.is_some_and(|entry| fields.is_outlived_by(entry)) {
             return Err(SocketError::FlowExists);
         }
-        // RFC 5961 4.2: no SYN ends a connection. The ACK that whoever adopts owes is the
-        // challenge.
+        // RFC 5961 4.2: no SYN ends a connection. The ACK that the adopter owes is the challenge.
         let Some(mut entry) = self.drop_syn(index, hash) else {
             return Ok(());
         };
@@ -73,8 +73,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// Tells the peer of a connection that cannot be adopted, unless somebody here has the same
-    /// ends.
+    /// Resets the peer of a connection that cannot be adopted, unless a connection here has the
+    /// same ends.
     pub fn refuse(
         &mut self,
         now: Instant,

@@ -15,7 +15,7 @@ use crate::tcp::segment::Segment;
 use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
-/// RFC 7323 5.5: the timestamp of a peer that was silent for longer says nothing any more.
+/// RFC 7323 5.5: the timestamp of a peer that was silent for longer is not used any more.
 const STALE_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
 
 /// `false`: the segment was answered and is dropped.
@@ -37,14 +37,14 @@ pub fn check(
     }
     let end = start + segment.len();
     let rcv = &conn.rcv;
-    // RFC 9293 3.4; an empty segment exactly at the right edge is let through as everybody does: it
-    // is where the peer's SND.NXT stands when the window is full.
+    // RFC 9293 3.4; an empty segment exactly at the right edge is accepted, as by every stack: it
+    // has the peer's SND.NXT when the window is full.
     let is_acceptable = if end == start {
         rcv.nxt <= start && start <= rcv.edge
     } else {
         start < rcv.edge && end > rcv.nxt
     };
-    // A closed window takes no text, but the ACK is looked at (RFC 9293 3.10.7.4).
+    // A closed window accepts no text, but the ACK is processed (RFC 9293 3.10.7.4).
     if is_acceptable || (start == rcv.nxt && rcv.nxt == rcv.edge) {
         return true;
     }
@@ -82,7 +82,7 @@ fn reject(
         }
         return;
     }
-    // RFC 2883 4: report what came twice.
+    // RFC 2883 4: report the duplicate.
     let upto = end.min(conn.rcv.nxt);
     if conn.opts.has_sack && start < upto && !segment.payload.is_empty() {
         conn.rcv
@@ -94,7 +94,7 @@ fn reject(
     ack_policy::tell_of_gaps(conn, now, cx, fx);
 }
 
-/// RFC 9293 3.5 figure 8: the SYN of the SYN-ACK is known already, its ACK is what counts.
+/// RFC 9293 3.5 figure 8: the SYN of the SYN-ACK is known already, only its ACK counts.
 fn ends_simultaneous_open(conn: &Connection, segment: &Segment<'_>, end: u64) -> bool {
     !conn.is_passive
         && segment.flags.is_ack()
@@ -102,8 +102,8 @@ fn ends_simultaneous_open(conn: &Connection, segment: &Segment<'_>, end: u64) ->
         && segment.ack == conn.wire_seq(conn.snd.nxt)
 }
 
-/// The ACK for a segment that cannot be taken. Two sides that find each other's ACKs unacceptable
-/// would go on for ever: what is empty is answered as rarely as it is challenged (Linux:
+/// Sends the ACK for an unacceptable segment. Two sides that find each other's ACKs unacceptable
+/// would answer for ever: empty segments are answered at the rate of challenge ACKs (Linux:
 /// tcp_invalid_ratelimit).
 #[cold]
 fn acknowledge(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &mut Cx<'_>) {
@@ -132,7 +132,7 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
     !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent) || is_stale(conn, now)
 }
 
-/// RFC 7323 5.5: TS.Recent is too old to say what is older than it.
+/// RFC 7323 5.5: TS.Recent is too old for a comparison.
 fn is_stale(conn: &Connection, now: Instant) -> bool {
     now.nanos_since(conn.rcv.last_at) > STALE_NS
 }
@@ -148,13 +148,13 @@ fn is_taken_late(
     cx: &mut Cx<'_>,
 ) -> bool {
     let is_pure_ack = segment.flags.is_ack() && segment.len() == 0;
-    // DEVIATION(RFC 7323 5.3 R1): a duplicate ACK that others have overtaken still tells that
-    // something has arrived (Linux: tcp_disordered_ack).
+    // DEVIATION(RFC 7323 5.3 R1): a duplicate ACK that others have overtaken still shows that a
+    // segment has arrived (Linux: tcp_disordered_ack).
     if is_pure_ack && is_late_duplicate(conn, segment, start, cx) {
         return true;
     }
     cx.counters.bump(Counter::DropTcpPaws);
-    // An ACK that text has overtaken as well is nothing that the peer has to hear of (as on Linux).
+    // An ACK that text has overtaken as well need not be answered (as on Linux).
     if !is_pure_ack || start >= conn.rcv.nxt {
         // RFC 7323 5.3 R1: send an acknowledgment and drop.
         acknowledge(conn, now, segment, cx);
@@ -162,8 +162,8 @@ fn is_taken_late(
     false
 }
 
-/// A pure ACK that says nothing new but that it has come, and is at most 1.2 timeouts older than
-/// what came before it: an older one may be of another turn of the sequence numbers.
+/// Returns whether it is a pure ACK without news, at most 1.2 timeouts older than its predecessor:
+/// an older one may be from before the sequence numbers wrapped.
 fn is_late_duplicate(conn: &Connection, segment: &Segment<'_>, start: u64, cx: &Cx<'_>) -> bool {
     let (snd, rcv) = (&conn.snd, &conn.rcv);
     let Some(timestamps) = segment.timestamps() else {

@@ -62,8 +62,8 @@ pub fn on_ack(
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;
     }
-    // Only now: who guesses a sequence number but no acknowledgment must not move TS.Recent beyond
-    // the peer's clock.
+    // Only now: a forged segment with a valid sequence number but no valid acknowledgment must not
+    // move TS.Recent beyond the peer's clock.
     acceptable::take_timestamp(conn, now, segment, start);
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
@@ -121,8 +121,8 @@ fn is_of_own_syn(conn: &Connection, ack: u64) -> bool {
     !conn.is_passive && ack == seq::SYN && snd.una <= ack + u64::from(snd.wnd_max)
 }
 
-/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only. Gives what it was if it has
-/// changed.
+/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only. Returns the previous window if
+/// it has changed.
 #[inline]
 fn update_window(
     conn: &mut Connection,
@@ -213,7 +213,7 @@ fn is_after_timeout(conn: &Connection) -> bool {
     flight.is_some_and(|f| f.recovery.state == State::Loss)
 }
 
-/// The delivery rate, and what an algorithm makes of it.
+/// Takes a sample of the delivery rate and passes it to the algorithm.
 #[inline]
 fn sample_delivery(
     conn: &mut Connection,
@@ -318,8 +318,8 @@ fn on_dsack(
         return;
     }
     figures.redelivered = figures.redelivered.wrapping_add(count);
-    // A probe is sent by the timer, and what the network doubles was sent once: neither speaks of
-    // the window (Linux: tcp_dsack_seen).
+    // A probe is sent by the timer, and a segment duplicated by the network was sent once: neither
+    // concerns the reordering window (Linux: tcp_dsack_seen).
     let recovery = &flight.recovery;
     let is_of_probe = recovery.probe_was_resend && recovery.probe_end == range.end;
     if !is_of_probe {
@@ -330,7 +330,7 @@ fn on_dsack(
 /// A D-SACK when nothing is outstanding any more.
 #[cold]
 fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
-    // Nothing of which it could speak has been kept.
+    // There is no kept state that it could concern.
     if conn.flight.is_none() && conn.kept.is_none() {
         return;
     }
@@ -376,7 +376,7 @@ fn settle_probe(
     }
 }
 
-/// RFC 2018 5 and RFC 2883 4. Gives what a D-SACK reports.
+/// RFC 2018 5 and RFC 2883 4. Returns the range that a D-SACK reports.
 #[cold]
 fn take_sack(
     conn: &mut Connection,
@@ -415,7 +415,7 @@ fn take_sack(
     dsacked
 }
 
-/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures. Gives what was measured in
+/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures. Returns the measurement in
 /// nanoseconds, or 0.
 #[inline]
 fn sample_rtt(

@@ -89,7 +89,7 @@ fn deliver(conn: &Connection, segment: &Segment<'_>, fx: &mut impl Effects) -> b
 #[inline(always)]
 fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -> bool {
     if outstanding == 0 {
-        // A bare one settles what a probe has left open.
+        // A segment without text ends the state that a probe has left.
         let may_settle = segment.text_len() == 0 && conn.flight.is_some();
         conn.timers.resend().is_none() && !may_settle
     } else {
@@ -123,7 +123,8 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
     conn.keep_sent = 0;
     let ack = conn.snd.una + u64::from(acked);
     let snd = &mut conn.snd;
-    // RFC 9293 3.10.7.4 (fifth): an empty segment from further on may have told of a newer window.
+    // RFC 9293 3.10.7.4 (fifth): an empty segment with a higher number may have announced a newer
+    // window.
     if snd.wl1 > conn.rcv.nxt {
         return;
     }

@@ -22,7 +22,7 @@ pub fn on_fin(
 ) -> Verdict {
     if segment.flags.is_fin() && conn.rcv.fin_at == 0 {
         let at = start + segment.payload.len() as u64;
-        // A FIN before what the same peer has sent already is a lie.
+        // A FIN before data that the same peer has already sent is invalid.
         let assembler = conn.rcv.assembler.as_deref();
         let last = assembler
             .and_then(|a| a.ranges().last())
@@ -46,7 +46,7 @@ pub fn on_fin(
     conn.rcv.has_fin = true;
     conn.rcv.nxt += 1;
     conn.rcv.edge = conn.rcv.edge.max(conn.rcv.nxt);
-    // RFC 2883 4: what came twice is still to be told.
+    // RFC 2883 4: the duplicate still has to be reported.
     let assembler = conn.rcv.assembler.as_deref_mut();
     if !assembler.is_some_and(Assembler::end) {
         conn.rcv.assembler = None;

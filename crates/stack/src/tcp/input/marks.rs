@@ -22,23 +22,23 @@ pub fn on_segment(
     let has_data = !segment.payload.is_empty();
     if conn.cc.kind() == Congestion::Dctcp {
         if has_data && segment.mark != conn.ecn.echo {
-            // RFC 8257 3.2: what came before the change is acknowledged with what held before it.
+            // RFC 8257 3.2: data before the change is acknowledged with the previous state.
             if conn.rcv.nxt > conn.rcv.acked {
                 ack_policy::send_ack(conn, now, cx, fx);
             }
             conn.ecn.echo = segment.mark;
-            // The change itself is told at once, too (Linux: dctcp_ece_ack_update).
+            // The change itself is reported at once, too (Linux: dctcp_ece_ack_update).
             conn.owe_ack();
         }
         return;
     }
-    // RFC 3168 6.1.3: until the sender says CWR; a mark on that very packet is a new one.
+    // RFC 3168 6.1.3: until the sender sets CWR; a mark on that very packet is a new one.
     if has_data && segment.flags.contains(TcpFlags::CWR) {
         conn.ecn.echo = TcpFlags::NONE;
     }
     if has_data && segment.mark != TcpFlags::NONE {
         conn.ecn.echo = TcpFlags::ECE;
-        // The sender hears of it at once (Linux: TCP_ECN_check_ce enters quick ACK mode).
+        // The sender is informed at once (Linux: TCP_ECN_check_ce enters quick ACK mode).
         ack_policy::on_gap(conn);
     }
 }

@@ -49,7 +49,7 @@ pub fn on_segment(
         ack::Outcome::Go => {}
         ack::Outcome::Drop => return Verdict::Alive,
         ack::Outcome::End(verdict) => {
-            // Our FIN is acknowledged by text that nobody takes any more.
+            // Our FIN is acknowledged by text that the program does not read any more.
             if segment.len() > 0 {
                 conn.owe_ack();
             }
@@ -57,7 +57,7 @@ pub fn on_segment(
             return verdict;
         }
     }
-    // Behind the ACK: a mark that anybody forges would take half of the peer's window.
+    // After the ACK: otherwise a forged mark would halve the peer's window.
     if conn.ecn.is_on() {
         marks::on_segment(conn, now, segment, cx, fx);
     }

@@ -62,8 +62,8 @@ pub fn is_at_fin(conn: &Connection, start: u64) -> bool {
         )
 }
 
-/// DEVIATION(RFC 5961 3.2): a peer that has gone behind data that is missing here resets where what
-/// has come ends, which is as hard to guess (Linux: tcp_validate_incoming).
+/// DEVIATION(RFC 5961 3.2): a peer that ends while data is missing here resets at the end of the
+/// received data, which is as hard to guess (Linux: tcp_validate_incoming).
 fn is_at_highest(conn: &Connection, start: u64) -> bool {
     let assembler = conn.rcv.assembler.as_deref();
     conn.opts.has_sack && assembler.and_then(Assembler::highest) == Some(start)

@@ -27,8 +27,8 @@ impl Outcome {
     }
 }
 
-/// Takes a segment's text. New data after the program has closed is [`Counter::DropTcpClosed`] (RFC
-/// 9293 3.6.1: a reset tells the peer that it is lost).
+/// Processes a segment's text. New data after the program has closed is [`Counter::DropTcpClosed`]
+/// (RFC 9293 3.6.1: a reset informs the peer that it is lost).
 #[inline]
 pub fn on_text(
     conn: &mut Connection,
@@ -43,7 +43,7 @@ pub fn on_text(
         return Outcome::Dropped(Counter::DropTcpState);
     }
     let end = start + segment.payload.len() as u64;
-    // RFC 9293 3.10.7.4 (first): only what is within the window is processed.
+    // RFC 9293 3.10.7.4 (first): only data within the window is processed.
     let last = if conn.rcv.fin_at == 0 {
         conn.rcv.edge
     } else {
@@ -83,7 +83,7 @@ pub fn on_text(
     conn.is_dirty = true;
     conn.rcv.last_at = now;
     if skip > 0 && conn.opts.has_sack {
-        // RFC 2883 4: the part that came twice.
+        // RFC 2883 4: the duplicate part.
         conn.rcv
             .assembler
             .get_or_insert_default()
@@ -100,8 +100,8 @@ pub fn on_text(
     Outcome::Taken
 }
 
-/// Nothing follows a FIN, unless text in order goes over a FIN that came early: then that was none
-/// (as on Linux).
+/// Nothing follows a FIN, unless in-order text extends beyond an early FIN: then that FIN was
+/// invalid (as on Linux).
 #[cold]
 fn last_before_fin(conn: &mut Connection, start: u64, end: u64) -> u64 {
     let rcv = &mut conn.rcv;
@@ -149,7 +149,7 @@ fn hold(conn: &mut Connection, fresh: Range, cx: &mut Cx<'_>) {
     cx.counters.bump(Counter::RxTcpOutOfOrder);
     let figures = conn.figures_mut();
     figures.out_of_order = figures.out_of_order.wrapping_add(1);
-    // Cannot be full: asked before the bytes were stored.
+    // Cannot be full: checked before the bytes were stored.
     let _ = conn.rcv.assembler.get_or_insert_default().insert(fresh);
     ack_policy::on_gap(conn);
 }

@@ -27,8 +27,8 @@ use crate::time::{Instant, nanos};
 
 /// Bounds closer than this are the same (Linux: `tcp_probe_threshold`).
 const CLOSE: u16 = 8;
-/// Smallest window in segments (Linux: tcp_mtu_probe): a lost probe must leave room for what shows
-/// the loss.
+/// Smallest window in segments (Linux: tcp_mtu_probe): a lost probe must leave room for the
+/// segments that reveal the loss.
 const CWND_MIN: u32 = 11;
 /// Segments that follow a probe at once: as many as loss detection needs, and one.
 const FOLLOWERS: u64 = 4;
@@ -59,13 +59,13 @@ pub fn base_mtu(conn: &Connection, cx: &Cx<'_>) -> u16 {
     base.saturating_add(sizes::headers(&conn.key))
 }
 
-/// From now on larger packets are looked for, up to `high`.
+/// Searches for larger packets from now on, up to `high`.
 pub fn begin(conn: &mut Connection, now: Instant, high: u16) {
     conn.kept.get_or_insert_default().search = Some(Search::new(now, high));
 }
 
-/// An ICMP error has said what gets through: for a while nothing larger does (RFC 1191 6.3, RFC
-/// 8201 4).
+/// Pauses the search because an ICMP error has given the path MTU: for a while nothing larger is
+/// tried (RFC 1191 6.3, RFC 8201 4).
 #[cold]
 pub fn rest(conn: &mut Connection, now: Instant) {
     begin(conn, now, conn.mtu);
@@ -75,7 +75,7 @@ fn search(conn: &mut Connection) -> Option<&mut Search> {
     conn.kept.as_mut()?.search.as_mut()
 }
 
-/// An ICMP error told of a smaller MTU. `Some`: it was the probe that did not fit, and is to be
+/// Handles an ICMP error with a smaller MTU. Returns `Some` if the probe did not fit, and is to be
 /// sent again.
 #[cold]
 pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
@@ -139,13 +139,13 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
     Step::Probe(len)
 }
 
-/// RFC 1191 6.3, RFC 8201 4: what an ICMP error has told is forgotten after a while; who does not
-/// probe tries the link's MTU with all segments (as Linux does).
+/// RFC 1191 6.3, RFC 8201 4: the MTU of an ICMP error expires after a while; a connection that does
+/// not probe then tries the link's MTU with all segments (as Linux does).
 #[cold]
 fn raise(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     let mtu = ceiling(conn, now, cx);
     if mtu <= conn.mtu {
-        // Another connection was told meanwhile.
+        // Another connection has got an error meanwhile.
         begin(conn, now, conn.mtu);
         return;
     }
@@ -221,8 +221,8 @@ fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
     }
 }
 
-/// These bytes leave again in smaller packets: what acknowledges them says nothing of the probe
-/// (RFC 4821 7.6.4; Linux: __tcp_retransmit_skb).
+/// Handles bytes that are retransmitted in smaller packets: their acknowledgement does not concern
+/// the probe (RFC 4821 7.6.4; Linux: __tcp_retransmit_skb).
 #[inline]
 pub fn on_resent(conn: &mut Connection, range: Range) {
     if conn.kept.is_some() {

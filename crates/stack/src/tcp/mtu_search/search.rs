@@ -51,8 +51,8 @@ impl Search {
         self.probe = Some(Probe { range, mtu });
     }
 
-    /// Takes the MTU that an ICMP error told, `low` being in use. Returns the probe that did not
-    /// fit, which is to be sent again.
+    /// Records the MTU of an ICMP error, `low` being in use. Returns the probe that did not fit,
+    /// which is to be sent again.
     pub fn on_told(&mut self, mtu: u16, low: u16) -> Option<Range> {
         self.high = self.high.min(mtu.max(low));
         let probe = self.probe.take_if(|probe| probe.mtu > mtu)?;
@@ -66,7 +66,7 @@ impl Search {
         Some(probe.mtu)
     }
 
-    /// Forgets a probe whose bytes leave again in smaller packets.
+    /// Forgets a probe whose bytes are retransmitted in smaller packets.
     pub fn on_resent(&mut self, resent: Range) {
         let overlaps = |it: Range| it.start < resent.end && resent.start < it.end;
         self.probe.take_if(|probe| overlaps(probe.range));
@@ -79,7 +79,7 @@ impl Search {
             return first.is_some_and(|f| f.start == range.start)
                 && lost == range.end - range.start;
         }
-        // A loss elsewhere says nothing of the probe; one that has got through is settled later.
+        // A loss elsewhere does not concern the probe; one that has arrived is handled later.
         let Some(probe) = self.probe.filter(|probe| probe.range.end > una) else {
             return false;
         };
@@ -92,8 +92,8 @@ impl Search {
         lost == probe.range.end - probe.range.start
     }
 
-    /// Takes a timeout: the probe failed if it was the first to be missing (RFC 4821 7.6.3), else
-    /// the timeout tells nothing of it (RFC 4821 7.6.4). Returns whether one was in flight.
+    /// Handles a timeout: the probe failed if it was the first missing segment (RFC 4821 7.6.3),
+    /// else the timeout does not concern it (RFC 4821 7.6.4). Returns whether one was in flight.
     pub fn on_timeout(&mut self, una: u64) -> bool {
         let Some(probe) = self.probe.take_if(|probe| probe.range.end > una) else {
             return false;

@@ -36,7 +36,7 @@ const ATO_MIN_NS: u64 = ATO_MIN_MS as u64 * MS;
 /// Milliseconds after which sent data is not taken for an answer.
 const LATE_MS: u16 = 160;
 
-/// In-order data of `len` bytes came in.
+/// Handles `len` bytes of in-order data.
 #[inline]
 pub fn on_in_order(conn: &mut Connection, now: Instant, len: u64, is_gso: bool, cx: &Cx<'_>) {
     let mss_max = u64::from(conn.opts.mss_max);
@@ -110,10 +110,10 @@ pub fn on_gap(conn: &mut Connection) {
     conn.rcv.quick = QUICK_SEGMENTS;
 }
 
-/// One turn takes many segments, and one ACK would tell of the last of them alone: of three SACK
-/// blocks, of one D-SACK, and without SACK it would be one duplicate ACK in place of many (RFC 5681
-/// 3.2). Data would carry the ACK without any block, and is no duplicate ACK: a peer that is sent
-/// data all the time would learn of its losses from its timeout.
+/// Sends an ACK for each gap. One turn processes many segments, and one ACK would report only the
+/// last of them: three SACK blocks, one D-SACK, and without SACK one duplicate ACK in place of many
+/// (RFC 5681 3.2). Data would carry the ACK without any block, and is no duplicate ACK: a peer that
+/// receives data all the time would learn of its losses only by a timeout.
 #[inline]
 pub fn tell_of_gaps(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if let Some(assembler) = conn.rcv.assembler.as_deref()
@@ -173,7 +173,7 @@ fn on_late_answer(conn: &mut Connection, age: u64) {
 /// The timer has fired: nothing has carried the ACK (Linux: tcp_delack_timer_handler).
 #[cold]
 pub fn on_due(conn: &mut Connection, now: Instant, cx: &Cx<'_>, fx: &mut impl Effects) {
-    // The answer comes when the program gets to it, and a frame less is what helps it then.
+    // The answer comes when the program gets to it, and saving a frame helps it then.
     if conn.rcv.ack == AckState::Soon && fx.has_unread(conn.id) {
         conn.rcv.ack = AckState::Unread;
         return conn.timers.set_ack(now.plus_nanos(UNREAD_NS));
@@ -199,9 +199,9 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
         _ if window::is_update_due(conn) => send_ack(conn, now, cx, fx),
         AckState::None => {}
         _ if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
-        // DEVIATION(RFC 9293 3.8.6.3): more than two full segments wait a moment for their ACK
-        // where it could tell only of a closing window, as on Linux (__tcp_ack_snd_check): the
-        // program's reading opens it and sends the ACK.
+        // DEVIATION(RFC 9293 3.8.6.3): the ACK of more than two full segments is delayed a moment
+        // if it could only announce a closing window, as on Linux (__tcp_ack_snd_check): the
+        // program's read opens the window and sends the ACK.
         AckState::Delayed | AckState::Soon | AckState::Unread | AckState::Due => {
             delay(conn, now, cx);
         }

@@ -19,7 +19,7 @@ use crate::tcp::segment::Segment;
 use crate::tcp::{ecn, isn, seq, user_timeout};
 use crate::time::Instant;
 
-/// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
+/// RFC 5961 7: minimum interval of challenge ACKs of one connection.
 const CHALLENGE_MS: u32 = 500;
 
 /// SYN of an active open, SYN-ACK once the peer's SYN has come in (RFC 9293 3.5, simultaneous
@@ -86,7 +86,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     emit::opening(envelope, now, &syn, &mut conn.hop, cx, fx);
 }
 
-/// RFC 3168 6.1.1: both bits ask, ECE alone agrees.
+/// RFC 3168 6.1.1: both bits request ECN, ECE alone agrees.
 fn syn_flags(conn: &Connection, has_peer: bool, mode: EcnMode) -> TcpFlags {
     let tries = conn.backoff.count();
     match (has_peer, conn.ecn.is_on()) {
@@ -133,7 +133,7 @@ pub fn reset(
     emit::bare(envelope, now, &header, &TcpOptions::default(), hop, cx, fx);
 }
 
-/// RFC 9293 3.10.7.1 and 3.5.2 group 1 and 2: the answer to a segment that nobody expects.
+/// RFC 9293 3.10.7.1 and 3.5.2 group 1 and 2: answers an unexpected segment with a reset.
 pub fn answer_with_reset(
     key: &FlowKey,
     now: Instant,
@@ -180,11 +180,11 @@ pub fn answer_with_reset(
     );
 }
 
-/// RFC 5961 3.2, 4.2, 5.2 and 7: may this connection challenge again? The stack's own limit is
-/// asked separately.
+/// RFC 5961 3.2, 4.2, 5.2 and 7: returns whether this connection may send a challenge ACK. The
+/// stack's own limit is checked separately.
 pub fn may_challenge(conn: &mut Connection, now: Instant) -> bool {
     let now_ms = now.as_millis() as u32;
-    // No wait is longer: what looks like one is long past.
+    // No interval is longer: a larger difference means that it has long passed.
     let wait = conn.challenge_after_ms.wrapping_sub(now_ms);
     if (1..=CHALLENGE_MS).contains(&wait) {
         return false;

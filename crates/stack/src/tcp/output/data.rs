@@ -37,7 +37,7 @@ enum Stop {
     Pacing,
 }
 
-/// Sends what congestion window, peer's window and Nagle allow.
+/// Sends as much as congestion window, peer's window and Nagle allow.
 #[inline]
 pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if !conn.phase.may_transmit() {
@@ -118,8 +118,8 @@ fn repair(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Ef
     }
 }
 
-/// F-RTO prefers new data, and none has left: what Nagle, a cork or silly window avoidance hold
-/// goes, or else what is lost (Linux: tcp_xmit_recovery).
+/// F-RTO prefers new data, and none was sent: data held by Nagle, a cork or silly window avoidance
+/// is sent, or else lost data (Linux: tcp_xmit_recovery).
 #[cold]
 fn push_instead(
     conn: &mut Connection,
@@ -239,7 +239,7 @@ fn send_new(
     let start = conn.snd.nxt;
     let end = start + u64::from(new.len);
     let mut flags = TcpFlags::NONE;
-    // RFC 9293 3.9.1.2 (MUST-60, MUST-61): PSH at the end of what was written.
+    // RFC 9293 3.9.1.2 (MUST-60, MUST-61): PSH at the end of the written data.
     if new.len > 0 && end == conn.snd.written {
         flags |= TcpFlags::PSH;
     }
@@ -320,7 +320,7 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
         let is_full = is_window_used(conn, in_flight);
         conn.cc.is_limited = match stop {
             Stop::Congestion => true,
-            // The window is used as fast as pacing lets it.
+            // The window is used as fast as pacing allows.
             Stop::Pacing => conn.cc.is_limited || is_full,
             _ => is_full,
         };
@@ -335,7 +335,7 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
     if matches!(stop, Stop::Congestion) {
         conn.cc.is_limited = true;
     }
-    // RFC 9293 3.8.6.1: nothing in flight will bring an ACK, so the window must be probed.
+    // RFC 9293 3.8.6.1: no data in flight will cause an ACK, so the window must be probed.
     if !conn.has_outstanding() && conn.timers.resend().is_none() {
         match stop {
             Stop::Window => resend_timer::arm_persist(conn, now, cx),
@@ -377,8 +377,8 @@ fn note_app_limited(conn: &mut Connection, in_flight: u64) {
     }
 }
 
-/// A tail that is held leaves, past a cork too, which goes on to hold what is written next (Linux:
-/// TCP_NODELAY pushes what is queued).
+/// Sends a held tail, even past a cork, which continues to hold later writes (Linux: TCP_NODELAY
+/// pushes queued data).
 #[cold]
 pub fn push_held(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let unsent = conn.snd.written.saturating_sub(conn.snd.nxt);

@@ -66,7 +66,7 @@ pub fn new_data(
     fx: &mut impl Effects,
 ) -> Output {
     let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
-    // RFC 3168 6.1.2: the first new data after a reduction says so.
+    // RFC 3168 6.1.2: the first new data after a reduction carries CWR.
     let flags = flags | conn.ecn.cwr;
     conn.ecn.cwr = TcpFlags::NONE;
     build(conn, now, span, Marks { flags, tos }, cx, fx)
@@ -89,7 +89,7 @@ pub fn segment(
     build(conn, now, span, Marks { flags, tos }, cx, fx)
 }
 
-/// Sends new data while some of it is urgent, or the peer is to be told of the user timeout.
+/// Sends new data while some of it is urgent, or the user timeout is to be announced.
 #[cold]
 pub fn talkative_data(
     conn: &mut Connection,
@@ -214,7 +214,7 @@ fn general(
     with_options(conn, now, span, marks, header, cx, fx)
 }
 
-/// There is something to say that no other segment says.
+/// Adds content that ordinary segments do not have.
 #[cold]
 #[inline(never)]
 fn talkative(
@@ -462,7 +462,7 @@ fn plain_header(envelope: Envelope<'_>, way: Way, tcp: &TcpHeader, cx: &Cx<'_>) 
     }
 }
 
-/// A segment before the handshake is done, with what Fast Open puts into it.
+/// A segment before the handshake is complete, with Fast Open's content.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     pub header: &'a TcpHeader,

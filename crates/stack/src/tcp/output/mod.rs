@@ -18,7 +18,7 @@ use crate::effects::Effects;
 use crate::network_layer::Cx;
 use crate::time::Instant;
 
-/// Emits what is due now. Always inlined: there is one caller, which calls it for each request.
+/// Emits due segments. Always inlined: there is one caller, which calls it for each request.
 #[inline(always)]
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     // Data would carry the ACK without any block, and is no duplicate ACK.
@@ -36,8 +36,7 @@ pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     ack_policy::finish(conn, now, cx, fx);
 }
 
-/// Before the handshake is done only Fast Open has something to say, and a SYN-ACK that is asked
-/// for again.
+/// Before the handshake is complete only Fast Open, and a repeated SYN-ACK, send anything.
 #[cold]
 fn flush_opening(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if conn.phase != Phase::SynReceived {

@@ -4,14 +4,14 @@
 use crate::tcp::connection::Connection;
 use crate::tcp::urgent;
 
-/// The tail of what was written, smaller than a segment.
+/// Returns whether the tail of the written data, smaller than a segment, may leave.
 #[inline]
 pub fn may_send_tail(conn: &Connection) -> bool {
     // The last bytes before a FIN wait for nothing.
     if conn.snd.is_fin_queued {
         return true;
     }
-    // RFC 9293 3.8.5: what is urgent is pushed (as on Linux), whatever is corked.
+    // RFC 9293 3.8.5: urgent data is pushed (as on Linux), even if corked.
     if urgent::end(conn).is_some() {
         return true;
     }

@@ -24,7 +24,7 @@ pub fn try_send(
     fx: &mut impl Effects,
 ) -> bool {
     let snd = &conn.snd;
-    // A FIN that has left stands beyond what was written: the difference is then no length.
+    // A sent FIN is beyond the written data: then the difference is no length.
     let len = snd.written.wrapping_sub(snd.nxt);
     let most = u64::from(snd.mss).min(u64::from(conn.cc.window.cwnd));
     let is_single = snd.una == snd.nxt

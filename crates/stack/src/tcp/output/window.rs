@@ -7,8 +7,7 @@
 use crate::tcp::connection::Connection;
 use crate::time::{Instant, Tick};
 
-/// A round trip is taken to be at least this long for auto-tuning: turns of the engine batch what
-/// is faster.
+/// Minimum round trip for auto-tuning: turns of the engine batch anything faster.
 const TUNE_MIN_NS: u64 = 2_000_000;
 
 /// The right edge that could be announced now.
@@ -25,13 +24,13 @@ fn fresh_edge(conn: &Connection) -> u64 {
     if edge < rcv.edge + step {
         return rcv.edge;
     }
-    // RFC 7323 2.3: what the shift cannot express is not offered.
+    // RFC 7323 2.3: the part below the shift's resolution is not offered.
     let rounded = rcv.nxt + (free >> rcv.shift << rcv.shift);
     rounded.max(rcv.edge)
 }
 
-/// The window of a SYN, which is never scaled (RFC 7323 2.2). Half of the buffer, as on Linux,
-/// which does not know yet what segments take beside their bytes.
+/// Returns the window of a SYN, which is never scaled (RFC 7323 2.2). Half of the buffer, as on
+/// Linux, which does not know the segments' overhead yet.
 pub fn first(buffer: u32) -> u16 {
     (buffer / 2).min(0xffff) as u16
 }
@@ -45,7 +44,7 @@ pub fn announce(conn: &mut Connection) -> u16 {
     window.min(0xffff) as u16
 }
 
-/// So little is left of what the peer may send that it may have to be told of more.
+/// Returns whether so little of the offered window is left that an update may be needed.
 #[inline]
 pub fn is_low(conn: &Connection) -> bool {
     conn.rcv.edge - conn.rcv.nxt <= u64::from(conn.rcv.buffer / 4)
@@ -57,15 +56,16 @@ pub fn is_stuck(conn: &Connection) -> bool {
     is_low(conn) && fresh_edge(conn) == conn.rcv.edge
 }
 
-/// Is the window so much larger than what the peer knows that it must be told at once?
+/// Returns whether the window is so much larger than the offered one that the peer must be informed
+/// at once.
 #[inline]
 pub fn is_update_due(conn: &Connection) -> bool {
     let rcv = &conn.rcv;
     if rcv.has_fin {
         return false;
     }
-    // Far from closing: the next ACK tells it. (Half of the buffer is what the unscaled window of a
-    // SYN leaves.)
+    // Far from closing: the next ACK carries it. (Half of the buffer is what the unscaled window of
+    // a SYN leaves.)
     if !is_low(conn) {
         return false;
     }
@@ -74,16 +74,16 @@ pub fn is_update_due(conn: &Connection) -> bool {
     now >= 2 * known && now > known
 }
 
-/// A buffer of this size stays in a core's cache: what is beyond it is copied in and out through
+/// A buffer of this size stays in a core's cache: beyond it, data is copied in and out through
 /// memory.
 const WARM_LEN: u64 = 1 << 20;
-/// The fastest path whose bandwidth-delay product a buffer is to hold, in bytes per microsecond (25
-/// Gbit/s).
+/// The fastest path whose bandwidth-delay product a buffer should hold, in bytes per microsecond
+/// (25 Gbit/s).
 const FASTEST: u64 = 3_125;
 
-/// The largest buffer that auto-tuning gives this connection. On a short path more than its
-/// bandwidth-delay product brings nothing: the buffer only grows because the program is slower than
-/// its peer.
+/// Returns the largest buffer that auto-tuning gives this connection. On a short path more than its
+/// bandwidth-delay product is useless: the buffer only grows because the program is slower than its
+/// peer.
 fn largest(conn: &Connection, buffer_max: u32) -> u32 {
     let product = conn.rtt.smoothed_ns() / 1_000 * FASTEST;
     match product {
@@ -112,8 +112,8 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) -> Opti
     None
 }
 
-/// The peer is faster than it was: slow start, whose end it sees by ACKs of single segments that
-/// come as its bottleneck works (Linux: tcp_grow_window).
+/// The peer has become faster: slow start, whose end shows as ACKs of single segments at the
+/// bottleneck's rate (Linux: tcp_grow_window).
 #[cold]
 #[inline(never)]
 fn grow(conn: &mut Connection, wanted: u64, buffer_max: u32) -> Option<u32> {

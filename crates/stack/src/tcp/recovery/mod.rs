@@ -42,7 +42,7 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         if flight.recovery.state.is_repair() {
             flight.rack.on_recovered();
         } else {
-            // RFC 6582 3.2 step 1 speaks of what was sent again, and a mark sends nothing.
+            // RFC 6582 3.2 step 1 concerns retransmitted data, and a mark retransmits nothing.
             flight.recovery.point = 0;
         }
         flight.recovery.state = State::Open;
@@ -106,9 +106,9 @@ fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     }
 }
 
-/// DEVIATION(RFC 5681 3.1): where segments overtake each other by more than the duplicate
-/// threshold, nearly every ACK leaves a hole, and what is SACKed has arrived all the same: it
-/// counts (Linux: tcp_may_raise_cwnd).
+/// DEVIATION(RFC 5681 3.1): where segments are reordered by more than the duplicate threshold,
+/// nearly every ACK leaves a hole, although the SACKed data has arrived: it counts (Linux:
+/// tcp_may_raise_cwnd).
 fn is_reordered(conn: &Connection) -> bool {
     let flight = conn.flight.as_deref();
     flight.is_some_and(|flight| flight.figures.reordering_beyond > 0)
@@ -127,7 +127,7 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
         let left = facts.delivered.bytes.div_ceil(mss.max(1)) as u32;
         flight.recovery.duplicates = match flight.recovery.state {
             State::Open | State::Marked => 0,
-            // RFC 6582: deflate by what was acknowledged; the retransmission itself was no
+            // RFC 6582: deflate by the acknowledged bytes; the retransmission itself was no
             // duplicate.
             _ => flight
                 .recovery
@@ -135,7 +135,7 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
                 .saturating_sub(left.saturating_sub(1)),
         };
     } else if facts.is_duplicate {
-        // Each duplicate stands for a segment beyond the first that is missing (Linux:
+        // Each duplicate stands for a segment beyond the first missing one (Linux:
         // tcp_limit_reno_sacked).
         let limit = match flight.recovery.state {
             State::Loss => (flight.board.in_flight() / mss.max(1)) as u32,
@@ -155,7 +155,7 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
     }
 }
 
-/// FlightSize of RFC 5681 2 when this ACK came: what is SACKed is outstanding too.
+/// FlightSize of RFC 5681 2 when this ACK arrived: SACKed data is outstanding too.
 fn flight_size(conn: &Connection, delivered: &Delivered) -> u32 {
     let acked = delivered.bytes.saturating_sub(delivered.sacked);
     clamp(conn.snd.nxt - conn.snd.una + acked)
@@ -167,7 +167,7 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
-    // RFC 6937 3: what this ACK has delivered was in flight too; PRR counts it.
+    // RFC 6937 3: data that this ACK has delivered was in flight too; PRR counts it.
     let in_flight = in_flight + flight.board.lost_bytes() + delivered.bytes;
     let was_open = flight.recovery.state == State::Open;
     flight
@@ -176,8 +176,7 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     if was_open {
         conn.cc.on_loss(outstanding);
     }
-    // RFC 3168 6.1.2: one reduction a window, whether by loss or by mark; and the peer is told of
-    // it.
+    // RFC 3168 6.1.2: one reduction per window, by loss or by mark; and the peer is informed of it.
     if conn.ecn.is_on() {
         conn.ecn.cwr = TcpFlags::CWR;
     }
@@ -193,7 +192,7 @@ fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
     flight
         .recovery
         .begin(State::Marked, ends, in_flight, &conn.cc);
-    // Whatever was sent again before: the mark stands (Linux: tcp_enter_cwr).
+    // Whatever was retransmitted before: the mark stands (Linux: tcp_enter_cwr).
     flight.recovery.undo.take();
     conn.cc.on_mark(outstanding);
     conn.ecn.cwr = TcpFlags::CWR;
@@ -235,8 +234,7 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
     // The fast retransmission itself always leaves.
     let out = if is_first { out.max(mss) } else { out };
     let cwnd = clamp((pipe + out).max(mss));
-    // A mark is no loss: what is in flight may fall below ssthresh only because the program has
-    // nothing to say.
+    // A mark is no loss: the data in flight falls below ssthresh only if the program sends nothing.
     conn.cc.window.cwnd = if is_repair {
         cwnd
     } else {
@@ -247,7 +245,7 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost. `has_probe`: so does a path MTU
 /// probe.
 ///
-/// DEVIATION(RFC 8985 6.3): what left within the last round trip counts as lost too, as without
+/// DEVIATION(RFC 8985 6.3): segments sent within the last round trip count as lost too, as without
 /// RACK.
 #[cold]
 #[inline(never)]
@@ -292,7 +290,7 @@ pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     let lost = flight.board.mark_all_lost();
     flight.delivery.on_lost(lost);
     conn.cc.on_timeout();
-    // RFC 3168 6.1.2: whatever the window was reduced for, the peer is told of it.
+    // RFC 3168 6.1.2: the peer is informed of every reduction.
     if conn.ecn.is_on() {
         conn.ecn.cwr = TcpFlags::CWR;
     }
@@ -316,8 +314,8 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     }
     let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
-    // Marked segments came before they were sent again: ACKs that arrive together are taken before
-    // anything leaves (Linux: tcp_packet_delayed).
+    // The originals of the marked segments arrived before the retransmissions: ACKs that arrive
+    // together are processed before anything is sent (Linux: tcp_packet_delayed).
     let by_haste = recovery.state == State::Recovery
         && recovery.undo.has_originals_only()
         && flight.board.lost_bytes() == 0;
@@ -371,7 +369,7 @@ fn step_frto(conn: &mut Connection, facts: &AckFacts) {
     };
 }
 
-/// RFC 8985 7.4: the probe repaired a loss that nobody else saw.
+/// RFC 8985 7.4: the probe repaired a loss that nothing else revealed.
 pub fn on_probe_repaired(conn: &mut Connection, delivered: &Delivered) {
     conn.cc.on_loss(flight_size(conn, delivered));
     if conn.cc.has_model() {

@@ -32,7 +32,7 @@ pub(super) enum Frto {
     Off,
     /// Step 2: the first ACK after the timeout decides whether new data is tried.
     First,
-    /// Step 3: new data has been sent; what its ACKs say decides.
+    /// Step 3: new data has been sent; its ACKs decide.
     Second,
 }
 
@@ -43,13 +43,13 @@ pub struct Recovery {
     pub point: u64,
     /// Duplicate ACKs in a row (no SACK).
     pub duplicates: u32,
-    /// RFC 6937: bytes delivered and sent in this episode, and what was in flight at its start.
+    /// RFC 6937: bytes delivered and sent in this episode, and in flight at its start.
     pub(super) prr_delivered: u64,
     pub(super) prr_out: u64,
     pub(super) flight_at_start: u64,
     pub undo: Undo,
     pub(super) frto: Frto,
-    /// SND.NXT at the timeout: what ends below it was sent before.
+    /// SND.NXT at the timeout: segments that end below it were sent before.
     pub(super) timeout_nxt: u64,
     /// RFC 8985 7.3: end of the tail loss probe in flight, and whether it was a retransmission.
     pub probe_end: u64,
@@ -71,7 +71,7 @@ impl Recovery {
         }
     }
 
-    /// F-RTO sends new data instead of what counts as lost.
+    /// F-RTO sends new data instead of lost data.
     pub fn prefers_new(&self) -> bool {
         self.frto == Frto::Second && self.state == State::Loss
     }
@@ -89,8 +89,8 @@ impl Recovery {
         in_flight: u64,
         cc: &Control,
     ) {
-        // A timeout within a recovery goes on with its episode: what is gone back to is the window
-        // before both (Linux: tcp_enter_loss).
+        // A timeout within a recovery continues its episode: an undo restores the window before
+        // both (Linux: tcp_enter_loss).
         if self.state != State::Recovery {
             self.undo.begin(cc.save(), una);
         }

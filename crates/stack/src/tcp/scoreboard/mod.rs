@@ -31,15 +31,15 @@ pub use walk::Judgement;
 const KEPT_MAX: usize = 64;
 
 /// Most records of one connection (1.2 MB when the chunks are full). Beyond it SACK blocks that
-/// would need another cut are passed over: what they say is learnt when they have grown over whole
-/// records, or not at all, and then sent again in vain.
+/// would need another cut are ignored: their data is recognised when they have grown over whole
+/// records, or not at all, and is then retransmitted needlessly.
 pub const RECORDS_MAX: usize = 24_576;
 
 /// Nothing new is sent beyond so many records, until some are acknowledged or merge: room is left
 /// for cuts.
 const SENT_MAX: usize = 16_384;
 
-/// Most records that loss detection looks at for one segment or timer, and that one retransmission
+/// Most records that loss detection examines for one segment or timer, and that one retransmission
 /// gathers. The rest of a walk follows at once, from the timer.
 pub const WALK_MAX: usize = 32;
 
@@ -54,7 +54,7 @@ pub struct FlightCounts {
     pub lost: u32,
     /// Thought lost and sent again since.
     pub repaired: u32,
-    /// Sent again, as a repair or as a probe, and nothing heard of it since.
+    /// Retransmitted, as a repair or as a probe, and neither acknowledged nor SACKed since.
     pub resent: u32,
 }
 
@@ -123,7 +123,8 @@ impl Scoreboard {
         self.sacked == 0 && self.lost == 0
     }
 
-    /// The newest record if it was sent once: the only one whose time is sure (Karn).
+    /// Returns the newest record if it was sent once: the only one whose time is unambiguous
+    /// (Karn).
     #[inline]
     pub fn newest_clean(&self) -> Option<&Record> {
         self.last().filter(|r| r.again == Again::No)
@@ -150,7 +151,7 @@ impl Scoreboard {
         self.torn.as_ref().map_or(0, |torn| torn.highest_sacked)
     }
 
-    /// Counts what is outstanding, in segments of `mss` bytes; what lies beyond `end` is a FIN.
+    /// Counts outstanding data, in segments of `mss` bytes; a byte beyond `end` is a FIN.
     pub fn counts(&self, end: u64, mss: u64) -> FlightCounts {
         let mut counts = FlightCounts::default();
         for record in self.records() {
@@ -254,7 +255,7 @@ impl Scoreboard {
         }
     }
 
-    /// The peer may have thrown away what it had SACKed (RFC 2018 8): forget it.
+    /// Forgets all SACKs, because the peer may have discarded SACKed data (RFC 2018 8).
     pub fn forget_sacks(&mut self) {
         self.sacked = 0;
         if let Some(torn) = &mut self.torn {
@@ -262,7 +263,7 @@ impl Scoreboard {
         }
     }
 
-    /// A timeout: what is not SACKed is lost. Gives the bytes of which this is news.
+    /// Handles a timeout: data that is not SACKed is lost. Returns the number of newly lost bytes.
     pub fn mark_all_lost(&mut self) -> u64 {
         let (torn, _, lost) = self.tear(u64::MAX);
         torn.resent.clear();
@@ -289,7 +290,7 @@ impl Scoreboard {
         torn.mark_first_lost(mss, lost);
     }
 
-    /// The first run of lost bytes, at most `max` long: what to send again next.
+    /// Returns the first run of lost bytes, at most `max` long: the next to retransmit.
     pub fn find_lost(&mut self, max: u64) -> Option<Range> {
         self.torn.as_mut()?.find_lost(max)
     }

@@ -7,7 +7,7 @@ use crate::tcp::delivery::Stamp;
 #[repr(u8)]
 pub enum Again {
     No,
-    /// By another stack, before the connection came here: nobody knows when.
+    /// Sent by another stack, before the connection came here: the time is unknown.
     Elsewhere,
     /// As a probe.
     Probe,
@@ -54,7 +54,7 @@ impl Record {
         self.again > Again::Elsewhere
     }
 
-    /// Nothing has been heard of it, and it was not sent again.
+    /// It was sent once, and neither acknowledged nor SACKed.
     pub(super) fn waits_for_first(&self) -> bool {
         self.is_pending() && !self.was_resent()
     }
@@ -71,7 +71,7 @@ impl Record {
         self.stamp = stamp;
     }
 
-    /// Nothing has been heard of it since it was last sent.
+    /// It was neither acknowledged nor SACKed since it was last sent.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_sacked && !self.is_lost
     }

@@ -9,7 +9,7 @@ use super::Record;
 /// than half of it become one.
 const CHUNK_MAX: usize = u64::BITS as usize;
 const HALF: usize = CHUNK_MAX / 2;
-/// Records that are looked at before one is searched for.
+/// Records that are examined before a search begins.
 const NEAR: usize = 4;
 
 #[derive(Debug, Default)]
@@ -242,7 +242,7 @@ impl Table {
         self.shrink(chunk);
     }
 
-    /// Takes away what ends at `seq` or before.
+    /// Removes records that end at `seq` or before.
     pub fn remove_until(&mut self, seq: u64, mut each: impl FnMut(&Record)) {
         let gone = self.ends.partition_point(|end| *end <= seq);
         for chunk in self.chunks.drain(..gone) {

@@ -32,7 +32,7 @@ impl Scoreboard {
     }
 }
 
-/// For those who ask whether damage is noticed.
+/// Corruption, for tests of the audit.
 impl Scoreboard {
     pub(in crate::tcp) fn whole_mut(&mut self) -> &mut VecDeque<Record> {
         &mut self.whole
@@ -87,8 +87,8 @@ struct Pair {
     board: Scoreboard,
     bytes: Vec<Byte>,
     una: u64,
-    /// Retransmissions that an undo brought back stand behind younger ones, and after a second undo
-    /// nothing is judged again: a walk may pass over some.
+    /// Retransmissions that an undo restored follow younger ones in the list, and after a second
+    /// undo nothing is examined again: a walk may miss some.
     is_undone: bool,
 }
 

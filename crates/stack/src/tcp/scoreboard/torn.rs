@@ -18,7 +18,7 @@ pub struct Torn {
     pub resent: VecDeque<Resent>,
     /// Nothing before this waits for news of its first transmission.
     pub judged_upto: u64,
-    /// No second undo before this is acknowledged lets loss detection begin again.
+    /// Until this is acknowledged no second undo restarts loss detection.
     rewound_upto: u64,
     pub sacked_segments: u32,
     pub highest_sacked: u64,
@@ -97,8 +97,8 @@ impl Scoreboard {
         }
     }
 
-    /// Marks what one SACK block covers. Cuts fall on multiples of `mss` so that a peer cannot
-    /// crumble the table (CVE-2019-11478).
+    /// Marks the data of one SACK block. Cuts fall on multiples of `mss` so that a peer cannot
+    /// fragment the table (CVE-2019-11478).
     pub fn sack(&mut self, block: Range, mss: u64, delivered: &mut Delivered) {
         let waiting = self.whole.len();
         let (torn, sacked, lost) = self.tear(block.end);
@@ -164,8 +164,7 @@ impl Scoreboard {
 }
 
 impl Torn {
-    /// When something leaves that the clock says does so `now`: not before the latest
-    /// retransmission.
+    /// Returns the time of a transmission at `now`: not before the latest retransmission.
     pub fn not_before(&self, now: u64) -> u64 {
         self.resent.back().map_or(now, |last| now.max(last.sent_at))
     }
@@ -206,7 +205,7 @@ impl Torn {
         }
     }
 
-    /// `covered` takes in what follows it.
+    /// Merges `covered` with its successor.
     fn join_next(&mut self, place: Place, covered: &mut Record) {
         if let Some(next) = self.records.next(place)
             && let Some(&after) = self.records.get(next)
@@ -248,8 +247,8 @@ impl Torn {
         Some(self.cut_at(place, at).1)
     }
 
-    /// A record ends at `at` afterwards, and what is beyond follows it: where both are. Where our
-    /// own transmissions end the table may grow beyond its limit: they are no shorter than a
+    /// Cuts so that a record ends at `at`, and returns it and its successor. At the ends of our own
+    /// transmissions the table may grow beyond its limit, because they are no shorter than a
     /// segment.
     fn cut_at(&mut self, place: Place, at: u64) -> (Place, Place) {
         let Some(&record) = self.records.get(place) else {
@@ -275,9 +274,9 @@ impl Torn {
         });
     }
 
-    /// Loss detection may judge again what lies in `flight`, but once for each flight: a peer that
-    /// provokes losses and takes them back in turns shall not pay for many walks with a few ACKs.
-    /// After that only a timeout finds them.
+    /// Lets loss detection examine the data of `flight` again, but once for each flight: a peer
+    /// that alternately provokes losses and takes them back must not cause many walks with a few
+    /// ACKs. After that only a timeout finds them.
     pub fn unmark_lost(&mut self, flight: Range) {
         let is_first = flight.start >= self.rewound_upto;
         if is_first {

@@ -15,9 +15,9 @@ const SUSPECTS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     Lost,
-    /// It becomes so if nothing is heard of it until then (nanoseconds).
+    /// Lost unless it is acknowledged or SACKed until then (nanoseconds).
     Suspect(u64),
-    /// It was sent too late to be missed, and so was what follows.
+    /// It was sent too late to be lost, and so were its successors.
     Later,
 }
 
@@ -30,7 +30,7 @@ impl Judgement {
     }
 }
 
-/// How far a walk came.
+/// The position of a walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk {
     pub newly_lost: u64,
@@ -61,7 +61,7 @@ impl Reached {
 }
 
 impl Scoreboard {
-    /// Judges what was sent by its time and its end, oldest first, and marks what is lost.
+    /// Judges transmissions by their time and end, oldest first, and marks lost ones.
     pub fn walk(&mut self, mut judge: impl FnMut(u64, u64) -> Judgement) -> Walk {
         let before = self.lost;
         let mut left = WALK_MAX;
@@ -225,7 +225,7 @@ impl Torn {
         count
     }
 
-    /// The first record of a retransmission of which nothing has been heard since.
+    /// Returns the first record of a retransmission that was neither acknowledged nor SACKed since.
     fn find_resent(&self, resent: &Resent, near: Option<Place>) -> Option<(Place, u64)> {
         let mut next = self.records.find_near(near, resent.start);
         for _ in 0..WALK_MAX {

@@ -28,7 +28,8 @@ fn set_quick_ack(world: &mut World, on: bool) {
     world.flush();
 }
 
-/// When the next ACK without data leaves, in milliseconds from now; what else leaves is an error.
+/// Returns when the next ACK without data leaves, in milliseconds from now; any other segment is an
+/// error.
 fn ack_after(world: &mut World) -> u64 {
     let start = world.now;
     for _ in 0..1_000 {
@@ -42,7 +43,8 @@ fn ack_after(world: &mut World) -> u64 {
     panic!("no ACK");
 }
 
-/// A question, its answer `after_ms` later, which the peer acknowledges; what was sent in between.
+/// One request, its answer `after_ms` later, and the peer's ACK; returns the segments sent in
+/// between.
 fn exchange(world: &mut World, after_ms: u64, upto: &mut u64) -> Vec<Sent> {
     world.peer(ACK, b"question");
     world.sleep(after_ms * MS);
@@ -159,7 +161,7 @@ fn a_program_that_answers_late_gets_its_acks_with_its_answers() {
         world.sleep(100 * MS);
         assert!(exchange(&mut world, 60, &mut upto).is_empty());
     }
-    // Later still: once the wait was in vain, then it is longer.
+    // Later still: after one wait without an answer it is longer.
     world.sleep(100 * MS);
     assert_eq!(exchange(&mut world, 120, &mut upto).len(), 1);
     world.sleep(100 * MS);
@@ -187,7 +189,7 @@ fn data_long_after_a_segment_is_no_answer_to_it() {
         assert_eq!(exchange(&mut world, 200, &mut upto).len(), 1);
         assert_eq!(ato_ms(&world), 40);
     }
-    // Nor is the second thing that the program says.
+    // Nor is the program's second write.
     exchange(&mut world, 0, &mut upto);
     world.sleep(100 * MS);
     world.write(upto + 6);
@@ -254,7 +256,7 @@ fn segments_that_make_the_buffer_grow_are_acknowledged_one_by_one() {
     // But for those between the beginning's sixteen and the first growth.
     let acks = acks_of(&mut world, 200);
     assert!(acks >= 190, "{acks}");
-    // As large as it gets, and what growth had left is used up.
+    // The largest window, with the growth's reserve used up.
     acks_of(&mut world, 8_000);
     assert!(world.stack.tcp_rcvbuf(conn) > 4 * before);
     assert_eq!(acks_of(&mut world, 200), 100);

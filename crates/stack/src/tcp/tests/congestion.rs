@@ -87,7 +87,7 @@ fn a_lost_syn_ack_makes_the_first_window_no_smaller_than_one_segment() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    // RFC 2861 3, RFC 7661 4.4 and 4.5.3: what a single segment a round trip proves is a single
+    // RFC 2861 3, RFC 7661 4.4 and 4.5.3: a single segment per round trip validates a single
     // segment.
     let mut world = accepted(1_000, true);
     for n in 1..=100 {
@@ -217,8 +217,8 @@ fn one_loss_takes_the_window_down_evenly() {
 
 #[test]
 fn sacked_bytes_belong_to_the_flight_that_a_loss_halves() {
-    // RFC 5681 equation 4: half of what was outstanding when the loss was seen, however much of it
-    // one ACK reports.
+    // RFC 5681 equation 4: half of the data outstanding when the loss was detected, however much of
+    // it one ACK reports.
     let mut config = config();
     config.tcp.congestion = crate::Congestion::NewReno;
     let mut world = World::new(config);
@@ -316,7 +316,7 @@ fn what_the_engine_was_too_late_for_is_caught_up() {
 
 #[test]
 fn three_duplicates_resend_a_small_segment_too() {
-    // RFC 5681 3.2 counts duplicates, whatever the size of what is outstanding.
+    // RFC 5681 3.2 counts duplicates, whatever the size of the outstanding data.
     let mut world = accepted(1_000, false);
     let (now, conn) = (world.now, world.conn.unwrap());
     let option = crate::SocketOption::NoDelay(true);

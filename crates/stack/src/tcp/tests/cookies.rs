@@ -41,7 +41,7 @@ fn ask(world: &mut World, port: u16, options: &TcpOptions) -> Sent {
     answer
 }
 
-/// The ACK of `answer`, with what comes `ahead` of it.
+/// Sends the ACK of `answer`, its number increased by `ahead`.
 fn reply(world: &mut World, port: u16, answer: &Sent, payload: &[u8]) {
     let options = TcpOptions {
         timestamps: answer.options.timestamps.map(|t| Timestamps {
@@ -148,7 +148,7 @@ fn no_ack_is_a_cookie_before_one_was_sent_or_long_after() {
     reply(&mut world, PEER_PORT, &answer, b"");
     assert!(world.only().is(RST));
     assert_eq!(accepted(&mut world), None);
-    // Nobody looked at it: no cookie has been sent for too long.
+    // It is not checked: no cookie has been sent for too long.
     assert_eq!(world.stack.counters().value(Counter::RxTcpBadCookies), 0);
 }
 

@@ -28,7 +28,7 @@ fn world_of(mode: EcnMode, congestion: Congestion) -> World {
     World::new(config)
 }
 
-/// A passive open by a peer whose SYN has `flags`; gives the SYN-ACK's flags.
+/// A passive open by a peer whose SYN has `flags`; returns the SYN-ACK's flags.
 fn syn_ack(world: &mut World, flags: TcpFlags) -> TcpFlags {
     syn_ack_to(world, flags, &offer())
 }
@@ -267,7 +267,7 @@ fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
     let at_change = world.take_sent();
     world.flush();
     let later = world.take_sent();
-    // RFC 8257 3.2: what came before is acknowledged without ECE, what came marked with it, both at
+    // RFC 8257 3.2: data before the mark is acknowledged without ECE, marked data with it, both at
     // once.
     assert_eq!(
         at_change
@@ -321,7 +321,7 @@ fn new_data_after_a_timeout_says_that_the_window_was_reduced() {
 
 #[test]
 fn an_old_echo_does_not_take_back_a_mark() {
-    // RFC 3168 6.1.2: what a router said stands, whatever was sent again needlessly before it.
+    // RFC 3168 6.1.2: a router's mark stands, whatever was retransmitted needlessly before it.
     let offer = TcpOptions {
         mss: Some(1_012),
         timestamps: Some(Timestamps { value: 77, echo: 0 }),
@@ -355,7 +355,7 @@ fn an_old_echo_does_not_take_back_a_mark() {
 
 #[test]
 fn the_first_loss_after_a_mark_is_repaired_at_once_without_sack() {
-    // RFC 6582 3.2 step 1 asks for an earlier recovery; a mark sends nothing again.
+    // RFC 6582 3.2 step 1 requires an earlier recovery; a mark retransmits nothing.
     let offer = TcpOptions {
         sack_permitted: false,
         ..offer()

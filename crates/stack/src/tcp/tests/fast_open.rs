@@ -53,7 +53,7 @@ fn inject(
     world.inject_raw((port, PORT), (ISS, ack), flags, &room[..len], payload);
 }
 
-/// The peer's SYN for a listener, and what is answered.
+/// Sends the peer's SYN to a listener, and returns the answer.
 fn syn(world: &mut World, port: u16, option: Option<FastOpen>, payload: &[u8]) -> Sent {
     inject(world, port, 0, SYN, option, payload);
     world.flush();
@@ -93,7 +93,7 @@ fn a_valid_cookie_brings_the_data_before_the_handshake_is_done() {
     world.peer(ACK, b"more");
     assert!(world.has(Event::Received { conn, upto: 9 }));
     assert!(world.has(Event::Acked { conn, upto: 7 }));
-    // Nobody opened it actively.
+    // It was not opened actively.
     assert!(!world.has(Event::Connected { conn }));
 }
 
@@ -143,8 +143,8 @@ fn pending_connections_are_bounded_and_leave_the_list_when_done() {
     assert_eq!(accepted(&world).len(), 3);
 }
 
-/// One place, whose connection is reset: whether the next SYN's data is taken at once, and after 60
-/// s.
+/// One place, whose connection is reset: returns whether the next SYN's data is accepted at once,
+/// and after 60 s.
 fn taken_after_a_reset(is_accepted: bool) -> (bool, bool) {
     let (mut world, listener) = server(1);
     let cookie = Some(learn_cookie(&mut world));

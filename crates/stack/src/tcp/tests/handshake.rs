@@ -196,7 +196,7 @@ fn an_active_open_takes_the_peers_options() {
 
 #[test]
 fn the_last_ack_of_an_active_open_carries_data_that_waits() {
-    // RFC 9293 3.10.2: what is sent in SYN-SENT is queued.
+    // RFC 9293 3.10.2: data written in SYN-SENT is queued.
     let mut world = connecting();
     let syn = world.only();
     world.ack = syn.header.seq.wrapping_add(1);
@@ -218,7 +218,7 @@ fn the_last_ack_of_an_active_open_carries_data_that_waits() {
 fn a_refused_open_fails() {
     let mut world = connecting();
     let syn = world.only();
-    // A RST that does not acknowledge our SYN is nobody's.
+    // A RST that does not acknowledge our SYN is ignored.
     world.inject((PEER_PORT, PORT), 0, 0, RST, &TcpOptions::default(), &[]);
     world.inject(
         (PEER_PORT, PORT),
@@ -474,7 +474,7 @@ fn a_repeated_syn_leaves_a_longer_timeout_and_a_smaller_window() {
         }
         let (timeout, window) = figures(&open(0, None));
         assert!(timeout < 300_000 && window == 10);
-        // The echo says which SYN it was.
+        // The echo identifies the SYN.
         let stamps = Timestamps { value: 77, echo: 0 };
         let (timeout, _) = figures(&open(1, Some(stamps)));
         assert!(timeout < 300_000, "{timeout}");

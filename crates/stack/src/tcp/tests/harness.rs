@@ -312,7 +312,7 @@ impl World {
         self.flush();
         while let Some(at) = self.stack.next_deadline().filter(|at| *at <= end) {
             self.now = at.max(self.now);
-            // The peer's link address stays known, whatever else it does not answer.
+            // The peer's link-layer address stays known, even if it answers nothing else.
             self.stack
                 .on_neighbour(self.now, PEER.into(), [2, 0, 0, 0, 0, 2], &mut self.fx);
             self.stack.on_timers(self.now, &mut self.fx);

@@ -172,7 +172,7 @@ impl Play {
         );
     }
 
-    /// Follows what the stack says: its ACKs move the peer on, its data the highest number seen.
+    /// Follows the stack's segments: its ACKs move the peer on, its data the highest number seen.
     fn look(&mut self) {
         self.world.flush();
         for sent in self.world.take_sent() {
@@ -206,7 +206,7 @@ fn play(world: World, steps: Vec<Step>) {
     for step in steps {
         play.step(step);
     }
-    // Whatever happened, it ends.
+    // In any case it ends.
     let (now, conn) = (play.world.now, play.conn);
     play.world
         .stack

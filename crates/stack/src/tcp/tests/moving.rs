@@ -112,8 +112,8 @@ fn in_time_wait(mut world: World) -> World {
 
 #[test]
 fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
-    // While a connection moves, its frames come by two ways; a second ACK would meet a peer that
-    // has closed.
+    // While a connection moves, its frames arrive by two paths; a second ACK would reach a peer
+    // that has closed.
     let mut world = established();
     let conn = world.conn.unwrap();
     let (now, mode) = (world.now, crate::CloseMode::Orderly);
@@ -150,7 +150,7 @@ fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
             left += 1;
             assert_eq!(world.fx.others, Some(left), "{flags:?}");
         }
-        // Numbers of the peer that went around: what it acknowledges is beyond ours.
+        // Wrapped numbers of the peer: its acknowledgement is beyond ours.
         world.ack = world.ack.wrapping_add(70_000);
         world.peer_at(0u32.wrapping_sub(90_000), ACK, b"GET /");
         assert_eq!(world.fx.others, Some(left + 1));
@@ -165,7 +165,7 @@ fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
 
 #[test]
 fn a_listener_leaves_to_another_engine_what_may_be_a_connections() {
-    // RFC 9293 3.10.7.2 (fourth): what has neither ACK, SYN nor RST is dropped, wherever it lands.
+    // RFC 9293 3.10.7.2 (fourth): a segment without ACK, SYN and RST is dropped in every state.
     let mut world = World::new(config());
     world.listen();
     world.fx.others = Some(0);
@@ -190,7 +190,7 @@ fn time_wait_keeps_what_is_its_own() {
     world.peer_at(0, RST, &[]);
     world.none();
     assert_eq!(world.fx.others, Some(0));
-    // Where nobody else can have it, it is answered as ever.
+    // If no other engine can have it, it is answered as usual.
     world.fx.others = None;
     world.peer_at(50_000, ACK, b"x");
     assert!(world.only().is(ACK));

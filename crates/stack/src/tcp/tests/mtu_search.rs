@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::Counter;
 use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
 
-/// The base size, and what is half way from there to the link's.
+/// The base size, and the size halfway from there to the link's.
 const BASE: u32 = 1_024;
 const PROBE: u32 = 1_242;
 
@@ -22,7 +22,7 @@ fn searching(has_sack: bool) -> World {
     world
 }
 
-/// The largest segment of what leaves after the first window has been acknowledged.
+/// Returns the largest segment sent after the first window has been acknowledged.
 fn largest_after(mut world: World, written: u64) -> u32 {
     world.write(written);
     world.take_sent();
@@ -80,7 +80,7 @@ fn a_timeout_whose_first_lost_segment_is_the_probe_is_its_failure() {
         world.flush();
     }
     let probes: alloc::vec::Vec<u32> = lens.into_iter().filter(|len| *len > BASE).collect();
-    // Half way again, to what is smaller than the one that has failed.
+    // Halfway to the failed one again.
     assert_eq!(probes[..2], [PROBE, (BASE + PROBE) / 2]);
 }
 

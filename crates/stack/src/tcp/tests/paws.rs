@@ -140,7 +140,7 @@ fn a_duplicate_ack_that_was_overtaken_still_counts() {
     assert_eq!(dropped(&world), 0);
     world.sleep(30 * MS);
     assert!(world.take_sent().iter().any(|sent| sent.data.is_some()));
-    // It does not bring the clock back.
+    // It does not set the clock back.
     world.stamps.as_mut().unwrap().value += 100;
     world.peer(ACK, b"x");
     assert_eq!(dropped(&world), 1);

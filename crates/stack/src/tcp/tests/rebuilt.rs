@@ -40,8 +40,8 @@ fn progress(acked: u64, written: u64, received: u64) -> Progress {
     }
 }
 
-/// Returns how much of the stream the peer has, and whether that is all, if it takes what was sent
-/// in order.
+/// Returns how much of the stream the peer has, and whether that is all, if it accepts the sent
+/// data in order.
 fn arrive(world: &mut World, mut have: u64) -> (u64, bool) {
     let mut is_over = false;
     let sent: Vec<Sent> = world.take_sent();

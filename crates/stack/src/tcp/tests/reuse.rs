@@ -8,7 +8,7 @@ use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 /// The stamp of the peer's last segment.
 const LAST: u32 = 50_010;
 
-/// A connection in TIME-WAIT; with timestamps unless told otherwise.
+/// A connection in TIME-WAIT; with timestamps if `has_stamps`.
 fn waiting(has_stamps: bool) -> World {
     let mut world = if has_stamps {
         established_with_stamps()
@@ -38,7 +38,7 @@ fn opens(world: &mut World, ahead: u32, stamp: Option<u32>) -> bool {
     world.inject((PEER_PORT, PORT), seq, 0, SYN, &options, &[]);
     let answer = world.only();
     if !answer.is(SYN) {
-        // The old connection says where it stands, and stays.
+        // The old connection answers with its state, and stays.
         assert_eq!(
             (answer.header.ack, world.stack.tcp_sizes().2),
             (world.seq, 1)
@@ -56,14 +56,14 @@ fn a_syn_opens_again_by_its_timestamp_or_by_its_number() {
     // RFC 6191 2, case by case: stamps on the old connection, the SYN's number and stamp, whether
     // it opens.
     let table = [
-        // Later stamp: whatever the number.
+        // A later timestamp: whatever the number.
         (true, 5_000, Some(LAST + 1), true),
         (true, BACK, Some(LAST + 1), true),
         (true, BACK, Some(LAST + 1_000_000), true),
         // With an equal timestamp only a greater sequence number is accepted.
         (true, 5_000, Some(LAST), true),
         (true, BACK, Some(LAST), false),
-        // An earlier stamp: an old duplicate, whatever the number (RFC 7323 5.3).
+        // An earlier timestamp: an old duplicate, whatever the number (RFC 7323 5.3).
         (true, 5_000, Some(LAST - 1), false),
         (true, BACK, Some(LAST - 1), false),
         // The SYN has none: by the number.

@@ -39,7 +39,7 @@ fn a_connection_takes_the_place_of_a_handshake_by_a_copy_of_its_syn() {
     let (mut other, _) = with_handshake(&world, ISS);
     assert_eq!(adopt(&mut other, &image), Ok(()));
     other.flush();
-    // The peer has one connection: nothing is said but its ACK.
+    // The peer has one connection: only its ACK is sent.
     assert!(other.only().is(ACK));
     assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
     other.peer(ACK, b"hello");
@@ -56,7 +56,7 @@ fn what_a_peer_says_of_its_connection_is_not_reset_for_a_copy_of_its_syn() {
     for is_predicted in [false, true] {
         let (mut other, iss) = with_handshake(&world, ISS);
         other.is_burst = is_predicted;
-        // Its challenge to the second SYN-ACK, its data, what it sends later.
+        // Its challenge ACK to the second SYN-ACK, its data, its later segments.
         let mut say = |others, ahead, payload: &[u8]| {
             other.fx.others = others;
             other.peer_at(ahead, ACK, payload);
@@ -69,7 +69,7 @@ fn what_a_peer_says_of_its_connection_is_not_reset_for_a_copy_of_its_syn() {
             let (left, answers) = say(Some(0), ahead, payload);
             assert!(left == Some(1) && answers.is_empty(), "{answers:?}");
         }
-        // Where there is nobody else it is answered as ever (RFC 9293 3.10.7.4, fifth).
+        // Without another engine it is answered as usual (RFC 9293 3.10.7.4, fifth).
         let (_, answers) = say(None, 0, b"data");
         assert!(answers.iter().all(|sent| sent.is(RST)) && answers.len() == 1);
         // The handshake itself is open still.

@@ -24,7 +24,8 @@ fn a_lost_segment_is_probed_for_and_comes_again_with_doubling_pauses() {
     world.none();
 }
 
-/// Sends `count` segments, loses them all; what follows the first retransmission's ACK.
+/// Sends `count` segments, loses them all; returns the segments after the first retransmission's
+/// ACK.
 fn after_all_are_lost(count: u64) -> alloc::vec::Vec<u64> {
     let mut world = World::new(config());
     world.listen();
@@ -205,7 +206,7 @@ fn a_black_hole_is_tried_with_smaller_packets() {
 
 #[test]
 fn an_outage_is_no_round_trip() {
-    // RFC 6298 3 (Karn): what the ACK covers was sent again in part, and it waited for that.
+    // RFC 6298 3 (Karn): the ACK covers retransmitted data, and waited for it.
     for has_sack in [true, false] {
         let mut world = World::new(config());
         world.listen();
@@ -256,7 +257,7 @@ fn an_echo_measures_only_where_it_comes_with_new_data_acknowledged() {
     echo(&mut world, first.value);
     world.peer(ACK, &[]);
     assert_eq!(trip(&world), before);
-    // Which of the two was acknowledged says the echo, though the segment was sent again.
+    // The echo identifies the acknowledged transmission, though the segment was sent again.
     echo(&mut world, last.value);
     world.now.0 += 100 * MS;
     world.acknowledge(500);

@@ -56,7 +56,7 @@ fn out_of_order_data_goes_to_its_offset_and_is_reported() {
 
 #[test]
 fn a_hole_is_reported_while_data_goes_the_other_way() {
-    // RFC 2018 4: every ACK that does not acknowledge all that has come says so.
+    // RFC 2018 4: every ACK that does not acknowledge all received data has SACK blocks.
     let mut world = established();
     world.write(100_000);
     world.take_sent();
@@ -182,7 +182,7 @@ fn how_far_the_network_reorders_is_remembered() {
     assert_eq!(reordering(&world), (5, 1));
     world.acknowledge(10_000);
     world.flush();
-    // Nor is the first forgotten, whose ACK leaves nothing SACKed.
+    // Nor is the first forgotten, whose ACK clears all SACK state.
     assert_eq!(reordering(&world), (6, 2));
     // It outlasts the data in flight.
     world.sleep(10 * SECOND);

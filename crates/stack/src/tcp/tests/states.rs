@@ -79,7 +79,7 @@ const TABLE: [(&str, [&str; 11]); 12] = [
             "R =",
         ],
     ),
-    // A RST without ACK, and what has no SYN, is dropped; a wrong ACK is reset.
+    // A RST without ACK, and a segment without SYN, is dropped; a wrong ACK is reset.
     (
         "SYN-SENT",
         [
@@ -298,7 +298,7 @@ fn state_of(world: &World) -> String {
     .to_string()
 }
 
-/// R, S, A or -, by what was sent first.
+/// R, S, A or -, by the first segment sent.
 fn answer_of(sent: &[Sent]) -> &'static str {
     match sent {
         [] => "-",

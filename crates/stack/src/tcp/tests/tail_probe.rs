@@ -79,7 +79,7 @@ fn a_hole_that_has_filled_does_not_keep_the_probe_away() {
 
 #[test]
 fn a_bare_duplicate_when_nothing_is_outstanding_settles_the_probe() {
-    // RFC 8985 7.4.2: the peer has SACK and tells of no duplicates; original and probe have both
+    // RFC 8985 7.4.2: the peer has SACK and reports no duplicates; original and probe have both
     // arrived.
     let mut world = established();
     world.write(500);

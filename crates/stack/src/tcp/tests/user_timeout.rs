@@ -47,7 +47,7 @@ fn set_timeout(world: &mut World, seconds: Option<u64>) {
     world.flush();
 }
 
-/// The peer says so, with an ACK and nothing else.
+/// Sends the peer's option, with an ACK and nothing else.
 fn say(world: &mut World, option: &[u8]) {
     let numbers = (world.seq, world.ack);
     world.inject_raw((PEER_PORT, PORT), numbers, ACK, option, &[]);
@@ -82,7 +82,7 @@ fn syn_and_first_segment_tell_of_the_timeout_and_no_other_does() {
     world.conn = Some(conn.unwrap());
     let syn = world.only();
     assert_eq!((syn.is(SYN), told(&syn)), (true, Some(45)));
-    // RFC 5482 3.2: what is repeated carries it again.
+    // RFC 5482 3.2: a retransmission carries it again.
     world.sleep(SECOND + 100 * MS);
     assert_eq!(told(&world.only()), Some(45));
     let ports = (PEER_PORT, syn.header.src_port);
@@ -162,7 +162,7 @@ fn what_a_peer_says_makes_patience_longer_within_limits() {
     let table: [(&[u8], core::ops::RangeInclusive<u64>); 7] = [
         // An hour.
         (&[28, 4, 0x80, 60], 3_600..=3_730),
-        // Less than the retries allow, which stand for our own value.
+        // Less than the retries allow, which replace a value of our own.
         (&[28, 4, 0, 10], 900..=950),
         // The longest there is: a day.
         (&[28, 4, 0xff, 0xff], 86_400..=86_530),
@@ -295,7 +295,7 @@ fn what_was_said_and_what_is_owed_move_with_the_connection() {
     assert!((3_600..=3_730).contains(&passed), "{passed}");
 }
 
-/// The peer's SYN says so; what comes after it does not.
+/// Sends the option in the peer's SYN; later segments do not have it.
 fn say_in_syn(world: &mut World, option: &[u8]) {
     world.listen();
     let numbers = (world.seq, 0);

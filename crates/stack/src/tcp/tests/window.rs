@@ -147,7 +147,7 @@ fn our_window_closes_and_reopens() {
     }
     world.sleep(5 * MS);
     assert_eq!(world.take_sent().last().unwrap().header.window, 0);
-    // Data beyond the window is dropped; the answer says where we are.
+    // Data beyond the window is dropped; the answer carries the current state.
     world.peer_at(0, ACK, &[0; 100]);
     world.flush();
     assert_eq!(world.only().header.ack, world.seq);
@@ -240,7 +240,8 @@ fn a_buffer_that_is_read_empty_within_a_round_trip_grows_before_its_end() {
     assert!(world.stack.tcp_rcvbuf(conn) < grown * 5 / 4);
 }
 
-/// The largest buffer of a reader who always keeps up, when answers have taken `trip` nanoseconds.
+/// Returns the largest buffer for a program that always keeps up, when answers have taken `trip`
+/// nanoseconds.
 fn largest_buffer(trip: u64) -> u32 {
     let mut world = established();
     let conn = world.conn.unwrap();
@@ -339,8 +340,8 @@ fn the_ack_of_a_burst_waits_for_nobody_without_delayed_acks() {
     assert_eq!(world.take_sent().last().unwrap().header.window, 0);
 }
 
-/// Data for a peer whose window is closed, before it leaves or while it is in flight, and who
-/// answers every probe; how long until the connection fails.
+/// Data for a peer whose window is closed, before it leaves or while it is in flight, and which
+/// answers every probe; returns how long until the connection fails.
 fn answered_probes(user_timeout: Option<u64>, is_in_flight: bool) -> Option<u64> {
     let mut world = established();
     let conn = world.conn.unwrap();
@@ -371,8 +372,8 @@ fn answered_probes(user_timeout: Option<u64>, is_in_flight: bool) -> Option<u64>
 
 #[test]
 fn a_peer_that_answers_no_probe_is_given_up() {
-    // RFC 9293 3.8.6.1 lets probes go on for as long as they are answered; R2 of 3.8.3 ends it when
-    // they are not.
+    // RFC 9293 3.8.6.1 lets probes continue for as long as they are answered; R2 of 3.8.3 ends it
+    // when they are not.
     for (is_orphan, least, most) in [(false, 900, 1_000), (true, 20, 120)] {
         let mut world = established();
         world.window = 0;
@@ -409,7 +410,7 @@ fn a_closed_window_lasts_for_ever_but_with_a_user_timeout() {
 fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
     let mut world = established();
     let conn = world.conn.unwrap();
-    // The connection is known to answer: what comes now waits for its answer.
+    // The connection is known to answer: the ACK of new data waits for its answer.
     world.peer(ACK, &[1; 100]);
     world.stack.tcp_written(world.now, conn, 100, false);
     world.flush();

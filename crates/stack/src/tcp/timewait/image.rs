@@ -75,8 +75,8 @@ impl TimeWait {
 }
 
 impl Tcp {
-    /// At most `most` entries that have time left, those with most of it first: their peers are
-    /// likeliest to be heard of again.
+    /// Returns at most `most` entries that have time left, those with most of it first: their peers
+    /// are likeliest to send again.
     pub fn time_wait_images(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {
         let entries = &self.time_waits.entries;
         let mut found: Vec<(Reverse<i32>, u32)> = entries

@@ -54,13 +54,13 @@ pub struct Bbr {
     undo: Undo,
 }
 
-/// 5.5.11.1: what held before an episode of losses.
+/// 5.5.11.1: the state before an episode of losses.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     bounds: Bounds,
     /// The probing that its losses have ended.
     state: Option<State>,
-    /// The episode lasts: what is kept is of before it.
+    /// The episode continues: the saved state precedes it.
     is_kept: bool,
 }
 
@@ -151,7 +151,7 @@ impl Bbr {
         self.restore_cwnd(window);
     }
 
-    /// 5.4.1: after a silence the path is paced at what is known of it, without a gain.
+    /// 5.4.1: after idle time the pacing rate is the path's known bandwidth, without a gain.
     pub fn on_restart(&mut self, now: Instant, window: &mut Window) {
         self.has_idle_restart = true;
         if self.is_probing_bandwidth() {
@@ -211,8 +211,8 @@ impl Bbr {
         }
     }
 
-    /// 5.6.4.2: bandwidth-delay product times gain, with room for what receivers and links hold
-    /// together.
+    /// 5.6.4.2: bandwidth-delay product times gain, plus an allowance for aggregation by receivers
+    /// and links.
     fn max_inflight(&self) -> u64 {
         self.quantized(self.inflight(self.cwnd_gain) + self.model.extra_acked())
     }
@@ -238,7 +238,7 @@ impl Bbr {
         (self.pacing_rate / 1_000).clamp(2 * self.mss, 65_536.max(2 * self.mss))
     }
 
-    /// 5.6.4.6; in recovery too, where the model has taken what the losses say (5.6.4.4).
+    /// 5.6.4.6; in recovery too, where the model has already accounted for the losses (5.6.4.4).
     fn set_cwnd(&mut self, window: &mut Window, s: &Sample) {
         let most = self.max_inflight();
         let mut cwnd = u64::from(window.cwnd);

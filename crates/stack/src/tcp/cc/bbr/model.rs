@@ -14,7 +14,7 @@ const FULL_GROWTH: u64 = 125;
 const FULL_ROUNDS: u8 = 3;
 /// 5.5.9: rounds over which the largest aggregate is remembered.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// 5.5.7: how long a minimum round trip is believed, and how often ProbeRTT looks for a new one.
+/// 5.5.7: lifetime of a minimum round trip, and the interval of ProbeRTT.
 const MIN_RTT_NS: u64 = 10_000_000_000;
 pub const PROBE_RTT_NS: u64 = 5_000_000_000;
 
@@ -29,7 +29,7 @@ pub struct Model {
     /// Two slots of the filter over ProbeBW cycles, bytes per second.
     max_bw: [u64; 2],
     cycle: u64,
-    /// Short-term bound of the bandwidth, and what is used.
+    /// Short-term bound of the bandwidth, and the value in use.
     bw_lo: u64,
     bw: u64,
     bw_latest: u64,
@@ -203,7 +203,7 @@ impl Model {
         self.next_round = self.delivered;
     }
 
-    /// 5.5.6: the filter forgets what is two cycles old.
+    /// 5.5.6: the filter drops values that are two cycles old.
     pub fn advance_filter(&mut self) {
         self.cycle += 1;
         self.max_bw[(self.cycle & 1) as usize] = 0;
@@ -221,7 +221,7 @@ impl Model {
         self.delivered
     }
 
-    /// 5.5.10.3, BBRResetCongestionSignals: what a probe has met says nothing of the time after it.
+    /// 5.5.10.3, BBRResetCongestionSignals: signals of a probe do not apply after it.
     pub fn forget_signals(&mut self) {
         self.has_loss_in_round = false;
         self.has_mark_in_round = false;
@@ -270,7 +270,7 @@ impl Model {
     }
 }
 
-/// 5.5.10.2: was more than the threshold lost of what was in flight with the sampled record?
+/// 5.5.10.2: was the loss rate of the data in flight with the sampled record above the threshold?
 pub fn is_inflight_too_high(s: &Sample) -> bool {
     s.lost_since > s.in_flight_then * LOSS_THRESH / 100
 }
@@ -285,7 +285,7 @@ impl Bbr {
         if !self.model.is_loss_round_start {
             return;
         }
-        // While the bandwidth is probed, higher bounds are just being looked for.
+        // While the bandwidth is probed, higher bounds are being searched for.
         let is_probing = matches!(
             self.state,
             State::Startup | State::ProbeRefill | State::ProbeUp
@@ -298,7 +298,7 @@ impl Bbr {
         self.model.has_mark_in_round = false;
     }
 
-    /// 5.5.9: what receivers and links acknowledge in lumps is allowed for.
+    /// 5.5.9: allows for aggregated acknowledgements of receivers and links.
     pub(super) fn update_ack_aggregation(&mut self, now: Instant, window: &Window, s: &Sample) {
         let model = &mut self.model;
         let elapsed = now.0.saturating_sub(model.aggregate_from);

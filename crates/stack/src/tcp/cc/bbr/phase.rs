@@ -6,7 +6,7 @@ use crate::tcp::cc::Window;
 use crate::tcp::delivery::Sample;
 use crate::time::Instant;
 
-/// 5.3.1, 5.3.2: 4 ln 2, and what empties the queue that it made. Hundredths.
+/// 5.3.1, 5.3.2: 4 ln 2, and the gain that drains the resulting queue. Hundredths.
 pub const STARTUP_GAIN: u64 = 277;
 const DRAIN_GAIN: u64 = 50;
 const DRAIN_ROUNDS: u64 = 3;
@@ -16,7 +16,7 @@ const DOWN_GAIN: u64 = 90;
 const UP_GAIN: u64 = 125;
 const UP_CWND_GAIN: u64 = 225;
 pub const PROBE_RTT_GAIN: u64 = 50;
-/// 5.3.3.6: what is left for others while cruising.
+/// 5.3.3.6: share left to other flows while cruising.
 pub const HEADROOM: u64 = 15;
 /// 5.3.1.3: separate losses in one round that end Startup.
 const FULL_LOSSES: u32 = 6;
@@ -28,7 +28,7 @@ const RENO_ROUNDS_MAX: u64 = 63;
 /// 5.3.3.5.2: 2 to 3 s between probes, spread so that flows do not probe in step.
 const PROBE_WAIT_NS: u64 = 2_000_000_000;
 const PROBE_SPREAD_NS: u64 = 1_000_000_000;
-/// 5.5.10.2: the long-term bound never falls below this share of what was aimed at.
+/// 5.5.10.2: the long-term bound never falls below this share of the target.
 const BETA: u64 = 70;
 
 /// Where the cycle of ProbeBW and ProbeRTT stand.
@@ -45,7 +45,7 @@ pub struct Cycle {
     up_price: u64,
     /// Samples of the last probe are still on their way.
     is_probing: bool,
-    /// The probe has ended; what was sent in it is acknowledged when this round is.
+    /// The probe has ended; all its data is acknowledged when this round is.
     is_stopping: bool,
     /// C.delivered up to which the window counts as fully used: a round after it was.
     full_window_upto: u64,
@@ -55,7 +55,7 @@ pub struct Cycle {
     was_precautionary: bool,
     probe_rtt_until: Option<u64>,
     has_probe_rtt_round: bool,
-    /// For the spread; a counter-based mix is enough to keep flows apart.
+    /// State of a counter-based mix that varies the probes, which is enough to desynchronise flows.
     mix: u64,
 }
 
@@ -143,7 +143,7 @@ impl Bbr {
         self.state = State::ProbeUp;
         self.pacing_gain = UP_GAIN;
         self.cwnd_gain = UP_CWND_GAIN;
-        // From here on samples are of what the refill has put in flight.
+        // From here on samples are of data that the refill has put in flight.
         self.cycle.is_probing = true;
         self.model.reset_full_bandwidth(s.rate);
         self.raise_slope(window);
@@ -165,7 +165,7 @@ impl Bbr {
         }
     }
 
-    /// 5.3.3.5: the parts of ProbeBW, and what a probe has shown.
+    /// 5.3.3.5: the parts of ProbeBW, and the result of a probe.
     pub(super) fn update_probe(&mut self, now: Instant, window: &Window, s: &Sample) {
         if !self.model.has_full_bandwidth {
             return;
@@ -206,7 +206,7 @@ impl Bbr {
         s.in_flight <= self.inflight_with_headroom().min(self.quantized(product))
     }
 
-    /// 5.3.3.4: sending more does not bring more, and it is not the bound that holds back.
+    /// 5.3.3.4: sending more does not increase the bandwidth, and the bound is not the limit.
     fn is_time_to_go_down(&mut self, window: &Window, s: &Sample) -> bool {
         if self.cycle.was_too_high && self.has_reached(self.model.inflight_hi, s) {
             self.cycle.was_precautionary = true;
@@ -222,7 +222,7 @@ impl Bbr {
     /// 5.5.10.1 and 5.5.10.2. `true`: the state has changed.
     fn adapt_long_term(&mut self, now: Instant, window: &Window, s: &Sample) -> bool {
         if self.model.is_round_start && self.cycle.is_stopping {
-            // The round after the probe: what it measured is in the filter now, however it ended.
+            // The round after the probe: its measurements are in the filter now, however it ended.
             self.cycle.is_stopping = false;
             self.cycle.is_probing = false;
             if self.is_probing_bandwidth() && !s.is_app_limited {
