@@ -107,7 +107,7 @@ fn measure(name: &str, slots: &Slots, peer: &Namespace, interface: &str) {
     let to = iface::link(interface).expect("peer's interface").mac;
     let mut device = slots.adopt(0, RingPosition::private()).expect("slot");
     println!("{name}");
-    // A frame for somebody else: the peer drops it at once, and what is left is our side.
+    // A frame to another station: the peer drops it at once, so that only our side is measured.
     let cost = transmit(&mut *device, [2; 6], 18, 64);
     println!("  send    18 bytes, 64 a flush: {cost:>6.0} ns when the peer drops them");
     for (len, batch) in [(18, 1), (18, 16), (18, 64), (1400, 32)] {
@@ -122,7 +122,7 @@ fn measure(name: &str, slots: &Slots, peer: &Namespace, interface: &str) {
     }
 }
 
-/// Ethernet, IPv4 and a transport header whose port nobody listens on.
+/// Ethernet, IPv4 and a transport header with a closed port.
 fn header(from: [u8; 6], to: [u8; 6], protocol: u8, l4_header: usize, payload: usize) -> Vec<u8> {
     let mut out = vec![0; 34 + l4_header];
     out[..6].copy_from_slice(&to);

@@ -12,7 +12,7 @@ use crate::parts::{LinkProperties, SlotParts};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 
-/// How a kind of device differs for those who use it.
+/// Properties by which kinds of devices differ for their users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// An interface of the kernel's is behind it: it has a number, goes up and down, and can be
@@ -20,9 +20,9 @@ pub struct Capabilities {
     pub has_interface: bool,
     /// Opening makes the interface, which goes with the keeper.
     pub makes_interface: bool,
-    /// Strangers are on the link: they may have our address, and routers may be asked.
+    /// Other stations are on the link: they may have our address, and routers may be solicited.
     pub has_neighbours: bool,
-    /// Packet sockets hear all its frames.
+    /// Whether packet sockets receive all its frames.
     pub is_heard: bool,
     /// The interface can be in a VLAN by tags of ours.
     pub has_vlans: bool,
@@ -53,7 +53,7 @@ pub struct DeviceKind {
     pub name: &'static str,
     /// The word before the name of a device of this kind: "interface".
     pub title: &'static str,
-    /// Its part of the help text of `--device`: name and argument, and in brackets what it is.
+    /// Its part of the help text of `--device`: name and argument, and in brackets a description.
     pub usage: &'static str,
     /// Its argument begins with a path.
     pub takes_path: bool,
@@ -90,7 +90,7 @@ pub struct Opened {
     /// Whether the kernel beside us receives the same frames
     /// ([`crate::Slots::install_ingress_drop`]).
     pub needs_ingress_drop: bool,
-    /// How it was opened, where there are several ways; for people.
+    /// How it was opened, if there are several ways; for display.
     pub mode: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub trait Backend: Sync {
     }
 
     /// Opens all slots. `steering` decides which of them a frame goes to, as far as the back end
-    /// can have it asked. On failure nothing is left behind.
+    /// can consult it. On failure nothing is left behind.
     ///
     /// # Errors
     /// One sentence.
@@ -121,8 +121,7 @@ pub trait Backend: Sync {
         steering: &Steering,
     ) -> Result<Opened, DeviceError>;
 
-    /// Removes what a device has in the file system when it ends. `own`: the own parameters of slot
-    /// 0.
+    /// Removes the device's files when it ends. `own`: the own parameters of slot 0.
     fn clean_up(&self, own: &serde_json::Value) {
         let _ = own;
     }
@@ -144,8 +143,8 @@ pub trait Backend: Sync {
         position: RingPosition,
     ) -> Result<Box<dyn Device>, DeviceError>;
 
-    /// Shows what waits in a slot whose holder does not run at the moment. Returns whether the
-    /// frames were taken out of it, because there is no other way to see them.
+    /// Shows the frames that wait in a slot whose holder does not run at the moment. Returns
+    /// whether they were taken out of it, because there is no other way to see them.
     ///
     /// # Errors
     /// As for [`Backend::adopt`].

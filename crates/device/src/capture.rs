@@ -19,7 +19,7 @@ pub const SNAPLEN_MAX: u32 = 262_144;
 /// `if_tsresol`: 10⁻⁹ s.
 const NANOSECONDS: u8 = 9;
 
-/// Which way a frame went (`epb_flags`, bits 0 and 1).
+/// Direction of a frame (`epb_flags`, bits 0 and 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Inbound = 1,

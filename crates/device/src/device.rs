@@ -17,7 +17,7 @@ pub struct DeviceInfo {
     pub tx_checksum: bool,
     /// Largest TCP payload of one frame that the device cuts into segments; 0 = it does not.
     pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
+    /// The device segments joined datagrams.
     pub udp_segmentation: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct DeviceInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxFull;
 
-/// Takes what a device has received: any closure of a frame, or more than that.
+/// Receiver of a device's frames: any closure of a frame, or more than that.
 pub trait Sink {
     /// A frame, in order of arrival. Its bytes are the device's again when this returns.
     fn frame(&mut self, frame: &[u8], meta: RxMeta);
@@ -36,8 +36,8 @@ pub trait Sink {
         let _ = (beginning, meta, rest);
     }
 
-    /// The monotonic time that the frames are handled with. A device that knows when they came
-    /// keeps later ones for its next run.
+    /// Returns the monotonic time with which the frames are handled. A device that knows arrival
+    /// times keeps later frames for its next run.
     fn clock_ns(&self) -> Option<u64> {
         None
     }
@@ -55,8 +55,8 @@ pub trait Rest {
     /// Length of the whole frame.
     fn frame_len(&self) -> usize;
 
-    /// Puts the bytes from `from` on, which lies in the beginning that was shown, into memory of
-    /// exactly their length. `false`: they are gone, and what was written means nothing. May be
+    /// Puts the bytes from `from` on, a position in the shown beginning, into memory of exactly
+    /// their length. Returns `false` if they are lost; then the written bytes are invalid. May be
     /// called once.
     fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool;
 }
@@ -85,7 +85,7 @@ pub trait Device: Send {
         let _ = vlans;
     }
 
-    /// Sends what waits, as far as the kernel takes it.
+    /// Sends queued frames, as far as the kernel takes them.
     fn flush(&mut self);
 
     /// Readable while frames wait (and writable when [`Device::tx_pending`] frames may go).
@@ -99,8 +99,8 @@ pub trait Device: Send {
     /// Returns whether frames wait; may cost a system call.
     fn has_rx(&self) -> bool;
 
-    /// When the frame came that is to be taken next, by the monotonic clock; `None` = none waits,
-    /// or nobody knows.
+    /// Returns the arrival time of the next frame, by the monotonic clock; `None` if there is none,
+    /// or it is unknown.
     fn waiting_since_ns(&self) -> Option<u64> {
         None
     }
@@ -110,7 +110,7 @@ pub trait Device: Send {
         false
     }
 
-    /// A sentence about the link for whoever runs the machine, once.
+    /// Returns a sentence about the link for the operator, once.
     fn take_notice(&mut self) -> Option<String> {
         None
     }
@@ -215,13 +215,13 @@ counters! {
     rx_bytes,
     /// Frames larger than a ring slot, fetched one by one.
     rx_large,
-    /// Those of them that went straight to their reader's ring.
+    /// Those of them that were stored directly in their reader's ring.
     rx_direct,
     /// Frames cut off because the kernel had no memory to keep the whole.
     rx_truncated,
     /// Frames that the kernel dropped because the ring was full.
     rx_overrun,
-    /// Frames that came past the kernel's stack, by an AF_XDP socket.
+    /// Frames that bypassed the kernel's stack, by an AF_XDP socket.
     rx_bypassed,
     /// Frames of another VLAN than ours.
     rx_vlan,

@@ -23,7 +23,7 @@ pub enum DeviceError {
     },
     /// `/dev/net/tun` is not there.
     NoTunDevice,
-    /// The TAP exists and is held by somebody else, or has other flags.
+    /// The TAP exists and is held by another process, or has other flags.
     TapBusy(String),
     /// An eBPF program was refused; the log is the verifier's.
     Verifier {
@@ -46,7 +46,7 @@ pub enum DeviceError {
     Unsuitable(String),
     /// No private /24 is left that no route covers.
     NoFreeSubnet,
-    /// Anything else the kernel said.
+    /// Any other error of the kernel.
     System {
         doing: &'static str,
         source: io::Error,

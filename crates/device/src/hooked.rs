@@ -30,8 +30,8 @@ pub trait FrameHook: Send {
     /// Returns whether it may be called on this thread; frames wait otherwise.
     fn may_run_here(&self) -> bool;
 
-    /// A frame from its Ethernet header on, with its checksums filled in, and the link that it came
-    /// by, to which its answer goes. The program may change the frame.
+    /// Handles a frame from its Ethernet header on, with its checksums filled in, and its link, to
+    /// which an answer goes. The program may change the frame.
     fn on_frame(&mut self, frame: &mut Vec<u8>, link: LinkId) -> Verdict;
 
     /// All frames of a run have been shown.
@@ -42,8 +42,8 @@ pub trait FrameHook: Send {
         false
     }
 
-    /// Gives up to `most` of these to `take`, with their links and what becomes of each; returns
-    /// how many.
+    /// Passes up to `most` finished frames to `take`, with their links and verdicts; returns how
+    /// many.
     fn take_done(&mut self, _most: usize, _take: &mut TakeDone<'_>) -> usize {
         0
     }
@@ -93,7 +93,7 @@ impl<D: Device> Hooked<D> {
         }
     }
 
-    /// Sends, or shows to the stack, what the program had kept.
+    /// Sends, or passes to the stack, frames that the program had kept.
     fn take_done(&mut self, sink: &mut dyn Sink) -> usize {
         let device = &mut self.device;
         let mut take = |frame: &[u8], link: LinkId, verdict| match verdict {
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((passed, back), (vec![3, 5], vec![9, 7, 4]));
     }
 
-    /// A device whose frames come by links in turn, and that keeps those of what it sends.
+    /// A device whose frames arrive by links in turn, and that records the links of sent frames.
     #[derive(Default)]
     struct Links {
         sent: Arc<Mutex<Vec<(u8, u16)>>>,

@@ -68,7 +68,7 @@ fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> DeviceError {
     move |source| DeviceError::system(doing, "CAP_NET_ADMIN", source)
 }
 
-/// Refuses what the kernel would not take as a name.
+/// Refuses names that the kernel would not accept.
 pub fn check_name(name: &str) -> Result<(), DeviceError> {
     let is_sound = !name.is_empty()
         && name.len() <= NAME_MAX

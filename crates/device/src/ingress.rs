@@ -18,7 +18,7 @@ use crate::netlink::{self, Request, push_attribute};
 /// How the drop is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropKind {
-    /// A tcx link: gone with its descriptors.
+    /// A tcx link: removed with its descriptors.
     Tcx,
     /// A clsact filter: needs [`crate::Slots::beat`].
     Clsact,
@@ -54,7 +54,7 @@ impl IngressDrop {
         }
     }
 
-    /// Removes what does not go with a descriptor.
+    /// Removes a hook that is not removed with a descriptor.
     pub(crate) fn remove(&self) {
         if let Self::Clsact { index, owns_qdisc } = *self {
             let _ = netlink::change(filter(netlink::DELTFILTER, 0, index));

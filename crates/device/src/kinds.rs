@@ -16,7 +16,8 @@ pub static BACKENDS: &[&dyn Backend] = &[
     &replay::Replay,
 ];
 
-/// The back end that a text such as `tap` or `replay:FILE` names, and what follows the colon.
+/// Returns the back end that a text such as `tap` or `replay:FILE` names, and the text after the
+/// colon.
 ///
 /// # Errors
 /// There is none of that name.
@@ -52,7 +53,7 @@ pub(crate) fn find_any(name: &str) -> Result<&'static dyn Backend, DeviceError> 
     }
 }
 
-/// The back end that fits where none is named, and why.
+/// Returns the default back end, and the reason of the choice.
 pub fn choose(interface: Option<&str>) -> (&'static dyn Backend, String) {
     match interface {
         None => (

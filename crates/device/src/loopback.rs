@@ -98,7 +98,7 @@ pub struct Loopback {
     counters: DeviceCounters,
 }
 
-/// Two ends that receive what the other sends.
+/// Makes two ends, each of which receives the other's frames.
 pub fn pair(mtu: u16) -> Result<(Loopback, Loopback), DeviceError> {
     let (a, b) = (Lane::new()?, Lane::new()?);
     let end = |last, incoming: &Arc<Lane>, outgoing: &Arc<Lane>| Loopback {

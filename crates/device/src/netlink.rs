@@ -91,7 +91,7 @@ fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::NETLINK, kind, flags, protocol)?)
 }
 
-/// A socket that hears of changes of interfaces (RTMGRP_LINK).
+/// Opens a socket that receives changes of interfaces (RTMGRP_LINK).
 pub(crate) fn watch_links() -> io::Result<OwnedFd> {
     const RTMGRP_LINK: u32 = 1;
     let socket = open(None)?;
@@ -99,7 +99,7 @@ pub(crate) fn watch_links() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Takes what has come. That some was lost (ENOBUFS) is as good as a message.
+/// Reads all messages. A loss (ENOBUFS) counts as a message.
 pub(crate) fn clear(socket: &OwnedFd) {
     let mut buffer = [0; 256];
     loop {

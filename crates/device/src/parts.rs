@@ -12,7 +12,7 @@ pub(crate) const TSO_MAX: u32 = 65_535 - 20 - 60;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const VLAN_MAX: u16 = 4094;
 
-/// Properties of an engine's link, whatever the back end is.
+/// Properties of an engine's link, for any back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkProperties {
     /// Address of the stack on the link.
@@ -23,7 +23,7 @@ pub struct LinkProperties {
     pub tx_checksum: bool,
     /// Largest TCP payload of one frame that the device cuts into segments; 0 = it does not.
     pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
+    /// The device segments joined datagrams.
     pub udp_segmentation: bool,
     /// Number of the VLAN that the stack is in; 0 = frames without a tag.
     pub vlan: u16,
@@ -75,7 +75,7 @@ pub(crate) fn own_value<T: Serialize>(own: &T) -> serde_json::Value {
     serde_json::to_value(own).unwrap_or_default()
 }
 
-/// A slot on its way to whoever adopts it.
+/// The parts of a slot for its adopter.
 #[derive(Debug)]
 pub struct SlotParts {
     pub params: SlotParams,

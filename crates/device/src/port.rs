@@ -27,8 +27,8 @@ enum Kind {
 }
 
 impl Port {
-    /// Takes part in an existing Ethernet interface, whose offloads are switched off as far as it
-    /// has any. The kernel beside us sees the frames too: give the interface no address.
+    /// Opens an existing Ethernet interface, whose offloads are switched off as far as it has any.
+    /// The kernel sees the frames too: give the interface no address.
     pub fn open_packet(name: &str) -> Result<Port, DeviceError> {
         let link = iface::usable(name)?;
         let failed = |source| DeviceError::system("opening a packet socket", "CAP_NET_RAW", source);
@@ -42,7 +42,7 @@ impl Port {
         })
     }
 
-    /// Creates a TAP, which ends with the port, and brings it up.
+    /// Creates a TAP, which ends with the port, and sets it up.
     pub fn open_tap(name: &str) -> Result<Port, DeviceError> {
         iface::check_name(name)?;
         let fd = tap::open_port(name)?;
@@ -72,8 +72,8 @@ impl Port {
         }
     }
 
-    /// Sends frames that lie at `(offset, len)` in `arena`, in order; returns how many the kernel
-    /// took, which is fewer when it has no room, and an error when it refuses the first.
+    /// Sends frames at `(offset, len)` in `arena`, in order; returns how many the kernel took,
+    /// which is fewer when it has no room, and an error when it refuses the first.
     pub fn send(&self, arena: &[u8], frames: &[(u32, u32)]) -> io::Result<usize> {
         match self.kind {
             Kind::Packet => packet::send_batch(

@@ -23,7 +23,7 @@ impl RingPosition {
         Some(RingPosition(Place::Shared { region, offset }))
     }
 
-    /// A position that nobody can adopt: for slots that are opened once.
+    /// A position that is not shared: for slots that are opened once.
     pub fn private() -> RingPosition {
         RingPosition(Place::Private(AtomicU32::new(0)))
     }

@@ -27,7 +27,7 @@ pub(crate) fn may_ask(header: &[u8]) -> bool {
     }
 }
 
-/// The station's answer to a frame; `None` if it asks nothing.
+/// Returns the station's answer to a frame; `None` if it is no request.
 pub(crate) fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let (header, payload) = EthernetHeader::parse(frame)?;
     match header.ethertype {
@@ -39,7 +39,7 @@ pub(crate) fn answer(frame: &[u8]) -> Option<Vec<u8>> {
 
 fn answer_arp(header: &EthernetHeader, payload: &[u8]) -> Option<Vec<u8>> {
     let asked = ArpPacket::parse(payload)?;
-    // RFC 5227: probes and announcements ask for the sender's own address.
+    // RFC 5227: probes and announcements are requests for the sender's own address.
     let is_question = asked.operation == ArpOperation::Request
         && !asked.sender_ip.is_unspecified()
         && asked.sender_ip != asked.target_ip;

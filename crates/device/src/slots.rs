@@ -66,7 +66,7 @@ impl Slots {
     /// flows in place of the hash.
     ///
     /// # Errors
-    /// One of them cannot be opened, or devices of this kind have no company.
+    /// One of them cannot be opened, or devices of this kind cannot be combined.
     pub fn open_ports(
         backend: &'static dyn Backend,
         descriptions: &[Description<'_>],
@@ -118,7 +118,7 @@ impl Slots {
         let ports = opened.iter().map(Port::of).collect();
         let mode = opened.first().and_then(|port| port.mode.clone());
         let mut held = Vec::new();
-        // By slot: what every port has for it.
+        // By slot: the parts of every port.
         let mut slots: Vec<(Vec<OwnedFd>, Vec<JoinedPart>)> = Vec::new();
         for port in opened {
             held.extend(port.held);
@@ -229,7 +229,7 @@ impl Slots {
         self.backend
     }
 
-    /// How the device was opened, where its back end has several ways.
+    /// Returns how the device was opened, if its back end has several ways.
     pub fn mode(&self) -> Option<&str> {
         self.mode.as_deref()
     }
@@ -239,8 +239,8 @@ impl Slots {
         &self.ports[0].name
     }
 
-    /// Numbers of all interfaces in the kernel with what holds of their links, in the order of the
-    /// ports.
+    /// Returns the kernel's numbers of all interfaces with the properties of their links, in the
+    /// order of the ports.
     pub fn ports(&self) -> impl Iterator<Item = (u32, LinkProperties)> + '_ {
         self.ports.iter().map(|port| (port.index, port.link))
     }
@@ -351,9 +351,9 @@ impl Drop for Slots {
     }
 }
 
-/// Adopts a slot, where its last holder stopped. Needs no privilege. A slot has one holder at a
-/// time who receives; `position` is the word that belongs to the slot (a TAP has none to keep). The
-/// descriptors move out of the way of the program whose process this is.
+/// Adopts a slot, where its last holder stopped. Needs no privilege. A slot has one receiving
+/// holder at a time; `position` is the word that belongs to the slot (a TAP has none to keep). The
+/// descriptors are moved to numbers that do not disturb the program.
 pub fn open_slot(
     mut parts: SlotParts,
     position: RingPosition,
@@ -363,7 +363,7 @@ pub fn open_slot(
     backend.adopt(parts, position)
 }
 
-/// Shows what waits in a slot whose holder does not run at the moment; see
+/// Shows the frames that wait in a slot whose holder does not run at the moment; see
 /// [`crate::Backend::peek`].
 ///
 /// # Errors
@@ -377,7 +377,7 @@ pub fn peek_slot(
     backend.peek(parts, position, sink)
 }
 
-/// Refuses what no device of this kind can be.
+/// Refuses combinations that no device of this kind supports.
 fn check_ports(
     backend: &'static dyn Backend,
     descriptions: &[Description<'_>],

@@ -94,7 +94,7 @@ fn open(plan: &Plan, path: &Path) -> io::Result<Capture<BufWriter<File>>> {
     Capture::new(BufWriter::new(file), &plan.interface, plan.snaplen)
 }
 
-/// A device with a capture of what it receives and sends.
+/// A device with a capture of its received and sent frames.
 pub struct Tee<D: Device> {
     device: D,
     recorder: Recorder,

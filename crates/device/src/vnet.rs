@@ -29,7 +29,7 @@ const ETHERTYPE_TAG: [u8; 2] = [0x81, 0];
 pub(crate) enum Received {
     /// One frame, or coalesced TCP segments or datagrams, for the stack as it is.
     Frame(RxMeta),
-    /// Some other offload that we did not ask for.
+    /// Another offload that was not requested.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
     out
 }
 
-/// Returns the GSO type of a frame that is to be cut apart: a super-frame has no extension headers.
+/// Returns the GSO type of a frame that is to be segmented: a super-frame has no extension headers.
 fn gso_type(header: &[u8]) -> u8 {
     const PROTOCOL_AT: usize = 23;
     const NEXT_HEADER_AT: usize = 20;

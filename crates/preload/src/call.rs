@@ -28,8 +28,8 @@ pub enum Restart {
     Sending(i32),
 }
 
-/// Runs `ask` on the process and gives the program its answer; `libc` makes the same
-/// call in libc, which the answer may ask for.
+/// Runs `ask` on the process and returns its result to the program; `libc` makes the same call in
+/// libc, if the outcome says so.
 pub fn answer(
     restart: Restart,
     ask: impl FnMut(&Process) -> Outcome<isize>,
@@ -125,8 +125,8 @@ fn end_of_borrowed(process: &Process, fd: i32) -> isize {
     error.map_or(0, |errno| raw::fail(errno) as isize)
 }
 
-/// Whether an interrupted call is made again: no handler has run (another thread was
-/// cancelled, or the signal is ignored by now), or only such as let it.
+/// Returns whether an interrupted call is restarted: no handler has run (another thread was
+/// cancelled, or the signal is ignored by now), or only handlers with SA_RESTART.
 #[cold]
 fn goes_on(process: &Process, restart: Restart, before: Interruptions) -> bool {
     let now = thread::current().handlers_run();
@@ -147,8 +147,8 @@ fn goes_on(process: &Process, restart: Restart, before: Interruptions) -> bool {
     result.is_ok() && value == [0; 16]
 }
 
-/// As [`inside`]; `None` in a program that has asked for a cancellation. Looked at inside the
-/// guard: a thread that asks waits for those that came in before.
+/// As [`inside`]; `None` in a program that has requested a cancellation. Checked inside the guard:
+/// a thread that cancels waits for threads that entered before.
 #[inline]
 fn inside_unless_asked(
     process: &'static Process,

@@ -8,7 +8,7 @@ pub struct Lock {
     is_taken: AtomicU32,
 }
 
-/// Spins before the core is given to somebody else.
+/// Spins before the core is yielded to another thread.
 const SPINS_MAX: u32 = 100;
 
 impl Lock {

@@ -244,7 +244,7 @@ const LEFT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Programs and libraries whose imports are looked at, where they are installed.
+/// Programs and libraries whose imports are checked, where they are installed.
 const PROGRAMS: &[&str] = &[
     "nginx",
     "redis-server",

@@ -127,7 +127,7 @@ impl Program {
         Label(self.labels.len() - 1)
     }
 
-    /// The next instruction is what jumps to `label` go to.
+    /// Binds `label` to the next instruction, the target of its jumps.
     pub(crate) fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }

@@ -10,7 +10,7 @@ use crate::steering::layout;
 
 use super::asm::Reg::{R0, R1, R2, R6, R7, R8, R10};
 
-/// The `pkt_type` of what the kernel beside us sends.
+/// The `pkt_type` of frames that the kernel itself sends.
 const KIND_OUTGOING: i32 = 4;
 /// Answers of a program at the ingress of an interface (tcx and direct-action alike).
 const INGRESS_DROP: i32 = 2;
@@ -20,7 +20,7 @@ const HEARTBEAT_MAX: u64 = 1_000_000_000;
 const ETHERTYPE_ARP: i32 = 0x0608;
 
 impl Emitter<'_> {
-    /// Goes to `theirs` if a packet without ports asks for an echo, which the kernel answers on
+    /// Jumps to `theirs` if a packet without ports is an echo request, which the kernel answers on
     /// shared addresses, and to `other` otherwise.
     fn if_echo(&mut self, family: Family, theirs: Label, other: Label) {
         const ICMP: i32 = 1;
@@ -52,10 +52,10 @@ impl Emitter<'_> {
     }
 }
 
-/// Classes of what goes to the kernel, by their places in the table.
+/// Classes of frames to the kernel, by their places in the table.
 #[derive(Clone, Copy)]
 enum Rate {
-    /// ARP, and what goes to groups.
+    /// ARP and multicast.
     Console = 0,
     General = 1,
     /// Both together.
@@ -63,7 +63,7 @@ enum Rate {
 }
 
 impl Emitter<'_> {
-    /// Goes to `drop` if this second has had as many packets of a class as may be. Processors that
+    /// Jumps to `drop` if the rate limit of a class is used up for this second. Processors that
     /// count at one instant may let a few more pass.
     fn limit(&mut self, rate: Rate, drop: Label) {
         const SECOND_NS: i32 = 1_000_000_000;
@@ -91,7 +91,7 @@ impl Emitter<'_> {
         code.bind(done);
     }
 
-    /// Ends with what the kernel gets, if its rates permit.
+    /// Passes the frame to the kernel, if its rate limits allow.
     fn leave_to_kernel(&mut self, class: Rate, drop: Label) {
         self.limit(class, drop);
         self.limit(Rate::Kernel, drop);
@@ -119,9 +119,9 @@ impl Emitter<'_> {
     }
 }
 
-/// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
-/// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
-/// its Ethernet header.
+/// Passes ARP and frames to the stack, to broadcast and to multicast addresses to the keeper's
+/// slot: it need not wake for the kernel's frames. The hook sees the packet from its Ethernet
+/// header.
 pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     let mut emit = Emitter::new(maps, 14);
     let (portless, portless6) = (emit.code.label(), emit.code.label());
@@ -150,7 +150,7 @@ pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     emit.if_echo(Family::V4, reject, accept);
     emit.code.bind(v6);
     emit.ip6_header(reject);
-    // ff00::/8: neighbour discovery asks a group.
+    // ff00::/8: neighbour discovery uses multicast.
     emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
     emit.code.jump_if(If::Eq, R1, 0xff, accept);
     emit.match_own6(own6);
@@ -180,7 +180,7 @@ pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
     emit.code.finish()
 }
 
-/// Drops what is ours before the kernel's own stack sees it; packet sockets have seen it already.
+/// Drops our frames before the kernel's own stack sees them; packet sockets have seen them already.
 /// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
 pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
     let mut emit = Emitter::new(maps, 14);

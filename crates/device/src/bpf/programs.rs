@@ -15,11 +15,11 @@ use crate::steering::layout;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// `protocol` and `pkt_type` of `struct __sk_buff`, and the type of what is sent to this station.
+/// `protocol` and `pkt_type` of `struct __sk_buff`, and the type of frames to this station.
 const SKB_PROTOCOL: i16 = 16;
 pub(super) const SKB_KIND: i16 = 4;
 pub(super) const KIND_HOST: i32 = 0;
-/// EtherTypes as they lie in memory.
+/// EtherTypes in memory order.
 pub(super) const ETHERTYPE_IPV4: i32 = 0x0008;
 pub(super) const ETHERTYPE_IPV6: i32 = 0xdd86;
 /// Any fragment: more to come, or not the first.
@@ -28,7 +28,7 @@ const FRAGMENT_BITS: i32 = 0xff3f;
 const TCP: i32 = 6;
 pub(super) const UDP: i32 = 17;
 
-/// Where the IPv4 header, the ports and the key of the exceptions map lie on the stack.
+/// Places of the IPv4 header, the ports and the key of the exceptions map on the BPF stack.
 pub(super) const IP: i16 = -32;
 pub(super) const IP_FRAGMENT: i16 = IP + 6;
 pub(super) const IP_PROTOCOL: i16 = IP + 9;
@@ -50,7 +50,7 @@ const XDP_PASS: i32 = 2;
 /// The keeper's slot has no queue of its own.
 pub(crate) const SLOT_OF_FIRST_QUEUE: i32 = 1;
 
-/// Which header lies on the stack.
+/// The header on the BPF stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
@@ -62,8 +62,8 @@ pub(super) enum Family {
 pub(super) enum Hook<'a> {
     /// The context is a `struct __sk_buff`, and the answer is the slot.
     Skb,
-    /// It is a `struct xdp_md`, and a frame of the slot whose queue it came by goes to the socket
-    /// of that queue in this map.
+    /// It is a `struct xdp_md`, and a frame of the slot of its own queue goes to the socket of that
+    /// queue in this map.
     Xdp(BorrowedFd<'a>),
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Code {
     pub(crate) function_at: Option<usize>,
 }
 
-/// Emits code at a network header that lies `l3` bytes into the packet.
+/// Emits code for a network header `l3` bytes into the packet.
 pub(super) struct Emitter<'a> {
     pub(super) code: Program,
     maps: Maps<'a>,
@@ -148,7 +148,7 @@ impl<'a> Emitter<'a> {
         self.code.exit();
     }
 
-    /// Ends with what is nobody's but the keeper's.
+    /// Ends with the keeper's slot.
     pub(super) fn leave_to_keeper(&mut self) {
         self.code.exit_with(match self.hook {
             Hook::Skb => 0,
@@ -430,7 +430,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// Chooses the slot of a received frame. `l3` is where the network header lies for the hook: 0 in
+/// Chooses the slot of a received frame. `l3` is the offset of the network header at the hook: 0 in
 /// a packet fan-out, 14 in a TAP.
 pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Code {
     let mut emit = Emitter::new(maps, l3);
@@ -483,7 +483,7 @@ fn emit_steering(emit: &mut Emitter<'_>) {
     emit_slot(emit, Family::V6);
 }
 
-/// From a header on the stack whose destination is ours to the slot.
+/// From a header on the BPF stack whose destination is ours to the slot.
 fn emit_slot(emit: &mut Emitter<'_>, family: Family) {
     let [keeper, by_port, group, shared, ours] = core::array::from_fn(|_| emit.code.label());
     emit.ports(family, keeper);
@@ -496,7 +496,7 @@ fn emit_slot(emit: &mut Emitter<'_>, family: Family) {
     emit.if_shared(shared);
     emit.code.jump(ours);
     emit.code.bind(shared);
-    // Its filter lets nothing pass that is the kernel's.
+    // Its filter passes none of the kernel's frames.
     emit.if_kernel_port(keeper);
     emit.code.bind(ours);
     emit.port_entry();
@@ -513,8 +513,8 @@ fn emit_slot(emit: &mut Emitter<'_>, family: Family) {
     emit_bucket(emit, family);
 }
 
-/// From the group entry in R0, the addresses on the stack (of IPv4 the destination in R8) and the
-/// ports in R9 to the slot of the first bucket on the flow's chain whose slot is alive.
+/// From the group entry in R0, the addresses on the BPF stack (of IPv4 the destination in R8) and
+/// the ports in R9 to the slot of the first bucket on the flow's chain whose slot is alive.
 fn emit_bucket(emit: &mut Emitter<'_>, family: Family) {
     let code = &mut emit.code;
     code.alu(Alu::And, R0, layout::GROUPS_MAX as i32 - 1);

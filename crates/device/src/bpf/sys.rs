@@ -78,7 +78,7 @@ impl Attr {
     /// that have the lengths which the kernel takes from the map or from the attribute.
     fn call(self, command: i32) -> io::Result<i32> {
         let (at, len) = (self.0.as_ptr(), size_of_val(&self.0));
-        // SAFETY: a live attribute of that length; see above for what it points to.
+        // SAFETY: a live attribute of that length; see above for its pointers.
         let rc = unsafe { libc::syscall(libc::SYS_bpf, command, at, len) };
         if rc < 0 {
             return Err(io::Error::last_os_error());
@@ -88,7 +88,7 @@ impl Attr {
 
     fn call_fd(self, command: i32) -> io::Result<OwnedFd> {
         let fd = self.call(command)?;
-        // SAFETY: a fresh descriptor that nobody else owns; bpf(2) makes them close-on-exec.
+        // SAFETY: a fresh descriptor without another owner; bpf(2) makes them close-on-exec.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn create_map(
     entries: u32,
     flags: u32,
 ) -> io::Result<OwnedFd> {
-    // The name lies at offset 28, which is no multiple of 8.
+    // The name is at offset 28, which is no multiple of 8.
     let [low, high] = name_words(name);
     let words = [
         low as u32,

@@ -34,7 +34,7 @@ pub(super) fn emit(emit: &mut Emitter<'_>, family: Family, keeper: Label) {
             emit.code.load(Width::B4, R0, R6, SKB_KIND);
             emit.code.jump_if(If::Ne, R0, KIND_HOST, keeper);
         }
-        // The stack looks at the rest of the link-layer address.
+        // The stack checks the rest of the link-layer address.
         _ => {
             emit.copy(0, PORTS, 1, keeper);
             emit.code.load(Width::B1, R0, R10, PORTS);

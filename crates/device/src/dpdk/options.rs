@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DeviceError;
 
-/// Longest sleep between two looks at a port that has no interrupts, if nothing else is said.
+/// Default of the longest sleep between two polls of a port that has no interrupts.
 const SLEEP_US: u32 = 500;
 const SLEEP_US_MAX: u32 = 1_000_000;
-/// RFC 8200 5, and what a frame holds.
+/// RFC 8200 5, and the capacity of a frame.
 const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=65_000;
 /// Descriptors that packet sockets, memif and most cards take.
 const DESCRIPTORS: u16 = 1024;
@@ -19,7 +19,7 @@ pub struct Options {
     pub eal: Vec<String>,
     /// Name or number; `None`: the bond if there is one, else the only port.
     pub port: Option<String>,
-    /// Longest sleep between two looks at a port without interrupts; 0 = looks without end.
+    /// Longest sleep between two polls of a port without interrupts; 0 = polls without a pause.
     pub sleep_us: u32,
     pub has_checksum: bool,
     pub has_tso: bool,

@@ -19,20 +19,20 @@ use super::setup::{self, Answer, MESSAGE_MAX, Order};
 use crate::error::DeviceError;
 use crate::packets;
 
-/// Name of its program, which lies beside ours.
+/// Name of its program, which is installed beside ours.
 const PROGRAM: &str = "slipstack-dpdk";
 /// How long a port may take to start: cards wait for their link.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Bytes of its standard error that are looked at.
+/// Bytes of its standard error that are read.
 const WORDS_MAX: usize = 65_536;
 
 /// Everything that a process for the device is started with, and by which it is watched.
 #[derive(Debug)]
 pub(super) struct Port {
     pub tables: [OwnedFd; 2],
-    /// Written to by nobody; hangs up when the last holder of [`Port::life`] has gone.
+    /// Never written to; hangs up when the last holder of [`Port::life`] has ended.
     pub life: OwnedFd,
-    /// Hangs up when the process has gone.
+    /// Hangs up when the process has ended.
     pub alive: OwnedFd,
     pub bell: Doorbell,
     pub slots: Vec<(Rings, Doorbell)>,
@@ -69,7 +69,7 @@ impl Port {
         own.into_iter().chain(pipes).chain(slots).collect()
     }
 
-    /// From what [`Port::fds`] gave.
+    /// Restores a port from [`Port::fds`].
     pub(super) fn from_fds(fds: Vec<OwnedFd>) -> io::Result<Port> {
         let few = || io::Error::from(io::ErrorKind::InvalidData);
         let mut fds = fds.into_iter();

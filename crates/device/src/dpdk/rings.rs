@@ -74,8 +74,7 @@ pub struct Lie;
 /// Metadata of a frame in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// 802.1Q VLAN whose tag is not in the bytes, of frames that are sent with their priority; 0 =
-    /// none.
+    /// 802.1Q VLAN whose tag is not in the bytes; sent frames have its priority in it; 0 = none.
     pub vlan: u16,
     /// The offloads, as virtio has them.
     pub virtio: [u8; vnet::TAP_LEN],
@@ -106,7 +105,7 @@ impl Rings {
         self.0.fd()
     }
 
-    /// Keeps the memory out of children: what they write would disturb it.
+    /// Excludes the memory from forked children, whose writes would disturb it.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -155,7 +154,8 @@ impl Rings {
         word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Asks to be woken by the next frame of that way; look at the ring once more before sleeping.
+    /// Requests a wake-up by the next frame of that direction; check the ring once more before
+    /// sleeping.
     pub fn want_bell(&self, way: Way) {
         self.store(bell_word(way), 1);
         fence(Ordering::SeqCst);
@@ -165,8 +165,8 @@ impl Rings {
         self.store(bell_word(way), 0);
     }
 
-    /// Returns whether the reader of that way sleeps; the wish is taken back. To be asked after a
-    /// frame was published.
+    /// Returns whether the reader of that direction sleeps, and clears its request. To be called
+    /// after a frame was published.
     #[inline]
     pub fn take_bell(&self, way: Way) -> bool {
         fence(Ordering::SeqCst);
@@ -201,14 +201,14 @@ fn bell_word(way: Way) -> usize {
     }
 }
 
-/// The one who puts frames into a ring.
+/// The side that puts frames into a ring.
 #[derive(Debug)]
 pub struct Writer {
     rings: Rings,
     way: Way,
     /// Cells written, those not published yet among them.
     head: u32,
-    /// As far as the reader was when this was last looked at.
+    /// The reader's position at the last check.
     tail: u32,
 }
 
@@ -267,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// Shows the reader what was put. Returns whether there was anything new.
+    /// Publishes added frames. Returns whether there was anything new.
     #[inline]
     pub fn publish(&mut self) -> bool {
         let at = self.way.head_at();
@@ -311,12 +311,12 @@ pub struct Waiting {
     first: u32,
 }
 
-/// The one who takes frames out of a ring.
+/// The side that takes frames out of a ring.
 #[derive(Debug)]
 pub struct Reader {
     rings: Rings,
     way: Way,
-    /// As far as the writer was when this was last looked at.
+    /// The writer's position at the last check.
     head: u32,
     tail: u32,
 }
@@ -328,10 +328,10 @@ impl Reader {
         self.head != self.tail || self.rings.load(self.way.head_at()) != self.tail
     }
 
-    /// The next frame; it stays until [`Reader::release`].
+    /// Returns the next frame; it stays until [`Reader::release`].
     ///
     /// # Errors
-    /// The writer's numbers make no sense; what is in the ring is skipped.
+    /// The writer's numbers are invalid; the contents of the ring are skipped.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Waiting>, Lie> {
         if self.head == self.tail {
@@ -403,7 +403,7 @@ impl Reader {
         self.tail = frame.first.wrapping_add(frame.cells);
     }
 
-    /// Shows the writer what was released.
+    /// Publishes released frames.
     #[inline]
     pub fn publish(&self) {
         self.rings.store(self.way.head_at() + TAIL, self.tail);

@@ -45,7 +45,7 @@ pub struct PortDescription {
 pub struct Setup {
     pub order: Order,
     pub steering: Steering,
-    /// Readable when nobody holds the device any more.
+    /// Readable when no process holds the device any more.
     pub life: OwnedFd,
     /// Held while it runs; nothing is written.
     pub alive: OwnedFd,

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     epoll: OwnedFd,
     timer: OwnedFd,
     notice: Option<String>,
-    /// The last failure was told.
+    /// The last failure was reported.
     has_told: bool,
 }
 
@@ -71,7 +71,7 @@ impl Watch {
         self.notice.take()
     }
 
-    /// Does what is to be done; costs a system call or two.
+    /// Does due work; costs a system call or two.
     pub(super) fn turn(&mut self) {
         match &self.state {
             State::Running if self.port.is_alive() => {}

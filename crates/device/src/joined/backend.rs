@@ -14,7 +14,8 @@ use crate::parts::{LinkProperties, SlotParams, SlotParts, own_value};
 use crate::position::RingPosition;
 use crate::steering::Steering;
 
-/// Stands for devices of several ports. It is in no table: nobody asks for it by name.
+/// Represents devices of several ports. It is in no table, because it has no name to be selected
+/// by.
 pub(crate) struct Joined;
 
 /// A slot of one port.
@@ -28,8 +29,8 @@ pub(crate) struct JoinedPart {
     pub(crate) fds: usize,
 }
 
-/// The parameters of a slot that is made of these, and what an engine must know of its link: what
-/// all ports can do, by the addresses of the first.
+/// Returns the parameters of a slot that is made of these, and the properties of its link: the
+/// capabilities common to all ports, with the addresses of the first.
 pub(crate) fn join(parts: &[JoinedPart]) -> Option<(LinkProperties, serde_json::Value)> {
     let first = parts.first()?.link;
     let links = || parts.iter().map(|part| part.link);
@@ -77,7 +78,7 @@ impl Backend for Joined {
             usage: "",
             takes_path: false,
             default_interface: None,
-            // The capabilities of its ports are asked for.
+            // The capabilities of its ports are used instead.
             capabilities: Capabilities {
                 has_interface: true,
                 has_neighbours: true,

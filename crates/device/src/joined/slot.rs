@@ -29,7 +29,7 @@ pub(super) struct JoinedSlot {
     info: DeviceInfo,
     /// Readable when one of the ports is, or may send again.
     epoll: OwnedFd,
-    /// The port that is asked first the next time: none starves another.
+    /// The port that is polled first the next time, so that none starves another.
     first: usize,
     counters: DeviceCounters,
 }
@@ -79,7 +79,7 @@ impl Port {
     }
 }
 
-/// Takes what a port receives.
+/// Receives the frames of one port.
 pub(super) struct PortSink<'a> {
     link: LinkId,
     mac: [u8; 6],

@@ -25,7 +25,7 @@ const FRAME_MAX: usize = 68 * 1024;
 pub struct Listener {
     fd: OwnedFd,
     buffer: Vec<u8>,
-    /// The device is a TAP: the kernel's side receives what a stack sends.
+    /// The device is a TAP: the kernel's side receives the stack's frames.
     is_tap: bool,
     lost: u64,
 }
@@ -59,7 +59,7 @@ impl Listener {
         self.fd.as_fd()
     }
 
-    /// The next frame; `None`: none waits.
+    /// Returns the next frame; `None` if there is none.
     ///
     /// # Errors
     /// The interface is gone or down.
@@ -81,7 +81,7 @@ impl Listener {
         }))
     }
 
-    /// Frames so far that came faster than they were taken.
+    /// Returns how many frames arrived faster than they were taken, so far.
     pub fn lost(&mut self) -> u64 {
         // The kernel's count starts again whenever it is read.
         self.lost += packet::drops(self.fd.as_fd()).unwrap_or(0);

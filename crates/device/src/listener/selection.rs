@@ -13,7 +13,7 @@ const IPV6_LEN: usize = 40;
 /// The frames of a stack's addresses; of one peer, of one port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The stack's own addresses; empty: everybody's frames.
+    /// The stack's own addresses; empty: all frames.
     pub own: Vec<IpAddr>,
     pub host: Option<IpAddr>,
     /// Either end's TCP or UDP port.
@@ -33,7 +33,7 @@ impl Selection {
             return self.is_everything();
         };
         let Some(ends) = ends(header.ethertype, packet) else {
-            // Neither IP nor ARP: nobody's in particular.
+            // Neither IP nor ARP: without addresses.
             return self.host.is_none() && self.port.is_none();
         };
         let is_own = ethernet::is_group(header.dst)

@@ -10,9 +10,9 @@ use crate::error::DeviceError;
 use crate::steering::Steering;
 
 const GENERATION: usize = 0;
-/// Slots whose inboxes have news, as bits: slot 0 wakes their holders.
+/// Slots with new frames in their inboxes, as bits: slot 0 wakes their holders.
 const WANTED: usize = 192;
-/// Number of a lie, and the generation that it was told in.
+/// Number of a protocol error, and its generation.
 const FAULT: usize = 256;
 /// A lock for each queue and direction, in lines of their own.
 const RX_LOCKS: usize = 512;
@@ -107,7 +107,7 @@ impl Board {
         self.store(GENERATION, generation);
     }
 
-    /// Ends a connection whose peer has lied.
+    /// Ends a connection whose peer has violated the protocol.
     pub(super) fn accuse(&self, generation: u32) {
         self.store(FAULT, generation);
     }
@@ -151,7 +151,7 @@ impl Board {
     }
 
     /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is
-    /// to be told.
+    /// to be notified.
     pub(super) fn post(&self, slot: u16, frame: &[u8]) -> (bool, bool) {
         let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&[frame]));
         let bit = 1u64.checked_shl(u32::from(slot)).unwrap_or(0);

@@ -20,13 +20,13 @@ use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
 use super::ring::{Connection, ConnectionShape, LaneShape, Lie, RingPlace};
 use crate::packets;
 
-/// Regions that a client may bring.
+/// Most regions of a client.
 const REGIONS_MAX: usize = 8;
-/// Memory that it may bring in each.
+/// Largest memory of each.
 const REGION_LEN_MAX: u64 = 1 << 30;
-/// How often a client looks for its server.
+/// Interval of a client's attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time until the next attempt after a peer has lied.
+/// Time until the next attempt after a protocol error of the peer.
 const RETRY_AFTER_LIE: Duration = Duration::from_secs(5);
 /// Messages that are handled in one turn.
 const MESSAGES_MAX: usize = 32;
@@ -36,7 +36,7 @@ const PEER: u64 = 1;
 const TIMER: u64 = 2;
 const FIRST_PAIR: u64 = 3;
 
-/// Another slot: where it asks for the link, and what wakes it.
+/// Another slot: the socket of its requests, and its doorbell.
 #[derive(Debug)]
 pub(super) struct Neighbour {
     pub pair: OwnedFd,
@@ -59,7 +59,7 @@ struct Peer {
     queue: VecDeque<(Message, Option<OwnedFd>)>,
     /// The link that a client has made, until the server agrees.
     made: Option<Connection>,
-    /// The client's offer as told to a server.
+    /// The client's offer, as sent to a server.
     offer: Offer,
     is_up: bool,
 }
@@ -75,7 +75,7 @@ struct Offer {
 
 /// Why a connection ends.
 enum End {
-    /// The peer is told why.
+    /// The peer gets the reason.
     Refused(String),
     Gone,
 }
@@ -143,13 +143,12 @@ impl Control {
         all.map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Returns whether a client has still to look for its server, or has reached it and waits for
-    /// its word.
+    /// Returns whether a client has still to connect, or has connected and waits for the answer.
     pub(super) fn is_connecting(&self) -> bool {
         self.options.role == Role::Client && (self.peer.is_some() || !self.is_absence_told)
     }
 
-    /// Remembers what this slot has seen the peer do.
+    /// Records a protocol error of the peer that this slot has seen.
     pub(super) fn blame(&mut self, lie: Lie) {
         self.blamed = Some(lie);
     }
@@ -163,7 +162,7 @@ impl Control {
         }
     }
 
-    /// Does what is to be done; never waits.
+    /// Does due work; never waits.
     pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Connection>) -> News {
         let mut news = News::default();
         if self.peer.as_ref().is_some_and(|peer| peer.is_up) && board.is_accused(self.generation) {
@@ -188,7 +187,7 @@ impl Control {
         news
     }
 
-    /// Hands the link to a slot that asks.
+    /// Sends the link to a slot that asks.
     fn answer(&self, index: usize, link: Option<&Connection>) {
         let Some(neighbour) = self.neighbours.get(index) else {
             return;

@@ -54,8 +54,8 @@ impl Backend for Memif {
                 [,mode=0600] (rings shared with VPP, a DPDK program or another stack)",
             takes_path: true,
             default_interface: Some("memif0"),
-            // No neighbours: the peer may come hours later; there is nobody yet to ask whether an
-            // address is free.
+            // No neighbours: the peer may come hours later, so there is no station to probe for the
+            // address.
             capabilities: Capabilities::NONE,
         }
     }

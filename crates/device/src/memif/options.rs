@@ -25,7 +25,7 @@ const BACKLOG: i32 = 4;
 /// Only the keeper's own user and root get to the socket.
 const FILE_MODE: u32 = 0o600;
 
-/// The side of a connection: the server makes the socket, the client brings the memory.
+/// The side of a connection: the server makes the socket, the client provides the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
     Client,
@@ -122,7 +122,7 @@ impl Options {
         })
     }
 
-    /// The server's socket. A file of a server that is gone is replaced, one in use is not.
+    /// Returns the server's socket. A file of a server that is gone is replaced, one in use is not.
     pub(super) fn listen(&self) -> Result<OwnedFd, DeviceError> {
         self.try_listen().map_err(|error| {
             let why = slipstack_mem::process::explained(&error);

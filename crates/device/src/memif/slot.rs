@@ -56,11 +56,11 @@ pub(super) struct MemifSlot {
     link: Option<Connection>,
     /// The connection that the link is of, 0 = none.
     generation: u32,
-    /// The connection that was looked for last.
+    /// The connection that was checked last.
     seen: u32,
-    /// The queue by which this slot sends, and that it looks at first.
+    /// The queue by which this slot sends, and that it checks first.
     lane: usize,
-    /// Where the other queues stood when they were looked at last, if frames waited there.
+    /// Positions of the other queues at the last check, if frames waited there.
     stalled: Vec<Option<u16>>,
     /// Frames were put in since the peer was last woken.
     is_unrung: bool,
@@ -132,7 +132,7 @@ impl MemifSlot {
             if *asked_for != current {
                 *asked_for = current;
                 let _ = packets::send(&*pair, &[1], &[]);
-                // Once for each connection: what is sent meanwhile would be lost.
+                // Once for each connection, because frames sent meanwhile would be lost.
                 await_readable(pair.as_fd());
             }
             self.link = receive_link(pair, current);
@@ -156,8 +156,8 @@ impl MemifSlot {
         }
     }
 
-    /// Has slot 0 do what is to be done with the connections. The first look waits for a server:
-    /// whoever only asks what the device is makes no connection.
+    /// Lets slot 0 do due work for the connections. The first call waits for a server: a user that
+    /// only queries the device makes no connection.
     fn control(&mut self) {
         if !std::mem::replace(&mut self.is_awaited, true) {
             self.wait_for_link();
@@ -212,7 +212,7 @@ impl MemifSlot {
     fn clear_bell(&self, lane: usize) {
         let Some(link) = &self.link else { return };
         if !link.has_rx(lane) {
-            // Cleared first: who rings after this look wakes somebody.
+            // Cleared first, so that a ring after this check is not lost.
             let _ = rustix::io::read(link.rx_bell(lane), &mut [0; 8]);
             if link.has_rx(lane) {
                 let _ = rustix::io::write(link.rx_bell(lane), &1u64.to_ne_bytes());
@@ -273,7 +273,7 @@ fn give(counters: &mut DeviceCounters, frame: &[u8], sink: &mut dyn Sink) {
     sink.frame(frame, RxMeta::UNKNOWN);
 }
 
-/// Finds out whose a frame is; that of another slot goes there.
+/// Determines the slot of a frame; another slot's frame goes there.
 #[inline]
 fn is_own(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> bool {
     let is_to_us = frame.get(..6) == Some(&setup.info.mac);
@@ -358,7 +358,7 @@ impl Device for MemifSlot {
             if let Source::Control(control) = &setup.source {
                 control.wake(setup.board.take_wanted());
             }
-            // Frames that came between the look and the clearing must not be slept through.
+            // A frame that arrived between the check and the clearing must not be slept through.
             if !self.inbox.is_empty() {
                 let _ = rustix::io::write(&setup.bell, &1u64.to_ne_bytes());
             }

@@ -19,10 +19,10 @@ use crate::position::RingPosition;
 use crate::responder;
 use crate::steering::Steering;
 
-/// The stack's address on a link that nobody else is on.
+/// The stack's address on a link without other stations.
 pub(crate) const MAC: [u8; 6] = [0x02, 0x53, 0x53, 0, 0, 1];
 const MTU: u16 = 1500;
-/// Answers that wait at most; the stack asks again for those that are lost.
+/// Most waiting answers; the stack repeats the requests of lost ones.
 const ANSWERS_MAX: usize = 64;
 
 /// The row of the table.

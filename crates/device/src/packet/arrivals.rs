@@ -7,7 +7,7 @@
 //! The kernel stamps frames with the wall clock. It is read only when a run spans more than a
 //! moment of arrivals.
 
-/// Arrivals so close to a run's first need no look at a clock.
+/// Arrivals this close to a run's first need no reading of a clock.
 const MOMENT_NS: u64 = 250_000;
 
 /// The frames of one run that their arrival times admit.

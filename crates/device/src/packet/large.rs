@@ -15,7 +15,7 @@ use crate::vnet;
 
 /// The longest message of the socket's queue: a 64 KiB frame with its headers.
 const LEN_MAX: usize = 68 * 1024;
-/// Messages that one slot looks at to find its own.
+/// Messages that one slot examines to find its own.
 const SEARCHED_MAX: usize = 64;
 /// Bytes by which a fetched frame is matched with the ring slot that announces it.
 const MATCH_LEN: usize = 96;
@@ -29,7 +29,7 @@ pub(super) struct Announced<'a> {
     pub meta: RxMeta,
 }
 
-/// How a large frame went.
+/// Outcome of a large frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Whole,
@@ -79,7 +79,8 @@ impl Large {
         announced: &Announced<'_>,
         sink: &mut dyn Sink,
     ) -> Taken {
-        // One that waited for this slot in vain belongs to a slot that was given back without it.
+        // A message that waited for this slot without success belongs to a slot that was given back
+        // without it.
         let searched = if self.held.is_some() { SEARCHED_MAX } else { 1 };
         for looked in 1..=searched {
             let Some(len) = self.fetch(fd) else {
@@ -120,7 +121,7 @@ struct Waiting<'a> {
     announced: &'a Announced<'a>,
     /// For the part that the slot has shown.
     scratch: &'a mut [u8],
-    /// Whether what was fetched was this frame.
+    /// Whether the fetched message was this frame.
     is_fetched: Option<bool>,
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use super::{RingParams, sys};
 use crate::error::DeviceError;
 
-/// Ring slots when nobody says otherwise.
+/// Default number of ring slots.
 const FRAMES_DEFAULT: u32 = 2048;
 /// Bytes of a block of ring memory.
 const BLOCK_SIZE: u32 = 64 * 1024;
@@ -22,7 +22,7 @@ const LARGE_QUEUE: u32 = 16 << 20;
 const SEND_QUEUE: u32 = 8 << 20;
 /// Queue of a port, which has no ring.
 const PORT_QUEUE: u32 = 32 << 20;
-/// Queue of a listener: what it does not take in time is missing in a capture.
+/// Queue of a listener: frames that it does not take in time are missing in a capture.
 const LISTENER_QUEUE: u32 = 64 << 20;
 /// Frames up to this length always fit their slot.
 const COPY_THRESHOLD: u32 = 1;
@@ -57,8 +57,8 @@ pub(crate) fn open_slots(
     Ok((slots, ring))
 }
 
-/// Has the interface receive all multicast for as long as the socket lives: IPv6 neighbours ask the
-/// groups of our addresses (RFC 4861 7.2.2), and the kernel has not joined them.
+/// Lets the interface receive all multicast for as long as the socket lives: IPv6 neighbours use
+/// the groups of our addresses (RFC 4861 7.2.2), which the kernel has not joined.
 fn hear_groups(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     const PACKET_ADD_MEMBERSHIP: i32 = 1;
     const PACKET_MR_ALLMULTI: u32 = 2;
@@ -153,8 +153,8 @@ fn set_buffer(fd: BorrowedFd<'_>, force: i32, plain: i32, bytes: u32) -> io::Res
 }
 
 /// Joins the fan-out group (its number and kind in one word), or founds one whose number the kernel
-/// chooses; returns the word for the next member. A member can neither
-/// be bound elsewhere nor leave, so that an unprivileged holder cannot listen to other interfaces.
+/// chooses; returns the word for the next member. A member can neither be bound elsewhere nor
+/// leave, so that an unprivileged holder cannot receive from other interfaces.
 fn join_fanout(fd: BorrowedFd<'_>, group: Option<u32>) -> io::Result<u32> {
     let join = |word: u32| sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &[word]);
     if let Some(word) = group {
@@ -179,7 +179,7 @@ pub(crate) fn set_fanout_program(
 }
 
 /// Attaches a filter to the frames of one slot (if given) and locks filter and fan-out program
-/// against whoever leases the slot.
+/// against changes by the slot's holder.
 pub(crate) fn attach_filter(
     slot: BorrowedFd<'_>,
     program: Option<BorrowedFd<'_>>,

@@ -27,7 +27,7 @@ const HEADER_LEN: usize = 32;
 pub(crate) struct SlotHeader {
     /// Length of the frame on the wire.
     pub len: u32,
-    /// Length of what is in the slot.
+    /// Length of the slot's frame.
     pub captured: u32,
     /// Offset of the frame in the slot; the virtio header ends there.
     pub mac: u16,
@@ -43,14 +43,14 @@ const PROVIDER_TAG: u16 = 0x88a8;
 const TAG_VLAN: u16 = 0x0fff;
 
 impl SlotHeader {
-    /// When the frame came, by the wall clock.
+    /// Arrival time of the frame, by the wall clock.
     #[inline]
     pub fn arrived_ns(&self) -> u64 {
         u64::from(self.sec) * 1_000_000_000 + u64::from(self.nsec)
     }
 
-    /// The VLAN that a frame came in, and whether its tag was a provider's; 0 = none, or a tag with
-    /// a priority alone.
+    /// Returns the VLAN of a frame, and whether its tag was a provider's; 0 = none, or a tag with
+    /// only a priority.
     #[inline]
     pub fn vlan(&self, status: u32) -> (u16, bool) {
         if status & STATUS_VLAN_VALID == 0 {
@@ -139,8 +139,8 @@ impl RxRing {
     #[inline]
     pub(crate) fn bytes(&self, index: u32) -> &[u8] {
         let slot = self.slot(index);
-        // SAFETY: the slot lies in the mapping; callers look only at slots whose status is USER,
-        // which nobody writes until `release`, and release them after the borrow.
+        // SAFETY: the slot is in the mapping; callers read only slots whose status is USER, which
+        // the kernel does not write until `release`, and release them after the borrow.
         unsafe { core::slice::from_raw_parts(slot, self.frame_size) }
     }
 

@@ -19,26 +19,26 @@ use crate::position::RingPosition;
 use crate::tags::Tags;
 use crate::vnet::{self, Received};
 
-/// Bytes of large frames after which a run ends: what the program reads next shall still be in the
-/// cache.
+/// Bytes of large frames after which a run ends, so that the data is still in the cache when the
+/// program reads it.
 const LARGE_BYTES_MAX: usize = 128 * 1024;
-/// After so many turns without a frame the descriptor is asked for an error, which would keep it
-/// readable for ever.
+/// Number of turns without a frame after which the descriptor is checked for an error, which would
+/// keep it readable for ever.
 const EMPTY_TURNS_MAX: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Receive {
     ring: RxRing,
     position: RingPosition,
-    /// Index of the next slot to look at; equals the shared position.
+    /// Index of the next slot to check; equals the shared position.
     next: u32,
     large: Large,
     /// Handed over in this run.
     large_bytes: usize,
     empty_turns: u32,
-    /// The VLAN of the device's own link, 0 = what has no tag.
+    /// The VLAN of the device's own link, 0 = untagged.
     vlan: u16,
-    /// Others whose frames are wanted.
+    /// Further VLANs whose frames are accepted.
     vlans: Tags,
 }
 
@@ -92,7 +92,7 @@ impl Receive {
         self.ring.status(self.next) & raw::STATUS_USER != 0
     }
 
-    /// When the frame at the position came, by the wall clock.
+    /// Arrival time of the frame at the position, by the wall clock.
     pub(crate) fn next_arrival_ns(&self) -> Option<u64> {
         let has_come = self.has_frames();
         has_come.then(|| self.ring.header(self.next).arrived_ns())
@@ -136,7 +136,7 @@ impl Receive {
         handed
     }
 
-    /// Hands over what is in the slot at the position; returns how many frames that was.
+    /// Delivers the frame in the slot at the position; returns how many frames that was.
     #[inline]
     fn take(
         &mut self,
@@ -217,7 +217,7 @@ impl Receive {
     }
 
     /// An interface that went down leaves an error on the socket, and poll reports it until it is
-    /// fetched. The socket itself goes on when the interface comes back.
+    /// fetched. The socket itself works again when the interface is up.
     fn look_for_error(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) {
         self.empty_turns += 1;
         if self.empty_turns < EMPTY_TURNS_MAX {
@@ -231,7 +231,7 @@ impl Receive {
 }
 
 /// Shows the frames of a ring whose consumer does not run, and leaves them there. Large ones and
-/// those of other VLANs are passed over.
+/// those of other VLANs are skipped.
 pub(crate) fn peek(
     fd: BorrowedFd<'_>,
     params: RingParams,
@@ -268,8 +268,7 @@ fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {
     Some((virtio, slot.get(mac..end)?))
 }
 
-/// The ring's own status says more than the virtio header does: a verified checksum is marked
-/// there only.
+/// The ring's own status has more than the virtio header: a verified checksum is marked only there.
 #[inline]
 fn refine(mut meta: RxMeta, status: u32, vlan: u16) -> RxMeta {
     meta.link = vlan;

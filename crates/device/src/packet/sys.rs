@@ -43,7 +43,7 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     check(fd as isize)?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -136,8 +136,8 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize
     })
 }
 
-/// Calls again after an error that took no message: that an interface went down (ENETDOWN) is told
-/// once, by the first call after it, before what waits.
+/// Repeats a call after an error that took no message: ENETDOWN is reported once, by the first call
+/// after the interface went down, before waiting frames.
 fn past_error(mut receive: impl FnMut() -> isize) -> io::Result<usize> {
     match check(receive()) {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => check(receive()),
@@ -241,11 +241,11 @@ pub(crate) fn send_gathered(
     let mut iov = [iovec(head), payload[0].as_iovec(), payload[1].as_iovec()];
     let msg = message(&mut iov);
     // SAFETY: the message's pieces are live for the call; the kernel only reads them, and shared
-    // bytes that change meanwhile are sent as whatever they are.
+    // bytes that change meanwhile are sent in either state.
     check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const msg, libc::MSG_DONTWAIT) }).map(drop)
 }
 
-/// Sends up to [`BATCH`] messages that lie at `(offset, len)` in `arena`; returns how many went.
+/// Sends up to [`BATCH`] messages at `(offset, len)` in `arena`; returns how many were sent.
 pub(crate) fn send_batch(
     fd: BorrowedFd<'_>,
     arena: &[u8],

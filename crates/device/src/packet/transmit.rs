@@ -29,7 +29,7 @@ const NOBUFS_RETRIES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Transmit {
     arena: Vec<u8>,
-    /// Where each waiting frame lies, `(offset, len)`.
+    /// Place of each waiting frame, `(offset, len)`.
     frames: VecDeque<(u32, u32)>,
     /// End of the used part of the arena.
     used: usize,
@@ -93,7 +93,7 @@ impl Transmit {
         self.send_frame(fd, header, payload, &offload, counters)
     }
 
-    /// IEEE 802.1Q 9: the tag lies between the addresses and the type.
+    /// IEEE 802.1Q 9: the tag is between the addresses and the type.
     #[inline(never)]
     fn send_tagged(
         &mut self,
@@ -239,7 +239,7 @@ impl Transmit {
         self.is_stalled = false;
     }
 
-    /// Sends what waits with one system call, and drops a frame that can never go.
+    /// Sends waiting frames with one system call, and drops a frame that can never be sent.
     fn send_waiting(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) -> Sent {
         let frames = self.frames.make_contiguous();
         let sent = match *frames {

@@ -28,7 +28,7 @@ use crate::position::RingPosition;
 use crate::steering::Steering;
 use reader::{Part, Recording};
 
-/// The suffix that asks for frames without their pauses.
+/// The suffix that selects frames without their pauses.
 const FAST: &str = ",fast";
 /// The engine's slot that the frames go to.
 const ENGINE_SLOT: u16 = 1;

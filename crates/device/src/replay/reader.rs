@@ -13,7 +13,7 @@ use slipstack_wire::protocol;
 /// `epb_flags`, bits 0 and 1: the frame was sent.
 const OUTBOUND: u32 = 2;
 const DIRECTION: u32 = 3;
-/// Frames that are looked at for our address on the link.
+/// Frames that are searched for our link-layer address.
 const LOOK_MAX: usize = 4096;
 
 /// Which frames a slot gets.
@@ -114,7 +114,7 @@ impl Recording {
         recording
     }
 
-    /// When the frame at hand came, by the capture; `None`: there is none.
+    /// Arrival time of the present frame, by the capture; `None` if there is none.
     pub(super) fn next_at_ns(&self) -> Option<u64> {
         self.at_ns
     }

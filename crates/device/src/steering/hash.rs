@@ -9,7 +9,7 @@ pub(crate) const MULTIPLIER_1: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const MULTIPLIER_2: u64 = 0xd6e8_feb8_6659_fd93;
 pub(crate) const SHIFT: u32 = 32;
 
-/// Hash of a received flow from the words of its headers as they lie in memory: the two
+/// Returns the hash of a received flow from the words of its headers in memory order: the two
 /// addresses, and source and destination port in one word.
 pub(crate) fn of_words(key: u64, source: u32, destination: u32, ports: u32) -> u64 {
     let mut hash = (u64::from(source) << 32 | u64::from(ports)) ^ key;

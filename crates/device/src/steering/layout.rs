@@ -20,7 +20,7 @@ pub(crate) const FLAGS: usize = 4;
 pub(crate) const HASH_KEY: usize = 8;
 /// Last time the keeper was alive, CLOCK_MONOTONIC nanoseconds (u64).
 pub(crate) const HEARTBEAT: usize = 16;
-/// Last time somebody's ports changed, CLOCK_MONOTONIC nanoseconds (u64).
+/// Time of the last change of ports, CLOCK_MONOTONIC nanoseconds (u64).
 pub(crate) const CHANGED: usize = 24;
 /// Which half of the addresses is in use: 0 or 1 (u32).
 pub(crate) const HALF_IN_USE: usize = 32;
@@ -28,7 +28,7 @@ pub(crate) const HALF_IN_USE: usize = 32;
 pub(crate) const RATE_LIMITS: usize = 36;
 /// The second that is running, and its packets (u64 each), of each class. Programs write here.
 pub(crate) const RATE_STATES: usize = 64;
-/// Classes: ARP and what goes to groups; the rest; both together.
+/// Classes: ARP and multicast; the rest; both together.
 pub(crate) const RATES: usize = 3;
 pub(crate) const ALIVE: usize = 128;
 pub(crate) const TCP_PORTS: usize = 4096;
@@ -48,8 +48,8 @@ pub(crate) const TURNS: usize = MEMBERS + GROUPS_MAX * MEMBERS_LEN;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
 
-/// Length of a half, and what lies in it: the multiplier of its hash (u64), and how far the product
-/// is shifted to become the place of an address (u64).
+/// Length of a half, and its contents: the multiplier of its hash (u64), and the shift of the
+/// product that gives the place of an address (u64).
 pub(crate) const HALF_LEN: usize = 1 << 20;
 pub(crate) const MULTIPLIER: usize = 0;
 pub(crate) const SHIFT: usize = 8;
@@ -57,10 +57,10 @@ pub(crate) const SHIFT: usize = 8;
 pub(crate) const OWN: usize = 4096;
 /// The broadcast addresses of their networks.
 pub(crate) const BROADCAST: usize = OWN + 4 * (PLACES_MAX + PLACES_TRIED);
-/// The stack's IPv6 addresses as they lie in a header, all zero = none (16 bytes each).
+/// The stack's IPv6 addresses in network order, all zero = none (16 bytes each).
 pub(crate) const OWN6: usize = BROADCAST + 4 * (PLACES_MAX + PLACES_TRIED);
 
-/// The kernel uses the same addresses: the ports whose bits are set are its.
+/// The kernel uses the same addresses: ports whose bits are set belong to it.
 pub(crate) const FLAG_SHARE: u32 = 1;
 /// Packets for others are passed on.
 pub(crate) const FLAG_FORWARD: u32 = 2;
@@ -85,7 +85,7 @@ pub(crate) const PLACES_MAX: usize = 32_768;
 /// Places where an address may be, from the one that its hash names.
 pub(crate) const PLACES_TRIED: usize = 24;
 
-/// Buckets that are tried for one whose slot is alive, the flow's own included.
+/// Buckets that are tried for a living slot, the flow's own included.
 pub(crate) const PROBES: usize = 16;
 /// Distance of the buckets that are tried one after the other; odd, so that the chain from any
 /// bucket visits all.

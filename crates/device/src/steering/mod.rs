@@ -53,7 +53,7 @@ pub use rules::Rule;
 /// Exceptions at most; a further one is refused.
 pub const EXCEPTIONS_MAX: u32 = 65_536;
 
-/// Marks a port entry that names a slot, so that slot 0 can be told from no entry.
+/// Marks a port entry that names a slot, to distinguish slot 0 from no entry.
 const SLOT_BIT: u16 = 0x4000;
 
 /// Several slots, a bit for each.
@@ -71,7 +71,7 @@ fn ports_at(proto: Transport) -> usize {
 /// The receiver of a port's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Nobody has the port: slot 0 refuses it.
+    /// The port is not assigned: slot 0 refuses it.
     Keeper,
     /// This slot.
     Slot(u16),
@@ -132,8 +132,8 @@ impl Steering {
         Ok(steering)
     }
 
-    /// Fresh tables that no program of the kernel reads and that take no exceptions: what a
-    /// simulated device steers by.
+    /// Makes tables that no program of the kernel reads and that take no exceptions, for the
+    /// steering of a simulated device.
     pub fn create_apart(hash_key: u64) -> Result<Steering, DeviceError> {
         let tables = Tables::create_apart().map_err(|source| {
             DeviceError::system("creating the steering tables", "memory", source)
@@ -167,7 +167,7 @@ impl Steering {
         })
     }
 
-    /// An engine's view, from what [`Steering::read_only_fds`] gave.
+    /// Opens an engine's view, from [`Steering::read_only_fds`].
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
         let [mirror, exceptions] = fds.map(slipstack_mem::raised);
         let tables = Tables::open_read_only(mirror)
@@ -176,7 +176,8 @@ impl Steering {
     }
 
     fn open(tables: Tables, exceptions: OwnedFd) -> Result<Steering, DeviceError> {
-        // A kernel that does not tell the unprivileged will refuse look-ups in what is no map.
+        // A kernel that does not return the map's properties to unprivileged users will refuse
+        // lookups in a wrong map.
         if let Ok(info) = sys::map_info(exceptions.as_fd())
             && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, sys::KEY_LEN as u32, 4)
         {
@@ -238,14 +239,14 @@ impl Steering {
         self.set_flag(layout::FLAG_SHARE, is_shared)
     }
 
-    /// Returns whether what is sent to this station for other addresses is taken, by the slots of
+    /// Sets whether packets to this station for other addresses are accepted, by the slots of
     /// [`TRANSIT_GROUP`] or else slot 0.
     pub fn set_forward(&self, is_on: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_FORWARD, is_on)
     }
 
-    /// The slot that passes a packet on that is for neither us nor a group; both directions of a
-    /// flow have the same. 0: what is for others is not taken, or nobody else takes it.
+    /// Returns the slot that forwards a packet that is for neither us nor a group; both directions
+    /// of a flow have the same. 0: forwarding is off, or no engine forwards.
     pub fn transit_slot(&self, ends: (SocketAddr, SocketAddr)) -> u16 {
         let table = self.tables.read();
         if table.load_u32(layout::FLAGS) & layout::FLAG_FORWARD == 0 {
@@ -395,7 +396,7 @@ impl Steering {
         self.tables.read().load_u8(layout::ALIVE + slot) != 0
     }
 
-    /// Sends single flows to a slot whatever their port says. Costs a system call per flow.
+    /// Assigns single flows to a slot whatever their port's entry. Costs a system call per flow.
     pub fn add_exceptions(&self, flows: &[(Flow, u16)]) -> Result<(), DeviceError> {
         for (flow, slot) in flows {
             self.add_exception(flow, check_slot(*slot)?)?;
@@ -403,7 +404,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Leaves single flows to the kernel, which has the same addresses, whatever their port says.
+    /// Leaves single flows to the kernel, which has the same addresses, whatever their port's
+    /// entry.
     pub fn leave_to_kernel(&self, flows: &[Flow]) -> Result<(), DeviceError> {
         for flow in flows {
             self.add_exception(flow, layout::KERNEL_SLOT)?;
@@ -455,8 +457,8 @@ impl Steering {
         (hash::of_flow(key, local, remote) as usize % BUCKETS) as u16
     }
 
-    /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
-    /// arrive at the device.
+    /// Returns the slot that receives packets from `remote` to `local`, by the rules for received
+    /// frames.
     pub fn find_slot(&self, proto: Transport, local: SocketAddr, remote: SocketAddr) -> u16 {
         if let Some(slot) = self.find_exception(proto, local, remote) {
             return slot;
@@ -499,7 +501,7 @@ impl Steering {
         Some(check_slot(slot as u16).unwrap_or(0))
     }
 
-    /// The slots of all engines that serve a port, as bits: each gets what is sent to a group.
+    /// Returns the slots of all engines that serve a port, as bits: each gets multicast datagrams.
     pub fn find_slots(&self, proto: Transport, port: u16) -> SlotSet {
         match self.port(proto, port) {
             Port::Keeper | Port::Slot(0) => 0,

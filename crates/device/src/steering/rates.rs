@@ -4,8 +4,8 @@ use super::{Steering, layout};
 use crate::error::DeviceError;
 
 impl Steering {
-    /// At most so many packets a second go to the kernel: ARP and what goes to groups, the rest,
-    /// and both together; 0 = as many as come.
+    /// Limits the packets per second to the kernel: ARP and multicast, the rest, and both together;
+    /// 0 = no limit.
     pub fn set_rates(&self, rates: [u32; layout::RATES]) -> Result<(), DeviceError> {
         let writer = self.writable()?;
         for (class, rate) in rates.into_iter().enumerate() {

@@ -119,7 +119,8 @@ fn mirror_file() -> io::Result<OwnedFd> {
 }
 
 impl Writer<'_> {
-    /// The programs' copy comes last: an engine never knows less than what steers its frames.
+    /// The programs' copy comes last: an engine never knows less than the programs that steer its
+    /// frames.
     fn both(self, store: impl Fn(&Table)) {
         store(self.mirror);
         if let Some(programs) = self.programs {

@@ -14,7 +14,7 @@ use crate::steering::{Steering, load_steering};
 
 /// Where a TAP's steering program finds the network header.
 const L3: i32 = 14;
-/// Frames that are looked at in a slot whose holder does not run.
+/// Frames that are examined in a slot whose holder does not run.
 const PEEK_MAX: usize = 1024;
 
 /// The row of the table.
@@ -94,8 +94,8 @@ impl Backend for Tap {
     }
 }
 
-/// An address for the stack on a link of which the kernel has `mac`: locally administered, and the
-/// same whenever it is asked for.
+/// Returns an address for the stack on a link on which the kernel has `mac`: locally administered,
+/// and the same for each call.
 fn neighbour_of(mac: [u8; 6]) -> [u8; 6] {
     let [a, b, c, d, e, f] = mac;
     [(a | 0x02) & !0x01, b, c, d, e, f ^ 0x01]

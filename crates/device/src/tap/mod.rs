@@ -32,8 +32,7 @@ pub(crate) struct TapSlot {
     info: DeviceInfo,
     buffer: Vec<u8>,
     is_stalled: bool,
-    /// Somebody has deleted the TAP. Its descriptor would end every sleep at once (EPOLLERR), for
-    /// ever.
+    /// The TAP was deleted. Its descriptor would end every sleep at once (EPOLLERR), for ever.
     is_deleted: bool,
     counters: DeviceCounters,
 }

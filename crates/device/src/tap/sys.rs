@@ -39,7 +39,7 @@ fn check(rc: i32) -> io::Result<()> {
 }
 
 /// Makes a fresh descriptor of /dev/net/tun a queue of the TAP `name`, or its first one: then the
-/// TAP must not exist, or we would join somebody else's.
+/// TAP must not exist, or we would join another process's.
 pub(crate) fn attach_queue(fd: BorrowedFd<'_>, name: &str, is_first: bool) -> io::Result<()> {
     let exclusive = if is_first { IFF_TUN_EXCL } else { 0 };
     attach(fd, name, IFF_MULTI_QUEUE | IFF_VNET_HDR | exclusive)
@@ -70,7 +70,7 @@ pub(crate) fn set_header_len(fd: BorrowedFd<'_>, len: i32) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ, &raw const len) })
 }
 
-/// Takes on the offloads; they belong to the device and outlive whoever set them before.
+/// Sets the offloads; they belong to the device and outlive the process that set them before.
 pub(crate) fn set_offloads(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the argument is a number.
     let set =
@@ -97,7 +97,7 @@ pub(crate) fn write_gathered(
     };
     let iov = [head, payload[0].as_iovec(), payload[1].as_iovec()];
     // SAFETY: the pieces are live for the call; the kernel only reads them, and shared bytes that
-    // change meanwhile are sent as whatever they are.
+    // change meanwhile are sent in either state.
     let rc = unsafe { libc::writev(fd.as_raw_fd(), iov.as_ptr(), iov.len() as i32) };
     usize::try_from(rc).map_err(|_| io::Error::last_os_error())
 }

@@ -29,7 +29,8 @@ const CHUNK_MIN: u32 = 2048;
 const CHUNK_MAX: u32 = 4096;
 /// Longest MTU that drivers take with a program that wants its frames in one piece.
 const MTU_IN_ONE: u32 = 3000;
-/// How long a queue is tried for: the kernel lets go of a socket some time after its last holder.
+/// Number of attempts to bind a queue: the kernel releases a socket some time after its last
+/// holder.
 const BIND_TRIES: u32 = 100;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 
@@ -250,8 +251,9 @@ fn refused(link: &KernelInterface, mode: Mode, source: io::Error) -> DeviceError
     }
 }
 
-/// The shapes to try, in order: chunks that an ordinary frame fits into, and what this kind of
-/// interface needs. With a large MTU frames lie in several chunks, unless the kernel is older.
+/// Returns the shapes to try, in order: chunks that an ordinary frame fits into, and the needs of
+/// this kind of interface. With a large MTU frames lie in several chunks, unless the kernel is
+/// older.
 fn shapes(link: &KernelInterface, mode: Mode, busy_poll: u16) -> Vec<SocketParams> {
     let chunk = match link.mtu + LINK_HEADER + RX_HEADROOM <= CHUNK_MIN {
         true => CHUNK_MIN,

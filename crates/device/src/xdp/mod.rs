@@ -55,7 +55,7 @@ impl XdpSlot {
         })
     }
 
-    /// A frame that the other socket sends, after what waits here.
+    /// Sends a frame by the packet socket, after the frames that wait here.
     #[inline(never)]
     fn tx_long(
         &mut self,

@@ -37,8 +37,8 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: plain memory with one owner; what others share of it is accessed by atomics or belongs to
-// one side at a time.
+// SAFETY: plain memory with one owner; shared parts are accessed by atomics or belong to one side
+// at a time.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -58,7 +58,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The place of a value of type `T`, which must lie inside.
+    /// Returns the place of a value of type `T`, which must be inside.
     fn at<T>(&self, offset: usize) -> io::Result<NonNull<T>> {
         let is_sound = offset.is_multiple_of(align_of::<T>())
             && offset
@@ -218,7 +218,7 @@ impl Memory {
         (self.mapping.base.as_ptr() as u64, self.frames_len as u64)
     }
 
-    /// So many bytes from `addr` on; `None` if they do not lie inside.
+    /// Returns the place of `len` bytes from `addr` on; `None` if they are outside.
     #[inline]
     fn place(&self, addr: usize, len: usize) -> Option<NonNull<u8>> {
         if addr.checked_add(len)? > self.frames_len {
@@ -228,7 +228,7 @@ impl Memory {
         Some(unsafe { self.mapping.base.add(addr) })
     }
 
-    /// Received bytes; `None` if the numbers lie outside.
+    /// Returns received bytes; `None` if the numbers are outside.
     #[inline]
     pub(super) fn bytes(&self, addr: u64, len: u32) -> Option<&[u8]> {
         let len = len as usize;
@@ -238,8 +238,7 @@ impl Memory {
         Some(unsafe { core::slice::from_raw_parts(place.as_ptr(), len) })
     }
 
-    /// Writes a frame to send, which is ours, from `addr` on; returns it. `None` if it lies
-    /// outside.
+    /// Writes a frame to send, which is ours, from `addr` on; returns it. `None` if it is outside.
     #[inline]
     pub(super) fn fill(
         &mut self,

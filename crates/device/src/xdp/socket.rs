@@ -24,22 +24,22 @@ pub(super) const RX_FRAMES: u32 = 2048;
 pub(super) const TX_FRAMES: u32 = 1024;
 /// Bytes that the kernel keeps before each received frame.
 pub(super) const RX_HEADROOM: u32 = 256;
-/// Where the frame to send begins in its chunk; before it is what the kernel is asked to do.
+/// Offset of a frame to send in its chunk; before it is the metadata for the kernel.
 const TX_AT: usize = 64;
 /// Bytes of `struct xsk_tx_metadata`.
 pub(super) const METADATA_LEN: u32 = 24;
 /// The kernel completes the checksum.
 const METADATA_CHECKSUM: u64 = 1 << 1;
-/// Option of an entry whose frame goes on in the next one.
+/// Option of an entry whose frame continues in the next one.
 const OPTION_CONTINUED: u32 = 1;
 /// Option of a transmit entry whose frame is preceded by metadata.
 const OPTION_METADATA: u32 = 1 << 1;
 /// Entries that one frame has at most, in the kernel too.
 const PIECES_MAX: usize = 17;
-/// Calls to send what waits, each of which sends some: the kernel takes 32 frames a call.
+/// Most system calls to send waiting frames: the kernel takes 32 frames a call.
 const SENDS_MAX: u32 = TX_FRAMES / 32 + 4;
 
-/// Shape of a socket's memory, and what may be left to the kernel.
+/// Shape of a socket's memory, and the work that may be left to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SocketParams {
     /// Bytes of a frame's chunk.
@@ -48,12 +48,12 @@ pub(super) struct SocketParams {
     pub has_metadata: bool,
     /// Senders on this machine leave their checksums to be filled in.
     pub has_partial: bool,
-    /// Frames are the driver's while they are sent: it is called only when it asks for it.
+    /// The driver holds frames while they are sent: it is called only when it asks for it.
     pub is_zero_copy: bool,
-    /// Frames that the kernel looks for when we find none; 0: interrupts bring them.
+    /// Frames that the kernel polls for when we find none; 0: interrupts deliver them.
     #[serde(default)]
     pub busy_poll: u16,
-    /// The longest frame where frames may lie in several chunks; 0: each lies in one.
+    /// The longest frame if frames may lie in several chunks; 0: each lies in one.
     #[serde(default)]
     pub len_in_pieces: u32,
 }
@@ -68,7 +68,7 @@ impl SocketParams {
         self.len_in_one().max(self.len_in_pieces)
     }
 
-    /// The longest frame that lies in one chunk.
+    /// Returns the longest frame that lies in one chunk.
     fn len_in_one(&self) -> u32 {
         self.chunk - RX_HEADROOM
     }
@@ -257,7 +257,7 @@ impl Socket {
     #[inline]
     pub(super) fn may_take(&self, len: usize, offload: &TxOffload) -> bool {
         let in_one = self.params.len_in_one() as usize;
-        // A checksum of ours is made where the frame lies in one piece.
+        // A checksum of ours is computed only if the frame is contiguous.
         let may_be_cut = self.params.has_metadata || offload.checksum.is_none();
         len <= in_one || (may_be_cut && len <= self.params.len_in_pieces as usize)
     }
@@ -412,7 +412,7 @@ impl Socket {
         }
     }
 
-    /// Has the kernel send what waits, as far as it takes it.
+    /// Lets the kernel send waiting frames, as far as it takes them.
     pub(super) fn flush(&mut self, counters: &mut DeviceCounters) {
         if !self.is_call_due {
             return;

@@ -13,10 +13,10 @@ const XDP_UMEM_COMPLETION_RING: i32 = 6;
 const XDP_STATISTICS: i32 = 7;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
-/// How long a busy poll lasts at most; ours ask for one look each.
+/// Longest busy poll; ours request one check each.
 const BUSY_POLL_US: u32 = 20;
 
-/// Frames may be preceded by what the device is to do with them (since Linux 6.8).
+/// Frames may be preceded by metadata for the device (since Linux 6.8).
 const UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
 /// How a socket is bound: frames are copied, or the device uses our memory.
@@ -37,7 +37,7 @@ struct UmemReg {
     tx_metadata_len: u32,
 }
 
-/// Where the words and entries of one ring lie in its mapping.
+/// Places of the words and entries of one ring in its mapping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingOffset {
@@ -88,7 +88,7 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
     check(fd as isize)?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -113,8 +113,8 @@ fn get<T: Default>(fd: BorrowedFd<'_>, name: i32) -> io::Result<T> {
     Ok(value)
 }
 
-/// Makes mapped memory the socket's, in chunks; a `metadata_len` other than 0 lets frames be
-/// preceded by so many bytes of requests.
+/// Registers mapped memory for the socket, in chunks; with a `metadata_len` other than 0 frames may
+/// be preceded by that many bytes of metadata.
 pub(super) fn register(
     fd: BorrowedFd<'_>,
     memory: (u64, u64),
@@ -174,7 +174,7 @@ pub(super) fn prefer_busy_poll(fd: BorrowedFd<'_>, frames: u16) -> io::Result<()
     set_at(fd, level, SO_BUSY_POLL_BUDGET, &u32::from(frames))
 }
 
-/// Has the kernel send what lies in the ring.
+/// Lets the kernel send the frames in the ring.
 pub(super) fn send(fd: BorrowedFd<'_>) -> io::Result<()> {
     let null = core::ptr::null();
     let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);
@@ -183,10 +183,10 @@ pub(super) fn send(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(rc).map(drop)
 }
 
-/// Has the driver look at the fill ring, and for frames if the socket prefers that.
+/// Lets the driver check the fill ring, and for frames if the socket prefers that.
 pub(super) fn refill(fd: BorrowedFd<'_>) {
     let null = core::ptr::null_mut();
     let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);
-    // SAFETY: no bytes and no address are asked for.
+    // SAFETY: neither bytes nor an address are requested.
     let _ = unsafe { libc::recvfrom(fd, null, 0, flags, null.cast(), core::ptr::null_mut()) };
 }

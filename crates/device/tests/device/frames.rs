@@ -301,7 +301,7 @@ fn super_frames_of_tcp_come_and_go() {
 /// Fetches every other large frame into a region, in two pieces.
 struct Fetcher {
     region: Region,
-    /// UDP payloads, and how many of them came past the device's buffer.
+    /// UDP payloads, and how many of them bypassed the device's buffer.
     payloads: Vec<Vec<u8>>,
     fetched: usize,
     shown: usize,
@@ -394,7 +394,7 @@ fn coalesced_datagrams_arrive_joined_with_their_size() {
                 .send_to(&bytes, SocketAddr::from((STACK, 7)))
                 .unwrap();
         });
-        // A kernel before 6.2 cuts them apart for a TAP.
+        // A kernel before 6.2 segments them for a TAP.
         let mut seen = Vec::new();
         let is_whole = net::receive_until(&mut *bench.device, |frame, meta| {
             if net::is_udp(frame) {

@@ -203,7 +203,7 @@ fn exceptions_override_the_port_until_they_are_removed() {
     });
 }
 
-/// Sends an ICMP echo request, and asks for the neighbour first if need be.
+/// Sends an ICMP echo request, and resolves the neighbour first if necessary.
 fn ping(to: Ipv4Addr) {
     let (family, kind) = (AddressFamily::INET, SocketType::RAW);
     let socket = rustix::net::socket(family, kind, Some(rustix::net::ipproto::ICMP)).unwrap();

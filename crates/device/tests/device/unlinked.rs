@@ -76,7 +76,7 @@ fn a_null_device_swallows_frames_and_knows_every_neighbour() {
     assert!(!device.has_rx());
 }
 
-/// A capture of a question, three datagrams 40 ms apart, and one that was sent.
+/// A capture of an ARP request, three datagrams 40 ms apart, and a sent one.
 struct Recorded(PathBuf);
 
 impl Recorded {

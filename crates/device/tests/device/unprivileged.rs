@@ -51,7 +51,7 @@ fn engine_without_privileges() {
     assert!(net::receive_until(&mut *device, |frame, _| net::is_udp(
         frame
     )));
-    // The test that started us looks for this.
+    // The parent test waits for this line.
     println!("the engine is content");
 }
 
@@ -89,7 +89,7 @@ fn check(slots: &Slots, peer: &Namespace) {
         let socket = std::net::UdpSocket::bind((PEER, 9)).unwrap();
         socket.send_to(b"for the engine", (STACK, 7)).unwrap();
     });
-    // Nobody may not read the directory of the test binary.
+    // The unprivileged user may not read the directory of the test binary.
     let program = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let program = inheritable(program);
     let output = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))

@@ -26,7 +26,7 @@ pub fn test() {
 const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
 
-/// Nobody cancels this thread from now on; whether somebody could until now.
+/// Makes this thread uncancellable from now on; returns whether it was cancellable until now.
 pub fn disable() -> bool {
     let mut old = DISABLE;
     // SAFETY: `old` is a live place.
@@ -45,7 +45,7 @@ pub fn enable() {
 /// millisecond each time.
 const LOOKS_MAX: u32 = 1000;
 
-/// Waits until `thread` is in no call that it has begun without reckoning with cancellations.
+/// Waits until `thread` is in no call that it began before it expected cancellations.
 unsafe fn wait_until_out(thread: pthread_t) {
     // A thread that has not entered a call yet sees the request.
     raw::order_threads();
@@ -58,7 +58,7 @@ unsafe fn wait_until_out(thread: pthread_t) {
         // SAFETY: the program's thread, which it may cancel.
         match unsafe { thread::of(thread) } {
             Some(state) if state.is_cancelled_anywhere() => {
-                // SAFETY: a live time; what is left of it is not asked for.
+                // SAFETY: a live time; the remaining time is not requested.
                 unsafe { syscall6(libc::SYS_nanosleep, args) };
             }
             _ => return,

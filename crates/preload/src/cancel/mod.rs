@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 
 use crate::thread;
 
-/// How many cancellations the program has asked for, of whichever thread.
+/// Number of cancellations that the program has requested, of any thread.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// The work at the first of them.
 static AT_FIRST: OnceLock<fn()> = OnceLock::new();
 
-/// Whether the program has ever asked for a cancellation.
+/// Returns whether the program has ever requested a cancellation.
 #[inline]
 pub fn is_asked() -> bool {
     ASKED.load(Relaxed) != 0
@@ -42,7 +42,7 @@ pub fn edge(is_point: bool) {
     }
 }
 
-/// Makes a system call of the program's own, in which nobody is cancelled.
+/// Makes a system call of the program's own, with cancellation disabled.
 pub fn raw<T>(call: impl FnOnce() -> T) -> T {
     let thread = thread::current();
     thread.set_raw(true);
@@ -79,20 +79,20 @@ pub fn apart(handler: impl FnOnce()) {
     thread.set_raw(is_raw);
 }
 
-/// Whether a thread has been cancelled since this one came in: it may be this one.
+/// Returns whether a thread was cancelled since this one entered: it may be this one.
 pub fn is_suspected() -> bool {
     let asked = ASKED.load(Acquire);
     asked != 0 && asked != thread::current().cancellations()
 }
 
-/// Has `run` called when the program asks for its first cancellation: threads that sleep have not
-/// reckoned with one.
+/// Sets the function that is called when the program requests its first cancellation, because
+/// sleeping threads do not expect one.
 pub fn at_first(run: fn()) {
     _ = AT_FIRST.set(run);
 }
 
-/// Before the program's first cancellation: whoever sleeps in a call leaves it, and is not
-/// cancelled inside calls from then on. True if it is the first.
+/// Announces the program's first cancellation: threads that sleep in a call leave it, and are not
+/// cancelled inside calls from then on. Returns true if it is the first.
 fn begin() -> bool {
     let is_first = ASKED.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
     if is_first && let Some(run) = AT_FIRST.get() {

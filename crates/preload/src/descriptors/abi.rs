@@ -99,7 +99,7 @@ struct OwnerEx {
     id: c_int,
 }
 
-/// A thread as an owner (F_OWNER_TID) stands for its process.
+/// A thread as an owner (F_OWNER_TID) is replaced by its process.
 fn owner_ex(fd: c_int, command: c_int, owner: &mut OwnerEx) -> c_int {
     if command == F_GETOWN_EX {
         // SAFETY: takes no pointer.
@@ -119,7 +119,7 @@ fn owner_ex(fd: c_int, command: c_int, owner: &mut OwnerEx) -> c_int {
     unsafe { fcntl(fd, libc::F_SETOWN, id as usize) }
 }
 
-/// A socket has an owner now: somebody has to look for urgent marks.
+/// A socket has an owner now: a thread has to wait for urgent marks.
 #[cold]
 fn serve_owners(fd: c_int) {
     if is_ours(fd)
@@ -156,7 +156,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     result as c_int
 }
 
-/// All sockets share what stands for them: each is told an inode of its own.
+/// All undecided sockets share one kernel file: each reports an inode of its own.
 unsafe fn numbered(fd: c_int, status: *mut stat, result: c_int) -> c_int {
     if result != 0 {
         return result;

@@ -53,7 +53,7 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
 enum Start {
     /// It is replaced by the new one, which has the library or not.
     Replace(Fitness),
-    /// It goes on; the new one is told this about descriptors.
+    /// This program goes on; the new one gets this text about descriptors.
     Beside(Option<String>),
 }
 
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn execle(path: *const c_char, argv: Strings) -> c_int {
     unsafe { execve(path, argv, envp) }
 }
 
-/// Starts a program beside this one, with what `actions` say of our connections.
+/// Starts a program beside this one, with the file actions for our connections.
 unsafe fn spawned(
     file: Option<CString>,
     actions: *const posix_spawn_file_actions_t,

@@ -60,7 +60,7 @@ fn is_inherit(variable: &[u8]) -> bool {
         .is_some_and(|rest| rest.first() == Some(&b'='))
 }
 
-/// The environment for a new program: `theirs` with what we need. `None`: as it is.
+/// Returns the environment for a new program: `theirs` with our variables. `None`: unchanged.
 fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Option<CString>) -> Option<Additions> {
     let mut additions = Additions {
         dropped: Vec::new(),

@@ -15,7 +15,7 @@ const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 fn may_start(path: &CStr) -> bool {
     let is_file = statat(CWD, path, AtFlags::empty())
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    // A process that may not even ask finds out by trying.
+    // A process that may not even check finds out by trying.
     is_file && accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)
 }
 

@@ -13,7 +13,7 @@ pub struct Outfit {
     passing: Passing,
     /// To one with it.
     gift: Option<Gift>,
-    /// The numbers of what it finds out about by itself.
+    /// The numbers that the text for the new program describes.
     told: Vec<i32>,
     /// Our connections, and the numbers under which it finds them.
     copies: Vec<(i32, i32)>,
@@ -31,7 +31,7 @@ impl Outfit {
         let closed_from = closed_from.min().unwrap_or(i32::MAX);
         // It would close our control sockets too.
         let may_ask = fitness == Fitness::Served && closed_from == i32::MAX;
-        // A number that an action has replaced is not what we know it as any more.
+        // A number that an action has replaced has a different file.
         let mut replaced: Vec<i32> = Vec::new();
         for (index, action) in all.into_iter().enumerate() {
             match action {
@@ -73,7 +73,7 @@ impl Outfit {
             return None;
         }
         self.told.push(to);
-        // Nobody reads from standard output.
+        // Standard output is not read from.
         let reads = !matches!(to, libc::STDOUT_FILENO | libc::STDERR_FILENO);
         process.prepare_passing(&mut self.passing, from, reads)
     }

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use libc::posix_spawn_file_actions_t;
 
-/// `struct __spawn_action`: the tag, then a union whose largest part is that of `open`.
+/// `struct __spawn_action`: the tag, then a union whose largest member is that of `open`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Raw {
@@ -40,7 +40,7 @@ pub enum Action {
     Other,
 }
 
-/// The actions of one call, to look at and to change.
+/// The actions of one call, for reading and changing.
 pub struct Actions {
     list: Vec<Raw>,
     /// libc's structure with our list; libc only reads it.

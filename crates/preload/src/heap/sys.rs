@@ -52,7 +52,7 @@ const BINS: usize = 32;
 /// Pieces that one bin keeps.
 const KEPT_MAX: u16 = 64;
 
-/// A piece that nobody has.
+/// A free block.
 struct Free {
     next: Option<NonNull<Free>>,
 }
@@ -95,14 +95,14 @@ impl Pieces {
             // SAFETY: as above.
             return unsafe { self.large.malloc(size, STEP) };
         };
-        // SAFETY: what is in a bin is a piece that `give` has written a `Free` into.
+        // SAFETY: a block in a bin starts with a `Free` that `give` has written.
         bin.first = unsafe { piece.as_ref() }.next;
         bin.count -= 1;
         piece.as_ptr().cast()
     }
 
     /// # Safety
-    /// `at` is what `take` gave for `layout`, and nobody uses it any more.
+    /// `at` was returned by `take` for `layout`, and is not used any more.
     #[inline]
     unsafe fn give(&mut self, at: *mut u8, layout: Layout) {
         let Some((index, size)) = Self::bin_of(layout) else {
@@ -121,14 +121,14 @@ impl Pieces {
     }
 }
 
-// SAFETY: a piece is given out once until it comes back, as large and as aligned as was asked for.
+// SAFETY: a block is given out once until it comes back, with the requested size and alignment.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.with(|heap| heap.take(layout))
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives back what `alloc` gave for this layout.
+        // SAFETY: the caller returns a block of `alloc` for this layout.
         self.with(|heap| unsafe { heap.give(at, layout) });
     }
 
@@ -150,7 +150,7 @@ unsafe impl GlobalAlloc for Heap {
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         self.with(
             |heap| match (Pieces::bin_of(layout), Pieces::bin_of(wanted)) {
-                // SAFETY: the caller gives what `alloc` gave for this layout.
+                // SAFETY: the caller passes a block of `alloc` for this layout.
                 (None, None) => unsafe {
                     heap.large.realloc(at, layout.size(), layout.align(), size)
                 },
@@ -176,7 +176,7 @@ struct Pages;
 
 const PAGE_LEN: usize = 4096;
 
-// SAFETY: gives out fresh zeroed mappings and takes back exactly those.
+// SAFETY: returns fresh zeroed mappings and takes back exactly those.
 unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};

@@ -14,11 +14,11 @@ use crate::next;
 use crate::raw;
 use crate::thread::InCall;
 
-/// Where the first of our nodes has its data: by this it is found again. As large as what libc's
-/// nodes of links have there (struct rtnl_link_stats).
+/// Data of the first of our nodes, by which the list is recognised. As large as the data in libc's
+/// nodes of links (struct rtnl_link_stats).
 static OURS: [u64; 16] = [0; 16];
 
-/// One address. All of one list stand in one piece of memory.
+/// One address. All nodes of one list are in one block of memory.
 #[repr(C)]
 struct Node {
     it: ifaddrs,

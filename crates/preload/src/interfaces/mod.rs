@@ -12,7 +12,7 @@ use crate::thread::InCall;
 
 pub use requests::{ask, is_request};
 
-/// The stack's addresses, as lists tell them.
+/// Returns the stack's addresses for lists.
 #[cold]
 fn own_addresses() -> Vec<OwnAddress> {
     let Some(process) = process::activate() else {

@@ -69,7 +69,7 @@ unsafe fn write_buffer(
     )
 }
 
-/// sock_read_iter(), vfs_writev(): the socket does not hear of a `read` or a `writev` of nothing.
+/// sock_read_iter(), vfs_writev(): an empty `read` or `writev` does not reach the socket.
 #[cold]
 fn is_socket(fd: c_int) -> bool {
     process::current().is_some_and(|process| process.is_socket(fd))

@@ -24,8 +24,8 @@ pub fn log_to(file: &Path) {
     }
 }
 
-/// Says a line to whoever runs the program: in the log file, or where that cannot be written, on
-/// standard error.
+/// Writes a line for the user who runs the program: to the log file, or if that cannot be written,
+/// to standard error.
 pub fn say(line: &str) {
     let line = format!("slipstack: {line}\n");
     let is_filed = LOG_FILE
@@ -115,9 +115,9 @@ fn sleep_by_doorbell(
     result.unwrap_or_else(|| sleep_under_mask(thread, fds, timeout, None))
 }
 
-/// A sleep before which everything is blocked: nothing can come between the last look and the
-/// sleep, because the kernel puts the mask in force and the thread to sleep in one. A handler that
-/// comes then is put off like any other; it ends the sleep.
+/// Sleeps with all signals blocked beforehand: no handler can run between the last check and the
+/// sleep, because the kernel sets the mask and sleeps in one step. A handler of a signal that
+/// arrives then is deferred like any other; it ends the sleep.
 fn sleep_under_mask(
     thread: &Thread,
     fds: &mut [libc::pollfd],

@@ -11,7 +11,7 @@ use crate::process::{end_in_order, forked};
 /// A child that shared our memory would change the parent's sockets: it runs as `fork`,
 /// which the standard allows. (The parent does not wait for the child's exec.)
 pub unsafe fn vfork() -> pid_t {
-    // SAFETY: libc's fork; what we do about it is registered with libc.
+    // SAFETY: libc's fork; our handlers are registered with libc.
     unsafe { libc::fork() }
 }
 

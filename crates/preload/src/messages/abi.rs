@@ -19,10 +19,10 @@ use crate::{abi, cancel, process};
 /// Linux's cap on messages per call.
 const MESSAGES_MAX: c_uint = 1024;
 
-/// A message's control messages, if there can be one.
+/// Returns a message's control messages, if there can be any.
 ///
 /// # Safety
-/// As C says of `msghdr`.
+/// As for `msghdr` in C.
 unsafe fn control<'a>(header: &msghdr) -> &'a [u8] {
     if header.msg_controllen < HEADER_LEN {
         return &[];
@@ -121,7 +121,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     }
 }
 
-/// Writes what was received besides the bytes.
+/// Writes the fields of a received message other than its bytes.
 unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(), Errno> {
     // SAFETY: the program's message, checked by the caller.
     let header = unsafe { &mut *msg };
@@ -257,7 +257,7 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
         // SAFETY: the program's own call.
         return unsafe { (next::sendmmsg.get())(fd, msgs, count, flags) };
     }
-    // Not with the burst begun.
+    // Not after the burst has begun.
     cancel::point();
     let mut done = 0;
     let begin = |process: &Process| Ok(isize::from(process.begin_burst()));

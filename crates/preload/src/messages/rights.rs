@@ -35,7 +35,7 @@ fn number_at(control: &[u8], place: usize) -> i32 {
     bytes.map_or(-1, i32::from_ne_bytes)
 }
 
-/// Control messages that name connections of ours, with what takes their place.
+/// Control messages that name connections of ours, with their replacements.
 pub struct Departure {
     pub control: Vec<u8>,
     passing: Passing,

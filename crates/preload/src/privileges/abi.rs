@@ -26,7 +26,7 @@ pub unsafe fn capset(header: *mut CapabilityHeader, data: *const c_void) -> c_in
     if header.pid == 0 || header.pid as usize == thread_id() {
         let own = CapabilityHeader { pid: 0, ..header };
         let args = [&raw const own as usize, data as usize, 0, 0, 0, 0];
-        // SAFETY: the kernel reads what it has read already; both outlive the calls.
+        // SAFETY: the kernel reads memory that it has read already; both outlive the calls.
         unsafe { have_done(libc::SYS_capset, args) };
     }
     result
@@ -67,8 +67,8 @@ pub unsafe fn prlimit(
     unsafe { (next::prlimit.get())(pid, resource, new, old) }
 }
 
-/// A program that may have no further descriptor, or no further process, takes what other processes
-/// lend it while it may, and gives its engine up.
+/// Prepares a program that may have no further descriptor, or no further process: it takes over the
+/// pairs of borrowed sockets while it may, and gives its engine up.
 unsafe fn before_limit(resource: c_uint, new: *const libc::rlimit) {
     // SAFETY: the caller's pointer, or null.
     let Some(new) = (unsafe { new.as_ref() }) else {
@@ -81,8 +81,8 @@ unsafe fn before_limit(resource: c_uint, new: *const libc::rlimit) {
     }
 }
 
-/// Whether a call with a mode (or operation) and its filter confines: with a null pointer programs
-/// only ask whether the kernel has filters.
+/// Returns whether a call with a mode (or operation) and its filter confines: with a null pointer
+/// programs only check whether the kernel has filters.
 fn confines(mode: usize, filter: usize) -> bool {
     mode == libc::SECCOMP_MODE_STRICT as usize || filter != 0
 }
@@ -101,7 +101,7 @@ pub unsafe fn change_user(number: c_long, args: [usize; 6]) -> c_long {
     // SAFETY: the program's own call.
     let result = libc_result(unsafe { syscall6(number, args) });
     if result == 0 && is_first_thread() {
-        // SAFETY: the kernel reads what it has read already, which outlives the calls.
+        // SAFETY: the kernel reads memory that it has read already, which outlives the calls.
         unsafe { have_done(number, args) };
     }
     result as c_long

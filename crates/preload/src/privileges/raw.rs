@@ -14,10 +14,10 @@ use crate::thread::InCall;
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// The call to be made. Only the first thread of the process asks for one, and it waits.
+/// The call to be made. Only the first thread of the process requests one, and it waits.
 static NUMBER: AtomicI64 = AtomicI64::new(0);
 static ARGS: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
-/// The thread that was asked has not made it yet.
+/// The requested thread has not made it yet.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// glibc's handler.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
@@ -104,13 +104,13 @@ fn make_call() {
         return;
     }
     let args = core::array::from_fn(|at| ARGS[at].load(Relaxed));
-    // SAFETY: who asks vouches for the call.
+    // SAFETY: the requesting thread vouches for the call.
     unsafe { syscall6(NUMBER.load(Relaxed), args) };
     IS_ASKED.store(false, Release);
 }
 
-/// A fork whose child is nobody's business: it is init's, and neither a signal nor `wait` tells of
-/// it.
+/// Forks a child that the program does not notice: it is init's, and causes neither a signal nor a
+/// result of `wait`.
 pub fn fork_away() -> libc::pid_t {
     // SAFETY: without flags and a stack of its own the child goes on from here on a copy.
     let fork = || libc_result(unsafe { syscall6(libc::SYS_clone, [0; 6]) }) as libc::pid_t;

@@ -12,7 +12,7 @@ use crate::thread::InCall;
 /// The process is ending; its connections are handed over already.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
-/// The process ends in order: its connections go to the keeper, once nobody else uses them.
+/// Ends the process in order: its connections go to the keeper, once no other process uses them.
 pub extern "C" fn end_in_order() {
     if let Some(process) = current()
         && process.has_borrowers()
@@ -24,7 +24,7 @@ pub extern "C" fn end_in_order() {
     end(Exit::Orderly);
 }
 
-/// The end of a process that has moved the bytes of another one, once nobody uses them.
+/// Ends a helper process once its connections are no longer used.
 pub fn end_helper() -> ! {
     if let Some(process) = current() {
         let _in_call = InCall::enter();

@@ -25,8 +25,8 @@ pub fn environment() -> &'static [CString] {
     ENVIRONMENT.get().map_or(&[], Vec::as_slice)
 }
 
-/// A variable of ours. A program may have cleared its environment before its first socket: then it
-/// is what it was when the program started.
+/// Returns a variable of ours. If a program has cleared its environment before its first socket, it
+/// is the value at the program's start.
 pub fn variable(name: &str) -> Option<String> {
     if let Some(text) = std::env::var_os(name) {
         return text.into_string().ok();

@@ -7,8 +7,8 @@ use super::{BEGINNING, current, end};
 use crate::thread::InCall;
 use crate::{heap, signals};
 
-/// Before a fork, whoever calls it: every lock of ours is held until it is over. A fork
-/// from inside our own call starts a helper, which leaves the program's sockets alone.
+/// Prepares for any fork: every lock of ours is held until it is over. A fork from inside our own
+/// call starts a helper, which leaves the program's sockets alone.
 pub extern "C" fn prepare() {
     let is_helper = InCall::begin_long();
     if !is_helper {
@@ -51,7 +51,7 @@ fn over(go_on: impl FnOnce(&Process)) {
     InCall::end_long();
 }
 
-/// A fork of which libc tells nobody.
+/// Makes a fork for which libc runs no handlers.
 pub fn forked(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     prepare();
     let pid = fork();

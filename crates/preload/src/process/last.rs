@@ -14,7 +14,7 @@ use super::sys;
 
 /// How long after the last thread the process may end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Interval between looks once the process has gone on for a while without its first thread.
+/// Interval of checks once the process has gone on for a while without its first thread.
 const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// Looks until then.
 const OFTEN: u32 = 100;
@@ -78,7 +78,7 @@ fn has_others() -> bool {
     others.into_iter().any(|id| id != first || !has_ended(id))
 }
 
-/// Whether what is left of the first thread only waits for the others' end.
+/// Returns whether the first thread only waits for the end of the others.
 fn has_ended(first: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{first}/stat")).unwrap_or_default();
     // Behind the name, which may be anything.

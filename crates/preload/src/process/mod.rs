@@ -102,7 +102,7 @@ fn begin() -> Option<Process> {
     Some(process)
 }
 
-/// The keeper and the command line tool use the kernel, whoever starts them.
+/// The keeper and the command line tool always use the kernel.
 fn is_slipstack_itself() -> bool {
     let own = std::fs::read_link("/proc/self/exe");
     let bin = variable("SLIPSTACK_BIN");

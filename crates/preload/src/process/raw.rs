@@ -20,8 +20,8 @@ pub fn with_room<F: FnOnce()>(work: F) {
         return work();
     };
     let mut work = Some(work);
-    // SAFETY: the mapping is nobody else's and ends at a page's end; `run` takes the place of an
-    // option of its kind.
+    // SAFETY: the mapping has no other user and ends at a page's end; `run` is in an option of its
+    // kind.
     unsafe {
         call_on(
             room.wrapping_byte_add(ROOM),
@@ -44,8 +44,8 @@ extern "C" fn run<F: FnOnce()>(work: *mut c_void) {
 /// Calls `run` with the stack pointer at `top`.
 ///
 /// # Safety
-/// Below `top`, which is aligned as the ABI asks, there is a stack that nobody uses; `run` may be
-/// called with `with`.
+/// Below `top`, which is aligned as the ABI requires, there is an unused stack; `run` may be called
+/// with `with`.
 #[cfg(target_arch = "x86_64")]
 unsafe fn call_on(top: *mut c_void, run: extern "C" fn(*mut c_void), with: *mut c_void) {
     // SAFETY: the callee keeps r12 and with it the way back; the caller vouches for the rest.
@@ -67,8 +67,8 @@ unsafe fn call_on(top: *mut c_void, run: extern "C" fn(*mut c_void), with: *mut 
 /// Calls `run` with the stack pointer at `top`.
 ///
 /// # Safety
-/// Below `top`, which is aligned as the ABI asks, there is a stack that nobody uses; `run` may be
-/// called with `with`.
+/// Below `top`, which is aligned as the ABI requires, there is an unused stack; `run` may be called
+/// with `with`.
 #[cfg(target_arch = "aarch64")]
 unsafe fn call_on(top: *mut c_void, run: extern "C" fn(*mut c_void), with: *mut c_void) {
     // SAFETY: the callee keeps x20 and with it the way back; the caller vouches for the rest.

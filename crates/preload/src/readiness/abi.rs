@@ -15,7 +15,7 @@ use crate::raw::{self, fail};
 use crate::signals;
 use crate::thread::{self, InCall};
 
-/// do_sys_poll(): more than there can be descriptors are EINVAL, which libc says.
+/// do_sys_poll(): more entries than possible descriptors are EINVAL, which libc returns.
 fn is_too_many(count: nfds_t) -> bool {
     /// A soft limit that programs are started with.
     const FEW: nfds_t = 1024;
@@ -47,14 +47,15 @@ pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
 /// The effect of a signal on a wait that finds nothing and does not sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pending {
-    /// do_poll(), core_sys_select(): it is looked for all the same.
+    /// do_poll(), core_sys_select(): the descriptors are checked all the same.
     Interrupts,
     /// ep_poll(): not any more.
     Waits,
 }
 
-/// Asks with the signal mask of the call. Signals that arrive meanwhile are judged by it; handlers
-/// of what only it lets in run if the call is interrupted (restore_saved_sigmask_unless()).
+/// Checks with the signal mask of the call. Signals that arrive meanwhile are treated by it;
+/// handlers that only this mask admits run if the call is interrupted
+/// (restore_saved_sigmask_unless()).
 fn under_mask(
     mask: Option<&sigset_t>,
     pending: Pending,
@@ -161,9 +162,9 @@ pub unsafe fn ppoll_chk(
 /// FD_SETSIZE.
 const BITS_OF_A_SET: c_int = 1024;
 
-/// core_sys_select(): no more bits than the table of descriptors has places, whatever the program
-/// says. Ours make that table larger than the program knows, and its sets may have no more bits
-/// than its own would have needed.
+/// core_sys_select(): no more bits than the table of descriptors has places, whatever the program's
+/// count. Our descriptors make that table larger than the program knows, and its sets may have only
+/// the bits that its own descriptors need.
 fn within_table(count: c_int) -> c_int {
     if count <= BITS_OF_A_SET {
         return count;
@@ -201,7 +202,7 @@ fn places(highest: c_int) -> c_int {
     places.max(PLACES_MIN).cast_signed()
 }
 
-/// The words of a set that the call looks at.
+/// Returns the words of a set that the call uses.
 unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
     if abi::is_out_of_reach(set) {
         return None;
@@ -247,8 +248,7 @@ struct Sets {
     except: *mut fd_set,
 }
 
-/// Answers with what was found and what is left of the time, if the call is ours; else what libc
-/// says.
+/// Returns the found descriptors and the remaining time, if the call is ours; else libc's result.
 unsafe fn select_ours(
     sets: &Sets,
     timeout: Result<Option<Duration>, Errno>,

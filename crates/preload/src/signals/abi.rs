@@ -51,8 +51,8 @@ impl KernelAction {
     };
 }
 
-/// The system call `rt_sigaction`; `None` where the kernel is to answer. Handlers come back by
-/// libc's way, whatever the program's is.
+/// The system call `rt_sigaction`; `None` if the kernel has to answer. Handlers return by libc's
+/// restorer, whatever the program's is.
 ///
 /// # Safety
 /// As the system call.
@@ -145,7 +145,7 @@ pub unsafe fn sysv_signal(signal: c_int, handler: usize) -> usize {
 /// # Safety
 /// As `siginterrupt`.
 pub unsafe fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    // SAFETY: the program's own call; it also tells libc's `signal`.
+    // SAFETY: the program's own call; it also informs libc's `signal`.
     let result = unsafe { (next::siginterrupt.get())(signal, interrupts) };
     if result != 0 || !is_on() || !is_for_programs(signal) {
         return result;

@@ -12,7 +12,7 @@ const SI_SIGIO: c_int = -5;
 /// sigio_table (fs/fcntl.c): `si_band` by `si_code`, from POLL_IN on.
 const BANDS: [u64; 6] = [0x41, 0x304, 0x442, 0x8, 0x82, 0x18];
 
-/// Sends SIGIO, or another signal with what happened, to a process or, negative, a group.
+/// Sends SIGIO, or another signal with its event, to a process or, if negative, a group.
 pub fn send_io(owner: c_int, signal: c_int, fd: c_int, code: c_int) {
     let band = usize::try_from(code - 1).ok().and_then(|at| BANDS.get(at));
     if let (1.., 1.., Some(&band)) = (owner, signal, band) {

@@ -27,8 +27,8 @@ use crate::thread::InCall;
 /// Linux has signals 1 to 64.
 const SIGNALS_LEN: usize = 65;
 
-/// Signals whose default action ends the process and that an operator or a peer sends.
-/// Those that mean a bug (SIGSEGV, SIGABRT …) are crashes: the keeper sees to them.
+/// Signals whose default action ends the process and that an operator or a peer sends. Those that
+/// indicate a bug (SIGSEGV, SIGABRT …) are crashes, which the keeper handles.
 const ENDING: [c_int; 15] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -119,7 +119,7 @@ fn row(signal: c_int) -> Option<&'static Row> {
     TABLE.get(index).filter(|_| index != 0)
 }
 
-/// Whether `signal` may have a handler of a program at all (32 and 33 are libc's).
+/// Returns whether `signal` may have a handler of a program at all (32 and 33 are libc's).
 fn is_for_programs(signal: c_int) -> bool {
     !matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) && row(signal).is_some()
 }

@@ -72,7 +72,7 @@ pub fn install(signal: c_int, wanted: Wanted) -> bool {
     unsafe { sigaction(signal, &raw const c, core::ptr::null_mut()) == 0 }
 }
 
-/// Whether the signal comes from the instruction that was running, not from anybody.
+/// Returns whether the signal was caused by the running instruction, not sent.
 fn is_synchronous(signal: c_int, code: c_int) -> bool {
     code > 0 && code != libc::SI_KERNEL && raw::BLOCK_ALL & raw::bit(signal) == 0
 }
@@ -92,11 +92,11 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
         return;
     }
     go_back_to_mask_beneath(thread, context.cast());
-    // SAFETY: forwards what the kernel gave.
+    // SAFETY: forwards the kernel's arguments.
     unsafe { deliver(signal, info, context) };
 }
 
-/// Lets the lowest of the handlers that a call's mask has let in go back to the mask of the thread.
+/// Lets the lowest of the handlers that a call's mask has admitted return to the thread's mask.
 fn go_back_to_mask_beneath(thread: &Thread, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel gives a valid context with SA_SIGINFO.
     let mask = unsafe { &raw mut (*context).uc_sigmask }.cast::<u64>();
@@ -122,8 +122,9 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
     }
-    // A sleep lets it through; else everything was blocked and it came all the same: valgrind goes
-    // back to the mask that it knows, not to the frame's. Queued, it would come again and again.
+    // A sleep admits it; otherwise everything was blocked and it arrived all the same: valgrind
+    // restores the mask that it knows, not the frame's. If it were queued, it would arrive again
+    // and again.
     if !thread.note_queued(bit) && !is_blocked {
         return thread.keep(bit);
     }
@@ -155,8 +156,8 @@ fn put_back(signal: c_int, info: &[u64; 16]) {
     if !raw::queue_to_self(signal, info) {
         raw::kill_self(signal);
     }
-    // The others go behind it, one by one, until the mark comes: what waits for the process comes
-    // after it.
+    // The others are queued after it, one by one, until the mark arrives: signals pending for the
+    // process come after it.
     while is_marked && let Some(other) = raw::take_pending(signal) {
         if other[3] == mark[3] && other[1] as u32 == mark[1] as u32 {
             return;

@@ -71,7 +71,7 @@ fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     }
 }
 
-/// Adds the stack's addresses to the kernel's for a program that asks for them.
+/// Adds the stack's addresses to the kernel's for a program that requests them.
 #[cold]
 fn watch_routes(fd: c_int) {
     if let Some(process) = process::activate() {
@@ -176,15 +176,15 @@ pub unsafe fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags
     match unsafe { abi::give_address(peer.as_bytes(), addr, len) } {
         Ok(()) => result,
         Err(errno) => {
-            // do_accept(): a connection whose address cannot be told is closed.
-            // SAFETY: a number that the program has not been given.
+            // do_accept(): a connection whose address cannot be returned is closed. SAFETY: a
+            // number that the program has not been given.
             unsafe { closing::abi::close(result) };
             fail(errno)
         }
     }
 }
 
-/// Gives the program an address that came with `result`.
+/// Writes the address that came with `result` for the program.
 unsafe fn named(
     result: c_int,
     address: Option<AddrBytes>,

@@ -8,7 +8,8 @@ use crate::cancel;
 use crate::process::{self, INHERIT};
 use crate::signals;
 
-/// Begins to look after a program whose environment says so, and keeps what it passes on.
+/// Initialises the library if the program's environment says so, and keeps the variables it passes
+/// on.
 fn start(mut variables: Vec<CString>) {
     let has = |names: &[&[u8]]| {
         let mut all = variables.iter().map(|v| v.as_bytes());
@@ -18,7 +19,7 @@ fn start(mut variables: Vec<CString>) {
     let is_adapter = !says_where && sys::is_adapter();
     let is_wanted = says_where || is_adapter || has(&[b"SLIPSTACK_"]);
     if is_adapter {
-        // F-Stack's default; a program that is linked with the adapter says nothing more.
+        // F-Stack's default, for a program that is linked with the adapter.
         variables.push(c"FF_PROC_ID=0".to_owned());
     }
     if !is_wanted || sys::is_secure() {

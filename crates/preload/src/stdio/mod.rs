@@ -28,7 +28,7 @@ static STREAMS: [Stream; STREAMS_MAX] = [const {
         fd: AtomicI32::new(-1),
     }
 }; STREAMS_MAX];
-/// How many places have ever been used: mostly none, and then nobody looks further.
+/// Number of places ever used: usually none, and then no search is made.
 static STREAMS_LEN: AtomicUsize = AtomicUsize::new(0);
 
 fn used() -> &'static [Stream] {

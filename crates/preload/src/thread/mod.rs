@@ -15,38 +15,38 @@ use slipstack_posix::Interruptions;
 
 use crate::raw;
 
-/// One thread's state. Only its thread uses it, in calls and in signal handlers;
-/// atomics because a handler may come between any two instructions, and because the thread that
-/// asks for the first cancellation looks at the one that it ends.
+/// One thread's state. Only its thread uses it, in calls and in signal handlers; atomics because a
+/// handler may run between any two instructions, and because the thread that requests the first
+/// cancellation reads the state of the cancelled one.
 #[repr(C, align(64))]
 pub struct Thread {
     /// How many guards are open.
     depth: AtomicU32,
-    /// The program's cancellations that this thread has looked at.
+    /// The number of cancellations that this thread has seen.
     cancellations: AtomicU32,
-    /// A handler came while a guard was open: all signals are blocked.
+    /// A signal arrived while a guard was open: all signals are blocked.
     is_deferred: AtomicBool,
-    /// It was a handler that told `saved_mask`, not a sleep that lets some in.
+    /// `saved_mask` came from a handler, not from a sleep that admits some signals.
     is_mask_of_handler: AtomicBool,
     /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
     has_call_mask: AtomicBool,
-    /// Signals that the mask lets in are being let in: the lowest handler goes back to the mask in
+    /// Signals that the mask admits are being delivered: the lowest handler returns to the mask in
     /// `call_mask`.
     is_letting_in: AtomicBool,
-    /// The call came by libc's `syscall`.
+    /// The call was made by libc's `syscall`.
     is_raw: AtomicBool,
     /// Our code keeps the thread from being cancelled, which it could be.
     is_undisturbed: AtomicBool,
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
-    /// Signals that were queued again while they are put off, and those that came all the same: one
-    /// bit each.
+    /// Signals that were queued again while they are deferred, and those that arrived all the same:
+    /// one bit each.
     queued: AtomicU64,
     kept: AtomicU64,
-    /// Handlers that were put off and that end a wait.
+    /// Deferred handlers that end a wait.
     interruptions: AtomicU32,
-    /// The inverted number of the eventfd that ends the sleep which has begun or is about to; 0 =
+    /// The inverted number of the eventfd that ends the sleep in progress or about to begin; 0 =
     /// the thread is awake.
     doorbell: AtomicI32,
     /// Handlers that have run, and those of them without SA_RESTART.
@@ -83,15 +83,15 @@ impl Thread {
         }
     }
 
-    /// Whether the thread is inside one of our calls: then libc's functions are to be
-    /// what they are without us.
+    /// Returns whether the thread is inside one of our calls: then libc's functions are not
+    /// interposed.
     #[inline]
     pub fn is_in_call(&self) -> bool {
         self.depth.load(Relaxed) != 0
     }
 
-    /// Returns the values that a wait compares to learn that it is over. SA_RESTART is looked at
-    /// when the handlers have run, outside of the call.
+    /// Returns the values that a wait compares to detect its interruption. SA_RESTART is considered
+    /// after the handlers have run, outside the call.
     pub fn interruptions(&self) -> Interruptions {
         let count = u64::from(self.interruptions.load(Relaxed));
         Interruptions {
@@ -171,19 +171,20 @@ impl Thread {
         self.is_undisturbed.swap(is_undisturbed, Relaxed)
     }
 
-    /// The signal mask of the call that has begun, until its guard closes.
+    /// Sets the signal mask of the call that has begun, until its guard closes.
     pub fn set_call_mask(&self, mask: u64) {
         self.call_mask.store(mask, Relaxed);
         self.has_call_mask.store(true, Relaxed);
     }
 
-    /// The call has not been interrupted: what only its mask lets in stays blocked.
+    /// Drops the call's mask, because the call was not interrupted: signals that only this mask
+    /// admits stay blocked.
     pub fn drop_call_mask(&self) {
         self.has_call_mask.store(false, Relaxed);
     }
 
-    /// The mask that a handler is to go back to whose frame says [`raw::BLOCK_ALL`], because it was
-    /// let in by a call's mask.
+    /// Returns the mask to which a handler has to return whose frame has [`raw::BLOCK_ALL`],
+    /// because a call's mask admitted it.
     pub fn take_mask_beneath(&self) -> Option<u64> {
         let is_letting_in = self.is_letting_in.swap(false, Relaxed);
         is_letting_in.then(|| self.call_mask.load(Relaxed))
@@ -194,7 +195,7 @@ impl Thread {
         self.has_call_mask.load(Relaxed) && self.call_mask.load(Relaxed) & bit != 0
     }
 
-    /// All signals are blocked from now on, the caller sees to it; `mask` is what was in force.
+    /// Records that all signals are blocked from now on, by the caller; `mask` was in force before.
     pub fn defer(&self, mask: u64) {
         self.is_mask_of_handler.store(false, Relaxed);
         if !self.is_deferred.swap(true, Relaxed) {
@@ -202,15 +203,15 @@ impl Thread {
         }
     }
 
-    /// Notes that a signal (its bit of a mask) was put off. `mask` is what the interrupted code
-    /// had; the caller sees to it that everything is blocked from now on.
+    /// Records that a signal (its bit of a mask) was deferred. `mask` is the interrupted code's;
+    /// the caller blocks all signals from now on.
     pub fn defer_signal(&self, bit: u64, mask: u64) {
         if !self.is_deferred() {
             self.defer(mask);
             return self.is_mask_of_handler.store(true, Relaxed);
         }
-        // The last of several signals that come at once is told of first, in the frame of the one
-        // before, which is blocked there as in its handler.
+        // The last of several simultaneous signals is seen first, in the frame of the one before,
+        // which is blocked there as in its handler.
         if self.is_mask_of_handler.load(Relaxed) && self.saved_mask() & bit & !mask != 0 {
             self.saved_mask.store(mask, Relaxed);
         }
@@ -220,18 +221,18 @@ impl Thread {
         self.is_deferred.load(Relaxed)
     }
 
-    /// Nothing was put off after all. The caller puts the mask back.
+    /// Cancels the deferral. The caller restores the mask.
     pub fn undefer(&self) {
         self.is_deferred.store(false, Relaxed);
     }
 
-    /// The mask the program believes in force while handlers are put off.
+    /// Returns the mask that the program assumes in force while handlers are deferred.
     pub fn saved_mask(&self) -> u64 {
         self.saved_mask.load(Relaxed)
     }
 
-    /// Notes a signal (its bit of a mask) that is queued again; false if it was, and has come out
-    /// of the queue while handlers are put off.
+    /// Records a signal (its bit of a mask) that is queued again; returns false if it was already,
+    /// and has come out of the queue while handlers are deferred.
     pub fn note_queued(&self, bit: u64) -> bool {
         self.queued.fetch_or(bit, Relaxed) & bit == 0
     }
@@ -241,8 +242,7 @@ impl Thread {
         self.kept.fetch_or(bit, Relaxed);
     }
 
-    /// Lets the handlers run that were put off. The last thing a call does: they may
-    /// leave by `siglongjmp`.
+    /// Runs the deferred handlers. This is the last step of a call: they may leave by `siglongjmp`.
     #[cold]
     fn let_handlers_run(&self) {
         let is_deferred = self.is_deferred.swap(false, Relaxed);
@@ -251,8 +251,8 @@ impl Thread {
         let saved = self.saved_mask.load(Relaxed);
         if self.has_call_mask.swap(false, Relaxed) {
             let mask = self.call_mask.load(Relaxed);
-            // The kernel lays the frames of all that it lets in on each other and goes back to the
-            // thread's mask beneath them, as at the end of its own call.
+            // The kernel stacks the frames of all admitted signals and returns to the thread's mask
+            // beneath them, as at the end of its own call.
             self.call_mask.store(saved, Relaxed);
             self.is_letting_in.store(is_deferred, Relaxed);
             raw::let_in(mask);
@@ -273,8 +273,8 @@ impl Thread {
     }
 }
 
-/// An open guard: the thread is inside one of our calls, handlers are put off, libc's
-/// functions are their plain selves, and `errno` stays what it was.
+/// An open guard: the thread is inside one of our calls, handlers are deferred, libc's functions
+/// are not interposed, and `errno` is preserved.
 pub struct InCall {
     thread: &'static Thread,
     errno: i32,
@@ -337,13 +337,12 @@ mod tests {
         std::thread::spawn(|| {
             let (term, child) = (raw::bit(libc::SIGTERM), raw::bit(libc::SIGCHLD));
             let thread = current();
-            // The kernel lays a frame on the other: what the upper one goes back to is the lower
-            // one's handler.
+            // The kernel stacks frames: the upper one returns to the lower one's handler.
             thread.defer_signal(child, term);
             thread.defer_signal(term, 0);
             assert_eq!(thread.saved_mask(), 0);
             thread.undefer();
-            // A sleep that lets in what is blocked: its own mask is the one to go back to.
+            // A sleep that admits blocked signals: its own mask is restored.
             thread.defer(term);
             thread.defer_signal(child, raw::BLOCK_ALL);
             thread.defer_signal(term, child);

@@ -2,8 +2,8 @@
 
 use super::Thread;
 
-// Thread-local storage of the initial-exec kind: two instructions to reach, and safe in
-// signal handlers. (The general kind asks ld.so, which may allocate after a dlopen.)
+// Thread-local storage of the initial-exec kind: two instructions to reach, and safe in signal
+// handlers. (The general kind calls ld.so, which may allocate after a dlopen.)
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .tbss.slipstack_thread,\"awT\",@nobits",
@@ -57,11 +57,11 @@ pub unsafe fn of(thread: libc::pthread_t) -> Option<&'static Thread> {
     let own = unsafe { libc::pthread_self() } as usize;
     let distance = core::ptr::from_ref(current()).addr().wrapping_sub(own);
     let at = core::ptr::with_exposed_provenance::<Thread>((thread as usize).wrapping_add(distance));
-    // SAFETY: the block of a thread whose memory is there, as the caller vouches.
+    // SAFETY: the block of a thread whose memory exists, as the caller vouches.
     Some(unsafe { &*at })
 }
 
-/// Nobody can tell where another thread's state is.
+/// The place of another thread's state is unknown.
 ///
 /// # Safety
 /// None is needed.

@@ -188,7 +188,8 @@ impl Ring {
         self.region.write_from(self.desc_at(index), &bytes);
     }
 
-    /// The whole buffer of a descriptor: a client knows its own, a server is told.
+    /// Returns the whole buffer of a descriptor: a client knows its own, a server reads it from the
+    /// ring.
     #[inline]
     fn buffer(&self, index: u16) -> Desc {
         if !self.is_client {
@@ -238,7 +239,7 @@ impl Connection {
         let mut lanes = Vec::new();
         for (places, [rx_bell, tx_bell]) in shape.lanes.iter().zip(bells) {
             let buffers = Buffers::of(places.tx.log2);
-            // A client's queues lie behind each other, each with its buffers behind its rings.
+            // A client's queues follow each other, each with its buffers after its rings.
             let base = places.tx.offset as usize;
             let rx = (shape.is_client, base + buffers.to_client);
             let tx = (shape.is_client, base + buffers.to_server);
@@ -314,7 +315,7 @@ impl Connection {
         self.lanes[lane].rx.bell.as_fd()
     }
 
-    /// Returns whether the peer has sent by this queue, or lied.
+    /// Returns whether the peer has sent by this queue, or violated the protocol.
     #[inline]
     pub(super) fn has_rx(&self, lane: usize) -> bool {
         let waiting = self.lanes[lane].rx.usable();
@@ -326,9 +327,8 @@ impl Connection {
         self.lanes[lane].rx.usable().map_or(0, |(_, first)| first)
     }
 
-    /// Copies frames out one after the other, hands each to `take`, and gives the buffers of all
-    /// back at the end. Returns how many there were: `most` at most, and none whose end is not
-    /// there yet.
+    /// Copies frames out one after the other, passes each to `take`, and gives the buffers of all
+    /// back at the end. Returns how many there were: `most` at most, and only complete ones.
     #[inline]
     pub(super) fn receive(
         &self,

@@ -21,7 +21,7 @@ pub const UDP: u8 = 17;
 /// Ethernet and IPv4 header.
 pub const L4: usize = 34;
 
-/// False, with a printed reason, when the machine does not let us make namespaces.
+/// Returns false, with a printed reason, if namespaces cannot be made.
 pub fn may_run(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -172,8 +172,8 @@ pub fn answer_header(frame: &[u8], l4_len: usize) -> Vec<u8> {
     header
 }
 
-/// The partial checksum of a transport whose field lies `offset` bytes into its header: puts the
-/// pseudo-header sum there and returns what the device is to do.
+/// Puts the pseudo-header sum into a transport header's checksum field, `offset` bytes into it, and
+/// returns the offload for the device.
 pub fn partial(header: &mut [u8], offset: usize, l4_len: usize) -> PartialChecksum {
     let sum = pseudo_sum(header, l4_len);
     header[L4 + offset..L4 + offset + 2].copy_from_slice(&sum.to_be_bytes());
@@ -216,7 +216,7 @@ pub fn endpoints(frame: &[u8]) -> (SocketAddr, SocketAddr) {
     )
 }
 
-/// Receives until `done` says so or five seconds are over.
+/// Receives until `done` returns true or five seconds are over.
 pub fn receive_until(
     device: &mut dyn Device,
     mut on_frame: impl FnMut(&[u8], RxMeta) -> bool,
@@ -249,7 +249,7 @@ pub fn drain(device: &mut dyn Device, time: Duration) -> Vec<(Vec<u8>, RxMeta)> 
     frames
 }
 
-/// A frame to everybody that nobody knows.
+/// A broadcast frame of an unknown type.
 pub fn broadcast() -> Vec<u8> {
     let mut frame = vec![0u8; 60];
     frame[..6].copy_from_slice(&[0xff; 6]);

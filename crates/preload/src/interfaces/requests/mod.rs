@@ -60,7 +60,8 @@ impl Request {
             .map_or(0, |word| u32::from_ne_bytes(*word))
     }
 
-    /// Puts in the number or the name of an interface that the stack alone has, if that is asked.
+    /// Fills in the number or the name of an interface that only the stack has, if that is
+    /// requested.
     fn answer_by_stack(&mut self, request: u64) -> bool {
         match request {
             INDEX => {
@@ -87,14 +88,14 @@ impl Request {
         self.name() == own.name.as_bytes()
     }
 
-    /// The address that the program asks about, where an interface has several (devinet_ioctl).
+    /// Returns the address in the program's request, if an interface has several (devinet_ioctl).
     fn given(&self) -> Option<IpAddr> {
         let family = u16::from_ne_bytes([self.address[0], self.address[1]]);
         let octets: [u8; 4] = self.address[4..8].try_into().ok()?;
         (i32::from(family) == libc::AF_INET).then(|| Ipv4Addr::from(octets).into())
     }
 
-    /// Puts in what the request asks of this address.
+    /// Fills in the requested property of this address.
     fn answer(&mut self, request: u64, own: &OwnAddress) {
         self.set(match request {
             NETMASK => own.netmask(),
@@ -104,7 +105,7 @@ impl Request {
     }
 }
 
-/// Whether it asks for something of one address.
+/// Returns whether the request concerns one address.
 fn is_about_address(request: u64) -> bool {
     matches!(request, ADDRESS | DESTINATION | BROADCAST | NETMASK)
 }

@@ -64,7 +64,7 @@ fn doorbell() -> (OwnedFd, libc::pollfd) {
     (bell, polled)
 }
 
-/// And it does not outsleep what was put off before it. Four handlers have run.
+/// And it does not outlast signals that were deferred before it. Four handlers have run.
 fn a_sleep_with_a_doorbell_leaves_the_mask_alone(before: u64) {
     let (_bell, polled) = doorbell();
     let guard = InCall::enter();
@@ -128,8 +128,8 @@ fn no_sleep_misses_a_signal(before: u64) {
     RAN.fetch_sub(ROUNDS, SeqCst);
 }
 
-/// SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same. Seven
-/// handlers have run.
+/// SA_RESETHAND and SA_NODEFER, which the kernel does not get, work all the same. Seven handlers
+/// have run.
 fn flags_of_ours_hold() {
     handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
     raw::kill_self(libc::SIGUSR1);
@@ -144,7 +144,7 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     handle(libc::SIGUSR1, 0);
     let before = current_mask();
 
-    // Put off until the guard is gone, with everything the kernel said about it.
+    // Deferred until the guard is gone, with the kernel's whole siginfo.
     let guard = InCall::enter();
     raw::kill_self(libc::SIGUSR1);
     assert_eq!(RAN.load(SeqCst), 0);
@@ -158,7 +158,7 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     assert_eq!(VALUE.load(SeqCst), std::process::id().cast_signed());
     assert_eq!(current_mask(), before);
 
-    // A wait ends at once when a handler was put off, and the handler still waits.
+    // A wait ends at once when a handler was deferred, and the handler still waits.
     let guard = InCall::enter();
     let counted = Libc.interruptions();
     raw::kill_self(libc::SIGUSR1);
@@ -168,7 +168,7 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     drop(guard);
     assert_eq!((RAN.load(SeqCst), current_mask()), (2, before));
 
-    // A call's mask that lets a blocked signal through holds for that call only.
+    // A call's mask that admits a blocked signal holds for that call only.
     let own = before | bit(libc::SIGUSR1);
     raw::swap_mask(own);
     thread::current().set_call_mask(before);
@@ -185,7 +185,7 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     assert_eq!((RAN.load(SeqCst), current_mask()), (3, own));
     raw::swap_mask(before);
 
-    // One that blocks what the thread's own lets through keeps the wait from ending.
+    // A mask that blocks a signal that the thread's own admits keeps the wait from ending.
     thread::current().set_call_mask(own);
     let guard = InCall::enter();
     let counted = Libc.interruptions();

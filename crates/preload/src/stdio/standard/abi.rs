@@ -70,15 +70,15 @@ fn replace(number: c_int) {
     } else {
         ptr::null_mut()
     };
-    // SAFETY: a stream that nobody has used, and null or a buffer of this length.
+    // SAFETY: a stream that has not been used, and null or a buffer of this length.
     unsafe { libc::setvbuf(stream, buffer.cast(), buffering, len) };
     move_output(before, stream);
     // SAFETY: a variable of libc's.
     unsafe { *at = stream };
 }
 
-/// How a stream is buffered, and the length of its buffer: what waits in it may not be written
-/// before the program says so, as in a child that is about to exec.
+/// Returns a stream's buffering mode and the length of its buffer: buffered data must not be
+/// written before the program does it, as in a child that is about to exec.
 fn buffering_of(file: *mut FILE, number: c_int) -> (c_int, size_t) {
     // SAFETY: the program's stream.
     let len = unsafe { __fbufsize(file) };
@@ -101,12 +101,12 @@ fn move_output(from: *mut FILE, to: *mut FILE) {
     if len == 0 || unsafe { fwide(from, 0) } > 0 {
         return;
     }
-    // SAFETY: the fifth word of a stream (`_IO_write_base`): programs have libc's inner `putc`
-    // compiled in.
+    // SAFETY: the fifth word of a stream (`_IO_write_base`), a layout that libc's inlined `putc`
+    // fixes in programs.
     let base = unsafe { from.cast::<*const c_void>().add(4) };
     // SAFETY: as above.
     let waiting = unsafe { *base };
-    // SAFETY: libc says that so many bytes wait there.
+    // SAFETY: libc reports that many buffered bytes there.
     unsafe { libc::fwrite(waiting, 1, len, to) };
     // SAFETY: the program's stream.
     unsafe { __fpurge(from) };
@@ -128,7 +128,7 @@ pub fn flush() {
     }
 }
 
-/// Writes out what waits in a stream. One that a thread is inside of is left, as by libc.
+/// Writes out a stream's buffer. A stream that is locked by a thread is left, as by libc.
 fn write_out(file: *mut FILE) {
     // SAFETY: a stream that is open.
     if unsafe { ftrylockfile(file) } != 0 {

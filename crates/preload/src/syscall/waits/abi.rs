@@ -138,7 +138,7 @@ unsafe fn pselect(
     Some(result)
 }
 
-/// The time of a call that is told what is left of it.
+/// The timeout of a call that gets the remaining time.
 struct Remaining<'a> {
     of: Option<&'a mut timespec>,
     begun: Instant,
@@ -146,7 +146,7 @@ struct Remaining<'a> {
 
 impl Remaining<'_> {
     /// # Safety
-    /// Null or a structure that nobody else changes while the call lasts.
+    /// Null or a structure that nothing else changes during the call.
     unsafe fn of(timeout: *mut timespec) -> Self {
         Remaining {
             // SAFETY: the caller vouches for it.
@@ -155,7 +155,7 @@ impl Remaining<'_> {
         }
     }
 
-    /// poll_select_finish(): whatever ended the call; a time that is none stays as it is.
+    /// poll_select_finish(): however the call ended; an invalid time stays as it is.
     fn tell(self) {
         let Some(time) = self.of else { return };
         // SAFETY: a live structure.
