@@ -24,7 +24,7 @@ const HONEST: ClientId = ClientId(0);
 const CELL: usize = 256;
 const COMMAND: usize = 64;
 const COMMANDS: usize = 4096;
-/// Sockets per half that the liar plays with.
+/// Sockets per half that the hostile program uses.
 const TOYS: usize = 6;
 const PORT: u16 = 80;
 const LIARS_PORT: u16 = 90;
@@ -112,7 +112,8 @@ fn attach(world: &mut World, listener: SockId) -> Liar {
     }
 }
 
-/// Some that leave together, with what can go with them; they come back, as nobody is at that port.
+/// Sends some datagrams together, with possible control data; they come back, because the port is
+/// closed.
 fn send_datagrams(program: &ProgramEnd, sock: SockId, remote: SocketAddr) {
     for option in [
         SocketOption::ReturnsV4(true),
@@ -257,7 +258,7 @@ fn alter(region: &Region, at: usize, value: u64, is_relative: bool) {
     }
 }
 
-/// The honest peer answers on its connections, or comes to the liar's listener.
+/// The honest peer answers on its connections, or connects to the hostile program's listener.
 fn feed(world: &mut World, listener: SockId, kind: u8) {
     let peer = world.hosts[1].program.clone();
     if kind & 8 == 0 {
@@ -300,7 +301,7 @@ fn exchange(world: &mut World, client: SockId, server: SockId) {
     panic!("the honest program is starved");
 }
 
-/// The liar says goodbye or dies; the engine attaches nobody under its name any more.
+/// The hostile program says goodbye or dies; the engine attaches no other under its name.
 fn end(world: &mut World, liar: &Liar, choice: usize) {
     if choice & 1 == 0 {
         liar.end.push(Command::Goodbye);

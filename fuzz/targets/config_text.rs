@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let mut part = || parts.next().unwrap_or_default();
     let (file, environment, words) = (part(), part(), part());
 
-    // Files named by the environment are somebody else's.
+    // Files named by the environment are ignored.
     let variable = |name: &str| {
         let is_named = |line: &&str| line.split_once('=').is_some_and(|(key, _)| key == name);
         let line = environment.lines().find(is_named)?;

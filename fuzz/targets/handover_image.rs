@@ -84,7 +84,7 @@ fn fill(setting: &Setting, rest: &mut &[u8]) {
             bytes[place] ^= number(rest, 1) as u8;
         }
         let words = if choice & 8 == 0 {
-            // A length that fits, a ring of a page or more, and what it holds.
+            // A length that fits, a ring of a page or more, and its contents.
             let log2 = 12 + number(rest, 1) % 3;
             [bytes.len() as u64, ring(region, log2), 0, 1 << log2]
         } else {

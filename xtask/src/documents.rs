@@ -30,7 +30,7 @@ pub fn check(root: &Path) -> Vec<String> {
             for path in named_paths(line).filter(|path| !root.join(path).exists()) {
                 findings.push(format!("{name}:{}: {path} does not exist", number + 1));
             }
-            // Decision records speak of the past.
+            // Decision records describe the past.
             let options = named_options(line).filter(|_| !name.starts_with("docs/adr/"));
             for option in options.filter(|option| !words.contains(*option)) {
                 findings.push(format!("{name}:{}: no --{option} anywhere", number + 1));

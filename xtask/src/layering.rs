@@ -47,7 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("packetdrill", &["drill", "posix"]),
-    // The load generator of benches/ speaks to kernel sockets, preloaded or not.
+    // The load generator of benches/ uses kernel sockets, preloaded or not.
     ("load", &[]),
     (
         "instructions",

@@ -44,7 +44,7 @@ struct Options {
     interface: String,
     #[arg(long)]
     ip: Ipv4Addr,
-    /// After a wake-up, let frames gather for so long.
+    /// Time for which frames gather after a wake-up.
     #[arg(long, default_value_t = 25)]
     gather_us: u64,
     /// Spin instead of sleeping.
@@ -57,7 +57,7 @@ struct Options {
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A frame to send: the headers, and what of the canned bytes follows.
+/// A frame to send: the headers, and the canned bytes that follow.
 struct Answer {
     header: Vec<u8>,
     payload: &'static [u8],

@@ -19,7 +19,7 @@ const HEADER: usize = 14;
 enum What {
     /// Sends as fast as the device takes frames.
     Send,
-    /// Receives, and says how many frames came.
+    /// Receives, and prints how many frames arrived.
     Receive,
 }
 
@@ -59,7 +59,7 @@ fn send(device: &mut dyn Device, options: &Options) -> u64 {
     let mut frame = vec![0u8; usize::from(options.size)];
     frame[..6].fill(0xff);
     frame[6..12].copy_from_slice(&device.info().mac);
-    // An experimental type: nobody answers.
+    // An experimental type, without an answer.
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
     let (mut sent, mut begin) = (0, None);
     while !options.is_over(sent, begin) {
@@ -67,7 +67,7 @@ fn send(device: &mut dyn Device, options: &Options) -> u64 {
         sent += burst(device, &frame);
         device.flush();
         if device.counters().tx_unlinked != unlinked {
-            // Nobody is there yet: it is looked for.
+            // The peer is not there yet: it is looked for.
             sent = 0;
             device.rx(BUDGET, &mut |_: &[u8], _: RxMeta| {});
             std::thread::sleep(Duration::from_millis(1));
@@ -90,7 +90,7 @@ fn burst(device: &mut dyn Device, frame: &[u8]) -> u64 {
     BURST as u64
 }
 
-/// Counts what comes until it is over.
+/// Counts received frames until it is over.
 fn receive(device: &mut dyn Device, options: &Options) -> (u64, f64) {
     let (mut frames, mut begin) = (0u64, None);
     while !options.is_over(frames, begin) {

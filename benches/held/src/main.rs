@@ -12,7 +12,7 @@ use slipstack_channel::{Command, EngineEnd, EventKind, ProgramEnd, SockId, Trans
 use slipstack_device::{RingPosition, Slots};
 use slipstack_engine::{Engine, Instant as EngineInstant, NetworkState, Role, Setup, StackConfig};
 
-/// Between two looks at the device when nothing comes.
+/// Pause between two polls of an idle device.
 const NAP: Duration = Duration::from_micros(100);
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 const BACKLOG: u32 = 4096;

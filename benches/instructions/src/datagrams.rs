@@ -15,7 +15,7 @@ use crate::{CLIENT, PATIENCE, PORT, REQUEST, SERVER, Side, TURN_NS, server_turn,
 /// Datagrams that come in one turn.
 const AT_ONCE: usize = 16;
 
-/// Sends back what comes.
+/// Echoes datagrams.
 struct Echo;
 
 impl Service for Echo {
@@ -23,7 +23,7 @@ impl Service for Echo {
     type Result = ();
 
     fn on_start(&mut self, cx: &Context<'_>) {
-        // A refusal leaves the questions without answers, which is said.
+        // A refusal leaves the questions without answers, which is reported.
         let _ = cx.bind(SocketAddr::from((SERVER, PORT)));
     }
 

@@ -15,10 +15,10 @@ use slipstack_service::{Host, Hosting, Pool};
 use crate::{CLIENT, PATIENCE, PORT, SERVER, Side, TURN_NS, server_turn, wire};
 
 const FILE: [u8; 64] = [b'f'; 64];
-/// As wrk asks.
+/// wrk's request.
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
 
-/// A directory with the file, gone afterwards.
+/// A directory with the file, removed afterwards.
 struct Folder(PathBuf);
 
 impl Folder {

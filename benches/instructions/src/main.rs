@@ -256,9 +256,9 @@ impl World {
     }
 }
 
-/// Connections before those that are counted: tables grow while TIME-WAITs gather, and what a copy
-/// costs depends on the heap. After these (more than seven eighths of 4096) there is room until
-/// seven eighths of 8192.
+/// Connections before the counted ones: tables grow while TIME-WAIT entries accumulate, and the
+/// cost of a copy depends on the heap. After these (more than seven eighths of 4096) there is room
+/// until seven eighths of 8192.
 const GROWN: usize = 3700;
 
 fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {

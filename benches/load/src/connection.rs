@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 use crate::Options;
 use crate::protocol;
 
-/// The result of a look at a connection.
+/// The result of a check of a connection.
 pub struct Progress {
     /// Due times of the requests that have been answered.
     pub answered: usize,
@@ -68,7 +68,7 @@ impl Connection {
         self.waits_to_write = false;
     }
 
-    /// Sends what is queued; false when the connection has failed.
+    /// Sends queued bytes; returns false if the connection has failed.
     pub fn write(&mut self) -> bool {
         while self.out_pos < self.out.len() {
             match self.stream.write(&self.out[self.out_pos..]) {
@@ -87,7 +87,7 @@ impl Connection {
         true
     }
 
-    /// Reads all there is; `answered` is told the due time of each complete answer.
+    /// Reads all received bytes; `answered` gets the due time of each complete answer.
     pub fn read(&mut self, options: &Options, mut answered: impl FnMut(Instant)) -> Progress {
         let mut progress = Progress {
             answered: 0,

@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
         self.refill(index, progress.answered, now)
     }
 
-    /// Asks again for each answer that came, or gives the connection back.
+    /// Sends a new request for each answer, or releases the connection.
     fn refill(&mut self, index: usize, answered: usize, now: Instant) -> io::Result<()> {
         let Some(connection) = self.connections[index].as_mut() else {
             return Ok(());

@@ -137,7 +137,7 @@ fn frames_arrive_whole_and_once() {
     reading.join().expect("the reader ends");
 }
 
-/// The owner announces its sleep, a writer puts a frame in: whoever is second sees the first.
+/// The owner announces its sleep, a writer adds a frame: the second of them sees the first.
 fn a_sleeping_owner_is_rung() {
     let (inbox, mut reader) = inbox();
     let bell = Arc::new(AtomicU64::new(0));
@@ -154,8 +154,8 @@ fn a_sleeping_owner_is_rung() {
     assert!(reader.pop(0, &mut [0; 64]).is_some());
 }
 
-/// The producer replaces its ring while the reader copies, and uses the old one again: a reader
-/// that finds the same word behind its copy has copied what was written at that offset.
+/// The producer replaces its ring while the reader copies, and reuses the old one: a reader that
+/// finds the same word after its copy has copied the bytes of that offset.
 fn replaced_rings_are_read_again() {
     const OLD: usize = 0;
     const NEW: usize = PAGE;
@@ -203,8 +203,7 @@ fn one_owner_at_a_time() {
     assert_eq!(lock.lock()[0].load(Ordering::Relaxed), 2);
 }
 
-/// A thread that slept through what was published before the wake would sleep for ever, which loom
-/// tells.
+/// A thread that missed work published before the wake would sleep for ever, which loom detects.
 fn a_sleeping_thread_is_woken() {
     let shared = Arc::new((Sleeper::default(), AtomicU64::new(0)));
     let other = Arc::clone(&shared);

@@ -16,11 +16,11 @@ use crate::server::{
     Failure, Folder, Kind, PORT, SERVER, SERVER_MAC, Server, Shared, backend, lease,
 };
 
-/// Connections of each engine that ask.
+/// Client connections of each engine.
 pub const CONNECTIONS: usize = 4;
 const CLIENTS: usize = 4;
 const TURN_NS: u64 = 10_000;
-/// Steps after which what should have happened counts as failed.
+/// Steps after which a missing event counts as a failure.
 const PATIENCE: usize = 200;
 /// Steps in which servers begin to listen.
 const START: usize = 5;
@@ -70,7 +70,7 @@ fn client_at(number: usize) -> (Ipv4Addr, [u8; 6]) {
     (Ipv4Addr::new(10, 0, 1, last), [2, 0, 0, 0, 1, last])
 }
 
-/// The neighbours of everybody.
+/// Neighbours of all hosts.
 fn neighbours() -> Result<Neighbours, Failure> {
     let table = Neighbours::create()?;
     table.publish(SERVER.into(), SERVER_MAC);
@@ -81,7 +81,7 @@ fn neighbours() -> Result<Neighbours, Failure> {
     Ok(table)
 }
 
-/// The tables that say who serves which port.
+/// The steering table: the engines of each port.
 fn steering(engines: usize) -> Result<Steering, Failure> {
     let steering = Steering::create_apart(42)?;
     steering.set_own(&[(SERVER.into(), 16)])?;
@@ -194,7 +194,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// A new connection of this client, and the queue that it came to.
+    /// Opens a new connection of this client; returns it with the queue that it arrived at.
     fn open(&mut self, client: usize) -> Result<(SockId, usize), Failure> {
         let sock = self.clients[client].connect()?;
         self.nic.last_syn = None;
@@ -209,7 +209,7 @@ impl Fleet {
         Err("a handshake does not end".into())
     }
 
-    /// Every connection of every engine asks once and gets its answer.
+    /// Every connection of every engine sends a request and gets its answer.
     fn round(&mut self) -> Result<(), Failure> {
         let all: Vec<(usize, SockId)> = self.asking.iter().flatten().copied().collect();
         for &(client, sock) in &all {

@@ -11,7 +11,7 @@ use slipstack_keeper::Neighbours;
 use crate::nic::Queue;
 use crate::server::{Failure, PORT, SERVER, View, stack_config};
 
-/// As wrk asks.
+/// wrk's request.
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
 
 /// Where the server behind the proxy is.

@@ -40,7 +40,7 @@ struct Options {
     /// Requests of each connection, or bursts of frames.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Lets a store to what an engine shares with others end the process.
+    /// Makes a store to memory that engines share end the process.
     #[arg(long)]
     trap: bool,
     /// Has the card put frames into the queue beside theirs, which the trap must notice.

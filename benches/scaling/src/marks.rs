@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Engines that can be told apart.
+/// Largest number of engines.
 pub const ENGINES_MAX: usize = 127;
 
 /// A byte for each engine, and the last for the end of a turn.
 static MARKS: [AtomicU8; ENGINES_MAX + 1] = [const { AtomicU8::new(0) }; ENGINES_MAX + 1];
 
-/// Where the marks are, for whoever reads the trace.
+/// Returns the address of the marks, for readers of the trace.
 pub fn address() -> usize {
     MARKS.as_ptr().addr()
 }

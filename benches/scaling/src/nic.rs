@@ -18,7 +18,7 @@ const LANE_FRAMES: usize = 1024;
 const INDIRECTION: usize = 128;
 const FRAME_BYTES: usize = 2048;
 
-/// One direction of a queue: memory that the card and one engine use, and nobody else.
+/// One direction of a queue: memory that only the card and one engine use.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Lane(Mutex<Frames>);
@@ -82,7 +82,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue, and its lanes for whoever moves the frames.
+    /// Makes a queue, with lanes for the code that moves the frames.
     pub fn new(mac: [u8; 6]) -> Queue {
         Queue {
             rx: Lane::new(),
@@ -174,7 +174,7 @@ pub struct Nic {
     hosts: Vec<([u8; 6], [Arc<Lane>; 2])>,
     /// Frames go to the queue beside theirs: a fault.
     pub is_faulty: bool,
-    /// The queue that the last new connection came to.
+    /// The queue at which the last new connection arrived.
     pub last_syn: Option<usize>,
     pub lost: usize,
 }
@@ -208,7 +208,7 @@ impl Nic {
         self.indirection[hash % INDIRECTION]
     }
 
-    /// Moves what the hosts have sent into the queues of the engines.
+    /// Moves the hosts' frames into the queues of the engines.
     pub fn receive(&mut self) -> usize {
         let mut moved = 0;
         let hosts = std::mem::take(&mut self.hosts);
@@ -230,7 +230,7 @@ impl Nic {
         moved
     }
 
-    /// Moves what the engines have sent to the hosts that it is for.
+    /// Moves the engines' frames to their destination hosts.
     pub fn send(&mut self) -> usize {
         let (queues, hosts) = (&self.queues, &self.hosts);
         let mut lost = 0;

@@ -75,7 +75,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Requests are asked and answered until the time is over; how many.
+    /// Sends and answers requests until the time is over; returns how many.
     fn serve(&mut self, is_over: &AtomicBool) -> Result<u64, Failure> {
         let mut answers = 0;
         while !is_over.load(Ordering::Relaxed) {

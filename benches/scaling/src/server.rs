@@ -163,7 +163,7 @@ pub fn backend(at: Ipv4Addr) -> std::io::Result<Inside> {
     host(demo, Hosting::default())
 }
 
-/// A directory with one file, gone afterwards.
+/// A directory with one file, removed afterwards.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
@@ -294,8 +294,8 @@ fn run(
     }
 }
 
-/// Forbids or allows stores to the inboxes of everybody but this engine, the keeper among them.
-/// The other shared tables are mapped for reading alone in any case.
+/// Forbids or allows stores to the inboxes of all but this engine, the keeper among them. The other
+/// shared tables are mapped read-only in any case.
 fn trap(inboxes: &Region, number: usize, engines: usize, is_writable: bool) {
     let own = (number + 1) * INBOX_BYTES;
     let end = (engines + 1) * INBOX_BYTES;

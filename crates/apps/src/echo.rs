@@ -17,7 +17,7 @@ pub struct EchoOptions {
     /// Addresses of TCP and UDP.
     pub listen: Vec<SocketAddr>,
     pub backlog: u32,
-    /// A connection that says nothing for so long is reset.
+    /// A connection that is silent for this time is reset.
     pub idle: Duration,
     /// The part of the server that sends the bytes back.
     pub shape: Shape,
@@ -53,7 +53,7 @@ impl Echo {
         }
     }
 
-    /// Sends what a worker gave back. Returns whether all of it is in the ring.
+    /// Sends a worker's answer. Returns whether all of it is in the ring.
     fn send_rest(cx: &Context<'_, Vec<u8>>, id: ConnectionId, rest: &mut Vec<u8>) -> bool {
         let written = cx.write(id, rest);
         rest.drain(..written);
@@ -151,8 +151,8 @@ impl Service for Echo {
     }
 }
 
-/// Returns whether a datagram from there is sent back: two echo servers must not talk to each other
-/// for ever (RFC 862 says nothing of it).
+/// Returns whether a datagram from there is echoed: two echo servers must not answer each other for
+/// ever (RFC 862 does not mention it).
 fn is_answered(peer: SocketAddr) -> bool {
     peer.port() >= 1024
 }
@@ -173,7 +173,7 @@ impl Answerer for EchoAnswerer {
 }
 
 impl Echo {
-    /// Closes a connection whose peer has said all, when all of it has been sent back.
+    /// Closes a connection whose peer has ended, when all data has been sent back.
     fn end_if_done(&self, cx: &Context<'_, Vec<u8>>, id: ConnectionId, state: &Conversation) {
         let is_done = state.rest.is_empty() && !state.is_at_work && cx.received(id).is_empty();
         if is_done && cx.has_ended(id) {

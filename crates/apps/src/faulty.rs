@@ -16,7 +16,7 @@ pub struct Faulty {
     pub listen: Vec<SocketAddr>,
 }
 
-/// The fault asked of later handlers.
+/// The fault requested of later handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]

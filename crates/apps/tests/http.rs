@@ -13,7 +13,7 @@ use slipstack_apps::http::{Http, HttpOptions, Root};
 use slipstack_service::{Hosting, Pool};
 use world::{SERVER, World};
 
-/// A directory of its own for each test, gone afterwards.
+/// A directory of its own for each test, removed afterwards.
 struct Folder(PathBuf);
 
 impl Folder {

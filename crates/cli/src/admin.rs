@@ -35,7 +35,7 @@ pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names stacks of other network namespaces, to those who look for one here.
+/// Names stacks of other network namespaces, if there is none in this one.
 fn say_elsewhere(settings: &Settings) {
     for (interface, pid) in admin::elsewhere(settings).unwrap_or_default() {
         say(&format!(
@@ -246,8 +246,8 @@ fn socket_row(socket: &SocketReport) -> Vec<String> {
     ]
 }
 
-/// A program that nobody holds a connection to waits for its instance, or has been forked and not
-/// needed a stack.
+/// Returns whether a program without a control connection waits for its instance, or has been
+/// forked and not needed a stack.
 fn is_away(program: &ProgramReport) -> bool {
     let away = Why::Away.sentence();
     program.sockets.iter().any(|socket| socket.why == away)

@@ -102,8 +102,7 @@ fn file_of_instance(folder: &Path, name: &str) -> Option<PathBuf> {
     (is_plain && file.is_file()).then_some(file)
 }
 
-/// The keeper works in another directory, and a program may go to one: what is named from here is
-/// named wholly.
+/// Makes paths absolute: the keeper works in another directory, and a program may change to one.
 fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
     for name in ["run-dir", "pcap", "log-file", "filter"] {
         let whole = layers

@@ -355,7 +355,7 @@ fn words_command(name: &'static str, about: &'static str, examples: &'static str
     })
 }
 
-/// A command that asks the stacks of a device, or of all.
+/// Adds the options of a command that asks the stacks of a device, or of all.
 fn with_device(command: Command) -> Command {
     let device = OPTIONS
         .iter()

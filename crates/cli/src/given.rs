@@ -13,8 +13,8 @@ pub fn settings(matches: &ArgMatches) -> Result<(Layers, Settings), Failure> {
     Ok((layers, settings))
 }
 
-/// The settings of a command that asks stacks which run: an interface names one, and needs nothing
-/// beside it.
+/// Returns the settings of a command for running stacks: an interface selects one, and needs
+/// nothing beside it.
 pub fn asking(matches: &ArgMatches) -> Result<Settings, Failure> {
     Ok(Settings::naming(&args::layers(matches)?)?)
 }

@@ -37,13 +37,13 @@ pub fn given(matches: &ArgMatches, name: &str) -> Option<String> {
     (!all.is_empty()).then(|| all.join(separator))
 }
 
-/// A VLAN with addresses names its interface; everything else is told with that.
+/// A VLAN with addresses names its interface; other options follow that.
 fn of_interface(name: &str, text: &str, interface: &str) -> Option<String> {
     let is_vlan = name == "vlan" && text.contains(',');
     is_vlan.then(|| format!("{text},if={interface}"))
 }
 
-/// The interfaces that a second `--if` and those after it name, with what stands behind each,
+/// Returns the interfaces that a second `--if` and further ones name, with the options after each,
 /// beside those of `--also-if`.
 fn further(matches: &ArgMatches) -> Option<String> {
     let places = interfaces(matches);

@@ -19,7 +19,7 @@ use crate::output::{print, say};
 
 /// Tells an instance that it is one of several: it ends when its starter does.
 pub const MEMBER: &str = "SLIPSTACK_MEMBER";
-/// Tells an instance that its starter leaves: it lets go of the terminal.
+/// Marks an instance whose starter leaves: it detaches from the terminal.
 pub const DETACHED: &str = "SLIPSTACK_DETACHED";
 
 /// Longest time in which an instance gets ready: a router may have to be waited for.
@@ -76,8 +76,8 @@ impl Held {
         Ok(Held { ends, hang_ups })
     }
 
-    /// Ends with those that end a process, and passes SIGHUP to the first instance that runs: what
-    /// it reads again is of the device, which all of them have.
+    /// Ends with the signals that end a process, and passes SIGHUP to the first running instance:
+    /// it reloads settings of the device, which all of them share.
     fn obey(self, running: &Running) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::new(format!("cannot wait for signals: {error}"));
@@ -141,7 +141,7 @@ impl Member {
                 "an instance is not ready after {} seconds",
                 READY_MAX.as_secs()
             ))),
-            // It has said why on standard error.
+            // It has written the reason to standard error.
             Err(RecvTimeoutError::Disconnected) => Err(Failure::new("an instance has ended")),
         }
     }

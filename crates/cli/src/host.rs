@@ -14,8 +14,8 @@ const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
 
-/// Refuses settings that cannot work on this machine. Opening a device can still fail; but what
-/// can be seen without touching anything is said here, in one sentence.
+/// Refuses settings that cannot work on this machine. Opening a device can still fail; but anything
+/// that can be checked without changes is reported here, in one sentence.
 ///
 /// # Errors
 /// Missing or down interface, address that the host has itself, missing TUN driver.
@@ -47,7 +47,7 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
             "/dev/net/tun is missing: load the tun module, or name an interface with --if",
         ));
     }
-    // With --kni the kernel is to have them; what runs already has been asked then.
+    // With --kni the kernel is to have them; a running stack has been checked before.
     let runs = || slipstack_attach::admin::control_sockets(settings).is_ok_and(|it| !it.is_empty());
     if settings.kni.is_none() && !runs() {
         for wanted in &settings.addresses {
@@ -57,7 +57,7 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
     settings.pcap.as_deref().map_or(Ok(()), check_capture)
 }
 
-/// A capture that cannot be written must not be what moves a program's sockets to the kernel.
+/// A capture that cannot be written must not cause a program's sockets to fall back to the kernel.
 fn check_capture(file: &Path) -> Result<(), Failure> {
     let folder = file.parent().unwrap_or(file);
     if !folder.is_dir() {

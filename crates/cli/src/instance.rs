@@ -37,8 +37,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     serve(settings, matches)
 }
 
-/// Numbers of the instances that the command line asks for: those of `--count`, or one for each bit
-/// of a config.ini's lcore_mask.
+/// Returns the numbers of the requested instances: those of `--count`, or one for each bit of a
+/// config.ini's lcore_mask.
 fn ids(matches: &ArgMatches, layers: &Layers, settings: &Settings) -> Vec<u32> {
     let count = matches.get_one::<u32>("count").copied();
     let of_file = layers.fstack().map(|file| file.processes() as u32);
@@ -80,7 +80,7 @@ fn serve(mut settings: Settings, matches: &ArgMatches) -> Result<ExitCode, Failu
     log::start(settings.log, settings.log_file.as_deref())?;
     reload_at_hang_ups(matches)?;
     let on_ready = |sentence: &str| {
-        // Nobody may be left to hear it.
+        // There may be no reader left.
         let _ = print(&format!("{sentence}\n"));
         notify::ready();
         notify::let_go();

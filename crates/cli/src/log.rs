@@ -37,7 +37,7 @@ pub fn start(level: LogLevel, file: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a sentence of `level` where the settings say, if they ask for that level.
+/// Writes a sentence of `level` to the configured place, if that level is enabled.
 pub fn say(settings: &Settings, level: LogLevel, sentence: &str) {
     if settings.log < level {
         return;

@@ -12,7 +12,7 @@ pub fn is_fstack_tool() -> bool {
     name.is_some_and(|name| name.starts_with("ff_"))
 }
 
-/// The command line as if it had begun with `slipstack`.
+/// Returns the command line as if it had begun with `slipstack`.
 pub fn words() -> Vec<OsString> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let name = words

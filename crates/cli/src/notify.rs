@@ -7,9 +7,9 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::group::{DETACHED, MEMBER};
 
-/// Tells systemd, if it is who started this process (`Type=notify`).
+/// Notifies systemd, if it started this process (`Type=notify`).
 pub fn ready() {
-    // Without NOTIFY_SOCKET, and where nobody listens, nobody wants to know.
+    // Without NOTIFY_SOCKET, or without a listener, there is nothing to do.
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
 }
 
@@ -25,7 +25,7 @@ pub fn obey_starter() {
     }
 }
 
-/// Lets go of the starter's terminal once it has heard that this process is ready.
+/// Detaches from the starter's terminal after reporting readiness.
 pub fn let_go() {
     if std::env::var_os(DETACHED).is_none() {
         return;

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use crate::failure::Failure;
 
-/// Prints what a command was asked for. A reader who has seen enough (`| head`) is no failure.
+/// Prints a command's output. A reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     is_printed(text).map(drop)
 }
 
-/// Prints a part of what a command was asked for; `false` if the reader has seen enough.
+/// Prints a part of a command's output; returns `false` if the reader has seen enough.
 pub fn is_printed(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout();
     let text = harmless(text);
@@ -28,8 +28,8 @@ pub fn say(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Programs name themselves, and a terminal obeys what they may have put into their names. Tabs are
-/// part of FreeBSD's and Linux's formats.
+/// Programs name themselves, and a terminal obeys control characters in their names. Tabs are part
+/// of FreeBSD's and Linux's formats.
 pub fn harmless(text: &str) -> String {
     let is_obeyed = |c: char| c.is_control() && !['\n', '\t'].contains(&c);
     text.replace(is_obeyed, "\u{fffd}")

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use crate::failure::Failure;
 
-/// Finds the file that `name` runs and refuses what cannot work, with the reason.
+/// Returns the file of `name` and refuses programs that cannot work, with the reason.
 ///
 /// # Errors
 /// Not found, not executable, static, Go, 32-bit, foreign machine, or set-id.

@@ -66,7 +66,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// At SIGHUP: reads the configuration again and changes what differs.
+/// Reads the configuration again at SIGHUP and applies the differences.
 pub fn at_hang_up(matches: &ArgMatches) {
     let done = Plan::of(matches).and_then(|plan| {
         plan.apply()?;
@@ -84,7 +84,7 @@ pub fn at_hang_up(matches: &ArgMatches) {
 struct Plan {
     client: Client,
     changes: Vec<Change>,
-    /// The packet filter as it is to be, and what changes of it.
+    /// The new packet filter, and its differences.
     filter: Option<(FilterState, String)>,
 }
 
@@ -131,8 +131,8 @@ impl Plan {
         Ok(all)
     }
 
-    /// The filter comes first: what the network lets in is filtered from the beginning. Each of the
-    /// two is changed whole or not at all.
+    /// Applies the filter first, so that the new network is filtered from the beginning. Each of
+    /// the two is changed whole or not at all.
     fn apply(&self) -> Result<(), Failure> {
         let refused = |error: ClientError| Failure::new(format!("{error}; nothing was changed"));
         if let Some((filter, _)) = &self.filter {
@@ -188,7 +188,7 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
         };
         for (name, value) in numbers {
             let told = now.tunables.iter().find(|(known, _)| known == name);
-            // Engines that were started with it have it without having been told.
+            // Engines that were started with it have it without a notification.
             let is_so = match told {
                 Some((_, number)) => *number == value,
                 None => {
@@ -207,7 +207,7 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
     Ok(changes)
 }
 
-/// A change as a line, with what goes marked by `-` and what comes by `+`.
+/// Returns a change as a line, removals marked by `-` and additions by `+`.
 fn line(change: &Change) -> String {
     let line = match change {
         Change::AddVlan { name, link, .. } => format!("+ interface {name}, VLAN {link}"),

@@ -57,7 +57,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// A socket that whoever started us made is the kernel's, and the program cannot tell.
+/// Reports sockets made by the starter: they are the kernel's, which the program cannot tell.
 fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
     // A program under us passes listeners on with a word about them.
     if std::env::var_os("SLIPSTACK_INHERIT").is_some() {
@@ -79,7 +79,7 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has the device ready and says where the program will be reached.
+/// Prepares the device and prints where the program will be reached.
 fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     let launched = slipstack_attach::launch(settings).map_err(|error| {
         host::missing_privilege(settings).unwrap_or_else(|| Failure::new(error.to_string()))
@@ -148,7 +148,7 @@ fn library(settings: &Settings) -> Result<PathBuf, Failure> {
         })
 }
 
-/// The library first, then what the user preloads already.
+/// Returns the library, followed by the user's own preloads.
 fn preload_value(library: &Path) -> Result<OsString, Failure> {
     let path = library.as_os_str().as_bytes();
     if path

@@ -103,7 +103,7 @@ struct Style {
     has_descriptions: bool,
     has_types: bool,
     is_hex: bool,
-    /// Only what can be set.
+    /// Only writable names.
     is_settable: bool,
     is_quiet: bool,
     between: &'static str,
@@ -194,7 +194,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// The settings in a file; what is behind `#` is a comment.
+/// Reads the settings in a file; text after `#` is a comment.
 fn lines_of(path: &str) -> Result<Vec<String>, Failure> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| Failure::new(format!("{path}: {error}")))?;
@@ -231,7 +231,7 @@ fn one(
         None => (word, None),
     };
     let row = match sysctl::find(name) {
-        // The first parts of a name stand for everything below them.
+        // The first parts of a name select everything below them.
         Err(error) if value.is_none() => {
             let below = print_below(style, values, &format!("{name}."));
             return if below.map_err(|_| None)? {

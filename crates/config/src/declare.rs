@@ -26,7 +26,7 @@ pub enum Change {
     Live,
 }
 
-/// Whether a keeper is given the option's value by whoever starts it.
+/// Whether a starter passes the option's value to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// Only the process that was given it.
@@ -54,7 +54,7 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
-    /// Returns whether the option may stand in a configuration file.
+    /// Returns whether the option is allowed in a configuration file.
     #[must_use]
     pub fn is_in_file(&self) -> bool {
         !matches!(self.scope, Scope::Internal) && self.name != "config"

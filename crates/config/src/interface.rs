@@ -13,7 +13,7 @@ const FURTHER_MAX: usize = 15;
 /// The table of the stack's own addresses.
 const LOCAL_TABLE: u32 = 255;
 
-/// An interface beside that of `--if`, with what the stack has on it.
+/// A further interface, with the stack's addresses on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSpec {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct InterfaceSpec {
     /// The routing table that its gateways are in; `None`: the main one if they are the first of
     /// their family, else one of its own.
     pub table: Option<u32>,
-    /// The VLAN that its own link is in; `None`: what has no tag.
+    /// The VLAN of its own link; `None`: untagged.
     pub vlan: Option<u16>,
 }
 

@@ -25,9 +25,9 @@ pub enum Kind {
     Routes,
     /// Rules that choose among their tables, likewise.
     Rules,
-    /// VLANs with what the stack has in them, likewise.
+    /// VLANs with the stack's addresses in them, likewise.
     Vlans,
-    /// Interfaces with what the stack has on them, likewise.
+    /// Interfaces with the stack's addresses on them, likewise.
     Interfaces,
     /// sysctls with their values, separated by semicolons.
     Sysctls,
@@ -90,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// Says what is wrong with `text`, as the end of a sentence ("… must be …").
+    /// Returns the defect of `text`, as the end of a sentence ("… must be …").
     ///
     /// # Errors
     /// The requirement that the text does not meet.

@@ -12,7 +12,7 @@ use crate::profile;
 use crate::table::{OPTIONS, find_option};
 use crate::value::Value;
 
-/// The file that is read when none is named.
+/// The default file.
 pub const SYSTEM_FILE: &str = "/etc/slipstack.toml";
 
 /// Values by option name, each with its source; every text in it has passed its kind's check.
@@ -27,7 +27,7 @@ pub struct Layers {
     is_for_dpdk: bool,
 }
 
-/// The kind of device whose arguments F-Stack's configuration has.
+/// The kind of device whose arguments are in F-Stack's configuration.
 const DPDK: &str = "dpdk";
 
 /// Tables of a configuration file that are no options, but a server's own.
@@ -119,7 +119,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes the values of the profile for what nothing else has set.
+    /// Uses the profile's values for options that nothing else has set.
     ///
     /// # Errors
     /// There is none of this name, or its file cannot be used.
@@ -320,7 +320,7 @@ fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(parts)
 }
 
-/// Returns whether the environment, in which a command has its own `--device` too, asks for DPDK's
+/// Returns whether the environment, in which a command has its own `--device` too, requests DPDK's
 /// ports.
 fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
     let device = variable("SLIPSTACK_DEVICE").unwrap_or_default();

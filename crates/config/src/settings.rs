@@ -202,12 +202,12 @@ impl Settings {
         }
     }
 
-    /// Kind of the device with its argument; `None`: whatever fits.
+    /// Returns the kind of the device with its argument; `None`: automatic.
     pub fn device_asked(&self) -> Option<&str> {
         self.device.as_deref().filter(|kind| *kind != "auto")
     }
 
-    /// Returns the kind of device with the mode that is asked for beside it.
+    /// Returns the kind of device with its requested mode.
     pub fn device_with_mode(&self) -> Option<String> {
         match self.device_asked()? {
             "xdp" if self.xdp_busy_poll != 0 => {
@@ -219,7 +219,7 @@ impl Settings {
         }
     }
 
-    /// Kind of the device; `None`: whatever fits.
+    /// Returns the kind of the device; `None`: automatic.
     pub fn device_kind(&self) -> Option<&'static DeviceKind> {
         let (backend, _) = slipstack_device::find(self.device_asked()?).ok()?;
         Some(backend.kind())

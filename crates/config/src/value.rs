@@ -15,7 +15,7 @@ use crate::vlan::{self, VlanSpec};
 
 /// A type that an option can have.
 pub(crate) trait Value: Sized {
-    /// Reads what a user would type; the error is the end of a sentence ("… must be …").
+    /// Parses a user's text; the error is the end of a sentence ("… must be …").
     fn parse(text: &str) -> Result<Self, String>;
 
     /// Returns the value of an option that is not set and has no default.

@@ -21,7 +21,8 @@ const MTU_MIN: u16 = 68;
 const FIRST_RESERVED: u32 = 253;
 const LAST_RESERVED: u32 = 255;
 
-/// A VLAN with what the stack has in it; without addresses it is the VLAN of the device's own link.
+/// A VLAN with the stack's addresses in it; without addresses it is the VLAN of the device's own
+/// link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlanSpec {
     pub id: u16,

@@ -29,7 +29,7 @@ pub fn words(options: &Options) -> Vec<String> {
         words.push(format!("--lcores=0@({})", allowed_cores()));
     }
     if !says(SHARING) {
-        // No file is left behind, whatever becomes of the process.
+        // No file is left behind, however the process ends.
         words.push(match says(&["--no-huge"]) {
             true => "--no-shconf".to_owned(),
             false => "--in-memory".to_owned(),

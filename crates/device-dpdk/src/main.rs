@@ -59,7 +59,7 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back what the keeper reads only at the start.
+/// Closes the pipes that the keeper reads only at the start.
 fn leave_starter() -> io::Result<()> {
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;

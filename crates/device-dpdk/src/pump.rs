@@ -18,11 +18,11 @@ use crate::sys::{BURST, Frame, Offload, PIECES_MAX, Piece, Port, Sent};
 const SPIN_NS: u64 = 50_000;
 /// The first sleep of a port without interrupts; each one is twice as long as the one before.
 const SLEEP_FIRST_NS: u64 = 20_000;
-/// How long frames wait for a port that takes none, as one whose link is down.
+/// Time that frames wait for a port that takes none, for example while its link is down.
 const STUCK_NS: u64 = 20_000_000;
-/// How often a busy loop looks whether anybody holds the device.
+/// Interval of a busy loop's checks whether any process holds the device.
 const LOOK_EVERY_NS: u64 = 10_000_000;
-/// Longest sleep with interrupts: what the port does beside frames is done meanwhile.
+/// Longest sleep with interrupts, after which other events of the port are handled.
 const SLEEP_MAX_NS: u64 = 1_000_000_000;
 
 const FLAG_NEEDS_CSUM: u8 = 1;
@@ -55,7 +55,7 @@ pub struct Pump {
     epoll: OwnedFd,
     bell: Doorbell,
     buffer: Vec<u8>,
-    /// Frames that the port had lost when it was last asked.
+    /// Frames that the port had lost at the last query.
     missed: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Pump {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     ToWork,
-    /// Nobody holds the device any more, or the process is asked to end.
+    /// No process holds the device any more, or this one has to end.
     ToEnd,
 }
 
@@ -83,7 +83,7 @@ impl Pump {
             .interrupt_fd()
             .filter(|_| started.has_interrupts);
         if let Some(fd) = interrupt {
-            // Drivers clear theirs in different ways: what counts is that something came.
+            // Drivers clear theirs in different ways: only the event itself counts.
             add(fd, INTERRUPT, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         }
         let lanes = setup.slots.into_iter().map(|(rings, bell)| Lane {
@@ -158,7 +158,7 @@ impl Pump {
         }
     }
 
-    /// Tells slot 0 what the port has lost.
+    /// Reports the port's losses to slot 0.
     fn count_missed(&mut self) {
         let missed = self.port.missed();
         if missed > self.missed {
@@ -218,7 +218,7 @@ impl Pump {
         }
     }
 
-    /// Takes what the slots have to send, a burst of each. Returns whether there was anything.
+    /// Takes frames to send from the slots, a burst of each. Returns whether there were any.
     #[inline]
     fn send(&mut self) -> bool {
         let mut has_sent = false;
@@ -249,7 +249,7 @@ impl Pump {
         }
         let is_armed = self.has_interrupts && self.port.arm(true);
         let is_quiet = !self.lanes.iter().any(|lane| lane.reader.has_frames());
-        // Frames that came before interrupts were on.
+        // Frames that arrived before interrupts were enabled.
         let woken = match is_quiet && !(is_armed && self.receive()) {
             true => self.wait(if is_armed { SLEEP_MAX_NS } else { limit_ns })?,
             false => Woken::ToWork,

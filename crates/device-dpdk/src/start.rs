@@ -49,7 +49,7 @@ pub fn start(order: &Order) -> Result<Started, String> {
         checksum: u8::from(options.has_checksum && info.has_checksum != 0),
         tso: u8::from(options.has_tso && info.has_tso != 0 && info.driver() != TAP),
         promiscuous: u8::from(options.is_promiscuous),
-        // A bond works only while it is looked at.
+        // A bond works only while it is polled.
         interrupts: u8::from(options.sleep_us != 0 && info.is_bond == 0),
     };
     let name = info.name();
@@ -70,7 +70,7 @@ pub fn start(order: &Order) -> Result<Started, String> {
     })
 }
 
-/// The port that is meant: the named one, a bond, the only one.
+/// Selects the port: the named one, a bond, the only one.
 fn find(ports: &[PortInfo], wanted: Option<&str>) -> Result<PortInfo, String> {
     let names: Vec<String> = ports.iter().map(PortInfo::name).collect();
     let names = names.join(", ");
@@ -100,7 +100,7 @@ fn find(ports: &[PortInfo], wanted: Option<&str>) -> Result<PortInfo, String> {
     }
 }
 
-/// A TAP whose other end is the kernel's interface: both have one address, and need two.
+/// Returns whether it is a TAP without a remote: both ends have one address, and need two.
 fn is_lone_tap(driver: &str, words: &[String]) -> bool {
     driver == TAP && !words.iter().any(|word| word.contains(",remote="))
 }

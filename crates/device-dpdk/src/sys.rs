@@ -162,7 +162,7 @@ impl Eal {
         let count = words.len() as c_int;
         // SAFETY: so many texts, and the null that ends them; `getopt` reorders the pointers alone.
         checked(unsafe { shim_init(count, pointers.as_mut_ptr()) })?;
-        // DPDK may keep what its words point to.
+        // DPDK may keep pointers to its arguments.
         words.into_iter().for_each(|word| {
             let _ = word.into_raw();
         });
@@ -223,7 +223,7 @@ impl Drop for Burst {
 }
 
 impl<'a> Frame<'a> {
-    /// The bytes, in `buffer` if they lie in several pieces.
+    /// Returns the bytes, in `buffer` if they are in several pieces.
     #[inline]
     pub fn bytes<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8]
     where
@@ -239,7 +239,7 @@ impl<'a> Frame<'a> {
         unsafe { core::slice::from_raw_parts(self.0.whole, self.0.len as usize) }
     }
 
-    /// VLAN whose tag was taken out; 0 = none.
+    /// Returns the VLAN of the removed tag; 0 = none.
     pub fn vlan(&self) -> u16 {
         self.0.vlan
     }
@@ -274,8 +274,8 @@ impl Port {
     #[inline]
     pub fn send(&mut self, pieces: &[Piece], offload: &Offload) -> Sent {
         let count = pieces.len() as c_int;
-        // SAFETY: so many pieces, each of bytes that are mapped; what others write there meanwhile
-        // is copied first and then looked at.
+        // SAFETY: that many pieces, each of mapped bytes; bytes that others change meanwhile are
+        // copied before they are read.
         match unsafe { shim_send(self.number, pieces.as_ptr(), count, offload) } {
             1.. => Sent::Taken,
             0 => Sent::NoRoom,
@@ -290,7 +290,7 @@ impl Port {
         usize::try_from(unsafe { shim_flush(self.number) }).unwrap_or(0)
     }
 
-    /// Gives up what waits.
+    /// Drops waiting frames.
     pub fn give_up(&mut self) {
         // SAFETY: the port runs.
         unsafe { shim_give_up() };

@@ -13,7 +13,7 @@ struct Options {
     /// Scripts, or folders in which every .pkt file is one.
     #[arg(required = true)]
     scripts: Vec<PathBuf>,
-    /// Do not look at what leaves behind the last packet of a script (as packetdrill).
+    /// Ignore packets after the last packet of a script (as packetdrill).
     #[arg(long)]
     ignore_rest: bool,
 }

@@ -12,7 +12,7 @@ pub struct Sleep {
 #[derive(Default)]
 struct State {
     now_ns: u64,
-    /// Counts what may have made a waiting call's answer ready.
+    /// Counts events that may have completed a waiting call.
     generation: u64,
     /// The generation that the waiting call has seen.
     seen: u64,
@@ -39,14 +39,14 @@ impl Sleep {
         self.state().now_ns
     }
 
-    /// The time goes on; a call whose timeout that passes wakes up.
+    /// Advances the time; a call whose timeout has expired wakes up.
     pub fn set_now(&self, now_ns: u64) {
         let mut state = self.state();
         state.now_ns = state.now_ns.max(now_ns);
         self.changed.notify_all();
     }
 
-    /// A turn brought something.
+    /// Records an event of a turn.
     pub fn notify(&self) {
         self.state().generation += 1;
         self.changed.notify_all();
@@ -58,7 +58,7 @@ impl Sleep {
         state.seen = state.generation;
     }
 
-    /// Sleeps until something came since [`Sleep::arm`] or the time is `deadline_ns`.
+    /// Sleeps until an event since [`Sleep::arm`] or until `deadline_ns`.
     pub fn wait(&self, deadline_ns: Option<u64>) {
         let mut state = self.state();
         state.is_waiting = true;

@@ -51,7 +51,7 @@ impl WorldConfig {
         vec![(self.local_v4.into(), 16), (self.local_v6.into(), 48)]
     }
 
-    /// Nobody asks what they are: everybody is at the other end of the wire.
+    /// Unused: every station is at the other end of the wire.
     fn gateways() -> Vec<IpAddr> {
         let v4 = Ipv4Addr::new(192, 168, 0, 2);
         let v6 = Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 2);
@@ -93,7 +93,7 @@ impl World {
         Self::with_options(config, KernelOptions::NONE)
     }
 
-    /// With a kernel that is asked for what the stack does not know of a socket.
+    /// With a kernel that answers questions about sockets that the stack cannot.
     pub fn with_options(config: WorldConfig, options: KernelOptions) -> Self {
         let shared = Arc::new(Shared {
             engine: Mutex::new(None),
@@ -128,8 +128,7 @@ impl World {
         self.shared.sleep.now_ns()
     }
 
-    /// The address of this family is this one from here on; too late once something was asked of
-    /// the stack.
+    /// Sets the address of this family from here on; too late once the stack has been used.
     pub fn adopt(&self, local: IpAddr) {
         let config = self.shared.config.lock();
         let mut config = config.unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +138,7 @@ impl World {
         }
     }
 
-    /// The stack is made this way; too late once something was asked of it.
+    /// Sets the stack's configuration; too late once the stack has been used.
     pub fn set_stack(&self, stack: StackConfig) {
         let config = self.shared.config.lock();
         config.unwrap_or_else(PoisonError::into_inner).stack = stack;
@@ -170,7 +169,7 @@ impl World {
         next >= until_ns
     }
 
-    /// The time goes on to `until_ns`, whatever leaves meanwhile.
+    /// Advances the time to `until_ns`, whatever is sent meanwhile.
     pub fn advance(&self, until_ns: u64) {
         while !self.step(until_ns) {
             self.settle();
@@ -293,7 +292,7 @@ impl Attach for VirtualAttach {
     fn after_fork_child(&self) {}
 }
 
-/// Everybody is at the other end of the wire.
+/// Every station is at the other end of the wire.
 #[derive(Debug)]
 struct OnePeer;
 
@@ -383,7 +382,8 @@ impl Kernel for VirtualKernel {
         self.0.sleep.now_ns()
     }
 
-    /// A socket's address is bound in the kernel too, which has to let it: the address is nobody's.
+    /// A socket's address is bound in the kernel too, which has to allow an address of no
+    /// interface.
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         if let (libc::IPPROTO_IP, libc::IP_FREEBIND, Some(number)) =
             (level, name, Descriptor::new(fd))

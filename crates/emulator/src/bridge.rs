@@ -18,7 +18,7 @@ use crate::side::Side;
 
 /// Frames taken from one side before the other has its turn.
 const BURST: usize = 64;
-/// How long a wait lasts at most: a signal that came just before it is then seen.
+/// Longest wait: a signal that arrived just before it is then seen.
 const WAIT_NS_MAX: u64 = 100_000_000;
 
 pub struct Bridge {
@@ -26,7 +26,7 @@ pub struct Bridge {
     sides: [Side; 2],
     /// To the left, to the right: `links[i]` ends at `sides[i]`.
     links: [Link<()>; 2],
-    /// `observers[i]` sees what comes in for `links[i]`.
+    /// `observers[i]` sees the frames received for `links[i]`.
     observers: [Observer; 2],
     /// How late frames left, in nanoseconds.
     lateness: [Histogram<u64>; 2],
@@ -76,7 +76,7 @@ impl Bridge {
         })
     }
 
-    /// Until it is told to stop, or for so long.
+    /// Runs until it is stopped, or for a time.
     pub fn run(&mut self, stop: &AtomicBool, limit_ns: Option<u64>) -> Result<(), String> {
         let end = limit_ns.map_or(Instant::FAR_FUTURE, |ns| self.started.plus_nanos(ns));
         while !stop.load(Ordering::Relaxed) {
@@ -124,7 +124,7 @@ impl Bridge {
         }
     }
 
-    /// Sends what has arrived at one side.
+    /// Sends the frames that have arrived at one side.
     fn deliver(&mut self, side: usize) {
         let now = clock::now();
         while let Some(delivery) = self.links[side].poll(now) {
@@ -157,7 +157,7 @@ impl Bridge {
         }
     }
 
-    /// The rates since it was last said.
+    /// Reports the rates since the last report.
     fn say(&mut self, now: Instant) {
         let (since, before) = self.said;
         let passed = now.nanos_since(since);

@@ -23,8 +23,8 @@ pub fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Waits end when they should, not up to 50 µs later; other programs step back where we may ask
-/// for that. Without the right to it the link is only a little less exact.
+/// Makes waits end on time, not up to 50 µs later, and raises the priority if permitted. Without
+/// the permission the link is only a little less exact.
 pub fn sharpen() {
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
     rustix::process::setpriority_process(None, -15).ok();

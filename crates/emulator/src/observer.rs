@@ -12,13 +12,13 @@ const PROTOCOL_TCP: u8 = 6;
 /// Flows remembered; beyond it all are forgotten, which hides a few retransmissions.
 const FLOWS_MAX: usize = 65_536;
 
-/// Counters of the frames that came in at one side, before the link.
+/// Counters of the frames received at one side, before the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters {
     /// Segments with data.
     pub segments: u64,
     pub bytes: u64,
-    /// Segments that begin before the end of what was sent already.
+    /// Segments that begin before the end of data already sent.
     pub retransmitted_segments: u64,
     pub retransmitted_bytes: u64,
     /// Acknowledgements that report data as received twice (RFC 2883).
@@ -30,7 +30,7 @@ type FlowKey = (Ipv4Addr, Ipv4Addr, u16, u16);
 /// Watches one direction.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// The end of what each flow has sent.
+    /// The end of each flow's sent data.
     sent_upto: HashMap<FlowKey, u32>,
     pub counters: TcpCounters,
 }
@@ -88,7 +88,7 @@ impl Observer {
     }
 }
 
-/// RFC 2883 4: the first block lies below the acknowledgement, or within the second block.
+/// RFC 2883 4: the first block is below the acknowledgement, or within the second block.
 fn reports_duplicate(segment: &TcpSegment<'_>) -> bool {
     if segment.options.len() < 10 {
         return false;

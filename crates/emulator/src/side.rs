@@ -82,7 +82,7 @@ impl Side {
         while sent < self.batch.len() {
             match self.port.send(&self.arena, &self.batch[sent..]) {
                 Ok(count) if count > 0 => sent += count,
-                // A wire has no way to ask its sender to wait.
+                // A wire cannot make its sender wait.
                 Ok(_) | Err(_) => {
                     self.counters.send_refused += 1;
                     sent += 1;

@@ -76,7 +76,7 @@ pub struct ByteRing {
 }
 
 impl ByteRing {
-    /// The ring that `word` names if it lies inside `arena` and has a permitted size.
+    /// Returns the ring that `word` describes if it is inside `arena` and has a permitted size.
     #[inline]
     pub fn validate(word: RingWord, arena: &Range<usize>) -> Option<ByteRing> {
         let (offset, log2) = (word.offset(), word.log2());

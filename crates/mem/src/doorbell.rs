@@ -18,7 +18,7 @@ impl Doorbell {
         Ok(Doorbell::from_fd(rustix::event::eventfd(0, flags)?))
     }
 
-    /// A bell that somebody else made and passed on.
+    /// Makes a doorbell from a descriptor that another process passed.
     pub fn from_fd(fd: OwnedFd) -> Doorbell {
         Doorbell {
             fd: Arc::new(crate::descriptor::raised(fd)),

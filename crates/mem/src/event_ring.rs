@@ -6,12 +6,12 @@
 use crate::region::{Lines, Region};
 use crate::sync::Ordering;
 
-/// The ring is full although the protocol above it bounds its events, or the reader's position
-/// is impossible: the reader lies.
+/// The ring is full although the protocol above it bounds its events, or the reader's position is
+/// invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun;
 
-/// Where a ring lies: its words and the two position lines.
+/// Layout of a ring: its words and the two position lines.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     mask: u64,
@@ -75,8 +75,7 @@ impl EventWriter {
         Ok(self.head_seen >= position)
     }
 
-    /// Returns whether the reader has not taken every event yet, as far as its position can be
-    /// believed.
+    /// Returns whether the reader has not taken every event yet, as far as its position is valid.
     pub fn has_unread(&self) -> bool {
         self.positions.line(1).words[0].load(Ordering::Acquire) != self.tail
     }

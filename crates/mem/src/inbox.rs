@@ -77,9 +77,9 @@ impl MpscInbox {
         self.publish(position, len)
     }
 
-    /// Gives the frame whose first cell is at `position` to the reader. `false`: it has waited for
-    /// too long and stepped over the cell, which is another lap's by now. A plain store would take
-    /// it back to this one, and nobody could claim it any more.
+    /// Publishes the frame whose first cell is at `position`. Returns `false` if it has waited too
+    /// long and the reader has skipped the cell, which is in a later lap by now. A plain store
+    /// would set it back to this one, and no writer could claim it any more.
     fn publish(&self, position: u64, len: usize) -> bool {
         let index = position & self.mask;
         let lap = position.wrapping_sub(index);
@@ -109,7 +109,8 @@ impl MpscInbox {
         }
     }
 
-    /// Reads the frame whose first cell is at `position`. `false`: it is not in the region.
+    /// Reads the frame whose first cell is at `position`. Returns `false` if it is not in the
+    /// region.
     fn read(&self, position: u64, out: &mut [u8]) -> bool {
         let mut from = 0;
         out.chunks_mut(CELL_BYTES).all(|chunk| {
@@ -160,7 +161,7 @@ impl MpscInbox {
         }
     }
 
-    /// Returns whether the owner sleeps and wants its doorbell rung; asking clears the wish.
+    /// Returns whether the owner sleeps and needs its doorbell rung; calling it clears the flag.
     #[inline]
     pub fn take_sleeping(&self) -> bool {
         let word = &self.header.line(1).words[SLEEPING];
@@ -168,7 +169,7 @@ impl MpscInbox {
         word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// How often the owner has begun to work, wrapping.
+    /// Number of times that the owner has begun to work, wrapping.
     pub fn beats(&self) -> u64 {
         self.header.line(1).words[BEATS].load(Ordering::Relaxed)
     }
@@ -223,7 +224,7 @@ impl InboxReader {
             }
             let len = line.words[1].load(Ordering::Relaxed) as usize;
             let fits = len > 0 && len <= FRAME_MAX && len <= out.len();
-            // Cells that nobody has claimed are no part of a frame, whatever its length says.
+            // Cells that are not claimed are no part of a frame, whatever its length says.
             let cells = cells_of(len);
             if !fits || cells > self.claimed().wrapping_sub(self.next) {
                 self.step(lap, true);
@@ -287,13 +288,13 @@ impl InboxReader {
         line.words[0].load(Ordering::Acquire) != self.next.wrapping_sub(index).wrapping_add(1)
     }
 
-    /// Returns whether frames are there or on their way: somebody has claimed a cell.
+    /// Returns whether frames are there or being written: a cell is claimed.
     #[inline]
     pub fn is_claimed(&self) -> bool {
         self.claimed() != self.next
     }
 
-    /// Announces that the owner is about to sleep; `false` when a frame came meanwhile.
+    /// Announces that the owner is about to sleep; returns `false` if a frame arrived meanwhile.
     pub fn prepare_sleep(&self) -> bool {
         let word = &self.inbox.header.line(1).words[SLEEPING];
         word.store(1, Ordering::SeqCst);
@@ -376,8 +377,7 @@ mod tests {
         for lap in 0..7 {
             assert!(inbox.push(&[head, tail]), "{lap}");
             assert!(inbox.push(&[&[lap]]));
-            // Three cells of four, and one: nothing more, but a frame that needs what the reader
-            // has freed.
+            // Three cells of four, and one: a further frame needs cells that the reader has freed.
             assert!(!inbox.push(&[b"no"]));
             assert_eq!(reader.pop(0, &mut out), Some(long.len()));
             assert_eq!(out[..long.len()], long);

@@ -78,7 +78,7 @@ impl<H: Copy> PacketSender<H> {
 }
 
 impl<H: Copy> PacketReceiver<H> {
-    /// Shows the next packet to `handle`, which says whether it has taken it. Returns whether
+    /// Passes the next packet to `handle`, which returns whether it has taken it. Returns whether
     /// one was taken.
     pub fn take(&mut self, handle: impl FnOnce(H, &[u8]) -> bool) -> bool {
         let Ok(&(head, len)) = self.heads.peek() else {

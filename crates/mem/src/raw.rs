@@ -43,7 +43,7 @@ impl Mapping {
         // SAFETY: the whole mapping; its contents stay as they are.
         let _ = unsafe { rustix::mm::munlock(base, len) };
         let _ = mapping.advise(0, len, Advice::LinuxDontDump);
-        // SAFETY: the whole mapping, of which nobody knows yet.
+        // SAFETY: the whole mapping, to which there is no reference yet.
         unsafe { rustix::mm::mprotect(base, len, access) }?;
         Ok(mapping)
     }
@@ -91,7 +91,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Changes what this process may do with the pages `[offset, offset + len)`.
+    /// Changes this process's access to the pages `[offset, offset + len)`.
     pub(crate) fn protect(&self, offset: usize, len: usize, to: MprotectFlags) -> io::Result<()> {
         if offset > self.len || len > self.len - offset {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -155,7 +155,7 @@ impl View {
         Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
-    /// Offset of `len` bytes that lie in the mapping.
+    /// Returns the offset of `len` bytes in the mapping.
     pub(crate) fn offset_of(&self, ptr: *const u8, len: usize) -> Option<usize> {
         let offset = ptr.addr().checked_sub(self.base.addr().get())?;
         (offset <= self.len && len <= self.len - offset).then_some(offset)
@@ -235,10 +235,10 @@ impl View {
     }
 }
 
-/// The most that is copied at once. From 2112 bytes on AMD and 4096 on Intel glibc's `memcpy` is
-/// one `rep movsb`, which on Zen 3 and 4 is thirteen times slower (2.9 instead of 39 GB/s) where
-/// the target lies a few bytes further into its page than the source: a ring, which begins with a
-/// page, and a buffer that `malloc` has mapped.
+/// The most bytes copied at once. From 2112 bytes on AMD and 4096 on Intel glibc's `memcpy` is one
+/// `rep movsb`, which on Zen 3 and 4 is thirteen times slower (2.9 instead of 39 GB/s) if the
+/// target is a few bytes further into its page than the source: a ring, which begins with a page,
+/// and a buffer that `malloc` has mapped.
 const COPY_MAX: usize = 2048;
 
 /// Copies `len` bytes.
@@ -351,11 +351,11 @@ impl<'a> RawSlice<'a> {
         len
     }
 
-    /// Borrows the bytes where they lie.
+    /// Borrows the bytes in place.
     ///
     /// # Safety
-    /// For as long as the result lives nobody writes to these bytes: neither another process that
-    /// maps them nor any code of this one.
+    /// While the result lives nothing writes to these bytes: neither another process that maps them
+    /// nor any code of this one.
     #[inline]
     pub unsafe fn bytes(&self) -> &'a [u8] {
         // SAFETY: the range is valid for `len` bytes while `'a` lasts, and the caller sees to it

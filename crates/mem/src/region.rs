@@ -27,7 +27,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// A zeroed, sparse region of `len` bytes (rounded up to pages) that nobody can resize.
+    /// Makes a zeroed, sparse region of `len` bytes (rounded up to pages) that no process can
+    /// resize.
     pub fn create(name: &str, len: usize) -> io::Result<Region> {
         let len = len.next_multiple_of(PAGE);
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -55,8 +56,8 @@ impl Region {
         Region::map_for(file, len, MprotectFlags::READ)
     }
 
-    /// Maps the first `len` bytes of a memory file that a stranger made, who need not know of
-    /// pages. A file that could shrink under us is refused, as is one that is shorter.
+    /// Maps the first `len` bytes of a memory file that another process made, which need not be a
+    /// multiple of pages. A file that could shrink is refused, as is one that is shorter.
     pub fn open_foreign(file: OwnedFd, len: usize) -> io::Result<Region> {
         if len == 0 || sealed_len(&file)? < len {
             return Err(wrong_length());
@@ -98,8 +99,8 @@ impl Region {
         Arc::ptr_eq(&self.mapping, &other.mapping)
     }
 
-    /// Keeps the mapping out of forked children: they fault instead of disturbing it, and who
-    /// limits its address space (RLIMIT_AS) does not have it in there.
+    /// Excludes the mapping from forked children: they fault instead of disturbing it, and it does
+    /// not count against their RLIMIT_AS.
     pub fn dont_fork(&self) -> io::Result<()> {
         self.mapping
             .advise(0, self.view.len(), Advice::LinuxDontFork)
@@ -120,7 +121,7 @@ impl Region {
         self.mapping.punch(offset, len)
     }
 
-    /// Returns the offset of `bytes` if all of them lie in this mapping of the region.
+    /// Returns the offset of `bytes` if all of them are in this mapping of the region.
     pub fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
         self.view.offset_of(bytes.as_ptr(), bytes.len())
     }
@@ -222,8 +223,7 @@ impl Lines {
         self.lines.array(index)
     }
 
-    /// Like indexing a slice, it panics out of bounds: callers check what comes from outside
-    /// before they ask.
+    /// Panics out of bounds, like indexing a slice: callers check untrusted values first.
     #[inline]
     #[track_caller]
     pub fn line(&self, index: usize) -> &Line {
@@ -234,7 +234,7 @@ impl Lines {
     }
 }
 
-/// A private page that reads as zero in forked children: tells a child that it is one.
+/// A private page that reads as zero in forked children, by which a child recognises itself.
 #[derive(Debug)]
 pub struct WipedPage {
     mapping: Mapping,

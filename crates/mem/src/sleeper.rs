@@ -12,10 +12,10 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Wakes the thread if it sleeps. To be called after what it is woken for was published.
+    /// Wakes the thread if it sleeps. To be called after its work was published.
     #[inline]
     pub fn wake(&self) {
-        // Either this sees that the thread is about to sleep, or it sees what it is woken for.
+        // Either this sees that the thread is about to sleep, or the thread sees its work.
         fence(Ordering::SeqCst);
         if self.is_asleep.load(Ordering::Relaxed) {
             self.unpark();

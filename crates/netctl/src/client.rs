@@ -26,9 +26,9 @@ pub enum ClientError {
     Io(io::Error),
     /// Not an answer of this protocol.
     Malformed,
-    /// The keeper says no, with a sentence.
+    /// The keeper refuses, with a sentence.
     Denied(String),
-    /// The keeper has gone.
+    /// The keeper has ended.
     Closed,
 }
 
@@ -61,7 +61,7 @@ pub struct Client {
 
 impl Client {
     /// # Errors
-    /// Nobody listens there, or lets nobody in.
+    /// No process listens there, or access is denied.
     pub fn connect(path: &Path) -> Result<Client, ClientError> {
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -89,7 +89,7 @@ impl Client {
     /// Waits for the next change, after [`Query::Watch`].
     ///
     /// # Errors
-    /// The keeper has gone.
+    /// The keeper has ended.
     pub fn next(&self) -> Result<Answer, ClientError> {
         sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, None)?;
         self.receive()

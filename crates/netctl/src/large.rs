@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_
 use rustix::io::{Errno, pread, write};
 use serde::{Deserialize, Serialize};
 
-/// Longest message in a packet: below what a socket's buffer takes of one.
+/// Longest message in a packet: below the limit of a socket's buffer.
 pub const PACKET_MAX: usize = 128 * 1024;
 /// Longest message at all.
 pub const LARGE_MAX: usize = 16 << 20;
@@ -19,7 +19,7 @@ enum Notice {
     Large(u64),
 }
 
-/// A message that is split: what goes as packet, and the file that goes beside it, behind all other
+/// A message that is split: the packet, and the file that is passed with it, after all other
 /// descriptors.
 #[derive(Debug)]
 pub struct Split {
@@ -47,7 +47,7 @@ pub fn split(bytes: &[u8]) -> io::Result<Split> {
     Ok(Split { packet, file })
 }
 
-/// How many bytes a packet says are beside it; `None`: it is the message itself.
+/// Returns how many bytes a packet announces; `None`: it is the message itself.
 pub fn announced(packet: &[u8]) -> Option<usize> {
     // Others do not begin so, and are not parsed twice.
     let is_notice = packet.starts_with(b"{\"Large\":");
@@ -56,8 +56,8 @@ pub fn announced(packet: &[u8]) -> Option<usize> {
 }
 
 /// # Errors
-/// It is no sealed memory file, which alone is read without waiting for whoever sent it, or has
-/// fewer bytes.
+/// It is no sealed memory file (only such a file can be read without waiting for its sender), or
+/// has fewer bytes.
 pub fn join(len: usize, file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     if len > LARGE_MAX || !fcntl_get_seals(file)?.contains(seals()) {
         return Err(Errno::INVAL.into());

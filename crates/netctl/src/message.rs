@@ -12,7 +12,7 @@ use crate::sockets::{EngineIdentity, Inquiry, ProgramIdentity};
 /// Version of this protocol. A keeper refuses another one and names its own.
 pub const VERSION: u32 = 4;
 
-/// The envelope that tells these messages from others on the same socket.
+/// The envelope that distinguishes these messages from others on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
     Net(Call),
@@ -22,7 +22,7 @@ pub enum Envelope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Returned {
     Net(Box<Answer>),
-    /// The keeper's general refusal: of a stranger, or of what it cannot read.
+    /// The keeper's general refusal: of an unauthorised client, or of an invalid message.
     Refused {
         message: String,
     },
@@ -53,7 +53,7 @@ pub enum Query {
     Set(Vec<Change>),
     /// The network now, and again after each change.
     Watch,
-    /// Every engine is asked.
+    /// An inquiry to every engine.
     Inquire(Inquiry),
     /// The packet filter, with the prefixes of tables whose revisions are not known; `None`: of no
     /// table.

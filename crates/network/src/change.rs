@@ -44,7 +44,7 @@ pub enum Mode {
     Change,
 }
 
-/// Which routes a removal means; what is `None` does not matter.
+/// The routes that a removal selects; fields that are `None` do not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteKey {
     pub to: (IpAddr, u8),
@@ -87,7 +87,7 @@ pub enum Change {
         interface: String,
         address: (IpAddr, u8),
         mode: Mode,
-        /// It is taken without asking the link whether another station has it.
+        /// Whether it is added without probing the link for another station that has it.
         #[serde(default)]
         is_certain: bool,
     },

@@ -95,7 +95,7 @@ impl NetworkState {
             }
         }
         add_interfaces(&mut steps, wanted)?;
-        // With an address its routes may have gone.
+        // The routes of an address may have been removed with it.
         for route in &wanted.routes {
             if !steps.state.has_route(route) {
                 steps.add(Change::AddRoute {
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Makes the changes, and compares what comes of them.
+    /// Applies the changes, and compares the result.
     fn check(now: &NetworkState, wanted: &NetworkState) -> Vec<Change> {
         let changes = now.changes_to(wanted).unwrap();
         let made = now.changed(&changes).unwrap();

@@ -33,14 +33,14 @@ pub struct KernelShare {
     pub tcp: Vec<(u16, u16)>,
     pub udp: Vec<(u16, u16)>,
     pub action: ShareAction,
-    /// Packets a second that go to the kernel at most: ARP and what goes to groups, the rest, and
-    /// both together; 0 = as many as come.
+    /// Largest number of packets per second to the kernel: ARP and multicast, the rest, and both
+    /// together; 0 = no limit.
     #[serde(default)]
     pub rates: [u32; 3],
 }
 
 impl KernelShare {
-    /// Returns whether what is new and comes to the port is the kernel's.
+    /// Returns whether new flows to the port are the kernel's.
     pub fn is_kernels(&self, is_udp: bool, port: u16) -> bool {
         let ranges = if is_udp { &self.udp } else { &self.tcp };
         let mut ranges = ranges.iter();

@@ -22,14 +22,14 @@ pub struct NetworkState {
     pub revision: u64,
     /// The first port's own first, then those of the other ports and VLANs.
     pub interfaces: Vec<Interface>,
-    /// Beside the routes that addresses bring; default gateways are routes of the main table.
+    /// Beside the connected routes of addresses; default gateways are routes of the main table.
     pub routes: Vec<RouteEntry>,
     pub rules: Vec<RuleEntry>,
-    /// Neighbours that are not asked for.
+    /// Neighbours that are not resolved.
     pub neighbours: Vec<NeighbourEntry>,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
-    /// The configuration learnt from routers of the link, if they are asked.
+    /// The configuration learnt from routers of the link, if they are solicited.
     pub learnt: Option<Learnt>,
     /// Numbers of every stack that an operator has set, by name.
     #[serde(default)]
@@ -37,8 +37,8 @@ pub struct NetworkState {
     /// Which ports the kernel keeps, if it has the stack's addresses too.
     #[serde(default)]
     pub share: Option<KernelShare>,
-    /// The revision of the last change of the packet filter, whose rules are asked for apart; 0 =
-    /// there are none.
+    /// The revision of the last change of the packet filter, whose rules are fetched separately; 0
+    /// = there are none.
     #[serde(default)]
     pub filter: u64,
 }
@@ -76,7 +76,7 @@ impl Interface {
 
     /// The largest MTU that it may have on a port which takes packets of this size.
     pub fn mtu_max(&self, port_mtu: u16) -> u16 {
-        // The kernel lets packet sockets send frames that are longer by an 802.1Q tag and no other.
+        // The kernel lets packet sockets send frames that are longer by an 802.1Q tag only.
         const TAG_LEN: u16 = 4;
         match self.tag.is_provider {
             true => port_mtu.saturating_sub(TAG_LEN),
@@ -149,7 +149,7 @@ pub struct RuleEntry {
     pub priority: u32,
     pub from: Option<(IpAddr, u8)>,
     pub to: Option<(IpAddr, u8)>,
-    /// Value and mask of the mark (SO_MARK) of whoever sends.
+    /// Value and mask of the sender's mark (SO_MARK).
     #[serde(default)]
     pub mark: Option<(u32, u32)>,
     /// One that names no network is of this family.
@@ -200,8 +200,8 @@ impl NetworkState {
         &mut self.interfaces[0]
     }
 
-    /// Whether packets take the same ways by `other`: the two differ in what is no business of a
-    /// stack's tables at most.
+    /// Returns whether packets take the same routes by `other`: the two differ at most in parts
+    /// that do not concern a stack's tables.
     pub fn has_same_ways(&self, other: &NetworkState) -> bool {
         let NetworkState {
             revision: _,
@@ -265,8 +265,8 @@ impl NetworkState {
         interface.is_down || self.port_of(interface).is_down
     }
 
-    /// The network that engines and programs go by: without what interfaces bring that are down.
-    /// Those that come up have their addresses and routes again.
+    /// Returns the network that engines and programs use: without the addresses and routes of
+    /// interfaces that are down. They return with the interface.
     #[must_use]
     pub fn in_force(&self) -> NetworkState {
         let is_down = |link: u16| self.find_link(link).is_some_and(|it| self.is_down(it));
@@ -332,7 +332,7 @@ impl NetworkState {
             .collect()
     }
 
-    /// The interface in one of whose networks an address is: the one with the longest prefix.
+    /// Returns the interface whose network contains an address: the one with the longest prefix.
     pub fn interface_towards(&self, ip: IpAddr) -> Option<&Interface> {
         let lens = self.interfaces.iter().flat_map(|it| {
             let nets = it.addresses.iter().filter(|net| contains(**net, ip));

@@ -85,17 +85,17 @@ pub unsafe fn put_addr(addr: &AddrBytes, at: *mut u8, len: *mut u32) {
     unsafe { len.write(addr.len() as u32) };
 }
 
-/// The session behind the first argument of each function; `None` where
+/// Returns the session behind the first argument of each function; `None` if
 /// `packetdrill_interface_init` has refused its flags.
 ///
 /// # Safety
-/// `userdata` is what `packetdrill_interface_init` put into the structure, and not freed yet.
+/// `userdata` was put into the structure by `packetdrill_interface_init`, and is not freed yet.
 pub unsafe fn session<'a>(userdata: *mut c_void) -> Option<&'a Session> {
     // SAFETY: null, or the box that init leaked, alive by the contract; Session is Sync.
     unsafe { userdata.cast::<Session>().as_ref() }
 }
 
-/// The session's world, for a call that is no look at the clock.
+/// Returns the session's world, for a call that does not read the clock.
 ///
 /// # Safety
 /// As [`session`].

@@ -15,21 +15,21 @@ use std::time::Duration;
 use slipstack_drill::run::RunSettings;
 use slipstack_drill::world::{KernelOptions, World};
 
-/// Time that a look at the clock takes.
+/// Time that a reading of the clock takes.
 const LOOK_NS: u64 = 1_000;
-/// How long a thread whose call has returned is waited for: it may have no use for the time.
+/// Time to wait for a thread whose call has returned: it may not read the clock.
 const LOOK_DUE: Duration = Duration::from_millis(100);
 
 pub struct Session {
     world: World,
     flags: String,
-    /// The last call was a look at the clock.
+    /// The last call read the clock.
     has_looked: AtomicBool,
     /// The stack has the system's sysctls.
     is_set: AtomicBool,
     /// The thread that began the session, and makes the time pass.
     first: ThreadId,
-    /// A call of another thread has returned, and that has not looked at the clock yet.
+    /// A call of another thread has returned, and that thread has not read the clock yet.
     owes_look: Mutex<bool>,
     has_paid: Condvar,
 }
@@ -51,13 +51,13 @@ impl Session {
         })
     }
 
-    /// For a call that is no look at the clock.
+    /// Returns the world for a call that does not read the clock.
     pub fn world(&self) -> &World {
         self.has_looked.store(false, Ordering::Relaxed);
         &self.world
     }
 
-    /// The session's world, for a call that lets time pass.
+    /// Returns the world for a call that lets time pass.
     pub fn world_to_wait_in(&self) -> &World {
         let owes = self.owes_look();
         let paid = self
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// The time, for a look at the clock.
+    /// Returns the time, for a reading of the clock.
     pub fn look_ns(&self) -> u64 {
         let now_ns = self.world.now_ns();
         if self.is_second_thread() {
@@ -97,8 +97,8 @@ impl Session {
         self.world.now_ns()
     }
 
-    /// A script's first socket: its commands have set what the stack is to be like. Flags outweigh
-    /// them.
+    /// Applies sysctls at a script's first socket: its commands have configured the stack. Flags
+    /// override them.
     pub fn take_sysctls(&self) {
         if self.is_set.swap(true, Ordering::Relaxed) {
             return;

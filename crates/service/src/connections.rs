@@ -31,7 +31,7 @@ pub(crate) enum Phase {
         tag: u64,
     },
     Open,
-    /// The service has let go of it.
+    /// The service has closed it.
     Closing,
 }
 

@@ -50,12 +50,12 @@ pub(crate) struct Core<R> {
     pub(crate) asked: RefCell<Vec<(Ticket, Asked)>>,
     /// Attempts for which there was no ticket yet; at most as many as there are connections.
     pub(crate) attempts: RefCell<VecDeque<(SockId, SocketAddr)>>,
-    /// Connections that a handler has let go of.
+    /// Connections that a handler has closed.
     pub(crate) ended: RefCell<Vec<SockId>>,
-    /// Connections that are to be looked at again, each once, and when.
+    /// Connections that are to be checked again, each once, with the time.
     pub(crate) retries: RefCell<Vec<SockId>>,
     pub(crate) retry_at: Cell<Option<u64>>,
-    /// Something has been written since the send rings were last looked at.
+    /// Something has been written since the last check of the send rings.
     pub(crate) has_written: Cell<bool>,
     pub(crate) results: Arc<Results<R>>,
     pub(crate) pool: Option<Arc<Pool>>,
@@ -66,10 +66,10 @@ pub(crate) struct Core<R> {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The service's hand on its sockets, for the time of one call.
+/// The service's access to its sockets during one call.
 ///
-/// All methods take `&self`: what they ask for takes effect after the handler returned, within the
-/// same turn of the engine.
+/// All methods take `&self`: their effects happen after the handler has returned, within the same
+/// turn of the engine.
 pub struct Context<'a, R = ()> {
     pub(crate) core: &'a Core<R>,
     pub(crate) now_ns: u64,
@@ -158,7 +158,7 @@ impl<R> Context<'_, R> {
 
     // One connection.
 
-    /// Returns the bytes that wait to be consumed, where they lie.
+    /// Returns the unconsumed bytes in place.
     #[inline]
     pub fn received(&self, id: ConnectionId) -> Received<'_> {
         let [first, second] = self.core.program.peek_in_place(id.0);
@@ -200,7 +200,7 @@ impl<R> Context<'_, R> {
             return Err(Full);
         }
         if self.write_vectored(id, pieces) < wanted {
-            // The arena is used up: half an answer is of no use to anybody.
+            // The arena is full: half an answer is useless.
             self.reset(id);
             return Err(Full);
         }
@@ -224,7 +224,7 @@ impl<R> Context<'_, R> {
 
     #[cold]
     fn note_wish(&self, id: ConnectionId) {
-        // Asks the engine to tell, if the write did not.
+        // Requests an event from the engine, if the write did not.
         let is_writable = self.core.program.is_writable(id.0);
         if let Some(entry) = self.core.entries.borrow_mut().find(id.0) {
             entry.wants_room = true;
@@ -232,7 +232,7 @@ impl<R> Context<'_, R> {
         debug_assert!(!is_writable || self.room(id) > 0);
     }
 
-    /// Sends FIN after what was written; the peer may go on sending.
+    /// Sends FIN after the written bytes; the peer may go on sending.
     pub fn shutdown(&self, id: ConnectionId) {
         let sock = id.0;
         self.core.program.push(Command::Shutdown {
@@ -241,8 +241,8 @@ impl<R> Context<'_, R> {
         });
     }
 
-    /// Lets go of a connection: what was written is delivered. With received bytes that are not
-    /// consumed the peer gets a reset, as on the kernel.
+    /// Closes a connection: written bytes are delivered. With unconsumed bytes the peer gets a
+    /// reset, as on the kernel.
     pub fn close(&self, id: ConnectionId) {
         self.let_go(id, CloseMode::Orderly);
     }
@@ -265,7 +265,7 @@ impl<R> Context<'_, R> {
         self.core.program.close(id.0, mode);
     }
 
-    /// Returns whether the connection exists and the service has not let go of it.
+    /// Returns whether the connection exists and the service has not closed it.
     pub fn is_open(&self, id: ConnectionId) -> bool {
         let mut entries = self.core.entries.borrow_mut();
         entries
@@ -273,7 +273,7 @@ impl<R> Context<'_, R> {
             .is_some_and(|entry| entry.phase == Phase::Open)
     }
 
-    /// Returns whether the peer has said that nothing more comes.
+    /// Returns whether the peer has ended its stream.
     pub fn has_ended(&self, id: ConnectionId) -> bool {
         self.core.program.state(id.0).contains(State::RDHUP)
     }
@@ -286,7 +286,7 @@ impl<R> Context<'_, R> {
         self.core.program.remote(id.0)
     }
 
-    /// Calls [`crate::Service::on_timer`] after this time, in place of an earlier wish.
+    /// Schedules [`crate::Service::on_timer`] after this time, replacing an earlier timer.
     pub fn set_timer(&self, id: ConnectionId, after: Duration) {
         let due = self.now_ns.saturating_add(after.as_nanos() as u64);
         self.core.timers.borrow_mut().set(id.0.index, due);
@@ -409,13 +409,13 @@ impl<R> Context<'_, R> {
 
     // The service as a whole.
 
-    /// Calls [`crate::Service::on_wake`] after this time, in place of an earlier wish.
+    /// Schedules [`crate::Service::on_wake`] after this time, replacing an earlier one.
     pub fn wake_after(&self, after: Duration) {
         let due = self.now_ns.saturating_add(after.as_nanos() as u64);
         self.core.wake_at.set(Some(due));
     }
 
-    /// The service has done what it was for: its engine ends ([`crate::Control::is_over`]).
+    /// Ends the engine, because the service has done its work ([`crate::Control::is_over`]).
     pub fn end(&self) {
         self.core.shared.set_over();
     }
@@ -429,7 +429,7 @@ impl<R> Context<'_, R> {
         &self.core.counts
     }
 
-    /// Takes a connection's end back from the list: how a handler's `close` is told.
+    /// Takes the next connection that a handler has closed off the list, to report its end.
     pub(crate) fn take_ended(&self) -> Option<(SockId, Closed)> {
         let sock = self.core.ended.borrow_mut().pop()?;
         Some((sock, Closed::ByService))

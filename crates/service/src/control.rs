@@ -8,7 +8,7 @@ use slipstack_mem::Doorbell;
 use crate::counts::Counts;
 use crate::outcome::Refused;
 
-/// Ends a service, and asks how it is.
+/// Ends a service, and queries its state.
 #[derive(Clone, Debug)]
 pub struct Control {
     pub(crate) shared: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Control {
         }
     }
 
-    /// Returns whether what the service asked for in [`crate::Service::on_start`] is granted.
+    /// Returns whether the sockets requested in [`crate::Service::on_start`] are there.
     pub fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::SeqCst)
     }

@@ -28,7 +28,7 @@ impl Tally {
 pub struct Counts {
     /// Connections accepted.
     pub accepted: Tally,
-    /// Connections opened by the service that came about.
+    /// Connections opened by the service that were established.
     pub connected: Tally,
     /// Connections reset at once because the service had as many as it may, or did not want them.
     pub refused: Tally,
@@ -46,6 +46,6 @@ pub struct Counts {
     pub panics: Tally,
     /// Jobs that found the pool's queue full.
     pub busy: Tally,
-    /// Results of workers that came when their connection was gone.
+    /// Results of workers that arrived after their connection had ended.
     pub late_results: Tally,
 }

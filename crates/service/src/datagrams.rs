@@ -42,7 +42,7 @@ impl<S: Service> Host<S> {
         cx.core.counts.datagrams.add(taken);
     }
 
-    /// Sends what workers have answered.
+    /// Sends the workers' answers.
     #[cold]
     pub(crate) fn take_answers(&mut self, now: u64) {
         let cx = Context {
@@ -76,7 +76,7 @@ impl<S: Service> Host<S> {
     }
 }
 
-/// Passes a datagram on if it is the workers' without its handler's asking.
+/// Passes a datagram on if it goes to workers without calling the handler.
 fn is_passed<R>(core: &Core<R>, socket: DatagramSocketId, datagram: &Datagram<'_>) -> bool {
     let mut dispatcher = core.dispatcher.borrow_mut();
     if let Some(dispatcher) = dispatcher.as_mut()

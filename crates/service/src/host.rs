@@ -22,7 +22,7 @@ use crate::workers::{Pool, Results};
 
 /// How long a connection keeps an empty send ring.
 const RING_KEPT_NS: u64 = 50_000_000;
-/// How soon sockets that found no memory are looked at again.
+/// Interval of checks of sockets that found no memory.
 const STARVED_NS: u64 = 1_000_000;
 
 /// The surroundings of a host.
@@ -51,7 +51,7 @@ pub struct Host<S: Service> {
     is_stopped: bool,
     /// When idle send rings are given back.
     release_at: Option<u64>,
-    /// When sockets that found no memory are looked at again.
+    /// Time of the next check of sockets that found no memory.
     relieve_at: Option<u64>,
     pub(crate) has_dispatcher: bool,
     /// When workers' answers that found no room are sent again.
@@ -132,7 +132,7 @@ impl<S: Service> Host<S> {
         called
     }
 
-    /// Calls a handler of a connection that the service has taken; nothing if it has let go of it.
+    /// Calls a handler of an open connection; does nothing if the service has closed it.
     #[inline]
     fn call_for(
         &mut self,
@@ -165,7 +165,7 @@ impl<S: Service> Host<S> {
         self.finish(now, sock, Closed::Panicked);
     }
 
-    /// Forgets a connection and tells the service.
+    /// Forgets a connection and notifies the service.
     fn finish(&mut self, now: u64, sock: SockId, why: Closed) {
         self.core.entries.borrow_mut().end(sock);
         self.core.timers.borrow_mut().clear(sock.index);
@@ -179,7 +179,7 @@ impl<S: Service> Host<S> {
         }
     }
 
-    /// Forgets what handlers have let go of, and what the handlers that tell of it let go of.
+    /// Forgets connections that handlers have closed, also in the handlers that this calls.
     #[inline]
     fn finish_ended(&mut self, now: u64) {
         loop {
@@ -243,7 +243,7 @@ impl<S: Service> Host<S> {
         }
     }
 
-    /// Something about a socket has changed: looks what.
+    /// Handles an event of a socket.
     #[inline]
     fn on_changed(&mut self, now: u64, sock: SockId) {
         let phase = self.core.entries.borrow_mut().find(sock).map(|it| it.phase);
@@ -302,7 +302,7 @@ impl<S: Service> Host<S> {
         false
     }
 
-    /// The peer has said FIN: the service hears of it once, after the last byte.
+    /// Reports the peer's FIN to the service once, after the last byte.
     fn tell_end(&mut self, now: u64, sock: SockId) {
         if self.core.program.rx_available(sock) > 0 {
             return;

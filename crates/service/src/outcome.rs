@@ -21,7 +21,7 @@ pub enum Closed {
     Panicked,
     /// The peer reset it, or it failed on the way.
     Failed(Reason),
-    /// Both sides had said that they were done.
+    /// Both sides had ended their streams.
     Done,
 }
 

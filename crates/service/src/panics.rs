@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    // A panic hook is told nothing but the panic: the thread itself has to know where it is.
+    // A panic hook gets only the panic, so the thread itself has to know whether it is in a
+    // handler.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -14,7 +15,7 @@ pub fn is_in_handler() -> bool {
     IS_GUARDED.get()
 }
 
-/// Runs a handler, a job or somebody else's code; returns `None` if it panicked.
+/// Runs a handler, a job or other foreign code; returns `None` if it panicked.
 #[inline]
 pub fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     // A pool without threads runs jobs inside of handlers.

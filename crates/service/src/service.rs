@@ -41,7 +41,8 @@ pub trait Service: Send + Sized + 'static {
         connection: &mut Self::Connection,
     );
 
-    /// A write found too little room, and now there is more. Reads on unless it is told otherwise.
+    /// Called when there is more room after a write that found too little. Continues reading by
+    /// default.
     fn on_room(
         &mut self,
         cx: &Context<'_, Self::Result>,
@@ -53,8 +54,8 @@ pub trait Service: Send + Sized + 'static {
         }
     }
 
-    /// The peer has said that nothing more comes, and everything before that is consumed. Closes
-    /// the connection unless it is told otherwise; what was written before is still delivered.
+    /// Called when the peer has ended its stream, and everything before that is consumed. Closes
+    /// the connection by default; written bytes are still delivered.
     fn on_end(
         &mut self,
         cx: &Context<'_, Self::Result>,
@@ -64,8 +65,7 @@ pub trait Service: Send + Sized + 'static {
         cx.close(id);
     }
 
-    /// The time of [`Context::set_timer`] has come. Resets the connection unless it is told
-    /// otherwise.
+    /// Called when the timer of [`Context::set_timer`] expires. Resets the connection by default.
     fn on_timer(
         &mut self,
         cx: &Context<'_, Self::Result>,
@@ -85,7 +85,7 @@ pub trait Service: Send + Sized + 'static {
     ) {
     }
 
-    /// The connection is no more, whoever ended it.
+    /// Called when the connection has ended, by whichever side.
     fn on_closed(
         &mut self,
         cx: &Context<'_, Self::Result>,
@@ -113,8 +113,8 @@ pub trait Service: Send + Sized + 'static {
     /// The engine refused something.
     fn on_refused(&mut self, cx: &Context<'_, Self::Result>, what: Refused) {}
 
-    /// The process is about to end: called once for each connection after the listeners are
-    /// closed. Closes it unless it is told otherwise.
+    /// Called once for each connection when the process is about to end, after the listeners are
+    /// closed. Closes it by default.
     fn on_stop(
         &mut self,
         cx: &Context<'_, Self::Result>,

@@ -47,7 +47,7 @@ impl Timers {
         }
     }
 
-    /// Returns an index whose deadline has come, and clears it.
+    /// Returns an index whose deadline has expired, and clears it.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<u32> {
         while let Some(&Reverse((time, index))) = self.heap.peek() {
             if time > now {

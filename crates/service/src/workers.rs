@@ -18,7 +18,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// Threads that take jobs from one bounded queue in the order in which they came.
+/// Threads that take jobs from one bounded queue in order.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -115,7 +115,7 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Waits for the jobs at work; those that wait are not begun.
+    /// Waits for running jobs; queued ones are not started.
     fn drop(&mut self) {
         lock(&self.shared.queue).is_ending = true;
         self.shared.has_jobs.notify_all();
@@ -187,7 +187,7 @@ impl<R> Results<R> {
     }
 }
 
-/// A job's duty to bring something back, if it is only that it panicked.
+/// A guard that delivers a result for a job, even if it panicked.
 pub(crate) struct Promise<R> {
     results: Arc<Results<R>>,
     id: ConnectionId,

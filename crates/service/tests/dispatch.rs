@@ -13,7 +13,7 @@ use world::{SERVER, World};
 
 const PORT: u16 = 7;
 
-/// Answers with the number of the worker, and what it was asked.
+/// Answers with the number of the worker, and the question.
 struct Numbered(u8, Vec<u8>);
 
 impl Answerer for Numbered {
@@ -26,7 +26,7 @@ impl Answerer for Numbered {
     }
 }
 
-/// Answers with 99; passes on what is longer than a byte.
+/// Answers with 99; passes on datagrams longer than a byte.
 struct Server;
 
 impl Service for Server {

@@ -14,7 +14,7 @@ use world::{SERVER, World};
 
 const PORT: u16 = 7;
 
-/// Sends back what comes, and does odd things when asked to.
+/// Echoes received bytes, and misbehaves on request.
 #[derive(Default)]
 struct Echo {
     ended: Vec<Closed>,

@@ -5,7 +5,7 @@ use slipstack_stack::{Counter, Counters};
 
 use crate::host::Host;
 
-/// The packets that came in at one layer, and all counters of their outcomes there.
+/// The packets received at one layer, and all counters of their outcomes there.
 struct Layer {
     name: &'static str,
     came: &'static [Counter],

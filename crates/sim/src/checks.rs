@@ -4,11 +4,10 @@ use crate::balance;
 use crate::host::Host;
 use crate::world::World;
 
-/// Steps that coming to rest may take: retransmissions, ends, TIME-WAIT, keep-alives that give up.
+/// Most steps until a world is at rest: retransmissions, ends, TIME-WAIT, keep-alives that give up.
 const REST_STEPS_BASE: u64 = 2_000;
 const REST_STEPS_PER_PROGRAM: u64 = 400;
-/// Every engine is asked for a segment that nobody knows, time and again while its port changes
-/// hands.
+/// Every engine is tried for an unknown segment, repeatedly while its port changes hands.
 const STRAY_STEPS: u64 = 80;
 
 /// Checks the invariants between any two calls of a stack.
@@ -18,7 +17,7 @@ pub fn invariants(host: &Host) -> Result<(), String> {
         .map_err(|(index, what)| format!("connection {index}: {what}"))
 }
 
-/// Every frame that left a host is known of, and those that came to hosts are accounted for there.
+/// Checks that every frame that left a host is accounted for, and so is every frame received.
 pub fn frames(world: &World) -> Result<(), String> {
     world.network.balance()?;
     let came: u64 = world.hosts.iter().map(|host| host.arrived).sum();
@@ -35,7 +34,7 @@ pub fn frames(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// A world without work to do does little: what goes on for ever would show in its steps.
+/// Checks that a world without work to do does little: endless activity would show in its steps.
 pub fn is_quiet(world: &World, steps: u64) -> Result<(), String> {
     let each = match world.machines.is_empty() {
         true => REST_STEPS_PER_PROGRAM,

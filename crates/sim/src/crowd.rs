@@ -194,13 +194,13 @@ impl Crowd {
         Some(())
     }
 
-    /// A request of one peer, its answer, which acknowledges it, and the acknowledgement of that:
-    /// without it, the stack would send to peers that are not asked again soon once more.
+    /// A request of one peer, its answer, which acknowledges it, and the ACK of that: without it,
+    /// the stack would retransmit to peers that are not used again soon.
     pub fn round(&mut self, index: u32) -> Result<(), Refused> {
         let peer = &self.peers[index as usize];
         let (conn, seq, ack, rounds) = (peer.conn, peer.seq, peer.ack, peer.rounds);
         if rounds == 0 {
-            // Neighbours are to be known when they are asked for after a while.
+            // Neighbours have to be known when they are used again after a while.
             let address = IpAddr::V4(address_of(index));
             self.stack
                 .on_neighbour(self.now, address, PEER_MAC, &mut self.fx);

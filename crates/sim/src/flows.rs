@@ -23,10 +23,10 @@ const PORT: u16 = 80;
 pub struct Setup {
     /// The bottleneck.
     pub link: LinkParams,
-    /// The way back: as long, and otherwise perfect unless something else is said.
+    /// The return path: with the same delay, and otherwise perfect unless set.
     pub back: LinkParams,
     pub flows: Vec<Congestion>,
-    /// Flows begin this far apart.
+    /// Interval between the starts of flows.
     pub stagger_ns: u64,
     /// Largest super-frame; the device cuts it, so that it leaves in one burst.
     pub tso_max: u32,

@@ -12,7 +12,7 @@ use slipstack_wire::protocol;
 use slipstack_wire::tcp::{OPTIONS_MAX, TcpFlags, TcpHeader, TcpSegment};
 use slipstack_wire::tcp_options::TcpOptions;
 
-/// The stack under attack, its port, and the router through which everybody else is reached.
+/// The stack under attack, its port, and the router to all others.
 pub const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PORT: u16 = 80;
 pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
@@ -237,7 +237,7 @@ impl Victim {
         let anybody = SocketAddr::from(([192, 0, 2, 1], 9));
         let options = SocketOptions::default();
         let Victim { stack, fx, now, .. } = self;
-        // Only an answer to a question is believed.
+        // Only an answer to a request is accepted.
         let asks = stack.tcp_connect(*now, None, anybody, &options, fx);
         stack.on_neighbour(*now, ROUTER.into(), ROUTER_MAC, fx);
         if let Ok(conn) = asks {

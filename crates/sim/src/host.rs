@@ -21,7 +21,7 @@ pub struct Departure {
     pub meta: RxMeta,
 }
 
-/// A program has let go of a connection and of what it had sent.
+/// A program has closed a connection and dropped its sent data.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort {
     /// The departure that it precedes.
@@ -30,7 +30,7 @@ pub struct Abort {
     pub remote: SocketAddr,
 }
 
-/// The way in which a program closed a connection, which decides what may still come for it.
+/// The way in which a program closed a connection, which decides which events may still follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     /// Written data is sent: acknowledgements, and the release, may come.
@@ -76,7 +76,7 @@ pub struct Host {
     pub turn_at: Option<Instant>,
     pub ip: IpAddr,
     pub mac: [u8; 6],
-    /// Nothing of it is heard any more.
+    /// It gets no more events.
     pub is_gone: bool,
     /// No turn before this time: the process is stopped or swapped out.
     pub paused_until: Instant,
@@ -86,7 +86,7 @@ pub struct Host {
     pub accepts: bool,
     /// Connections offered and taken of each listener.
     accept_queues: HashMap<ListenerId, (u32, u32)>,
-    /// Frames that came to the device, and those of the stack to itself.
+    /// Frames received by the device, and those of the stack to itself.
     pub arrived: u64,
     pub looped: u64,
     /// Frames that found the receive ring full while the host was paused.
@@ -94,7 +94,7 @@ pub struct Host {
     /// Where it is on the network: engines of one machine share a station.
     pub station: usize,
     pub post: Inbox,
-    /// Frames that came from other engines, and those that had waited here.
+    /// Frames from other engines, and those that had waited here.
     pub posted: u64,
 }
 
@@ -173,7 +173,7 @@ impl Host {
         self.inbox.push_back((bytes, meta));
     }
 
-    /// The stack takes what the device has.
+    /// Lets the stack process the device's frames.
     pub fn receive(&mut self, now: Instant) {
         let now = self.clock(now);
         self.fx.set_coming(Some(Coming::from_the_wire(now)));
@@ -185,7 +185,7 @@ impl Host {
         self.turn_at = None;
     }
 
-    /// A frame that came here by another stack of the same machine.
+    /// Processes a frame that came from another stack of the same machine.
     pub fn take_posted(&mut self, (frame, meta): (&[u8], RxMeta), coming: Coming) {
         self.posted += 1;
         self.fx.set_coming(Some(coming));
@@ -218,7 +218,7 @@ impl Host {
         passages
     }
 
-    /// A connection came to an accept queue.
+    /// Handles a connection in an accept queue.
     pub fn on_accepted(&mut self, listener: ListenerId) {
         self.accept_queues.entry(listener).or_default().0 += 1;
         if self.accepts {
@@ -237,7 +237,7 @@ impl Host {
         }
     }
 
-    /// The program closes a connection; the error is what the stack may not do then.
+    /// Closes a connection; the error names an event that the stack may not have afterwards.
     pub fn close(&mut self, now: Instant, conn: ConnId, mode: CloseMode) -> Result<(), String> {
         let unread = self.has_unread(conn);
         let is_abort = mode == CloseMode::Abort || unread;
@@ -286,7 +286,7 @@ impl HostEffects {
         }
     }
 
-    /// A connection leaves: nothing may be said of it here any more.
+    /// Removes a connection that moves: it may have no more events here.
     pub fn leave(&mut self, conn: ConnId) -> Streams {
         self.released.insert(conn);
         self.streams.remove(&conn).unwrap_or_default()

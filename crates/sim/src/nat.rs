@@ -5,9 +5,9 @@ use slipstack_wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN};
 use slipstack_wire::ipv6;
 
 const PROTOCOL_TCP: u8 = 6;
-/// The host's ports begin here; those of older mappings lie below the shifted ones.
+/// First port of the host's; those of older mappings are below the shifted ones.
 const FIRST_PORT: u16 = 20_000;
-/// Where a mapping's ports lie beyond those before the last rebinding.
+/// Distance of a mapping's ports from those before the last rebinding.
 const SHIFT: u16 = 10_000;
 
 /// In front of one host.

@@ -52,7 +52,8 @@ pub struct Network {
     /// Arrived and not yet handed out.
     arrived: Vec<Arrival>,
     tally: Tally,
-    /// Says from this address what is too big for a link; else such frames are lost silently.
+    /// Sends an error from this address for packets that are too big for a link; without it such
+    /// frames are lost silently.
     pub router: Option<IpAddr>,
     nat: Option<Nat>,
     tagging: Option<Tagging>,
@@ -272,7 +273,7 @@ impl Network {
         }
     }
 
-    /// A frame leaves a host. One to nobody's address goes nowhere.
+    /// Sends a frame from a host. A frame to an unknown address is lost.
     pub fn send(&mut self, now: Instant, from: usize, bytes: &[u8], meta: RxMeta) {
         let Some(to) = self.recipients(from, bytes) else {
             return;
@@ -329,7 +330,7 @@ impl Network {
     }
 }
 
-/// A generator of its own for each link: what one draws does not disturb another.
+/// A generator of its own for each link, so that one does not disturb another.
 fn fork(rng: &mut Rng) -> Rng {
     let mut seed = [0; 32];
     for chunk in seed.chunks_exact_mut(4) {

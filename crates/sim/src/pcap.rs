@@ -9,7 +9,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use slipstack_stack::Instant;
 
-/// Frames as the hosts sent them; what the link did to them shows in the answers.
+/// Frames as the hosts sent them; the link's effect shows in the answers.
 pub struct Recorder {
     writer: PcapWriter<BufWriter<File>>,
 }

@@ -22,7 +22,7 @@ pub struct Task {
     pub ends_last: bool,
     /// Nothing is read before this time.
     pub reads_from: Instant,
-    /// The program closes at this time, whatever it has.
+    /// The program closes at this time, whatever it has received.
     pub gives_up: Option<(Instant, CloseMode)>,
     /// The connection may die before the task is done, and the stream may end early.
     pub may_fail: bool,
@@ -117,7 +117,7 @@ impl Program {
         }
     }
 
-    /// The peer's program has ended in order: its stream is as long as what it had written.
+    /// Sets the expected length of the stream, because the peer's program has ended in order.
     pub fn expect(&mut self, bytes_in: u64) {
         self.task.bytes_in = bytes_in;
     }

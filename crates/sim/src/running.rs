@@ -23,7 +23,7 @@ impl Program {
         Ok(())
     }
 
-    /// Closes whatever it has.
+    /// Closes whatever it has received.
     pub fn leave(&mut self, now: Instant, host: &mut Host) -> Result<(), String> {
         match self.has_closed {
             true => Ok(()),
@@ -45,7 +45,7 @@ impl Program {
             .min()
     }
 
-    /// Does what can be done now.
+    /// Does everything that is possible now.
     pub fn run(&mut self, now: Instant, host: &mut Host, rng: &mut Rng) -> Result<(), String> {
         if self.has_closed {
             return Ok(());
@@ -76,7 +76,7 @@ impl Program {
             let at = host.clock(now);
             host.stack.tcp_shutdown(at, self.conn, &mut host.fx);
         }
-        // A peer that ended early will not read what is left to write.
+        // A peer that ended early will not read the rest.
         let peer_left = self.task.may_fail && self.has_fin;
         if (self.has_shut || peer_left) && has_read_all && !self.has_closed {
             self.close(now, host, CloseMode::Orderly)?;

@@ -28,7 +28,7 @@ pub struct Options {
     /// Write every frame to this file.
     pub pcap: Option<PathBuf>,
     /// Hosts send super-frames with partial checksums to each other, as over a TAP; nothing is
-    /// corrupted then, because nobody could tell.
+    /// corrupted then, because it could not be detected.
     pub offloads: bool,
     /// Frames carry tags of 802.1Q.
     pub tags: Option<Tags>,
@@ -139,7 +139,7 @@ pub(crate) fn seed_bytes(rng: &mut Rng) -> [u8; 32] {
     bytes
 }
 
-/// Every second seed speaks IPv6.
+/// Every second seed uses IPv6.
 fn config(index: u8, is_v6: bool, rng: &mut Rng) -> StackConfig {
     let addr = if is_v6 {
         let ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(index) + 1);
@@ -159,7 +159,7 @@ fn config(index: u8, is_v6: bool, rng: &mut Rng) -> StackConfig {
         seed: seed_bytes(rng),
         ..StackConfig::default()
     };
-    // The link loses so much that patience must be greater than on a real one.
+    // The link loses so much that more probes are needed than on a real one.
     config.neighbour.probes_max = 30;
     let tcp = &mut config.tcp;
     tcp.syn_retries = 20;

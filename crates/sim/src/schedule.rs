@@ -31,7 +31,7 @@ impl Schedule {
         self.hosts[host].awake.insert(conn);
     }
 
-    /// To be woken at that time; earlier wishes stay, a needless run does no harm.
+    /// Wakes it at that time too; a needless run does no harm.
     pub fn sleep(&mut self, host: usize, conn: ConnId, until: Instant) {
         self.hosts[host].naps.push(Reverse((until, conn)));
     }

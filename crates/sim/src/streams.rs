@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Eight bytes of the stream that a key names: any two positions a few bytes apart differ with high
+/// Returns eight bytes of the stream of a key: any two positions a few bytes apart differ with high
 /// probability, so that a shifted, repeated or foreign byte is noticed.
 fn word_at(key: u64, index: u64) -> u64 {
     let word = (index ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -25,7 +25,7 @@ pub fn bytes_at(key: u64, offset: u64, len: usize) -> Vec<u8> {
 /// Both directions of a connection.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// Written by the program: [acked, written) is in the ring, with some of what lies before it.
+    /// Written by the program: [acked, written) is in the ring, with some bytes before it.
     sent: Vec<u8>,
     /// Offset of the first byte of `sent`.
     base: u64,
@@ -81,7 +81,7 @@ impl Streams {
             ));
         }
         self.acked = upto;
-        // Seldom: moving what is left of a large ring at every ACK is most of a simulation's time.
+        // Rarely: moving the rest of a large ring at every ACK would dominate a simulation's time.
         let gone = (upto - self.base) as usize;
         if gone * 2 >= self.sent.len() {
             self.sent.drain(..gone);
@@ -90,7 +90,7 @@ impl Streams {
         Ok(())
     }
 
-    /// The end of what is stored without a gap.
+    /// Returns the end of the data stored without a gap.
     pub fn contiguous(&self) -> u64 {
         let mut end = self.read;
         for (&start, bytes) in &self.pieces {

@@ -65,7 +65,7 @@ impl Watch {
             .map_err(|why| format!("{} to {}: {why}", flow.0, flow.1))
     }
 
-    /// The program of this side lets go of everything.
+    /// Records that the program of this side drops everything.
     pub fn on_abort(&mut self, local: SocketAddr, remote: SocketAddr) {
         if let Some(side) = self.sides.get_mut(&(local, remote)) {
             side.is_aborted = true;
@@ -153,7 +153,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Returns whether this SYN-ACK is another than the one that the flow goes by.
+    /// Returns whether this SYN-ACK differs from the one of the flow.
     fn is_rival(&self, flow: Flow, isn: u32) -> bool {
         self.sides.get(&flow).is_some_and(|side| side.isn != isn)
     }

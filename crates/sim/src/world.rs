@@ -51,7 +51,7 @@ pub struct World {
     programs: BTreeMap<(usize, ConnId), Program>,
     schedule: Schedule,
     unfinished: usize,
-    /// Hosts of several engines, and what their keepers are to do.
+    /// Hosts of several engines, and pending actions of their keepers.
     pub machines: Vec<Machine>,
     deeds: Deeds,
     /// Engines that listen, and on which ports.
@@ -151,7 +151,7 @@ impl World {
         )
     }
 
-    /// An active open to whoever may be there.
+    /// An active open to a host that may not exist.
     pub fn open(
         &mut self,
         (client, client_port, task): (usize, u16, Task),
@@ -200,7 +200,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass, whatever happens in it.
+    /// Lets time pass, with all events in it.
     pub fn run_for(&mut self, ns: u64) -> Result<(), Failure> {
         let end = self.now.plus_nanos(ns);
         while self.step(end)? {}
@@ -216,7 +216,7 @@ impl World {
         checks::at_rest(self).map_err(|why| self.failure(why))
     }
 
-    /// A host is gone, with its programs: nothing of it is heard again.
+    /// Removes a host with its programs: it sends nothing any more.
     pub fn vanish(&mut self, host: usize) {
         self.hosts[host].is_gone = true;
         let programs = &mut self.programs;
@@ -229,7 +229,7 @@ impl World {
         self.expected.retain(|(of, _), _| *of != station);
     }
 
-    /// The NAT forgets its mappings: who speaks to whom is not in the frames any more.
+    /// Makes the NAT forget its mappings: frames no longer show which hosts communicate.
     pub fn rebind_nat(&mut self) {
         self.network.rebind_nat();
         self.watch.is_blind_to_peers = true;
@@ -477,7 +477,7 @@ impl World {
             None if self.waits_for_accepts => {
                 return Err(format!("{conn:?} accepted a second time from {remote}"));
             }
-            // A handshake that a NAT has given another port: nobody is at the other end.
+            // A handshake that a NAT has given another port: there is no program at the other end.
             None => Task {
                 gives_up: Some((self.now, CloseMode::Abort)),
                 may_fail: true,

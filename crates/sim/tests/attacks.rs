@@ -88,12 +88,12 @@ fn split_acks_open_the_window_no_faster() {
     };
     let (whole, split) = (sent_after(1), sent_after(1000));
     println!("split ACKs: {split} bytes after 1000 ACKs, {whole} after one");
-    // The first window, what was acknowledged of it, and as much again in slow start. One ACK for
+    // The first window, the acknowledged part of it, and as much again in slow start. One ACK for
     // all of it earns less: RFC 9406 4.3 lets it count for 8 segments.
     assert!(split <= 30_000 && whole <= split, "{split} {whole}");
 }
 
-/// An ACK of what was not sent yet is no ACK, and earns at most one challenge.
+/// An ACK of unsent data is no ACK, and earns at most one challenge ACK.
 #[test]
 fn optimistic_acks_earn_nothing() {
     let (mut victim, open) = one_connection(1000);
@@ -214,7 +214,8 @@ fn blind_guesses_neither_reset_nor_inject() {
     );
 }
 
-/// RFC 5961 7, CVE-2016-5696: how many challenges are left says nothing about another connection.
+/// RFC 5961 7, CVE-2016-5696: the number of challenge ACKs left reveals nothing about another
+/// connection.
 #[test]
 fn the_global_limit_of_challenges_cannot_be_counted() {
     let answers = |seed: u8, others: u8| {
@@ -223,7 +224,7 @@ fn the_global_limit_of_challenges_cannot_be_counted() {
             .filter_map(|i| victim.open(peer(i), 1, plain(1460)))
             .collect();
         victim.now.0 += SECOND;
-        // A secret connection is challenged `others` times at most once; then everybody is.
+        // A secret connection is challenged `others` times at most once; then all are.
         for open in opens.iter().take(usize::from(others)).chain(&opens[1..]) {
             let seq = open.seq.wrapping_add(100);
             victim.suffer(&Forged::new(open.from, TcpFlags::RST, seq, 0).frame());
@@ -236,7 +237,7 @@ fn the_global_limit_of_challenges_cannot_be_counted() {
     assert!(most <= Some(&100) && least < most, "{totals:?}");
 }
 
-/// RFC 6528 3: what one connection shows says nothing about the next.
+/// RFC 6528 3: the number of one connection reveals nothing about the next.
 #[test]
 fn initial_numbers_of_neighbouring_flows_are_unrelated() {
     let mut victim = Victim::new(|_| {});
@@ -259,7 +260,7 @@ fn initial_numbers_of_neighbouring_flows_are_unrelated() {
     assert!(numbers.len() == 2000 && near <= 6, "{near}");
 }
 
-/// Land, martians, broadcasts, lengths that lie, urgent pointers beyond everything.
+/// Land, martians, broadcasts, invalid lengths, urgent pointers beyond everything.
 #[test]
 fn malformed_and_impossible_segments_are_dropped_and_counted() {
     let (mut victim, open) = one_connection(1460);

@@ -128,7 +128,7 @@ type Tale = fn(&mut World, ConnId) -> Event;
 type SpoilHost = fn(&mut Host);
 type SpoilWorld = fn(&mut World);
 
-/// Faults: the checker's sentence, whose stack lies, and how.
+/// Faults: the checker's sentence, the faulty stack, and the fault.
 const LIES: &[(&str, usize, Lie)] = &[
     ("is handed out", 1, |host, conn| {
         host.fx.store(conn, 0, b"again");
@@ -336,7 +336,7 @@ fn a_segment_that_may_not_be_said_is_noticed() {
     while world.hosts[0].inbox.is_empty() {
         world.run_for(10_000).unwrap();
     }
-    // The server's acknowledgement, as if it had said it of far more.
+    // The server's acknowledgement, as if of far more data.
     let (mut bytes, meta) = world.hosts[0].inbox.back().unwrap().clone();
     let ack_at = 14 + 20 + 8;
     let ack: [u8; 4] = bytes[ack_at..ack_at + 4].try_into().unwrap();

@@ -188,7 +188,7 @@ fn a_connection_or_a_segment_that_is_lost_between_engines_is_noticed() {
     }
 }
 
-/// A handshake whose SYN-ACK is on its way, as its engine stops to listen.
+/// A handshake whose SYN-ACK is in flight when its engine stops listening.
 fn half_open() -> (World, usize) {
     let mut world = world();
     let (client, server) = (Task::new((1, UP), (2, UP)), Task::new((2, UP), (1, UP)));

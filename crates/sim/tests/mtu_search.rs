@@ -144,8 +144,7 @@ fn without_the_search_a_black_hole_swallows_everything() {
 
 #[test]
 fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() {
-    // RFC 1191 6.3.
-    // A queue of half a second: what asks for neighbours stands in it too.
+    // RFC 1191 6.3. A queue of half a second, in which ARP requests wait too.
     let slow = |mtu| LinkParams {
         rate: 200_000,
         queue: QueueParams {
@@ -162,7 +161,7 @@ fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() 
     world.run_for(10 * SECOND).unwrap();
     assert_eq!(seen(&world), (1300, 0));
     world.run_for(585 * SECOND).unwrap();
-    // It still holds: what is larger would be refused again.
+    // It still holds: a larger packet would be refused again.
     assert_eq!(seen(&world), (1300, 0));
     world.run_for(20 * SECOND).unwrap();
     assert_eq!(seen(&world), (1300, 1));

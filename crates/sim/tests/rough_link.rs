@@ -19,7 +19,7 @@ fn so_does_a_lossy_link_that_carries_super_frames() {
 }
 
 fn run_all(options: &Options) {
-    // Every second seed speaks IPv6.
+    // Every second seed uses IPv6.
     let mut merged = [0; 2];
     for seed in 0..SEEDS {
         match run_seed(seed, options) {

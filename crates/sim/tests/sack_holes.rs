@@ -72,7 +72,7 @@ impl World {
     }
 }
 
-/// RFC 2018 3: each block says what has arrived, and nothing says that it must be next to another.
+/// RFC 2018 3: each block reports received data, and blocks need not be adjacent.
 #[test]
 fn a_million_sack_holes_fill_a_bounded_table() {
     let mut world = World::new();

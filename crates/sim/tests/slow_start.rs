@@ -6,8 +6,8 @@ use slipstack_stack::Congestion;
 
 const MS: u64 = 1_000_000;
 
-/// A queue of `percent` of the bandwidth-delay product: what a bulk flow sends again in its first
-/// twenty round trips, and the share of the link that it has in the second ten.
+/// A queue of `percent` of the bandwidth-delay product: returns a bulk flow's retransmissions in
+/// its first twenty round trips, and its share of the link in the second ten.
 fn begin((mbits, rtt_ms): (u64, u64), percent: u64, pacing: bool) -> (u64, f64) {
     let rate = mbits * 1_000_000;
     let link = LinkParams::bottleneck(mbits, rtt_ms, percent);

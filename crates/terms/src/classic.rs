@@ -2,7 +2,7 @@
 //! packet. Such a program jumps forward only, ends with a return and uses only registers that exist
 //! (bpf_check_classic()).
 
-/// Places of what is beside the packet (SKF_AD_OFF and the offsets from it).
+/// Offsets of ancillary data (SKF_AD_OFF and the offsets from it).
 const BESIDE_AT: u32 = (-0x1000i32).cast_unsigned();
 const CPU: u32 = 36;
 const RANDOM: u32 = 56;
@@ -54,10 +54,10 @@ struct Machine {
     words: [u32; WORDS],
 }
 
-/// A figure that a program asks for beside the packet's bytes.
+/// Ancillary data that a program loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// The number of the processor that looks at the packet.
+    /// The number of the processor that handles the packet.
     Cpu,
     /// A random number.
     Random,
@@ -73,8 +73,8 @@ impl Beside {
     }
 }
 
-/// Returns the result of a program; 0 if it loads from beyond the packet's end or divides by
-/// nothing. `beside` answers for what is not in the packet.
+/// Returns the result of a program; 0 if it loads from beyond the packet's end or divides by zero.
+/// `beside` returns ancillary data.
 pub fn run_classic(
     program: &[u8],
     packet: &[u8],

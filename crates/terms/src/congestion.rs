@@ -27,8 +27,8 @@ impl Congestion {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// It reads marks as a measure, so the handshake offers ECN whatever the configuration says
-    /// (RFC 8257 3).
+    /// Returns whether it uses marks as a measure, so that the handshake offers ECN whatever the
+    /// configuration says (RFC 8257 3).
     pub const fn needs_ecn(self) -> bool {
         matches!(self, Self::Dctcp)
     }

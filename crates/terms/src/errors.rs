@@ -95,16 +95,16 @@ crate::coded! {
         Aborted = 6,
         ProtocolError = 7,
         MessageTooLong = 8,
-        /// RST after both sides had said FIN or we had shut down (EPIPE rather than ECONNRESET).
+        /// RST after both sides had sent FIN or we had shut down (EPIPE rather than ECONNRESET).
         BrokenPipe = 9,
         /// The engine is gone.
         NetDown = 10,
         ProtocolUnreachable = 11,
         HostDown = 12,
         NotOnNet = 13,
-        /// The way that the packet asks for does not exist.
+        /// The source route of the packet does not exist.
         RouteFailed = 14,
-        /// Somebody on the way forbids it.
+        /// A node on the path forbids it.
         Prohibited = 15,
     }
 }

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 pub enum FilterAction {
     Allow,
     Deny,
-    /// The next rules are looked at.
+    /// The next rules are evaluated.
     Count,
-    /// The next rule that is looked at is the first of this number or a greater one.
+    /// The evaluation continues at the first rule with this number or a greater one.
     SkipTo(u32),
-    /// The sender of a TCP segment gets a RST; what is no TCP is dropped.
+    /// The sender of a TCP segment gets a RST; other packets are dropped.
     Reset,
     /// The sender gets an ICMP error.
     Unreach(UnreachCode),
-    /// Flows that a rule with a state has let in are treated as that rule says; for all others the
-    /// next rules are looked at.
+    /// Known flows of stateful rules are treated by their rule; for all others the next rules are
+    /// evaluated.
     CheckState,
 }
 
@@ -54,8 +54,8 @@ pub struct LimitBy {
     pub destination_port: bool,
 }
 
-/// A rule whose packets make their flow known: the other packets of it, in both directions, are
-/// treated like them.
+/// Whether the packets of a rule make their flow known: its other packets, in both directions, are
+/// then treated alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FilterKeep {
     State,

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::words::{WORDS, Words, ip_of, ip_words, one};
 
-/// A change to what a socket hears of a group.
+/// A change of a socket's multicast memberships.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupChange {
     /// All sources.
@@ -26,12 +26,12 @@ pub enum MulticastOption {
         is_v6: bool,
         ttl: u8,
     },
-    /// Our own sockets hear it too.
+    /// Our own sockets receive it too.
     Loop {
         is_v6: bool,
         on: bool,
     },
-    /// The socket hears groups that others have joined, if it has not joined them itself.
+    /// The socket receives groups that others have joined, if it has not joined them itself.
     All {
         is_v6: bool,
         on: bool,
@@ -52,7 +52,7 @@ pub enum MulticastOption {
     },
 }
 
-/// Where the link of a membership stands in the first word.
+/// Position of a membership's link in the first word.
 const LINK_SHIFT: u32 = 8;
 
 impl Words for MulticastOption {

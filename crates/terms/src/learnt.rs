@@ -5,12 +5,12 @@ use core::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// Addresses and ways out beside the configured ones. The stack that hears routers makes it; the
-/// others on the same device go by it.
+/// Addresses and routes beside the configured ones. The stack that receives advertisements makes
+/// it; the others on the same device use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learnt {
     pub addresses: Vec<LearntAddress>,
-    /// Networks whose addresses are neighbours.
+    /// On-link networks.
     pub networks: Vec<LearntNetwork>,
     /// Default routers, the one to use first, each with its link (`wire::zone`).
     pub routers: Vec<Ipv6Addr>,
@@ -23,15 +23,15 @@ pub struct Learnt {
     /// far as is known.
     #[serde(skip)]
     pub link_mtu: Option<u16>,
-    /// Hop limit of packets whose sender has not chosen one; of this and the next two the first
-    /// link counts on which a router has said so.
+    /// Default hop limit of packets; for this and the next two, the first link counts whose router
+    /// has advertised a value.
     pub hop_limit: Option<u8>,
     pub reachable_ms: Option<u32>,
     pub retry_ms: Option<u32>,
 }
 
 impl Learnt {
-    /// Returns what engines and programs go by. The link's own size goes another way.
+    /// Returns the part that engines and programs use. The link's own MTU is passed separately.
     #[must_use]
     pub fn published(&self) -> Learnt {
         Learnt {
@@ -57,8 +57,7 @@ impl Learnt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntAddress {
     pub ip: Ipv6Addr,
-    /// Length of the prefix that it was made of; its neighbours are told apart by
-    /// [`Learnt::networks`].
+    /// Length of its prefix; [`Learnt::networks`] decides which addresses are neighbours.
     pub prefix_len: u8,
     /// Not for new connections (RFC 4862 5.5.4).
     pub is_deprecated: bool,

@@ -8,13 +8,13 @@ crate::coded! {
     MtuDiscovery {
         /// It is cut here; a smaller one may be cut on its way.
         Dont = 0,
-        /// It is cut here; a smaller one may not be cut any more, so that the path tells what it
-        /// takes.
+        /// Large datagrams are fragmented here; smaller ones may not be fragmented on the way, so
+        /// that the path MTU is discovered.
         #[default]
         Want = 1,
         /// It is refused.
         Do = 2,
-        /// As `Do`, by the link's MTU, whatever the path has told.
+        /// As `Do`, by the link's MTU, whatever the path MTU.
         Probe = 3,
         /// It is refused by the link's MTU; a smaller one may be cut on its way.
         Interface = 4,
@@ -37,7 +37,7 @@ impl MtuDiscovery {
         matches!(self, Self::Want | Self::Do | Self::Probe)
     }
 
-    /// Returns whether ICMP errors may lower what the path is taken to take.
+    /// Returns whether ICMP errors may lower the path MTU.
     pub const fn learns(self) -> bool {
         !matches!(self, Self::Interface | Self::Omit)
     }

@@ -79,12 +79,12 @@ options! {
     13 TosV6(u8) => tos_v6: u8;
     /// Hop limit of IPv6 packets; 0 = the link's.
     14 TtlV6(u8) => ttl_v6: u8;
-    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is
-    /// not done (RFC 7413 5.1).
+    /// Limit of a listener's connections whose data was accepted with the SYN and whose handshake
+    /// is not complete (RFC 7413 5.1).
     15 FastOpen(u32) => fast_open_queue: u32;
     /// An active open may put data into its SYN (RFC 7413).
     16 FastOpenConnect(bool) => fast_open: bool;
-    /// Timeouts of a listener's SYN-ACK before an ACK that brings no data opens a connection
+    /// Timeouts of a listener's SYN-ACK before an ACK without data opens a connection
     /// (TCP_DEFER_ACCEPT).
     17 DeferAccept(u8) => defer_accept: u8;
     /// Retransmissions of a SYN (TCP_SYNCNT).
@@ -105,18 +105,18 @@ options! {
     25 ReturnsV6(bool) => returns_v6: bool;
     /// The mark that rules may match (SO_MARK).
     26 Mark(u32) => mark: u32;
-    /// The table that is asked beside that of our own addresses (SO_SETFIB); 0 = as the rules say.
+    /// The table that is looked up after that of our own addresses (SO_SETFIB); 0 = as the rules
+    /// say.
     27 Table(u16) => table: u16;
     /// The link that packets leave and come by (SO_BINDTODEVICE): its number plus one; 0 = any.
     28 Link(u16) => link: u16;
     29 Multicast(MulticastOption);
-    /// Where a socket stands in its SO_REUSEPORT group: members are in ascending order; 0 = in
-    /// none.
+    /// Rank of a socket in its SO_REUSEPORT group: members are in ascending order; 0 = in none.
     30 Rank(u64) => rank: u64;
     /// A part of the program that chooses a socket of the group.
     31 Chooser(ChooserPart);
-    /// A datagram socket hears nobody until it is connected: before, its peer's datagrams are
-    /// another socket's.
+    /// A datagram socket that receives nothing until it is connected: before, its peer's datagrams
+    /// are another socket's.
     32 AwaitsPeer(bool) => awaits_peer: bool;
     /// Connections may be from an address that is not ours (IP_TRANSPARENT).
     33 Transparent(bool) => is_transparent: bool;

@@ -42,11 +42,12 @@ named! {
         /// Sockets that fail, and programs that stay on the kernel, because the stack is not there;
         /// connections that a keeper or an instance loses.
         Error = "error",
-        /// Differences from what the program or its user may expect; what a keeper gives up.
+        /// Deviations from the expectations of the program or its user; work that a keeper gives
+        /// up.
         #[default]
         Warn = "warn",
-        /// Which stack a program uses, and what configuration files say in vain; who comes to a
-        /// keeper or an instance, and leaves.
+        /// The stack that a program uses, and settings without effect in configuration files;
+        /// programs that attach to a keeper or an instance, and leave.
         Info = "info",
         /// Each socket's placement, with its reason.
         Debug = "debug",

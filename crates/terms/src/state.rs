@@ -51,7 +51,7 @@ impl SocketState {
         SocketState::ALL.into_iter().find(|it| *it as u8 == number)
     }
 
-    /// Returns the word of `ss`.
+    /// Returns the name in `ss`.
     pub const fn word(self) -> &'static str {
         match self {
             SocketState::Established => "ESTAB",
@@ -68,7 +68,7 @@ impl SocketState {
         }
     }
 
-    /// Returns the word of FreeBSD's netstat.
+    /// Returns the name in FreeBSD's netstat.
     pub const fn bsd_word(self) -> &'static str {
         match self {
             SocketState::Established => "ESTABLISHED",

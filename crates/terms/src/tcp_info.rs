@@ -57,7 +57,7 @@ impl Figure for SocketState {
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $field:ident: $figure:ty,)*) => {
-        /// A snapshot. Times in microseconds, counts in segments, sizes in bytes, unless said
+        /// A snapshot. Times in microseconds, counts in segments, sizes in bytes, unless noted
         /// otherwise.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct TcpInfo { $($(#[$doc])* pub $field: $figure,)* }

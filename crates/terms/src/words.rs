@@ -6,12 +6,12 @@ use core::time::Duration;
 /// Words of the longest value.
 pub const WORDS: usize = 5;
 
-/// A value that travels in shared memory. Its reader believes nothing: words that no program of
-/// this version writes are no value.
+/// A value in shared memory. Its reader trusts nothing: words that no program of this version
+/// writes are no value.
 pub trait Words: Sized {
     fn to_words(self) -> [u64; WORDS];
 
-    /// Returns the value; `None` if there is none that these words stand for.
+    /// Returns the value; `None` if the words encode none.
     fn from_words(words: [u64; WORDS]) -> Option<Self>;
 }
 
@@ -70,7 +70,7 @@ impl Words for bool {
     }
 }
 
-/// In milliseconds; the longest are shortened to what 32 bits hold.
+/// In milliseconds; longer times are limited to 32 bits.
 impl Words for Duration {
     fn to_words(self) -> [u64; WORDS] {
         one(self.as_millis().min(u32::MAX.into()) as u64)
@@ -82,7 +82,7 @@ impl Words for Duration {
     }
 }
 
-/// A bit of its own tells none from zero.
+/// A bit of its own distinguishes none from zero.
 const NO_TIME: u64 = 1 << 32;
 
 impl Words for Option<Duration> {

@@ -12,8 +12,8 @@ use crate::tcp::{self, TcpFlags};
 use crate::{checksum, ethernet, ipv4, ipv6, plain, protocol};
 
 const IP: usize = ethernet::HEADER_LEN;
-/// Bytes that are compared; the longest headers that are looked at fit. Shorter frames are worth no
-/// row.
+/// Bytes that are compared; the longest supported headers fit. Shorter frames are not worth
+/// merging.
 const SPAN: usize = 96;
 
 /// The headers of a segment, for its successors to be compared with.
@@ -32,7 +32,7 @@ pub struct Follower<'a> {
     pub seq: u32,
     pub is_pushed: bool,
     pub payload: &'a [u8],
-    /// Header and payload, what the transport checksum covers.
+    /// Header and payload, covered by the transport checksum.
     segment: &'a [u8],
 }
 
@@ -79,8 +79,8 @@ impl Alike {
         })
     }
 
-    /// The frame as a successor: `None` when it differs, or is not in order. The transport checksum
-    /// is not looked at.
+    /// Returns the frame as a successor: `None` if it differs, or is not in order. The transport
+    /// checksum is not verified.
     #[inline]
     pub fn follow<'a>(&self, frame: &'a [u8]) -> Option<Follower<'a>> {
         let h = frame.first_chunk::<SPAN>()?;

@@ -7,9 +7,9 @@ use crate::zone;
 /// A ones' complement sum being built. Pieces may have any length and alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Sum of 16-bit words as they lie in memory (native order).
+    /// Sum of 16-bit words in native order.
     words: u64,
-    /// An odd number of bytes has gone in.
+    /// Whether an odd number of bytes was added.
     odd: bool,
 }
 
@@ -43,7 +43,8 @@ impl Sum {
         self.words += u64::from(value.to_be());
     }
 
-    /// The sum in 16 bits, in host order, not complemented: what a partial checksum holds.
+    /// Returns the sum in 16 bits, in host order, not complemented: the value of a partial
+    /// checksum.
     #[inline]
     pub fn fold(self) -> u16 {
         u16::from_be(fold(self.words))
@@ -57,7 +58,7 @@ impl Sum {
 }
 
 /// Folds a sum of native words to 16 bits. Adding the halves of a word to each other crosswise
-/// leaves their sum with its carry brought around in the upper half.
+/// leaves their sum with its carry in the upper half.
 #[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;
@@ -157,7 +158,7 @@ pub fn is_valid_l4_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, segment: &[u8]
     sum.fold() == 0xffff
 }
 
-/// RFC 1624: the checksum after one 16-bit field went from `old` to `new`.
+/// RFC 1624: returns the checksum after one 16-bit field went from `old` to `new`.
 #[inline]
 pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);

@@ -13,7 +13,7 @@ impl EtherType {
     pub const IPV4: Self = Self(0x0800);
     pub const ARP: Self = Self(0x0806);
     pub const IPV6: Self = Self(0x86dd);
-    /// A tag of IEEE 802.1Q lies before the type.
+    /// A tag of IEEE 802.1Q precedes the type.
     pub const TAGGED: Self = Self(0x8100);
 }
 
@@ -25,7 +25,7 @@ pub struct EthernetHeader {
 }
 
 impl EthernetHeader {
-    /// Header and what follows it; `None` = shorter than a header.
+    /// Splits a frame into header and payload; `None` if it is shorter than a header.
     #[inline]
     pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
         let (header, payload) = frame.split_first_chunk::<HEADER_LEN>()?;

@@ -40,7 +40,7 @@ impl Cookie {
 /// The option of a SYN or SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastOpen {
-    /// A client asks for a cookie.
+    /// A client requests a cookie.
     Request,
     Cookie(Cookie),
 }

@@ -54,8 +54,8 @@ impl<'a> FrameFlow<'a> {
         }
     }
 
-    /// The flow of the packet that an ICMP error of either version quotes; its source is who gets
-    /// the error.
+    /// Parses the flow of the packet that an ICMP error of either version quotes; its source is the
+    /// receiver of the error.
     pub fn parse_quoted(frame: &'a [u8]) -> Option<Self> {
         let (header, payload) = EthernetHeader::parse(frame)?;
         match header.ethertype {
@@ -112,7 +112,7 @@ impl<'a> FrameFlow<'a> {
         })
     }
 
-    /// Returns whether it is for everybody who has the port: a link-layer group, and no TCP.
+    /// Returns whether it goes to all sockets of the port: a link-layer multicast, and no TCP.
     pub fn is_to_group(&self, frame: &[u8]) -> bool {
         self.protocol == protocol::UDP && is_group_frame(frame)
     }

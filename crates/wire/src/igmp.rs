@@ -4,11 +4,11 @@ use core::net::Ipv4Addr;
 
 use crate::checksum;
 
-/// Where version 3 reports go: all routers that speak it.
+/// Destination of version 3 reports: all routers that support it.
 pub const V3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// Where version 2 hosts take their leave.
 pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
-/// Every host of the link: nobody reports it.
+/// Every host of the link: never reported.
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// Type, code, checksum and four bytes.
 pub const HEADER_LEN: usize = 8;
@@ -18,7 +18,7 @@ const V1_REPORT: u8 = 0x12;
 const V2_REPORT: u8 = 0x16;
 const V2_LEAVE: u8 = 0x17;
 const V3_REPORT: u8 = 0x22;
-/// RFC 2236 4: what a version 1 router means.
+/// RFC 2236 4: the response time of a version 1 query.
 const V1_RESPONSE_MS: u32 = 10_000;
 
 /// A query of any version.
@@ -78,7 +78,7 @@ impl<'a> IgmpMessage<'a> {
             robustness: 0,
             sources: &[],
         };
-        // RFC 3376 7.1: told apart by length and code.
+        // RFC 3376 7.1: versions are distinguished by length and code.
         match (rest, code) {
             ([], 0) => Some(Self::Query(query(1, V1_RESPONSE_MS))),
             ([], code) => Some(Self::Query(query(2, u32::from(code) * 100))),

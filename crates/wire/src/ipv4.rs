@@ -39,7 +39,7 @@ pub struct Ipv4Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Packet<'a> {
     pub header: Ipv4Header,
-    /// Whether the fragment field says that this is not a whole datagram.
+    /// Whether this is a fragment, by the fragment field.
     pub is_fragment: bool,
     pub has_more: bool,
     pub fragment_offset: u16,
@@ -77,8 +77,8 @@ impl<'a> Ipv4Packet<'a> {
         Ok(Self { payload, ..packet })
     }
 
-    /// The packet quoted by an ICMP error: cut off anywhere after its header, checksum not looked
-    /// at (routers rewrite the TTL). `payload` is what is there of it.
+    /// Parses the packet quoted by an ICMP error: truncated anywhere after its header, checksum not
+    /// verified (routers rewrite the TTL). `payload` is the present part of it.
     pub fn parse_quoted(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let (packet, total_len) = Self::parse_header(bytes)?;
         let header_len = HEADER_LEN + packet.options.len();
@@ -138,11 +138,11 @@ impl Ipv4Header {
         self.emit_with((offset / 8) | more, out);
     }
 
-    /// As [`Ipv4Header::emit_fragment`] of a packet with options; returns the length, at most
+    /// As [`Ipv4Header::emit_fragment`], for a packet with options; returns the length, at most
     /// [`HEADER_LEN_MAX`].
     ///
-    /// RFC 791 3.1: behind the first part only those remain whose copied flag is set. As on Linux
-    /// the others become no operation, so that all headers have one length.
+    /// RFC 791 3.1: after the first fragment only options with the copied flag remain. As on Linux
+    /// the others become no-operation, so that all headers have one length.
     pub fn emit_fragment_with(
         &self,
         (offset, has_more): (u16, bool),

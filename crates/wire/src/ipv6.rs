@@ -15,7 +15,7 @@ pub const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Header {
     pub traffic_class: u8,
-    /// 20 bits; what is above them is cut off.
+    /// 20 bits; higher bits are cut off.
     pub flow_label: u32,
     /// Length of everything after this header, extension headers included.
     pub payload_len: u16,
@@ -33,8 +33,9 @@ pub struct Ipv6Packet<'a> {
 }
 
 impl<'a> Ipv6Packet<'a> {
-    /// `None`: truncated, or another version. Bytes beyond the payload length (Ethernet padding)
-    /// are ignored. A payload length of 0 means no payload: jumbograms (RFC 2675) are not spoken.
+    /// Returns `None` if truncated, or of another version. Bytes beyond the payload length
+    /// (Ethernet padding) are ignored. A payload length of 0 means no payload: jumbograms (RFC
+    /// 2675) are not supported.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = Self::parse_header(bytes)?;
@@ -88,7 +89,7 @@ impl Ipv6Header {
     }
 }
 
-/// RFC 4291 2.7.1: the group in which the owner of an address hears who asks for it.
+/// RFC 4291 2.7.1: returns the group in which the owner of an address receives solicitations.
 pub const fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = ip.octets();
     Ipv6Addr::new(

@@ -44,7 +44,7 @@ pub enum Walked<'a> {
     Fragment(Fragment<'a>),
 }
 
-/// A fragment (RFC 8200 4.5). An atomic one, which is a whole packet (RFC 6946), is not told as
+/// A fragment (RFC 8200 4.5). An atomic one, which is a whole packet (RFC 6946), is not reported as
 /// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
@@ -62,9 +62,9 @@ pub struct Fragment<'a> {
 pub enum Refused {
     /// Truncated, or beyond the limits.
     Malformed,
-    /// An option that asks for this (RFC 8200 4.2, action 01).
+    /// Requested by an option (RFC 8200 4.2, action 01).
     Silently,
-    /// The sender is told (RFC 4443 3.4).
+    /// The sender gets an error (RFC 4443 3.4).
     Problem {
         code: u8,
         /// Offset of the byte that is wrong, from the start of the packet.
@@ -138,7 +138,7 @@ pub fn walk(next_header: u8, payload: &[u8]) -> Result<Walked<'_>, Refused> {
     Err(Refused::Malformed)
 }
 
-/// The header that is looked at.
+/// The position of a header.
 #[derive(Clone, Copy)]
 struct Place {
     next_header: u8,
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// A header in units of eight bytes, and what follows.
+/// Splits off a header in units of eight bytes.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     let len = usize::from(*bytes.get(1).ok_or(Refused::Malformed)?) * 8 + 8;
     bytes.split_at_checked(len).ok_or(Refused::Malformed)
@@ -223,8 +223,8 @@ fn parse_fragment<'a>(bytes: &'a [u8], at: &Place) -> Result<(Fragment<'a>, &'a 
 /// Where the payload length is in the fixed header.
 const PAYLOAD_LEN_AT: u32 = 4;
 
-/// RFC 8200 4.4: a routing header whose type we do not know is skipped when it is used up. Type 0
-/// is no longer known to anybody (RFC 5095).
+/// RFC 8200 4.4: a routing header of an unknown type is skipped when it is used up. Type 0 is
+/// obsolete (RFC 5095).
 fn check_routing(header: &[u8], at: &Place) -> Result<(), Refused> {
     match header[3] {
         0 => Ok(()),
@@ -232,7 +232,8 @@ fn check_routing(header: &[u8], at: &Place) -> Result<(), Refused> {
     }
 }
 
-/// RFC 8200 4.2. No option has a meaning for us; what an unknown one asks for is in its type.
+/// RFC 8200 4.2. No option has a meaning for us; the type of an unknown one gives the required
+/// action.
 fn check_options(header: &[u8], at: &Place) -> Result<(), Refused> {
     let (mut offset, mut count, mut padding) = (2, 0, 0);
     while let Some(&kind) = header.get(offset) {

@@ -3,7 +3,7 @@
 
 use core::net::Ipv6Addr;
 
-/// Neighbour discovery is believed only from the link itself (RFC 4861 7.1).
+/// Neighbour discovery is accepted only from the link itself (RFC 4861 7.1).
 pub const HOP_LIMIT: u8 = 255;
 
 const SOURCE_LINK: u8 = 1;
@@ -12,13 +12,13 @@ const PREFIX: u8 = 3;
 const MTU: u8 = 5;
 /// RFC 4191 2.3.
 const ROUTE: u8 = 24;
-/// RFC 3971 5.3.2, used by RFC 7527 to tell one's own probes that come back.
+/// RFC 3971 5.3.2, used by RFC 7527 to recognise own probes that come back.
 const NONCE: u8 = 14;
 
 /// A link-layer address option: type, length, address.
 const LINK_OPTION_LEN: usize = 8;
 const TARGET_LEN: usize = 16;
-/// Prefixes of one advertisement that are looked at.
+/// Prefixes of one advertisement that are processed.
 pub const PREFIXES_MAX: usize = 8;
 /// A solicitation or advertisement of a neighbour with one option.
 pub const NEIGHBOUR_LEN: usize = TARGET_LEN + LINK_OPTION_LEN;
@@ -132,7 +132,7 @@ impl Preference {
     }
 }
 
-/// A way out that an advertisement tells of beside the one in its header (RFC 4191 2.3).
+/// A route in an advertisement, besides the default route in its header (RFC 4191 2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteInformation {
     pub prefix_len: u8,
@@ -188,7 +188,7 @@ impl<'a> RouterAdvertisement<'a> {
         self.options.filter_map(|o| o.prefix()).take(PREFIXES_MAX)
     }
 
-    /// The first [`PREFIXES_MAX`] ways out.
+    /// Returns the first [`PREFIXES_MAX`] routes.
     pub fn routes(&self) -> impl Iterator<Item = RouteInformation> + 'a {
         self.options.filter_map(|o| o.route()).take(PREFIXES_MAX)
     }
@@ -215,7 +215,7 @@ impl Redirect {
     }
 }
 
-/// Options whose lengths add up.
+/// Options with consistent lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options<'a> {
     bytes: &'a [u8],
@@ -328,7 +328,7 @@ mod tests {
         let mut out = [0; NEIGHBOUR_LEN];
         let len = probe.emit_solicitation(&mut out);
         assert_eq!(Neighbour::parse_solicitation(&out[..len]), Some(probe));
-        // RFC 3971 5.3.2: type 14, length in eights, at least six bytes that nobody guesses.
+        // RFC 3971 5.3.2: type 14, length in eights, at least six unpredictable bytes.
         assert_eq!(out[16..len], [14, 1, 7, 7, 7, 7, 7, 7]);
     }
 

@@ -9,7 +9,7 @@ use crate::{protocol, tcp, udp};
 /// State of the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
-    /// Nobody looked: the stack verifies.
+    /// Not verified: the stack does it.
     #[default]
     Unknown,
     /// The device or the kernel verified it.
@@ -25,13 +25,13 @@ pub struct RxMeta {
     pub checksum: RxChecksum,
     /// Several segments coalesced into one frame (GRO, TSO of a sender on this machine).
     pub gso: bool,
-    /// Payload bytes of the segments, or the datagrams, that came joined in one frame; 0 = it is
-    /// one, or nobody knows.
+    /// Payload bytes of the segments, or the datagrams, that arrived joined in one frame; 0 = a
+    /// single one, or unknown.
     pub segment: u16,
     /// Sent by this machine's own stacks to their own address; a device never sets it.
     pub local: bool,
-    /// The link that it came by ([`crate::LinkId`]), whose 802.1Q tag the device has taken out; 0 =
-    /// the device's own link.
+    /// The link by which it arrived ([`crate::LinkId`]), whose 802.1Q tag the device has removed; 0
+    /// = the device's own link.
     pub link: u16,
 }
 
@@ -60,7 +60,7 @@ impl RxMeta {
     };
 }
 
-/// A transport checksum that somebody below the stack completes.
+/// A transport checksum that the device completes.
 ///
 /// The field holds the pseudo-header sum, folded and not complemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct PartialChecksum {
 }
 
 impl PartialChecksum {
-    /// Where a TCP or UDP checksum lies in an Ethernet frame; `None` for other frames and
+    /// Position of a TCP or UDP checksum in an Ethernet frame; `None` for other frames and
     /// fragments.
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
         let flow = FrameFlow::parse(frame)?;
@@ -121,8 +121,8 @@ pub struct Gso {
 pub struct TxOffload {
     pub checksum: Option<PartialChecksum>,
     pub gso: Option<Gso>,
-    /// The link that it leaves by ([`crate::LinkId`]), whose 802.1Q tag the device puts in; 0 = the
-    /// device's own link.
+    /// The link by which it leaves ([`crate::LinkId`]), whose 802.1Q tag the device inserts; 0 =
+    /// the device's own link.
     pub link: u16,
 }
 

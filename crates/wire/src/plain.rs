@@ -32,13 +32,13 @@ pub struct PlainTcp<'a> {
     pub window: u16,
     pub timestamps: Option<Timestamps>,
     pub payload: &'a [u8],
-    /// Header and payload, what the transport checksum covers.
+    /// Header and payload, covered by the transport checksum.
     pub segment: &'a [u8],
 }
 
 impl<'a> PlainTcp<'a> {
-    /// `None`: not that simple, or something is wrong with it: the long way says what. The
-    /// transport checksum is not looked at.
+    /// Returns `None` if the frame is not that simple, or has a defect, which the full path
+    /// reports. The transport checksum is not verified.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Option<Self> {
         // Bytes beyond the total length are Ethernet's padding.
@@ -46,7 +46,7 @@ impl<'a> PlainTcp<'a> {
     }
 
     /// Parses the beginning of a frame of `len` bytes without padding: `segment` and `payload` have
-    /// what is there of them. Beside it, where in the frame the payload begins.
+    /// the present part of them. Also returns the offset of the payload in the frame.
     pub fn parse_beginning(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {
         let at_hand = |end| (end == len).then(|| beginning.get(TCP..)).flatten();
         let plain = Self::read(beginning, at_hand)?;
@@ -248,7 +248,7 @@ mod tests {
     const UNEXPECTED: TcpFlags = TcpFlags(!(0x10 | 0x08 | 0x01));
     const STAMPS: Timestamps = Timestamps { value: 9, echo: 8 };
 
-    /// Whatever is taken as plain is what the long way reads.
+    /// Every frame that is parsed as plain is parsed alike by the full path.
     fn agrees(bytes: &[u8]) -> bool {
         let Some(plain) = PlainTcp::parse(bytes) else {
             return false;
@@ -324,7 +324,7 @@ mod tests {
                 };
                 assert_eq!(whole_again, parsed);
             }
-            // Padding, or a length that lies.
+            // Padding, or a wrong length.
             assert_eq!(PlainTcp::parse_beginning(&whole, whole.len() + 1), None);
             assert_eq!(PlainTcp::parse_beginning(&whole, whole.len() - 1), None);
         }

@@ -14,7 +14,7 @@ const INPUT_LEN: usize = 36;
 /// A key, ready to hash with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toeplitz {
-    /// The word of the key that each bit of the input stands for.
+    /// The word of the key for each bit of the input.
     words: [u32; INPUT_LEN * 8],
 }
 

@@ -114,8 +114,8 @@ pub struct TcpSegment<'a> {
 }
 
 impl<'a> TcpSegment<'a> {
-    /// `None`: truncated, or a data offset below the header or beyond the segment. The checksum is
-    /// not looked at.
+    /// Returns `None` if truncated, or if the data offset is below the header or beyond the
+    /// segment. The checksum is not verified.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (h, _) = bytes.split_first_chunk::<HEADER_LEN>()?;
@@ -157,7 +157,7 @@ impl TcpHeader {
     }
 }
 
-/// Ports and sequence number: what an ICMP error quotes at least (RFC 792).
+/// Parses ports and sequence number: the least that an ICMP error quotes (RFC 792).
 pub fn parse_quoted(bytes: &[u8]) -> Option<(u16, u16, u32)> {
     let (h, _) = bytes.split_first_chunk::<8>()?;
     Some((

@@ -242,7 +242,7 @@ impl TcpOptions {
         ])
     }
 
-    /// Nothing but timestamps, or nothing at all.
+    /// Returns whether there are only timestamps, or no options at all.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.mss.is_none()

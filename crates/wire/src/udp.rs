@@ -10,7 +10,7 @@ pub struct UdpDatagram<'a> {
     pub dst_port: u16,
     /// 0 = the sender computed none.
     pub checksum: u16,
-    /// Header and payload as the length field has them: what the checksum covers.
+    /// Header and payload by the length field, covered by the checksum.
     pub covered: &'a [u8],
     pub payload: &'a [u8],
 }
@@ -33,7 +33,7 @@ impl<'a> UdpDatagram<'a> {
     }
 }
 
-/// A header whose checksum is left to be filled in. The payload fits in an IP packet.
+/// Writes a header whose checksum is left to be filled in. The payload fits in an IP packet.
 #[inline]
 pub fn header(src_port: u16, dst_port: u16, payload_len: usize) -> [u8; HEADER_LEN] {
     let [s0, s1] = src_port.to_be_bytes();

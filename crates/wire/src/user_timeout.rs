@@ -31,8 +31,8 @@ impl UserTimeout {
         self.0.get()
     }
 
-    /// In seconds as long as they fit, then in minutes, rounded up; at most 32767 minutes. `None`:
-    /// no time at all.
+    /// Encodes seconds as long as they fit, then minutes, rounded up; at most 32767 minutes.
+    /// `None`: no time at all.
     pub fn of_seconds(seconds: u32) -> Option<UserTimeout> {
         let field = match u16::try_from(seconds) {
             Ok(seconds @ 0..=VALUE_MAX) => seconds,

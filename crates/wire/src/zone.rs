@@ -48,7 +48,7 @@ pub const fn zone_of_ip(ip: IpAddr) -> LinkId {
     }
 }
 
-/// Returns the address as it stands in frames.
+/// Returns the address as in frames.
 #[inline]
 #[must_use]
 pub const fn plain(ip: Ipv6Addr) -> Ipv6Addr {

@@ -45,7 +45,7 @@ fn parameters(input: &syn::FnArg) -> usize {
     }
 }
 
-/// A tuple holds what its parts hold, also behind a reference.
+/// Counts a tuple's elements, also behind a reference.
 fn values(ty: &syn::Type) -> usize {
     match ty {
         syn::Type::Tuple(tuple) => tuple.elems.iter().map(values).sum(),

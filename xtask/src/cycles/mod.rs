@@ -17,7 +17,7 @@ use modules::Crate;
 /// The largest number of files that may import each other in a circle.
 const CYCLE_FILES_MAX: usize = 3;
 
-/// The largest number of parameters, a tuple counted as what it holds.
+/// The largest number of parameters, a tuple counted by its elements.
 const ARITY_MAX: usize = 7;
 
 pub fn check(root: &Path) -> Vec<String> {

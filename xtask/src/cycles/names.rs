@@ -80,7 +80,7 @@ impl Named<'_> {
 
 impl<'ast> Visit<'ast> for Named<'_> {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // A facade's re-export is no arrow: whoever uses the name points at its origin.
+        // A re-export of a facade is no arrow: the user of the name points at its origin.
         if !matches!(item.vis, syn::Visibility::Inherited) {
             return;
         }
@@ -101,7 +101,7 @@ impl<'ast> Visit<'ast> for Named<'_> {
         syn::visit::visit_path(self, path);
     }
 
-    // `pub(super)` says who may use an item, and not what the file uses.
+    // `pub(super)` restricts the users of an item; it is no use by the file.
     fn visit_vis_restricted(&mut self, _restricted: &'ast syn::VisRestricted) {}
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
@@ -118,7 +118,7 @@ fn is_cfg_test(attribute: &syn::Attribute) -> bool {
             .is_ok_and(|path| path.is_ident("test"))
 }
 
-/// All names that a `use` brings in: their paths, and what they are called here.
+/// Returns all names of a `use`: their paths, and their names here.
 fn flatten(tree: &syn::UseTree, prefix: &mut ModulePath, leaves: &mut Vec<(ModulePath, String)>) {
     match tree {
         syn::UseTree::Path(path) => {

@@ -84,7 +84,7 @@ fn document(page: &mut String, rfc: &Rfc, citations: &Citations) {
     }
 }
 
-/// Deviations from what is no RFC: from Linux, from drafts.
+/// Deviations from documents other than RFCs: from Linux, from drafts.
 fn others(page: &mut String, citations: &Citations) {
     page.push_str(
         "\n## Deviations from Linux and from drafts\n\n| from | in | what and why \
@@ -101,7 +101,7 @@ fn others(page: &mut String, citations: &Citations) {
     }
 }
 
-/// The files of the places, each once, without what their names have in common.
+/// Returns the files of the places, each once, without their common prefix.
 fn files<'a>(places: impl Iterator<Item = &'a Place>, is_test: Option<bool>) -> String {
     let names: BTreeSet<_> = places
         .filter(|place| is_test.is_none_or(|is_test| place.is_test == is_test))

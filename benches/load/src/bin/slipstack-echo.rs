@@ -8,7 +8,7 @@ use clap::Parser;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-/// Sends back what it receives.
+/// Echoes received bytes.
 #[derive(Parser)]
 #[command(name = "slipstack-echo", version)]
 struct Options {

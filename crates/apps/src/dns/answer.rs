@@ -23,13 +23,13 @@ pub enum Kind {
     Error,
 }
 
-/// A response without what differs between clients: id, EDNS, signature.
+/// A response without the parts that differ between clients: id, EDNS, signature.
 #[derive(Debug)]
 pub struct Rendered {
     pub bytes: Vec<u8>,
     pub kind: Kind,
-    /// Length of the end of the name that the response is about: all of it, or what stands for all
-    /// names below: a wildcard's parent, a cut, the closest name that exists.
+    /// Length of the suffix of the name that the response is about: all of it, or the name that
+    /// covers all names below it: a wildcard's parent, a cut, the closest existing name.
     pub source_len: u8,
     pub rcode: u8,
 }
@@ -41,7 +41,7 @@ enum Found<'a> {
     /// The name is an alias for another because of a DNAME of this owner. `None`: that name would
     /// be too long.
     Redirected(&'a [u8], &'a RrSet, Option<Vec<u8>>),
-    /// Another zone's, whose name servers these are.
+    /// A delegation to another zone, with its name servers.
     Delegated(&'a [u8], &'a Node, &'a RrSet),
     /// Nothing; the name is below this one.
     Nothing(&'a [u8]),
@@ -113,7 +113,7 @@ struct Resolver<'a, 'q, 'o> {
 impl<'a> Resolver<'a, '_, '_> {
     fn resolve(mut self, qname: &[u8]) -> (Kind, usize) {
         let mut at = qname.to_vec();
-        // The first name as it was asked for, so that it is a pointer to the question.
+        // The first name as in the question, so that it is a pointer to the question.
         let mut owner = self.query.qname.to_vec();
         let mut followed: Vec<Vec<u8>> = Vec::new();
         for step in 0..ALIASES_MAX {
@@ -328,7 +328,7 @@ fn search<'a>(zone: &'a Zone, qname: &[u8], qtype: u16) -> Found<'a> {
     }
 }
 
-/// Addresses of what a set points to, as far as there is room.
+/// Adds the addresses of a record set's targets, as far as there is room.
 fn put_targets(zone: &Zone, set: &RrSet, out: &mut Builder) {
     let skip = match set.rtype {
         NS => 0,

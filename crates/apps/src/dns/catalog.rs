@@ -12,8 +12,8 @@ use super::zone::{Zone, Zones};
 /// RFC 9432 4.1: the version of the format, as the data of a TXT record.
 const VERSION: &[u8] = b"\x012";
 
-/// Has the zones be those that the catalog with this apex lists: new ones come from the catalog's
-/// primaries, those that are gone from the catalog go. Zones that are configured stay as they are.
+/// Updates the zones to the list of the catalog with this apex: new ones come from the catalog's
+/// primaries, those no longer listed are removed. Configured zones stay.
 ///
 /// # Errors
 /// One sentence: the zone is no catalog; nothing is changed.
@@ -52,7 +52,7 @@ fn members(zone: &Zone) -> Result<HashSet<Vec<u8>>, &'static str> {
 
 fn policy_of(member: &[u8], apex: &[u8], catalog: &Policy) -> Policy {
     let text = name::text(member);
-    // A name may hold anything, also what leads to other folders.
+    // A name may contain anything, including paths to other folders.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let copy = catalog.file.as_ref().filter(|_| text.chars().all(is_plain));
     let copy: Option<PathBuf> = copy.map(|file| file.with_file_name(format!("{text}zone")));

@@ -44,7 +44,7 @@ impl Dns {
         send(cx, id, &query).then(|| Connection::TransferIn(tag, Box::new(incoming)))
     }
 
-    /// Goes on with what has come and what has room.
+    /// Processes received messages, and sends as much as there is room for.
     pub(super) fn read(&mut self, cx: &Context<'_>, id: ConnectionId, connection: &mut Connection) {
         for _ in 0..MESSAGES_MAX {
             if let Connection::TransferOut(ip, outgoing) = connection {

@@ -113,7 +113,7 @@ impl Book {
 
 type Pick<T> = fn(&Counts) -> &T;
 
-/// Name, figures, and what each of them is called.
+/// Name, counters, and the name of each counter.
 type List = (&'static str, Pick<[Figure]>, fn(usize) -> String);
 
 const LISTS: [List; 2] = [

@@ -80,8 +80,8 @@ impl<'a> Proof<'a> {
     }
 }
 
-/// Puts the records that `build` gathers, if the query asks for proofs. Returns `false` if they did
-/// not fit.
+/// Adds the records that `build` collects, if the query requests proofs. Returns `false` if they
+/// did not fit.
 fn prove<'z>(out: &mut Builder, build: impl FnOnce(&mut Proof<'z>)) -> bool {
     if !out.is_dnssec_ok {
         return true;
@@ -122,7 +122,7 @@ pub fn no_data(out: &mut Builder, zone: &Zone, qname: &[u8], node: &Node) -> boo
     })
 }
 
-/// Proves that the name which a wildcard stands for does not exist itself.
+/// Proves that the name covered by a wildcard does not exist itself.
 pub fn wildcard_answer(out: &mut Builder, zone: &Zone, qname: &[u8], closest: &[u8]) -> bool {
     prove(out, |proof| match &zone.proofs {
         Proofs::Unsigned => {}

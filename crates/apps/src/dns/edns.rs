@@ -32,7 +32,7 @@ const COOKIE_AHEAD_MAX: u32 = 300;
 pub struct Identity {
     pub nsid: Vec<u8>,
     pub cookie_secret: [u8; 16],
-    /// The time that is told to clients over TCP.
+    /// The idle timeout that clients over TCP are told.
     pub idle: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes bytes; who does not know the seed cannot choose keys that collide.
+/// A keyed hash of bytes; without the seed colliding keys cannot be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Hasher {
     seed: u64,

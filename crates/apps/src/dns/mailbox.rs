@@ -9,9 +9,9 @@ const WAITING_MAX: usize = 4096;
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Letter {
-    /// A primary says that the zone with this apex has changed.
+    /// A primary has announced a change of the zone with this apex.
     Changed(Vec<u8>),
-    /// A secondary has heard of a change: the id of the NOTIFY.
+    /// A secondary has acknowledged a NOTIFY with this id.
     Heard(u16, Vec<u8>),
     /// A transfer has been made a zone, or why not.
     Installed(Vec<u8>, Result<u32, String>),

@@ -16,13 +16,13 @@ use super::zone::Zones;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Transfers under way at a time; further ones wait.
 const TRANSFERS_MAX: usize = 16;
-/// Times that a secondary is told of a change, and seconds until the first repetition.
+/// Number of NOTIFY messages to a secondary, and seconds until the first repetition.
 const TELLS_MAX: u32 = 5;
 const TELL_AGAIN: u64 = 2;
-/// Seconds until a primary is asked again of which no SOA record says when: at first, and at most.
+/// Seconds between queries to a primary without an SOA record: at first, and at most.
 const RETRY_MIN: u64 = 2;
 const RETRY_MAX: u64 = 300;
-/// Bounds of what SOA records say, in seconds.
+/// Limits of the timers in SOA records, in seconds.
 const TIMER_MIN: u32 = 1;
 const TIMER_MAX: u32 = 2_419_200;
 
@@ -33,7 +33,7 @@ pub struct Secondary {
     policy: Arc<Policy>,
     pub tag: u64,
     is_under_way: bool,
-    /// A primary has said that the zone has changed again meanwhile.
+    /// A primary has announced another change meanwhile.
     is_to_ask_again: bool,
     ask_at: u64,
     /// When the contents are too old to be served; `None`: there are none.
@@ -41,7 +41,7 @@ pub struct Secondary {
     failures: u32,
 }
 
-/// A secondary server that is to hear of a change.
+/// A secondary server to be notified of a change.
 #[derive(Debug)]
 struct Notice {
     apex: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Manager {
     version: Option<u64>,
     secondaries: Vec<Secondary>,
     notices: Vec<Notice>,
-    /// Serial numbers that secondaries were told of.
+    /// Serial numbers of which secondaries were notified.
     told: HashMap<Vec<u8>, u32>,
     next_tag: u64,
     next_id: u16,
@@ -89,7 +89,7 @@ impl Manager {
         self.secondaries.is_empty() && self.notices.is_empty()
     }
 
-    /// Does what is due.
+    /// Does due work.
     pub fn turn(
         &mut self,
         version: u64,
@@ -274,7 +274,7 @@ impl Manager {
 }
 
 impl Secondary {
-    /// The primary whose turn it is: after a failure the next one.
+    /// Returns the current primary: after a failure the next one.
     fn primary(&self) -> &Peer {
         let primaries = &self.policy.primaries;
         &primaries[self.failures as usize % primaries.len()]

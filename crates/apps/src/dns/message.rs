@@ -4,7 +4,7 @@ use super::name;
 use super::types::{OPT, TSIG};
 
 pub const HEADER: usize = 12;
-/// Largest response over UDP, whatever a client says it takes.
+/// Largest response over UDP, whatever size a client announces.
 pub const UDP_MAX: usize = 1232;
 /// Longest message over TCP.
 pub const TCP_MAX: usize = 65_535;
@@ -136,7 +136,7 @@ fn query(bytes: &[u8], id: u16, flags: u16) -> Option<Query<'_>> {
         at = serial_record(bytes, at, &mut query)?;
     }
     additional(bytes, at, count(10)?, &mut query)?;
-    // RFC 7873 5.4: without a question there is a cookie to be had and nothing else.
+    // RFC 7873 5.4: without a question the client wants only a cookie.
     let asks = questions == 1 || query.edns.is_some_and(|edns| !edns.options.is_empty());
     asks.then_some(query)
 }

@@ -83,7 +83,7 @@ pub fn parent(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether `name` is `apex` or lies below it; both in lower case.
+/// Returns whether `name` is `apex` or below it; both in lower case.
 pub fn is_within(name: &[u8], apex: &[u8]) -> bool {
     let mut rest = Some(name);
     while let Some(name) = rest {
@@ -115,8 +115,8 @@ pub fn wildcard(name: &[u8]) -> Vec<u8> {
     [b"\x01*", name].concat()
 }
 
-/// A key whose order as bytes is the canonical order of names (RFC 4034 6.1), for a name in lower
-/// case: its labels from the root down, each ended by a zero.
+/// Returns a key whose byte order is the canonical order of names (RFC 4034 6.1), for a name in
+/// lower case: its labels from the root down, each ended by a zero.
 pub fn canonical_key(name: &[u8]) -> Vec<u8> {
     let mut labels = Vec::new();
     let mut at = name;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub addr: SocketAddr,
-    /// Name of the key that signs what is said to it.
+    /// Name of the key that signs messages to it.
     pub key: Option<Vec<u8>>,
 }
 
-/// Somebody who may do something: an address, a key, or both together.
+/// A permitted client: an address, a key, or both together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub network: Option<(IpAddr, u8)>,

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use super::answer::Kind;
 use super::hash::Hasher;
 
-/// Classes of responses that are told apart on each engine; a power of two. A newer class takes
-/// the place of an older one.
+/// Classes of responses that each engine distinguishes; a power of two. A newer class replaces an
+/// older one.
 const PLACES: usize = 1 << 16;
 /// A class may save up the responses of so many milliseconds.
 const BURST_MS: u64 = 1000;
 /// Thousandths of a response.
 const UNIT: u64 = 1000;
-/// Networks are told apart by so many bytes of their addresses.
+/// Networks are distinguished by this many bytes of their addresses.
 const PREFIX_V4: usize = 3;
 const PREFIX_V6: usize = 7;
 
@@ -22,8 +22,8 @@ const PREFIX_V6: usize = 7;
 pub struct Rate {
     /// Equal responses to a network in a second, on each engine; 0: no limit.
     pub per_second: u32,
-    /// Every so many-th response beyond that is a truncated one, so that a true client asks over
-    /// TCP; 0: none.
+    /// One in this many responses beyond the limit is a truncated one, so that a genuine client
+    /// asks over TCP; 0: none.
     pub slip: u32,
 }
 
@@ -40,7 +40,7 @@ struct Place {
     print: u32,
     /// Responses beyond the rate, for `slip`.
     beyond: u32,
-    /// When the balance was last brought up to date, in milliseconds.
+    /// Time of the last update of the balance, in milliseconds.
     at: u64,
     balance: u64,
 }

@@ -13,7 +13,7 @@ const SEEN: usize = 8192;
 /// Question, room, and whether signatures are wanted.
 const KEY_MAX: usize = NAME_MAX + 4 + 3;
 
-/// A kept answer: its key and its bytes lie behind each other.
+/// A cached answer: its key and its bytes are contiguous.
 #[derive(Debug)]
 struct Place {
     hash: u64,
@@ -88,8 +88,7 @@ impl Ready {
         })
     }
 
-    /// Returns whether the question has not been asked before, as far as fingerprints tell: such
-    /// ones may never be asked again.
+    /// Returns whether the question is new, as far as fingerprints show: it may never be repeated.
     pub fn is_new(&mut self) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();

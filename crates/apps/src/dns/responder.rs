@@ -48,7 +48,7 @@ pub struct Responder {
     about: (Kind, u8),
 }
 
-/// Where a message comes from, and when it came in monotonic nanoseconds.
+/// Source of a message, and its arrival in monotonic nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub ip: IpAddr,
@@ -103,7 +103,7 @@ impl Responder {
         self.respond_unless(bytes, arrival, || false)
     }
 
-    /// As [`Responder::respond`], but `None` also if the question is a new one and somebody else
+    /// As [`Responder::respond`], but returns `None` also if the question is new and a worker
     /// answers it: `is_passed` passes it on, and returns whether it did.
     pub fn respond_unless(
         &mut self,
@@ -144,7 +144,7 @@ impl Responder {
         Some(&self.out)
     }
 
-    /// The transfer that the last message asked for.
+    /// Returns the transfer that the last message requested.
     pub fn take_transfer(&mut self) -> Option<Box<Outgoing>> {
         self.transfer.take()
     }
@@ -168,7 +168,7 @@ impl Responder {
         self.answer_within(query, source, max, is_passed)
     }
 
-    /// Answers a query that is signed, or asks for a transfer; `false`: it is one.
+    /// Answers a query that is signed, or requests a transfer; returns `false` if it is a transfer.
     fn answer_signed(&mut self, query: &Query<'_>, source: Source<'_>) -> bool {
         let mut session = match self.accept(query, source) {
             Ok(session) => session,
@@ -208,8 +208,8 @@ impl Responder {
         accepted.transpose()
     }
 
-    /// Begins a transfer, if that is allowed: `Some(false)`. Over UDP the SOA record is the
-    /// answer, and says whether a transfer is worth a connection (RFC 1995 2): `Some(true)`.
+    /// Begins a transfer, if that is allowed: `Some(false)`. Over UDP the SOA record is the answer,
+    /// which shows whether a transfer is worth a connection (RFC 1995 2): `Some(true)`.
     fn transfer(
         &mut self,
         query: &Query<'_>,
@@ -238,7 +238,7 @@ impl Responder {
         Some(true)
     }
 
-    /// Answers a NOTIFY, and has the zone's serial number asked for if it is from a primary.
+    /// Answers a NOTIFY, and has the zone's serial number queried if it is from a primary.
     fn note(&mut self, query: &Query<'_>, source: Source<'_>) {
         let mut session = match self.accept(query, source) {
             Ok(session) => session,
@@ -314,7 +314,7 @@ impl Responder {
         if self.limits(source) && !reply.is_address_proven && !self.is_sent(query, source) {
             return false;
         }
-        // RFC 3225 3: DO is copied, whatever the answer.
+        // RFC 3225 3: DO is copied to every answer.
         reply.put_record(&mut self.out, edns.is_dnssec_ok, high);
         true
     }

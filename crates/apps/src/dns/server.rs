@@ -27,7 +27,7 @@ pub struct DnsOptions {
     pub common: Common,
     /// A TCP connection on which nothing comes for so long is closed.
     pub idle: Duration,
-    /// This engine asks primaries and tells secondaries; one of them does.
+    /// Whether this engine queries primaries and notifies secondaries; one of them does.
     pub is_manager: bool,
     /// Writes a line for the operator.
     pub log: fn(&str),
@@ -161,7 +161,7 @@ impl Service for Dns {
 
     fn on_datagram(&mut self, cx: &Context<'_>, socket: DatagramSocketId, datagram: &Datagram<'_>) {
         let bytes = datagram.payload.contiguous(usize::MAX);
-        // Workers take questions that may never be asked again; others the engine keeps ready.
+        // Workers take questions that may never be repeated; the engine caches the others.
         let is_passed = || cx.may_pass() && cx.pass(socket, datagram);
         let responder = &mut self.responder;
         let arrival = Arrival {

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::zone::Zones;
 
-/// See the module. An engine keeps its own reference and looks at one number to learn that there
-/// is a newer value.
+/// See the module. An engine keeps its own reference and reads one number to detect a newer value.
 #[derive(Debug, Default)]
 pub struct Store {
     version: AtomicU64,
@@ -31,7 +30,7 @@ impl Store {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the zones by what `change` makes of them.
+    /// Replaces the zones by the result of `change`.
     pub fn change(&self, change: impl FnOnce(&mut Zones)) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut zones = Zones::clone(&current);

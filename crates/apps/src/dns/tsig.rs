@@ -98,7 +98,7 @@ impl std::fmt::Debug for Key {
 /// Keys by name.
 pub type Keys = HashMap<Vec<u8>, Arc<Key>>;
 
-/// A TSIG record, taken apart.
+/// A parsed TSIG record.
 struct Fields<'a> {
     name: Vec<u8>,
     algorithm: Vec<u8>,
@@ -128,7 +128,7 @@ fn fields(message: &[u8], at: usize) -> Option<Fields<'_>> {
     })
 }
 
-/// The time field and the fudge: what later messages of a transfer sign beside themselves.
+/// The time field and the fudge, which later messages of a transfer sign as well.
 fn timers(time: u64, fudge: u16) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..6].copy_from_slice(&time.to_be_bytes()[2..]);
@@ -136,7 +136,7 @@ fn timers(time: u64, fudge: u16) -> [u8; 8] {
     bytes
 }
 
-/// Why a message is not believed.
+/// Reasons for rejecting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distrust {
     Malformed,
@@ -145,7 +145,7 @@ pub enum Distrust {
     BadTime,
     /// A message of a transfer that should have been signed.
     Unsigned,
-    /// The other side does not believe us: the code it gives.
+    /// The other side rejects our message, with this code.
     Refused(u16),
 }
 
@@ -170,7 +170,7 @@ pub struct Session {
     is_first: bool,
 }
 
-/// A request that cannot be believed, and what signs the response, if anything may.
+/// A rejected request, and the signer of the response, if there is one.
 #[derive(Debug)]
 pub struct Rejected {
     pub why: Distrust,
@@ -198,7 +198,7 @@ impl Session {
     /// Verifies a request whose TSIG record begins at `at` (RFC 8945 5.2).
     ///
     /// # Errors
-    /// It is not to be believed.
+    /// The signature is not valid.
     pub fn accept(
         message: &[u8],
         at: usize,
@@ -316,7 +316,7 @@ impl Session {
     /// Verifies the next response, whose TSIG record begins at `at` if it has one (RFC 8945 5.3.1).
     ///
     /// # Errors
-    /// It is not to be believed.
+    /// The signature is not valid.
     pub fn verify(&mut self, message: &[u8], at: Option<usize>, now: u64) -> Result<(), Distrust> {
         let Some(at) = at else {
             self.unsigned.extend_from_slice(message);
@@ -366,7 +366,7 @@ impl Rejected {
         }
     }
 
-    /// Adds the record that says why to a response with code NOTAUTH.
+    /// Adds the record with the reason to a response with code NOTAUTH.
     pub fn put_record(self, message: &mut Vec<u8>, now: u64) {
         if self.key_name.is_empty() {
             return;
@@ -412,7 +412,7 @@ fn put_record(
     add_additional(message);
 }
 
-/// Compares in a time that does not tell where two codes differ.
+/// Compares in constant time, so that the time does not reveal the first difference.
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && differences == 0
@@ -449,7 +449,7 @@ mod tests {
             server.sign(&mut response, 1300);
             client.verify(&response, Some(QUERY.len()), 1300).unwrap();
         }
-        // One that nobody signed may stand between, and is covered by the next signature.
+        // An unsigned message may be between signed ones, and is covered by the next signature.
         assert_eq!(client.verify(QUERY, None, 1300), Ok(()));
         assert!(!client.is_settled());
         let mut response = QUERY.to_vec();

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::files::{About, Found};
 
-/// How long an entry is used before its file is looked at again.
+/// Time for which an entry is used before its file is checked again.
 const FRESH_NS: u64 = 1_000_000_000;
 /// Bytes that an entry costs beside its content.
 const OVERHEAD: usize = 256;
@@ -29,7 +29,7 @@ pub struct Cache {
 
 /// The result of looking up a path.
 pub enum Lookup {
-    /// With the time from which on it is looked at again.
+    /// With the time at which it is checked again.
     Fresh(Found, std::sync::Arc<[u8]>, u64),
     /// It was there a while ago: it is to be compared with the file.
     Stale(About),
@@ -77,7 +77,7 @@ impl Cache {
         Some((entry.found.clone(), entry.head.clone()))
     }
 
-    /// Notes what was found; others go for it.
+    /// Stores a found file; others are evicted for it.
     pub fn put(&mut self, path: &str, found: Found, head: std::sync::Arc<[u8]>, now: u64) {
         self.remove(path);
         let cost = cost(path, &found);

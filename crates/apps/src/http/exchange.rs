@@ -34,11 +34,11 @@ pub enum Step {
     /// A head is to come, or its body to be passed over.
     #[default]
     Head,
-    /// A worker looks for what the head asks for.
+    /// A worker looks up the requested file.
     Waiting,
     /// The response does not fit the send ring at once.
     Sending,
-    /// The response is sent and FIN said; what still comes is thrown away.
+    /// The response is sent and FIN too; further data is dropped.
     Draining,
 }
 
@@ -158,7 +158,7 @@ impl Out {
         }
     }
 
-    /// Writes what the send ring takes.
+    /// Writes as much as the send ring takes.
     pub fn write(
         &mut self,
         cx: &Context<'_, Done>,

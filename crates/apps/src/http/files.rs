@@ -42,9 +42,9 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub len: u64,
-    /// Whole seconds; none for what is made here.
+    /// Whole seconds; none for generated contents.
     pub modified: Option<SystemTime>,
-    /// With its quotation marks; empty for what is made here.
+    /// With its quotation marks; empty for generated contents.
     pub etag: String,
     pub mime: String,
 }
@@ -148,8 +148,8 @@ impl Root {
         })
     }
 
-    /// Opens what a normalised path names. The kernel sees to it that neither `..` nor a symbolic
-    /// link leads out of the root.
+    /// Opens a normalised path. The kernel ensures that neither `..` nor a symbolic link leads out
+    /// of the root.
     fn open_beneath(&self, path: &str) -> Result<File, Errno> {
         let path = if path.is_empty() { "." } else { path };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -174,7 +174,7 @@ impl Root {
         Ok(File::from(file))
     }
 
-    /// Finds what a normalised path names.
+    /// Looks up a normalised path.
     pub fn find(&self, path: &str) -> Found {
         match self.look_up(path) {
             Ok(found) => found,
@@ -241,7 +241,7 @@ impl Root {
         Ok(Found::Whole(Arc::new(Content { about, bytes })))
     }
 
-    /// Returns whether a path still names what it named when this was noted.
+    /// Returns whether a path still names the same file as when this was recorded.
     pub fn is_current(&self, path: &str, about: &About) -> bool {
         // A listing is made again.
         if about.modified.is_none() {

@@ -8,14 +8,14 @@ use super::status::Status;
 use crate::tls::{Handed, Shaken};
 
 impl Http {
-    /// Hands what has come of a handshake to a worker.
+    /// Hands received bytes of a handshake to a worker.
     pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         if state.transport.shake(cx, id, Done::Shaken) == Handed::SomethingElse {
             self.refuse(cx, id, state, Status::BadRequest);
         }
     }
 
-    /// Goes on with what a worker brings.
+    /// Continues with a worker's result.
     pub(super) fn on_shaken(
         &mut self,
         cx: &Cx<'_>,

@@ -58,7 +58,7 @@ impl Log {
         }
     }
 
-    /// Waits until what was put is written, `most` at the longest.
+    /// Waits until all entries are written, for at most `most`.
     pub fn flush(&self, most: Duration) {
         let (done, is_done) = sync_channel(1);
         if self.entries.try_send(Entry::Flush(done)).is_ok() {
@@ -81,7 +81,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Writes what comes, as soon as nothing more does.
+    /// Writes entries, flushing whenever there is a pause.
     fn write_all(mut self, entries: &Receiver<Entry>) {
         while let Ok(entry) = entries.recv() {
             let mut next = Some(entry);
@@ -123,7 +123,7 @@ impl Batch {
     }
 }
 
-/// A field as it stands in a line: quotation marks and control characters are escaped.
+/// Returns a field for a line: quotation marks and control characters are escaped.
 pub fn quoted(bytes: Option<&[u8]>) -> String {
     let Some(bytes) = bytes else {
         return "-".to_owned();

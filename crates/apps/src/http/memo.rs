@@ -26,7 +26,7 @@ pub struct Memo {
     pub content: Arc<Content>,
     /// The response's head from Content-Type on.
     pub head: Arc<[u8]>,
-    /// When the file is to be looked at again.
+    /// Time at which the file is to be checked again.
     until_ns: u64,
 }
 
@@ -49,7 +49,8 @@ impl Memos {
         }
     }
 
-    /// The answer to what waits, if it begins with the head that the connection has seen.
+    /// Returns the answer to the received bytes, if they begin with the head that the connection
+    /// has seen.
     #[inline]
     pub fn find(&self, seen: Seen, bytes: &[u8], now_ns: u64) -> Option<&Memo> {
         if seen == Seen::default() {

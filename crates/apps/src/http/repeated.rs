@@ -53,8 +53,7 @@ impl Http {
         }
     }
 
-    /// Whether a request's answer depends on its head and the file alone, and nobody is to hear of
-    /// it.
+    /// Returns whether a request's answer depends only on its head and the file, and is not logged.
     pub(super) fn is_repeatable(&self, request: &Request<'_>) -> bool {
         self.options.log.is_none()
             && request.method == Method::Get

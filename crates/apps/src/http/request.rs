@@ -109,7 +109,8 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
     }
 }
 
-/// A line ends with CR LF: who takes a bare LF, and who does not, see different requests.
+/// Requires CR LF at line ends: servers that accept a bare LF and servers that do not see different
+/// requests.
 pub fn check_line_ends(bytes: &[u8]) -> Result<(), Status> {
     let is_bare = |at: usize| at == 0 || bytes[at - 1] != b'\r';
     match memchr::memchr_iter(b'\n', bytes).any(is_bare) {
@@ -184,7 +185,7 @@ fn request<'a>(head: &httparse::Request<'_, 'a>) -> Result<Request<'a>, Status> 
     if framing.is_chunked && (framing.length.is_some() || !is_v11) {
         return Err(Status::BadRequest);
     }
-    // RFC 9110 4.2.1: an empty host names nobody.
+    // RFC 9110 4.2.1: an empty host is invalid.
     let is_named = framing.host.is_some_and(|host| !host.is_empty());
     if (is_v11 && !is_named) || framing.host.is_some_and(<[u8]>::is_empty) {
         return Err(Status::BadRequest);
@@ -309,7 +310,7 @@ pub fn path_of(target: &str) -> Result<&str, Status> {
 fn strip_scheme(target: &str) -> Option<&str> {
     let (scheme, rest) = target.split_once("://")?;
     let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    // RFC 9110 4.2.1: an empty host names nobody.
+    // RFC 9110 4.2.1: an empty host is invalid.
     let has_host = !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']);
     (is_http && has_host).then_some(rest)
 }
@@ -340,7 +341,8 @@ impl Skip {
         }
     }
 
-    /// Bytes that follow before anything else is to be looked at; `None` if that is none of them.
+    /// Returns the number of bytes that follow before anything else needs parsing; `None` if there
+    /// is no such run.
     pub fn run(self) -> Option<u64> {
         match self {
             Skip::Bytes(left) | Skip::Chunk(left @ 1..) => Some(left),
@@ -358,8 +360,8 @@ impl Skip {
         };
     }
 
-    /// Passes over what of the body is in `bytes`; returns how many bytes that are. With
-    /// [`Skip::Nothing`] afterwards the body has ended.
+    /// Skips the part of the body in `bytes`; returns its number of bytes. If [`Skip::Nothing`] is
+    /// left the body has ended.
     ///
     /// # Errors
     /// The chunks are malformed.

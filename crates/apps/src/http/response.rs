@@ -68,7 +68,7 @@ fn date(value: Option<&[u8]>) -> Option<SystemTime> {
     httpdate::parse_http_date(text.trim()).ok()
 }
 
-/// Returns whether a list of entity tags names this one; `*` names whatever exists.
+/// Returns whether a list of entity tags contains this one; `*` matches every existing file.
 fn matches(list: &[u8], etag: &str, takes_weak: bool) -> bool {
     if list.trim_ascii() == b"*" {
         return true;

@@ -23,7 +23,7 @@ use crate::tls::{Keys, Transport};
 const BODY_MAX: u64 = 1 << 20;
 /// How long a peer may go on sending after the last response.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Bytes looked at when a body is passed over.
+/// Bytes processed at once when a body is skipped.
 const SKIP_AT_ONCE: usize = 64 * 1024;
 pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nServer: slipstack\r\nDate: ";
 
@@ -35,7 +35,7 @@ pub struct HttpOptions {
     pub root: Arc<Root>,
     /// Bytes that each engine's cache may hold.
     pub cache: usize,
-    /// How long a connection may be idle between requests, or not take what is sent.
+    /// Longest idle time of a connection between requests, or without taking sent data.
     pub idle: Duration,
     /// How long a head may take from its first byte to its last.
     pub head: Duration,
@@ -117,8 +117,8 @@ impl Http {
         }
     }
 
-    /// Closes a session of TLS whose peer has ended, and of which nothing waits any more. Without
-    /// TLS [`Service::on_end`] follows the last byte.
+    /// Closes a TLS session whose peer has ended, once all its bytes are processed. Without TLS
+    /// [`Service::on_end`] follows the last byte.
     fn close_ended(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         if let Transport::Plain = state.transport {
             return;
@@ -230,7 +230,7 @@ impl Http {
         }
     }
 
-    /// The head is done with: what follows is its body, then the next one.
+    /// Begins the response after the head: its body follows, then the next head.
     fn begin_response(
         &self,
         cx: &Cx<'_>,
@@ -339,7 +339,7 @@ impl Http {
         cx.set_timer(id, DRAIN);
     }
 
-    /// Answers what is no request, and ends the connection.
+    /// Answers an invalid request, and ends the connection.
     pub(super) fn refuse(
         &mut self,
         cx: &Cx<'_>,
@@ -366,7 +366,7 @@ impl Http {
         head
     }
 
-    /// Answers a request with a page that says what the status is.
+    /// Answers a request with a page that shows the status.
     fn send_page(
         &mut self,
         cx: &Cx<'_>,
@@ -403,7 +403,7 @@ impl Http {
         );
     }
 
-    /// A directory is asked for without the slash that its links need.
+    /// Redirects a request for a directory without the slash that its links need.
     fn redirect(
         &mut self,
         cx: &Cx<'_>,
@@ -461,7 +461,7 @@ fn head_of(found: &Found) -> Arc<[u8]> {
     }
 }
 
-/// Has a worker look. If none has time the request is looked at again in a moment.
+/// Hands the lookup to a worker. If none is free the request is processed again in a moment.
 fn submit(
     cx: &Cx<'_>,
     id: ConnectionId,
@@ -517,7 +517,7 @@ impl Service for Http {
         }
         match state.step {
             Step::Head => self.advance(cx, id, state),
-            // Nobody is at work for it: no worker had time.
+            // No worker is processing it, because none was free.
             Step::Waiting if !cx.is_at_work(id) => {
                 state.step = Step::Head;
                 self.advance(cx, id, state);

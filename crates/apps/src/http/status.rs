@@ -52,7 +52,7 @@ impl Status {
         &self.line()[..3]
     }
 
-    /// The page that says so.
+    /// Returns a page with the status.
     pub fn page(self) -> String {
         let line = self.line();
         format!(

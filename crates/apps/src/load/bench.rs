@@ -191,7 +191,7 @@ impl Service for Bench {
         }
     }
 
-    /// The round has taken too long: what is missing fails.
+    /// Ends a round that has taken too long: missing answers count as failures.
     fn on_wake(&mut self, cx: &Context<'_>) {
         let left = self.left as u64;
         self.note(|figures| figures.failed += left);

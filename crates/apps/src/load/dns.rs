@@ -40,19 +40,19 @@ pub struct DnsLoadOptions {
     pub interval_ns: Option<u64>,
     /// An answer that takes longer is none.
     pub timeout: Duration,
-    /// No query is begun after this time.
+    /// No query is sent after this time.
     pub limit: Option<Duration>,
 }
 
 /// Figures of all engines together.
 #[derive(Debug)]
 pub struct DnsFigures {
-    /// Queries to be begun; none is left when it is at `number`.
+    /// Number of started queries, up to `number`.
     begun: AtomicU64,
     /// 0: as many as there is time for.
     pub number: u64,
     pub sent: AtomicU64,
-    /// Answers by their code; extended ones are not told apart.
+    /// Answers by their code; extended codes are not distinguished.
     pub rcodes: [AtomicU64; 16],
     pub truncated: AtomicU64,
     pub timed_out: AtomicU64,
@@ -119,7 +119,7 @@ impl UnderWay {
     };
 }
 
-/// A socket and what is under way on it.
+/// A socket and its outstanding queries.
 struct Line {
     socket: DatagramSocketId,
     /// By id.
@@ -139,14 +139,14 @@ pub struct DnsLoad {
     line: usize,
     query: usize,
     outstanding: usize,
-    /// When queries that are out of time are looked for next.
+    /// Time of the next check for timed-out queries.
     expire_at: u64,
     /// When the next query is due, at a constant rate.
     next_ns: u64,
     message: Vec<u8>,
-    /// A query has been begun that found no room.
+    /// A due query that found no room.
     held: Option<u64>,
-    /// All queries have been begun.
+    /// All queries have been started.
     is_over: bool,
 }
 
@@ -182,7 +182,7 @@ impl DnsLoad {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Sends what may be sent now, and plans the rest.
+    /// Sends the queries that may be sent now, and plans the rest.
     fn go_on(&mut self, cx: &Context<'_>) {
         let now = self.clock();
         self.expire(now);
@@ -278,7 +278,7 @@ impl DnsLoad {
         true
     }
 
-    /// Gives up the queries whose time is over, at most an eighth of it late.
+    /// Gives up timed-out queries, at most an eighth of the timeout late.
     fn expire(&mut self, now: u64) {
         if now < self.expire_at {
             return;

@@ -8,7 +8,7 @@ pub mod stress;
 
 pub use plot::{Line, lines, scatter};
 
-/// Returns the value below which `share` of the sorted values lie.
+/// Returns the value below which `share` of the sorted values are.
 pub fn quantile(sorted: &[u64], share: f64) -> u64 {
     match sorted.len() {
         0 => 0,

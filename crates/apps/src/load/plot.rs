@@ -17,7 +17,7 @@ fn round_up(value: f64) -> f64 {
     step.unwrap_or(10.0) * scale
 }
 
-/// Where things lie, and the axes.
+/// The layout, and the axes.
 struct Frame {
     x_max: f64,
     y_max: f64,
@@ -32,7 +32,7 @@ impl Frame {
         HEIGHT - BOTTOM - value / self.y_max * (HEIGHT - BOTTOM - TOP)
     }
 
-    /// The picture up to what is drawn in it.
+    /// Returns the picture up to its contents.
     fn begin(&self, title: &str, x_label: &str, y_label: &str) -> String {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \

@@ -44,7 +44,7 @@ pub struct StressOptions {
 /// Figures of all engines together.
 #[derive(Debug)]
 pub struct StressFigures {
-    /// Requests to be begun; none is left when it is at `number`.
+    /// Number of started requests, up to `number`.
     begun: AtomicU64,
     /// 0: without end.
     pub number: u64,
@@ -116,7 +116,7 @@ pub struct Stress {
     due: VecDeque<u64>,
     /// Connections that wait for a request.
     resting: Vec<ConnectionId>,
-    /// All requests have been begun.
+    /// All requests have been started.
     is_over: bool,
 }
 
@@ -177,7 +177,7 @@ impl Stress {
         }
     }
 
-    /// At a constant rate: notes what is due, and begins it.
+    /// Records and starts the due requests at a constant rate.
     fn plan(&mut self, cx: &Context<'_>, interval_ns: u64) {
         let now = self.clock();
         while self.next_ns <= now && !self.is_over {
@@ -226,7 +226,7 @@ impl Stress {
         self.next(cx);
     }
 
-    /// Takes what has come. Returns whether the answer is whole.
+    /// Processes received bytes. Returns whether the answer is complete.
     fn take(&self, cx: &Context<'_>, id: ConnectionId, asking: &mut Asking) -> bool {
         if asking.left.is_none() {
             let bytes = cx.received(id).contiguous(HEAD_MAX);

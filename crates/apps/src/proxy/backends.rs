@@ -72,7 +72,7 @@ pub struct Backends {
     list: Vec<Backend>,
     balance: Balance,
     next: usize,
-    /// A check says when a backend is well again.
+    /// A check decides when a backend is usable again.
     is_checked: bool,
 }
 

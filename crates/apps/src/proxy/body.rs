@@ -7,7 +7,7 @@ use slipstack_service::{ConnectionId, Context};
 use crate::http::request::Skip;
 use crate::tls::Transport;
 
-/// Bytes of a chunked body in which a line is looked for.
+/// Bytes of a chunked body in which the end of a line is searched for.
 const LINES: usize = 1024;
 
 /// A connection with the way to its bytes.
@@ -27,7 +27,7 @@ pub(super) enum Moved {
     Broken,
 }
 
-/// Moves what there is of a body: its bytes, and the lines of chunks.
+/// Moves the available part of a body: its bytes, and the lines of chunks.
 pub(super) fn move_body<R>(
     cx: &Context<'_, R>,
     from: &mut End<'_>,
@@ -112,7 +112,7 @@ pub(super) fn move_run<R>(
     (moved, Moved::All)
 }
 
-/// As [`move_run`], without TLS: bytes are copied once, from where they lie.
+/// As [`move_run`], without TLS: bytes are copied once, out of the ring.
 fn move_plain<R>(
     cx: &Context<'_, R>,
     from: ConnectionId,

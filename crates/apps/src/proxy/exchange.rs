@@ -31,7 +31,7 @@ enum Step {
     Reaching,
     /// A backend works.
     Asking,
-    /// The last answer is sent, and FIN; what still comes is thrown away.
+    /// The last answer is sent, and FIN; further data is dropped.
     Draining,
 }
 
@@ -221,7 +221,7 @@ impl Proxy {
         }
     }
 
-    /// Passes on what has come of the answer.
+    /// Forwards received bytes of the answer.
     pub(super) fn answer(
         &mut self,
         cx: &Cx<'_>,
@@ -473,7 +473,7 @@ fn page(line: &str, connection: &str, is_to_head: bool) -> Vec<u8> {
     page.into_bytes()
 }
 
-/// Ends a response's head with what holds for the client's connection.
+/// Ends a response's head with the fields of the client's connection.
 fn end_head(response: &mut Response, keeps_alive: bool, is_interim: bool) {
     let connection: &[u8] = match (response.ending, keeps_alive) {
         _ if is_interim => b"",

@@ -36,7 +36,7 @@ pub struct Request {
 pub enum Ending {
     Body(Body),
     Close,
-    /// 101: what follows is another protocol.
+    /// 101: another protocol follows.
     Tunnel,
 }
 
@@ -169,7 +169,7 @@ fn check_partial<T>(bytes: &[u8]) -> Result<Parsed<T>, Status> {
     }
 }
 
-/// The client of a request, as its backend is told of it.
+/// The client of a request, as described to its backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     pub ip: Option<IpAddr>,
@@ -204,7 +204,7 @@ pub fn request(bytes: &[u8], sender: Sender) -> Result<Parsed<Request>, Status> 
         return Err(Status::BadRequest);
     }
     if sender.is_secure {
-        // The client does not say what it has come by.
+        // The client's own value is not trusted.
         framing.named.push(FORWARDED_PROTO.as_bytes());
     }
     let mut head = Vec::with_capacity(len + 128);
@@ -244,10 +244,10 @@ pub fn request(bytes: &[u8], sender: Sender) -> Result<Parsed<Request>, Status> 
     Ok(Parsed::Head(request, len))
 }
 
-/// Parses a response; `is_to_head`: it answers HEAD, and has no body whatever it says.
+/// Parses a response; `is_to_head`: it answers HEAD, and has no body whatever its fields.
 ///
 /// # Errors
-/// It is none that can be passed on.
+/// It cannot be forwarded.
 pub fn response(bytes: &[u8], is_to_head: bool) -> Result<Parsed<Response>, Status> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut fields);

@@ -55,7 +55,7 @@ pub struct ProxyOptions {
     pub idle_backends: usize,
     /// How often backends are checked; `None`: one that refuses rests for two seconds.
     pub check_every: Option<Duration>,
-    /// A check asks for this path; without one it connects only.
+    /// A check requests this path; without one it connects only.
     pub check_path: Option<String>,
     pub figures: Arc<Figures>,
     /// For TLS with clients.
@@ -312,7 +312,7 @@ impl Proxy {
                 self.on_server(cx, client, id);
             }
             Side::Idle => {
-                // A backend that speaks before it is asked.
+                // A backend that sends before it is asked.
                 self.drop_idle(id);
                 cx.reset(id);
             }
@@ -340,7 +340,7 @@ impl Proxy {
         self.put_client(client, state);
     }
 
-    /// A connection has gone.
+    /// Handles the end of a connection.
     fn on_gone(&mut self, cx: &Cx<'_>, id: ConnectionId, why: Closed) {
         let place = std::mem::take(self.place(id));
         let has_failed = matches!(why, Closed::Failed(_) | Closed::Panicked);

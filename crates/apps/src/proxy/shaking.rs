@@ -7,7 +7,7 @@ use crate::http::status::Status;
 use crate::tls::{Handed, Shaken, Transport};
 
 impl Side {
-    /// Returns whether it may be told of bytes: there is no handshake under way.
+    /// Returns whether its bytes may be processed: there is no handshake in progress.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         match self {
@@ -27,7 +27,7 @@ impl Side {
 }
 
 impl Proxy {
-    /// Hands what has come of a handshake to a worker.
+    /// Hands received bytes of a handshake to a worker.
     pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, mut side: Side) {
         let handed = match side.transport() {
             Some(transport) => transport.shake(cx, id, |shaken| shaken),
@@ -46,7 +46,7 @@ impl Proxy {
         }
     }
 
-    /// Goes on with what a worker brings.
+    /// Continues with a worker's result.
     pub(super) fn on_shaken(&mut self, cx: &Cx<'_>, id: ConnectionId, shaken: Option<Shaken>) {
         let mut side = self.take_side(id);
         let outcome = match (side.transport(), shaken) {

@@ -49,7 +49,7 @@ impl Proxy {
         self.pass_on(cx, client, id);
     }
 
-    /// Passes on what has come, and its end.
+    /// Forwards received bytes, and their end.
     pub(super) fn pass_on(&mut self, cx: &Cx<'_>, from: ConnectionId, to: ConnectionId) {
         if !cx.is_open(from) || !cx.is_open(to) {
             return;
@@ -89,7 +89,7 @@ impl Proxy {
         }
     }
 
-    /// One of a pair has gone: a failure is passed on as a reset.
+    /// Handles the end of one connection of a pair: a failure is forwarded as a reset.
     pub(super) fn on_stream_gone(
         &mut self,
         cx: &Cx<'_>,
@@ -108,7 +108,7 @@ impl Proxy {
     }
 }
 
-/// Passes on what has come. Returns whether the end has come too.
+/// Forwards received bytes. Returns whether the end has been reached too.
 fn pass_bytes(
     cx: &Cx<'_>,
     (from, source): (ConnectionId, &mut Transport),

@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::session::{Broken, Session};
 use super::transport::Transport;
 
-/// A session that a worker has brought on.
+/// A session that a worker has advanced.
 #[derive(Debug)]
 pub struct Shaken {
     session: Box<Session>,
@@ -36,8 +36,8 @@ impl Transport {
         Some(Transport::Tls(Box::new(session)))
     }
 
-    /// Hands what has come of a handshake to a worker. Its result comes as `result` makes it one of
-    /// the service's, and goes to [`Transport::on_shaken`]; `None`: it cannot go on.
+    /// Hands received bytes of a handshake to a worker. `result` wraps its result as one of the
+    /// service's, which goes to [`Transport::on_shaken`]; `None`: it cannot continue.
     pub fn shake<R: Send + 'static>(
         &mut self,
         cx: &Context<'_, R>,
@@ -79,10 +79,10 @@ impl Transport {
         Handed::On
     }
 
-    /// Goes on with what a worker brings.
+    /// Continues with a worker's result.
     ///
     /// # Errors
-    /// The session is over, and its alert on its way: the connection is to be closed.
+    /// The session is over, and its alert is being sent: the connection is to be closed.
     pub fn on_shaken<R>(
         &mut self,
         cx: &Context<'_, R>,

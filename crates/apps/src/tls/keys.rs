@@ -28,11 +28,11 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads each chain (PEM, the server's own certificate first) and its key. Clients agree upon
-    /// one of the `protocols`; without any, nothing is said of that.
+    /// Reads each chain (PEM, the server's own certificate first) and its key. Clients negotiate
+    /// one of the `protocols`; without any, ALPN is not used.
     ///
     /// # Errors
-    /// A sentence that names the file and what is wrong with it.
+    /// A sentence that names the file and the defect.
     pub fn load(files: Vec<Files>, protocols: &[&[u8]]) -> Result<Keys, String> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let config = RwLock::new(config(&files, &protocols)?);
@@ -43,11 +43,10 @@ impl Keys {
         })
     }
 
-    /// Reads the files again, for connections that come from now on. Tickets that were given
-    /// before are worth nothing after it.
+    /// Reads the files again, for later connections. Earlier tickets become invalid.
     ///
     /// # Errors
-    /// As [`Keys::load`]; what was read before stays in use.
+    /// As [`Keys::load`]; the previous keys stay in use.
     pub fn reload(&self) -> Result<(), String> {
         let config = config(&self.files, &self.protocols)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;

@@ -17,7 +17,7 @@ pub const INCOMING_MAX: usize = 80 * 1024;
 /// Decrypted bytes beyond which nothing more is taken from the receive ring.
 const PLAIN_MAX: usize = 64 * 1024;
 
-/// The peer does not speak TLS as it should; what it is to be told is in the output.
+/// The peer has violated TLS; the output has the alert.
 #[derive(Debug)]
 pub struct Broken;
 
@@ -74,7 +74,7 @@ impl Session {
         self.is_shaken
     }
 
-    /// Returns whether the peer has said that nothing more comes.
+    /// Returns whether the peer has ended its stream.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -87,18 +87,18 @@ impl Session {
         }
     }
 
-    /// Takes records, or parts of them; [`Session::work`] looks at them.
+    /// Adds records, or parts of them; [`Session::work`] processes them.
     pub fn take_in(&mut self, bytes: &[u8]) {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Returns whether the first byte that came begins no handshake.
+    /// Returns whether the first byte does not begin a handshake.
     pub fn is_something_else(&self) -> bool {
         const HANDSHAKE: u8 = 22;
         !self.is_begun && self.incoming.first().is_some_and(|it| *it != HANDSHAKE)
     }
 
-    /// Goes on with what has come, and puts behind `out` what is to be sent.
+    /// Processes received bytes, and appends output to `out`.
     ///
     /// # Errors
     /// The session is over.
@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// After an error: what the peer is to hear of it.
+    /// Appends the alert after an error.
     fn tell_alert(&mut self, out: &mut Vec<u8>) {
         let mut nothing = [];
         while let Ok(ConnectionState::EncodeTlsData(mut data)) =

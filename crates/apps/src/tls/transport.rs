@@ -8,7 +8,7 @@ use slipstack_service::{ConnectionId, Context};
 
 use super::session::{OVERHEAD, RECORD_MAX, Session};
 
-/// Room in the send ring below which no record is begun: shorter ones cost more than they carry.
+/// Room in the send ring below which no record is started: shorter ones cost more than they carry.
 const ROOM_MIN: usize = 1024;
 
 /// The way between a connection and its service.
@@ -40,7 +40,7 @@ impl Deref for Lent<'_> {
 }
 
 impl Transport {
-    /// Returns whether the service may be told of bytes: there is no handshake under way.
+    /// Returns whether the service may process bytes: there is no handshake in progress.
     #[inline]
     pub fn is_ready(&self) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// Throws away what has come.
+    /// Drops received bytes.
     pub fn discard<R>(&mut self, cx: &Context<'_, R>, id: ConnectionId) {
         cx.consume(id, usize::MAX);
         if let Transport::Tls(session) = self {
@@ -105,7 +105,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether the peer has said that nothing more comes, be it by TCP or by TLS.
+    /// Returns whether the peer has ended its stream, by TCP or by TLS.
     #[inline]
     pub fn has_ended<R>(&self, cx: &Context<'_, R>, id: ConnectionId) -> bool {
         cx.has_ended(id) || matches!(self, Transport::Tls(session) if session.has_ended())
@@ -154,7 +154,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more is sent; what the peer sends is still received.
+    /// Ends our stream; the peer's data is still received.
     pub fn shutdown<R>(&mut self, cx: &Context<'_, R>, id: ConnectionId) {
         self.notify(cx, id);
         cx.shutdown(id);
@@ -176,7 +176,7 @@ impl Transport {
     }
 }
 
-/// Decrypts what has come. After an error the session is as if the peer had ended.
+/// Decrypts received bytes. After an error the session is as if the peer had ended.
 fn pull<R>(session: &mut Session, cx: &Context<'_, R>, id: ConnectionId) {
     let mut out = Vec::new();
     loop {
@@ -226,7 +226,7 @@ fn seal<R>(
             break;
         }
         if cx.write(id, &out) < out.len() {
-            // Half a record is of no use to anybody.
+            // Half a record is useless.
             cx.reset(id);
             break;
         }
@@ -235,7 +235,7 @@ fn seal<R>(
     written
 }
 
-/// Returns `len` bytes of the pieces from `at` on, copied to `record` only if they lie in several.
+/// Returns `len` bytes of the pieces from `at` on, copied to `record` only if they are in several.
 fn gather<'a>(
     pieces: &'a [IoSlice<'_>],
     mut at: usize,

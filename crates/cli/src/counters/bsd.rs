@@ -3,7 +3,7 @@
 use super::engines::Values;
 use super::linux::named;
 
-/// A protocol's title, and its sentences with the names of Linux whose sum each counts.
+/// A protocol's title, and its sentences with the Linux counters whose sum each shows.
 type Protocol = (
     &'static str,
     &'static [(&'static str, &'static [&'static str])],

@@ -32,7 +32,7 @@ impl Sample {
         (&self.interface, self.engine.slot, self.engine.pid)
     }
 
-    /// Returns what the engine has counted since an earlier sample of it.
+    /// Returns the increase since an earlier sample of the engine.
     pub fn since(&self, before: &Sample) -> Sample {
         let mut later = self.clone();
         for (name, value) in &mut later.values {
@@ -72,7 +72,7 @@ impl Which {
         }
     }
 
-    /// Keeps the engines that are meant.
+    /// Keeps the selected engines.
     fn choose(self, samples: Vec<Sample>) -> Vec<Sample> {
         match self {
             Which::All => samples,
@@ -100,7 +100,7 @@ fn process(samples: &[Sample], number: u32) -> Option<&Sample> {
         .or_else(|| engines.nth(number as usize))
 }
 
-/// The counters of the engines that are meant, in the order of devices and slots.
+/// Returns the counters of the selected engines, in the order of devices and slots.
 pub fn samples(settings: &Settings, which: Which) -> Result<Vec<Sample>, Failure> {
     let mut samples = Vec::new();
     for answer in inquiry::inquire(settings, &Inquiry::Counters).map_err(failed)? {

@@ -25,7 +25,7 @@ pub struct History {
 
 impl History {
     /// # Errors
-    /// The file cannot be had, or is somebody else's.
+    /// The file cannot be opened, or belongs to another user.
     pub fn open() -> Result<History, Failure> {
         let uid = rustix::process::getuid().as_raw();
         let path = std::env::var_os(NAME_BY).map_or_else(
@@ -52,7 +52,7 @@ impl History {
         let mut text = String::new();
         let read = (&mut file).take(BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| failed(&error))?;
-        // A file that cannot be read is as good as none.
+        // An unreadable file counts as none.
         let engines = serde_json::from_str(&text).unwrap_or_default();
         Ok(History {
             file,
@@ -65,7 +65,7 @@ impl History {
         self.engines.clear();
     }
 
-    /// Returns what the engine of a sample has counted since the last look.
+    /// Returns the increase of an engine's sample since the last run.
     pub fn since(&self, sample: &Sample) -> Values {
         let before = self.engines.get(&key(sample));
         let before = |name| before.and_then(|it| it.get(name)).copied().unwrap_or(0);
@@ -75,7 +75,7 @@ impl History {
             .collect()
     }
 
-    /// Keeps what has been seen; engines that have ended are forgotten if all have been asked.
+    /// Stores the samples; engines that have ended are forgotten if all have been asked.
     pub fn keep(mut self, samples: &[Sample], are_all: bool) -> Result<(), Failure> {
         if are_all {
             self.engines.clear();

@@ -51,7 +51,7 @@ pub fn with_options(command: Command) -> Command {
         )
 }
 
-/// Returns whether interfaces are asked for.
+/// Returns whether interfaces are requested.
 pub fn is_meant(matches: &ArgMatches) -> bool {
     let is_given = |name| matches.contains_id(name);
     matches.get_flag("interfaces") || is_given("interface") || is_given("wait")
@@ -64,7 +64,7 @@ struct Row {
     mtu: Option<u16>,
     network: String,
     address: String,
-    /// The counters of a link: those of its addresses are not kept apart.
+    /// The counters of a link: those of its addresses are not separate.
     #[serde(flatten)]
     counted: Option<Counted>,
 }

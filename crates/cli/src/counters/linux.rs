@@ -3,8 +3,8 @@
 use super::engines::Values;
 
 /// Names with the counters of ours whose sum they are. A frame that the device has joined counts
-/// once here, as a joined packet does for the kernel; `Udp`, `Icmp` and `IpForwDatagrams` are both
-/// families together, as our counters are.
+/// once here, as a joined packet does for the kernel; `Udp`, `Icmp` and `IpForwDatagrams` combine
+/// both families, as our counters do.
 const NAMES: &[(&str, &[&str])] = &[
     (
         "IpInReceives",

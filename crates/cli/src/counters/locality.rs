@@ -30,7 +30,7 @@ pub fn command() -> Command {
         .arg(sockets::json())
 }
 
-/// Where the connections and frames of an engine came from.
+/// Origin of the connections and frames of an engine.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Row {
     interface: String,
@@ -42,7 +42,7 @@ struct Row {
     accepted: u64,
     /// Connections that its programs have made.
     connected: u64,
-    /// From another engine: before they were accepted (its listener had nobody who accepts), and
+    /// From another engine: before they were accepted (its listener's program did not accept), and
     /// after that (a thread of this engine uses them).
     moved_in: u64,
     moved_out: u64,

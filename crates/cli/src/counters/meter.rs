@@ -76,8 +76,8 @@ pub fn pace(matches: &ArgMatches) -> Pace {
     }
 }
 
-/// Shows what each interval brings, until all are over or `show` says that nobody reads any more
-/// (`false`).
+/// Shows each interval, until all are over or `show` returns `false` because there is no reader any
+/// more.
 pub fn repeat(
     settings: &Settings,
     which: Which,

@@ -14,7 +14,7 @@ pub mod traffic;
 
 use clap::Command;
 
-/// The commands that show what engines count.
+/// The commands that show the counters of engines.
 pub fn commands() -> [Command; 4] {
     [
         locality::command(),

@@ -1,6 +1,6 @@
 //! Patterns of names, as in a shell.
 
-/// Returns whether a name is what a pattern with `*` and `?` describes.
+/// Returns whether a name matches a pattern with `*` and `?`.
 pub fn is_match(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut seen) = (0, 0);

@@ -133,8 +133,8 @@ fn text(rows: &[Row]) -> String {
     format!("{}\n", table(&head, &cells.collect::<Vec<_>>()))
 }
 
-/// The table of F-Stack's tool, with a column of processes and their sum where several were asked
-/// for.
+/// Returns the table of F-Stack's tool, with a column of processes and their sum if several were
+/// requested.
 fn fstack_text(rows: &[Row], has_sum: bool, has_head: bool) -> String {
     let rule = |columns: usize| format!("|{}---------------|\n", "---------|".repeat(columns));
     let line = |first: &str, cells: [f64; 3], loops: u64| {

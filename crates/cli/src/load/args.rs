@@ -113,7 +113,7 @@ pub fn stress_command() -> Command {
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }
 
-/// Options that say what `htstress` asks for and how often.
+/// Adds the options for the requests of `htstress` and their rate.
 fn stress_requests(command: Command) -> Command {
     command
         .arg(flag(sweep::ONE, None, "One run of several").hide(true))

@@ -15,11 +15,11 @@ use super::generator::{generate, interval, resolve};
 use super::times;
 use crate::failure::Failure;
 
-/// How often progress is told.
+/// Interval of progress reports.
 const STEP: Duration = Duration::from_secs(1);
 /// How often it is looked whether all is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long queries are sent if nothing is said of it.
+/// Default duration.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Response codes by number.
@@ -122,7 +122,7 @@ fn read(place: &AtomicU64) -> u64 {
     place.load(Ordering::Relaxed)
 }
 
-/// Says each second how many answers it brought.
+/// Reports each second's number of answers.
 fn follow(figures: &DnsFigures, is_over: &AtomicBool) {
     let (mut before, mut told) = (0, Instant::now());
     while !is_over.load(Ordering::SeqCst) {

@@ -12,7 +12,7 @@ use super::generator::{generate, interval, resolve};
 use super::{sweep, times};
 use crate::failure::Failure;
 
-/// How often progress is looked at.
+/// Interval of checks of the progress.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The parts of a URL.

@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// Does each run in a process of its own, so that none inherits what another left.
+/// Does each run in a process of its own, so that none inherits another's state.
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches
         .get_one::<u64>("number")

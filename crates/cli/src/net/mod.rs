@@ -13,7 +13,7 @@ use slipstack_config::Settings;
 use crate::failure::Failure;
 use crate::given::asking;
 
-/// Runs a command of its own grammar: `words` are what follows its name.
+/// Runs a command of its own grammar: `words` follow its name.
 pub fn run(
     matches: &ArgMatches,
     command: fn(&Settings, &[String]) -> Result<(), Failure>,

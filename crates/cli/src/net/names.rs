@@ -37,7 +37,7 @@ pub fn link_in<'a>(state: &'a NetworkState, name: &str) -> Option<(&'a Interface
     Some((find_port(port)?, Some(vlan.parse().ok()?)))
 }
 
-/// The name of an interface as it is shown: to who has called one of F-Stack's tools, F-Stack's.
+/// Returns the displayed name of an interface: for F-Stack's tools, F-Stack's.
 pub fn shown_name(state: &NetworkState, interface: &Interface) -> String {
     let port = state.port_of(interface);
     let is_derived = |vlan| interface.name == format!("{}.{vlan}", port.name);

@@ -7,7 +7,7 @@ use slipstack_config::Settings;
 
 use crate::failure::Failure;
 
-/// A running stack that is asked.
+/// The running stack that a command applies to.
 pub struct Target {
     pub client: Client,
     /// The one that was named, for commands that are given to each engine in turn.
@@ -19,7 +19,7 @@ pub struct Target {
 #[derive(Default)]
 struct Gathered {
     changes: Vec<Change>,
-    /// As it was when it was last asked for.
+    /// Its network at the last query.
     network: Option<NetworkState>,
 }
 
@@ -79,8 +79,8 @@ impl Target {
         }
     }
 
-    /// Makes the changes, all or none. All engines of a device have one network: what was done for
-    /// the first holds for the others, for which scripts repeat it.
+    /// Applies the changes, all or none. All engines of a device have one network: a change for the
+    /// first holds for the others, for which scripts repeat it.
     pub fn change(&self, changes: Vec<Change>) -> Result<(), Failure> {
         let may_wait = |change: &Change| {
             matches!(

@@ -169,7 +169,7 @@ fn dns() -> Command {
     server(shaped(command), "53")
 }
 
-/// Options of servers whose datagrams workers may answer.
+/// Adds the options of servers whose datagrams workers may answer.
 fn shaped(command: Command) -> Command {
     command
         .arg(

@@ -98,7 +98,7 @@ fn report_each_second(matches: &ArgMatches, figures: Vec<Arc<Figures>>) -> Resul
             for (worker, rate) in rates.iter().enumerate().filter(|_| is_verbose) {
                 line.push_str(&format!(" worker {worker} {rate}"));
             }
-            // Nobody may be left to read it.
+            // There may be no reader left.
             let _ = writeln!(out, "{line}").and_then(|()| out.flush());
             before = now;
         }

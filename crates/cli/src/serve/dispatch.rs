@@ -25,7 +25,7 @@ fn shape(matches: &ArgMatches) -> Result<Shape, Failure> {
     }
 }
 
-/// Starts the workers that the options ask for; `None`: the engine answers.
+/// Starts the requested workers; `None`: the engine answers.
 pub fn start(
     matches: &ArgMatches,
     make: impl FnMut(usize) -> Box<dyn Answerer>,

@@ -25,7 +25,7 @@ use crate::log;
 /// Jobs that wait for each worker at most.
 const JOBS_PER_WORKER: usize = 64;
 
-/// How often servers on the kernel's sockets are asked whether they listen.
+/// Interval of checks whether servers on the kernel's sockets listen.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Where one engine's service is.
@@ -102,7 +102,7 @@ impl Common {
         Ok((common, others))
     }
 
-    /// Has datagrams answered as `--shape` says, by workers that `make` gives what they need.
+    /// Sets up answering of datagrams according to `--shape`, by workers that `make` equips.
     pub fn dispatch(
         &mut self,
         matches: &ArgMatches,
@@ -112,8 +112,8 @@ impl Common {
         Ok(self.dispatch.as_ref().map_or(Shape::Run, |it| it.shape))
     }
 
-    /// Runs the service that `make` makes for each engine until the process is ended, and says
-    /// what workers have done.
+    /// Runs the service that `make` makes for each engine until the process is ended, and prints
+    /// the work of the workers.
     pub fn serve<S: Service>(
         self,
         name: &str,
@@ -125,7 +125,7 @@ impl Common {
         log_refused(&lock(&controls));
         if let (Some(dispatch), Ok(_)) = (dispatch, &served) {
             let report = dispatch::report(&dispatch, &lock(&controls));
-            // Nobody may be left to hear it.
+            // There may be no reader left.
             let _ = write!(std::io::stdout(), "{report}");
         }
         served
@@ -181,7 +181,7 @@ impl Common {
                 .map(|(ip, _)| SocketAddr::new(*ip, port).to_string())
                 .collect();
             let plural = if engines == 1 { "" } else { "s" };
-            // Nobody may be left to hear it.
+            // There may be no reader left.
             let _ = writeln!(
                 std::io::stdout(),
                 "{name} is served on {} at {} by {engines} engine{plural}",
@@ -242,7 +242,7 @@ impl Common {
                 found.iter().for_each(Control::stop);
             } else {
                 let plural = if count == 1 { "" } else { "s" };
-                // Nobody may be left to hear it.
+                // There may be no reader left.
                 let _ = writeln!(
                     std::io::stdout(),
                     "{name} is served on the kernel's sockets at port {} by {count} thread{plural}",
@@ -260,7 +260,7 @@ impl Common {
     }
 }
 
-/// Logs at the end what the services refused, and what went wrong in them.
+/// Logs at the end the services' refusals and errors.
 fn log_refused(controls: &[Control]) {
     let sum = |count: fn(&Counts) -> &Tally| -> u64 {
         controls.iter().map(|it| count(it.counts()).get()).sum()

@@ -13,7 +13,7 @@ use super::hosting::Site;
 use super::tls;
 use crate::failure::Failure;
 
-/// As many as the proxy keeps apart.
+/// The proxy's own limit.
 const BACKENDS_MAX: usize = 64;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

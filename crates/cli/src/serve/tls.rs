@@ -11,8 +11,8 @@ use super::hosting::Common;
 use crate::failure::Failure;
 use crate::output;
 
-/// Returns what all servers have in common, with the keys for TLS if there are any; clients agree
-/// upon one of the protocols.
+/// Returns the common settings of all servers, with the keys for TLS if there are any; clients
+/// negotiate one of the protocols.
 pub fn common(
     matches: &ArgMatches,
     protocols: &[&[u8]],

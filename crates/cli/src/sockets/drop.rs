@@ -198,7 +198,7 @@ fn pairs(matches: &ArgMatches) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure>
         .collect()
 }
 
-/// Lines of standard input; what is no pair, such as headings, is passed over.
+/// Reads lines of standard input; lines without a pair, such as headings, are skipped.
 fn read_pairs() -> Result<Vec<(SocketAddr, SocketAddr)>, Failure> {
     let input = std::io::stdin();
     if input.is_terminal() {

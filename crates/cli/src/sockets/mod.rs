@@ -71,7 +71,7 @@ fn fstack_process() -> Arg {
         .help("Process of F-Stack; every process of a device is shown here")
 }
 
-/// The sockets that a filter lets through, with who has them.
+/// Returns the sockets that match a filter, with their processes.
 pub fn sockets(
     settings: &Settings,
     filter: &Filter,
@@ -147,7 +147,7 @@ pub fn ask(
             ));
         }
         for line in answer.text.lines() {
-            // A program of another version, or one that lies.
+            // A program of another version, or an invalid row.
             let Ok(row) = serde_json::from_str::<SocketRow>(line) else {
                 return Err(Failure::new(format!(
                     "the engine of {program} (pid {pid}) gave an answer that does not fit"

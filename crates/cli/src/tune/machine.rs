@@ -67,7 +67,7 @@ pub fn interrupts(interface: &str) -> Vec<u32> {
     if named.is_empty() { numbers } else { named }
 }
 
-/// Interrupts of which the list says that they are this interface's.
+/// Returns interrupts that the list assigns to this interface.
 fn named_interrupts(list: &str, interface: &str) -> Vec<u32> {
     let is_its = |word: &str| {
         let mut parts = word.split('-');

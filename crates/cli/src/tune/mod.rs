@@ -21,10 +21,10 @@ use crate::output::{print, say, table};
 use item::Place;
 use record::Record;
 
-/// How often it is looked what is still to be changed.
+/// Passes over the plan, because one change may reveal further settings.
 const PASSES_MAX: u32 = 3;
 
-/// One setting: what it is, what it should be, and why.
+/// One setting: its present and its proposed value, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proposal {
     pub name: String,
@@ -82,8 +82,8 @@ fn shown(proposals: &[Proposal], interface: &str) -> String {
     text
 }
 
-/// Changes what it can; what the kernel refuses is said and left as it is. More queues bring more
-/// settings, so it looks again.
+/// Applies the plan; settings that the kernel refuses are reported and left. More queues have more
+/// settings, so it makes further passes.
 fn apply(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
     let (mut done, mut refused) = (0, Vec::new());
     for _ in 0..PASSES_MAX {
@@ -95,7 +95,7 @@ fn apply(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
             if refused.contains(place) {
                 continue;
             }
-            // Before the change: whoever is killed in between can still be undone.
+            // Before the change, so that a process killed in between can still be undone.
             let is_first = record.keep(place, &proposal.now)?;
             match place.write(interface, wanted) {
                 Ok(()) => {
@@ -126,7 +126,7 @@ fn apply(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts back what was there, the last change first.
+/// Restores the recorded values, the last change first.
 fn undo(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
     if record.is_empty() {
         return Err(Failure::new(format!(

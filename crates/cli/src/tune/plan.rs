@@ -36,7 +36,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Adds a setting that there is; `better` sees what it is now.
+    /// Adds an existing setting; `better` gets its present value.
     fn add(
         &mut self,
         name: String,

@@ -45,7 +45,7 @@ impl Record {
         self.entries.iter().rev().cloned().collect()
     }
 
-    /// Writes down what a setting was; false if it has been changed before.
+    /// Records the old value of a setting; returns false if it has been changed before.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -57,7 +57,7 @@ impl Record {
         self.write().map(|()| true)
     }
 
-    /// It is what it was. The last one takes the file with it.
+    /// Removes a restored setting. The file is removed with the last one.
     ///
     /// # Errors
     /// The file cannot be written.

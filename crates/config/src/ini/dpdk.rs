@@ -108,7 +108,7 @@ fn cards(porter: &Porter<'_>, has_vdevs: bool) -> Result<Vec<String>, ConfigErro
     Ok(words)
 }
 
-/// `02:00.0,k=v,03:00.0`: what has an equals sign belongs to the device before it.
+/// `02:00.0,k=v,03:00.0`: an item with an equals sign belongs to the device before it.
 fn devices(text: &str) -> Result<Vec<String>, String> {
     let must =
         || "PCI addresses such as 0000:02:00.0, each with arguments of its driver".to_owned();
@@ -179,7 +179,7 @@ fn bonds(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
     Ok(words)
 }
 
-/// Our own options: what F-Stack sets of a port, with its defaults.
+/// Our own options: F-Stack's settings of a port, with its defaults.
 fn settings(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
     let has = |key, default| {
         let found = porter.parsed("dpdk", key, fields::switch)?;

@@ -15,12 +15,12 @@ pub struct Note {
     pub sentence: String,
 }
 
-/// How much a user should care about a note.
+/// Importance of a note for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
-    /// Nobody knows the key.
+    /// The key is unknown.
     Unknown,
-    /// The key asks for something that is done otherwise here.
+    /// The key requests something that works differently here.
     Differs,
     /// The key has no meaning here, and its absence is not felt.
     Moot,
@@ -54,8 +54,8 @@ pub struct FstackFile {
 }
 
 impl FstackFile {
-    /// Returns what is to be said about the file at a level: each line that asks in vain for
-    /// something that matters, and how many there are of the others.
+    /// Returns the sentences about the file at a level: one for each line with an important request
+    /// that has no effect, and the number of the others.
     #[must_use]
     pub fn sentences(&self, log: LogLevel) -> Vec<String> {
         let file = self.file.display();

@@ -42,7 +42,7 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
         "net.inet.tcp.functions_default" if entry.value == "bbr" => {
             return Ok(Some("net.ipv4.tcp_congestion_control=bbr".to_owned()));
         }
-        // RACK's ways of finding losses are those of every connection.
+        // RACK's loss detection is used by every connection.
         "net.inet.tcp.functions_default" if entry.value == "rack" => return Ok(None),
         _ => {}
     }
@@ -85,7 +85,7 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
     }
 }
 
-/// Router advertisements are heeded where no IPv6 address is given.
+/// Router advertisements are used where no IPv6 address is given.
 fn accept_routers(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
     let mode = fields::number(&entry.value, 0, 2).map_err(|must| porter.wrong(entry, &must))?;
     let is_v6 = |address: &str| address.contains(':');

@@ -12,7 +12,7 @@ pub(crate) enum Use {
 }
 use Use::{Dpdk, Moot, Read};
 
-/// The sections; those with a number stand for all of their kind.
+/// The sections; those with a number represent all of their kind.
 pub(crate) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
     ("dpdk", DPDK),
     ("pcap", PCAP),

@@ -18,7 +18,8 @@ pub struct Machine;
 
 impl Interfaces for Machine {
     fn ethernet(&self) -> Vec<String> {
-        // /proc shows the interfaces of the process's namespace, /sys those of whoever mounted it.
+        // /proc shows the interfaces of the process's namespace, /sys those of the mounting
+        // process.
         let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
         let names = table
             .lines()

@@ -103,7 +103,7 @@ fn of_port(porter: &Porter<'_>, port: u32, ports: &[u32]) -> Result<Attachment, 
         port,
         interface: interface(porter, port)?,
         vlan: None,
-        // A single port's routes are those of everybody, whatever its number.
+        // A single port uses the main table, whatever its number.
         fib: if ports.len() == 1 { 0 } else { port },
     })
 }
@@ -219,9 +219,9 @@ fn attach_further(porter: &mut Porter<'_>, ports: &[Attachment]) -> Result<(), C
     Ok(())
 }
 
-/// The addresses of ports have no meaning beside those of VLANs. The table of a VLAN's IPv6 gateway
-/// is that of its other one, so that answers leave by the VLAN by which they came; F-Stack puts all
-/// of them into FIB 0.
+/// Attaches VLANs to ports. The ports' own addresses have no meaning then. The IPv6 gateway of a
+/// VLAN is in the same table as its other one, so that answers leave by the VLAN by which requests
+/// arrived; F-Stack puts all of them into FIB 0.
 fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
     let first = vlans.first().map(|it| it.interface.clone());
     let mut specs = Vec::new();

@@ -41,7 +41,7 @@ impl<'a> Porter<'a> {
 }
 
 impl Porter<'_> {
-    /// A value's error: the line, the key and what it must be.
+    /// Returns a value's error: the line, the key and the requirement.
     pub(crate) fn wrong(&self, entry: &Entry, must: &str) -> ConfigError {
         let Entry {
             section,

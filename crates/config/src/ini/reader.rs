@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub value: String,
 }
 
-/// Reads all keys; the error is a line and what is wrong with it.
+/// Reads all keys; the error is a line and its defect.
 pub(crate) fn read(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut entries: Vec<Entry> = Vec::new();

@@ -205,7 +205,7 @@ fn value_of(key: &str) -> &'static str {
     }
 }
 
-/// Keys without which a key has no effect, and what its values need.
+/// Keys that another key needs to have an effect.
 fn companions(key: &str) -> &'static str {
     match key {
         "port_list" => "[port1]\naddr=10.0.0.7\nnetmask=255.255.255.0\n",
@@ -358,7 +358,7 @@ fn a_line_that_is_no_key_is_named() {
     assert_eq!(read(&"x".repeat(3000)).unwrap_err().0, 1);
 }
 
-/// The device that a file gives, without what every one has.
+/// Returns the device of a file, without the common parts.
 fn device_of(file: &FstackFile) -> &str {
     let given = file.given.iter().find(|given| given.option == "device");
     given.map_or("", |given| given.text.as_str())

@@ -124,7 +124,7 @@ pub fn find(name: &str) -> Result<&'static Sysctl, SysctlError> {
     })
 }
 
-/// Returns the value of a name in a stack whose numbers `read` gives.
+/// Returns the value of a name in a stack whose values `read` returns.
 ///
 /// # Errors
 /// It has no meaning here.
@@ -234,8 +234,8 @@ pub fn live_changes(
         .collect())
 }
 
-/// Returns whether packets for others are passed on with this value; `None` if the name says
-/// nothing of it or the value is not valid.
+/// Returns whether this value enables forwarding; `None` if the name does not concern it or the
+/// value is not valid.
 #[must_use]
 pub fn forwarding(row: &'static Sysctl, text: &str) -> Option<bool> {
     match integer(text).filter(|_| row.meaning == Meaning::Forwarding)? {
@@ -262,7 +262,7 @@ impl Values {
         }
     }
 
-    /// Sets a number by its name; one that nobody knows is passed over.
+    /// Sets a value by its name; an unknown name is ignored.
     pub fn set(&mut self, name: &str, value: u32) {
         if let Some(tunable) = Tunable::find(name) {
             self.config.tune(tunable, value);
@@ -342,7 +342,7 @@ impl SysctlSetting {
         changes.unwrap_or_default()
     }
 
-    /// Returns whether packets for others are passed on with it, if it says so.
+    /// Returns whether it enables forwarding, if it sets that.
     #[must_use]
     pub fn forwarding(&self) -> Option<bool> {
         forwarding(find(self.name).ok()?, &self.value)

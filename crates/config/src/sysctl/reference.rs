@@ -52,7 +52,7 @@ impl Sysctl {
         }
     }
 
-    /// Returns what the name means here, or why it means nothing.
+    /// Returns the meaning of the name here, or the reason why it has none.
     #[must_use]
     pub fn explanation(&self) -> String {
         match self.meaning {

@@ -53,7 +53,7 @@ fn segment(spec: &TcpSpec, flow: &Flow) -> Vec<u8> {
     let header = TcpHeader {
         src_port: flow.remote.1,
         dst_port: flow.local.1,
-        // A SYN's number is what the others count from.
+        // A SYN's number is the origin of the others.
         seq: spec.seq.wrapping_add(match spec.flags.is_syn() {
             true => REMOTE_OFFSET,
             false => flow.remote_offset(),
@@ -220,7 +220,7 @@ pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
     })
 }
 
-/// Returns whether no script speaks of a packet that left: a host and its link.
+/// Returns whether a sent packet is of a kind that scripts do not have: of the host or its link.
 pub fn is_of_the_link(bytes: &[u8]) -> bool {
     ip::open(bytes).is_ok_and(|inside| inside.is_of_the_link())
 }

@@ -7,10 +7,10 @@ use super::{
     Ecn, Flow, IcmpSpec, LiveBody, LivePacket, PacketBody, PacketSpec, TcpOption, TcpSpec, text,
 };
 
-/// Compares, and learns from the first segments what the script's numbers are on the wire.
+/// Compares, and learns the mapping of the script's numbers from the first segments.
 ///
 /// # Errors
-/// How the two differ.
+/// The difference.
 pub fn compare(
     spec: &PacketSpec,
     live: &LivePacket,
@@ -131,7 +131,7 @@ fn relative(header: &TcpHeader, options: &[TcpOption], len: usize, flow: &Flow) 
     });
     TcpSpec {
         flags: header.flags,
-        // A reset for a segment of no connection has the number that the peer asked for.
+        // A reset for a segment without a connection has the number that the peer acknowledged.
         seq: header.seq.wrapping_sub(flow.local_offset),
         len: len as u16,
         ack: header

@@ -19,7 +19,7 @@ pub use compare::compare;
 /// One packet of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketSpec {
-    /// `None`: nothing is said about it.
+    /// `None`: not specified.
     pub ecn: Option<Ecn>,
     pub body: PacketBody,
 }
@@ -68,7 +68,7 @@ pub enum TcpOption {
     },
     /// Granularity and value (RFC 5482 3.3).
     UserTimeout(u16),
-    /// The cookie; empty asks for one.
+    /// The cookie; empty requests one.
     FastOpen(Vec<u8>),
     /// `TFO_COOKIE`: the cookie that the stack gave first, which no script can know.
     OurCookie,
@@ -76,7 +76,7 @@ pub enum TcpOption {
 }
 
 /// A destination unreachable message that quotes a segment or a datagram of ours. The code is
-/// IPv4's; IPv6 says the same in its own way.
+/// IPv4's, and is translated for IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IcmpSpec {
     pub code: u8,
@@ -96,13 +96,13 @@ pub struct Flow {
     pub local_offset: u32,
     /// Offset of our timestamps, once one has been seen.
     pub timestamp_offset: Option<u32>,
-    /// The number of the peer's SYN, which what follows is counted from, and of one that may still
-    /// be taken.
+    /// The number of the peer's SYN, the origin of later ones, and of another SYN that may still be
+    /// accepted.
     pub remote_isn: Option<u32>,
     pub remote_candidate: Option<u32>,
     /// Our first sequence number is known.
     pub is_synchronised: bool,
-    /// The cookie that [`TcpOption::OurCookie`] stands for.
+    /// The cookie that [`TcpOption::OurCookie`] refers to.
     pub cookie: Vec<u8>,
 }
 
@@ -123,14 +123,14 @@ impl Flow {
         }
     }
 
-    /// The next connection's; what the stack has given out holds on.
+    /// Makes the next connection's flow; the stack's cookies stay valid.
     #[must_use]
     pub fn with_cookie_of(mut self, before: Option<&Flow>) -> Self {
         self.cookie = before.map_or_else(Vec::new, |flow| flow.cookie.clone());
         self
     }
 
-    /// Begins a new connection of the same ends (RFC 6191); our next SYN tells its number.
+    /// Begins a new connection of the same ends (RFC 6191); our next SYN has its number.
     pub fn begin_again(&mut self) {
         self.is_synchronised = false;
     }

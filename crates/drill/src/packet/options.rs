@@ -48,7 +48,7 @@ fn push(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads what [`emit`] writes; `None` if lengths do not add up.
+/// Parses the output of [`emit`]; `None` if lengths do not add up.
 pub fn parse(mut bytes: &[u8]) -> Option<Vec<TcpOption>> {
     let mut options = Vec::new();
     loop {

@@ -27,9 +27,9 @@ pub struct Calls {
     running: Option<Running>,
     /// Where `bind` binds.
     local: IpAddr,
-    /// The address family that `...` stands for.
+    /// The address family of `...`.
     family: Family,
-    /// The script has closed a descriptor since it was last asked.
+    /// The script has closed a descriptor since the last query.
     has_closed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Calls {
         &self.world
     }
 
-    /// Returns whether the script has closed a descriptor since the last time this was asked.
+    /// Returns whether the script has closed a descriptor since the last query.
     pub fn take_closed(&mut self) -> bool {
         std::mem::take(&mut self.has_closed)
     }
@@ -355,7 +355,7 @@ impl Args<'_> {
             .ok_or_else(|| format!("{}: {len} bytes", self.call.name))
     }
 
-    /// `...` is the usual address; one that is given says of which family it is.
+    /// `...` is the default address; an explicit one has its own family.
     fn addr(&self, at: usize, usual: IpAddr) -> Result<Vec<u8>, String> {
         let (mut ip, mut port, mut family) = (usual, PORT, self.calls.family);
         if let Expr::Struct(fields) = self.need(at)? {

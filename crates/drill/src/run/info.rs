@@ -59,7 +59,7 @@ const FIELDS: &[(&str, usize, usize)] = &[
     ("tcpi_total_rto_time", 244, 4),
 ];
 
-/// The value of a field; `None` if there is none of this name in what the stack gave.
+/// Returns the value of a field; `None` if the stack's structure has none of this name.
 pub fn field(name: &str, bytes: &[u8]) -> Option<i64> {
     let (_, at, len) = FIELDS.iter().find(|(field, ..)| *field == name)?;
     let mut word = [0; 8];

@@ -8,7 +8,7 @@ use slipstack_posix::Process;
 use super::calls::{Args, Job, Out, field_of, number, option_bytes};
 use crate::script::{Call, Expr};
 
-/// Room for control messages, where a script speaks of them.
+/// Room for control messages, if a script uses them.
 const CONTROL_ROOM: usize = 256;
 /// `struct cmsghdr`: length, level, type.
 const HEADER_LEN: usize = 16;
@@ -72,7 +72,7 @@ pub fn send(args: &Args<'_>) -> Result<Job, String> {
     }))
 }
 
-/// Compares flags and control messages, where the script speaks of them.
+/// Compares flags and control messages, if the script specifies them.
 pub fn check(call: &Call, found: &Message) -> Result<(), String> {
     let Some(Expr::Struct(fields)) = call.args.get(1) else {
         return Ok(());
@@ -127,7 +127,7 @@ fn check_one(wanted: &Expr, live: &Live<'_>) -> Result<(), String> {
     }
 }
 
-/// `struct sock_extended_err`; what it does not name is 0.
+/// Encodes `struct sock_extended_err`; fields that are not named are 0.
 fn extended_error(fields: &[(String, Expr)]) -> Result<Vec<u8>, String> {
     let value = |name| field_of(fields, name).map_or(Ok(0), number);
     let mut bytes = (value("ee_errno")? as u32).to_ne_bytes().to_vec();
@@ -141,7 +141,7 @@ fn extended_error(fields: &[(String, Expr)]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Takes a buffer of control messages apart.
+/// Parses a buffer of control messages.
 fn messages(mut bytes: &[u8]) -> Result<Vec<Live<'_>>, String> {
     let mut found = Vec::new();
     while let Some((head, _)) = bytes.split_first_chunk::<HEADER_LEN>() {

@@ -34,8 +34,8 @@ pub fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, high, low.clamp(3, 254))
 }
 
-/// packetdrill draws the stack's address and tells nobody but `bind`: what that names first is
-/// ours, if it is of the networks that packetdrill draws from.
+/// packetdrill chooses the stack's address and passes it only to `bind`: the first address there is
+/// ours, if it is in the networks that packetdrill uses.
 pub fn adopt(world: &World, addr: &[u8]) {
     let is_v6 = addr
         .first_chunk()
@@ -88,7 +88,7 @@ pub fn run(script: &Script, local: Ipv4Addr, ignores_rest: bool) -> Result<(), F
 struct Runner {
     settings: RunSettings,
     calls: Calls,
-    /// Packets that left and were not asked for yet, with the time.
+    /// Sent packets that no line has matched yet, with the time.
     sent: VecDeque<(u64, LivePacket)>,
     flow: Option<Flow>,
     remote_port: u16,
@@ -147,8 +147,8 @@ impl Runner {
         self.collect()
     }
 
-    /// Waits for calls that still run, and looks once more at what was sent: what no line speaks of
-    /// is wrong too.
+    /// Waits for calls in progress, and checks the sent packets once more: one that no line matches
+    /// is an error.
     fn finish(&mut self, line: usize) -> Result<(), Failure> {
         let fail = |reason| Failure { line, reason };
         self.calls.join().map_err(fail)?;
@@ -181,7 +181,7 @@ impl Runner {
         }
     }
 
-    /// Takes what left since the last look.
+    /// Collects packets sent since the last call.
     fn collect(&mut self) -> Result<(), String> {
         while let Some((at_ns, bytes)) = self.world().sent() {
             let now_us = (at_ns - self.begin_ns).div_ceil(1000);

@@ -52,7 +52,7 @@ pub struct RunSettings {
     pub tolerance_us: u64,
     /// Tolerance of timestamps, in their own ticks.
     pub timestamp_tolerance: u32,
-    /// As packetdrill does: what leaves behind all that the script speaks of is not looked at.
+    /// As packetdrill does: packets after the script's last line are ignored.
     pub ignores_rest: bool,
 }
 
@@ -153,8 +153,8 @@ impl RunSettings {
         Ok(())
     }
 
-    /// Takes the sysctls of a system, as `read` knows them by name. Returns a sentence about each
-    /// whose value this stack does not have.
+    /// Applies the sysctls of a system, as `read` returns them by name. Returns a sentence about
+    /// each whose value this stack does not support.
     pub fn take_sysctls(&mut self, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let known = SYSCTLS.iter().filter_map(|name| Some((*name, read(name)?)));
         let taken = known.map(|(name, value)| self.sysctl(name, value.trim()));

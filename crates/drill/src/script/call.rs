@@ -80,7 +80,7 @@ fn expr(cursor: &mut Cursor<'_>, depth: usize) -> Result<Expr, ScriptError> {
                 None => return cursor.fail("expected a constant after `|`"),
             }
         }
-        // `sa_family = AF_INET, sin_port = htons(8080)`: what packetdrill takes as an address.
+        // `sa_family = AF_INET, sin_port = htons(8080)`: packetdrill's form of an address.
         if cursor.rest().starts_with('(') {
             return wrapped(cursor, &names, depth);
         }
@@ -90,7 +90,7 @@ fn expr(cursor: &mut Cursor<'_>, depth: usize) -> Result<Expr, ScriptError> {
     Ok(Expr::Number(number))
 }
 
-/// `htons(N)` and `inet_addr("A")` are what they hold.
+/// `htons(N)` and `inet_addr("A")` are replaced by their arguments.
 fn wrapped(cursor: &mut Cursor<'_>, names: &[String], depth: usize) -> Result<Expr, ScriptError> {
     cursor.expect("(")?;
     let mut inside = list(cursor, ")", depth + 1)?;
@@ -115,7 +115,7 @@ fn fields(cursor: &mut Cursor<'_>, depth: usize) -> Result<Expr, ScriptError> {
         let Some(name) = cursor.name() else {
             return cursor.fail(format!("expected a field before `{}`", cursor.rest()));
         };
-        // `msg_iov(1)=`: a length that the list itself tells.
+        // `msg_iov(1)=`: a length that follows from the list itself.
         if cursor.take("(") {
             cursor.take_while(|c| c != ')');
             cursor.expect(")")?;

@@ -2,7 +2,7 @@
 
 use super::ScriptError;
 
-/// A statement: what stands between two ends of line outside of any bracket.
+/// A statement: the text between two line ends outside any bracket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Statement {
     pub line: usize,

@@ -42,7 +42,7 @@ impl Descriptor {
         } else {
             DupFlags::empty()
         };
-        // SAFETY: the number is the program's, who asked for it to be replaced; ManuallyDrop keeps
+        // SAFETY: the number is the program's, which requested the replacement; ManuallyDrop keeps
         // us from closing it.
         let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.0) });
         rustix::io::dup3(with, &mut target, flags)

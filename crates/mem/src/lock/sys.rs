@@ -10,7 +10,7 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering, SPINS, spin_loop};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may be asleep on the word.
+/// Locked, and a thread may be asleep on the word.
 const AWAITED: u32 = 2;
 
 /// A value that one thread at a time may touch.
@@ -54,7 +54,7 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
-    /// Returns whether somebody has it at this moment.
+    /// Returns whether it is locked at this moment.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
@@ -124,7 +124,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a guard exists only while `word` says taken, and only one does.
+        // SAFETY: a guard exists only while `word` is locked, and only one does.
         unsafe { &*self.lock.value.get() }
     }
 }

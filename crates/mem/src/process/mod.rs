@@ -42,10 +42,10 @@ pub fn close_inherited() -> io::Result<()> {
     sys::close_from(3)
 }
 
-/// Leaves a real-time or idle scheduling class and a niceness behind.
+/// Resets a real-time or idle scheduling class and a niceness.
 ///
 /// # Errors
-/// The kernel's refusal: not everybody may become less nice.
+/// The kernel's refusal: not every process may lower its niceness.
 pub fn take_ordinary_priority() -> io::Result<()> {
     sys::schedule_ordinarily()?;
     Ok(rustix::process::setpriority_process(None, 0)?)
@@ -88,8 +88,8 @@ pub fn has_addresses(len: usize) -> bool {
     !Mapping::reserved(len).is_err_and(|error| error.raw_os_error() == Some(no_memory))
 }
 
-/// Has each panic end the process (SIGABRT) after its message, unless `may_unwind` says that
-/// somebody on this thread waits to catch it. Nothing unwinds into frames that are not Rust's.
+/// Makes each panic end the process (SIGABRT) after its message, unless `may_unwind` returns that
+/// this thread will catch it. Nothing unwinds into frames that are not Rust's.
 pub fn abort_at_panics(may_unwind: fn() -> bool) {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -100,8 +100,8 @@ pub fn abort_at_panics(may_unwind: fn() -> bool) {
     }));
 }
 
-/// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as
-/// under nohup) SIGHUP, and gives a descriptor that becomes readable when one arrives.
+/// Blocks the signals that request the end of a process, SIGTERM, SIGINT and (unless it is ignored,
+/// as under nohup) SIGHUP, and returns a descriptor that becomes readable when one arrives.
 ///
 /// # Errors
 /// The kernel's refusal.

@@ -65,25 +65,25 @@ fn held(signals: impl Iterator<Item = i32>) -> io::Result<OwnedFd> {
         // SAFETY: the set has been initialised, the signal exists.
         unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
     }
-    // SAFETY: the set is valid; the former mask is not asked for.
+    // SAFETY: the set is valid; the former mask is not requested.
     let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()) };
     if blocked != 0 {
         return Err(io::Error::from_raw_os_error(blocked));
     }
-    // SAFETY: the set is valid; −1 asks for a new descriptor.
+    // SAFETY: the set is valid; −1 requests a new descriptor.
     let fd = unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Blocked, even an ignored signal arrives.
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: only asks; the answer is written to the action.
+    // SAFETY: a query; the answer is written to the action.
     let asked = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: zero says that the action has been written.
+    // SAFETY: zero means that the action has been written.
     asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }

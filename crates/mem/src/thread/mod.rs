@@ -38,8 +38,8 @@ impl Drop for Quiet {
 }
 
 /// Starts a thread with every signal blocked, except the two that glibc keeps for itself (one of
-/// them carries `setuid` to all threads). It asks for a short time slice: woken while a thread of
-/// the program computes, it runs now and not when that one's slice ends.
+/// them carries `setuid` to all threads). It requests a short time slice: if it is woken while a
+/// thread of the program computes, it runs at once and not at the end of that thread's slice.
 ///
 /// # Errors
 /// The kernel's refusal to start a thread.

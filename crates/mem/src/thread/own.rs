@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// More than these are not known; a process has three or four.
 const THREADS: usize = 64;
 
-/// Process and thread; 0: nobody. A child inherits its parent's entries by a fork, but none of its
+/// Process and thread; 0: unused. A child inherits its parent's entries by a fork, but none of its
 /// threads.
 static IDS: [AtomicU64; THREADS] = [const { AtomicU64::new(0) }; THREADS];
 

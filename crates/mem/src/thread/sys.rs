@@ -6,7 +6,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::ptr;
 
-/// A thread, whose end is waited for when this is dropped.
+/// A thread that is joined when this is dropped.
 #[derive(Debug)]
 pub(super) struct Thread<'a> {
     id: libc::pthread_t,
@@ -16,16 +16,17 @@ pub(super) struct Thread<'a> {
 type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 impl<'a> Thread<'a> {
-    /// With `stack` bytes of stack. Not to be forgotten: what `body` borrows lives as long as this.
+    /// Starts a thread with `stack` bytes of stack. The result must not be forgotten, because
+    /// `body` may borrow for its lifetime.
     pub(super) fn start(stack: usize, body: Body<'a>) -> io::Result<Thread<'a>> {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        // SAFETY: the call initialises what it is given.
+        // SAFETY: the call initialises its argument.
         unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
         // SAFETY: initialised above; a size that is refused changes nothing.
         unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
         let body = Box::into_raw(Box::new(body));
         let mut id = 0;
-        // SAFETY: `run` takes what `body` is, and nobody else does unless there is no thread.
+        // SAFETY: `run` takes the `body`, and nothing else does unless there is no thread.
         let error =
             unsafe { libc::pthread_create(&raw mut id, attributes.as_ptr(), run, body.cast()) };
         // SAFETY: initialised above and not used again.
@@ -41,7 +42,7 @@ impl<'a> Thread<'a> {
 }
 
 impl Thread<'static> {
-    /// Nobody waits for it.
+    /// Detaches the thread: it is not joined.
     pub(super) fn detach(self) {
         // SAFETY: it has been neither joined nor detached.
         unsafe { libc::pthread_detach(self.id) };
@@ -57,7 +58,7 @@ impl Drop for Thread<'_> {
 }
 
 extern "C" fn run(body: *mut c_void) -> *mut c_void {
-    // SAFETY: what `start` has made for this thread alone.
+    // SAFETY: `start` has made it for this thread alone.
     let body = unsafe { Box::from_raw(body.cast::<Body<'_>>()) };
     body();
     ptr::null_mut()
@@ -69,7 +70,7 @@ pub(super) fn call_it(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Blocks what can be blocked and returns the mask that was in force.
+/// Blocks all signals that can be blocked and returns the mask that was in force.
 pub(super) fn block_all() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set it is given.
@@ -92,7 +93,7 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Nobody cancels the calling thread from now on; gives back what was in force.
+/// Disables cancellation of the calling thread; returns the previous state.
 pub(super) fn disable_cancelling() -> c_int {
     let mut before = 0;
     // SAFETY: `before` is a live place.
@@ -161,13 +162,13 @@ mod tests {
         let is_back = AtomicBool::new(false);
         let mut thread = 0;
         let at = (&raw const is_back).cast_mut().cast();
-        // SAFETY: `wait` takes what `at` is, which outlives the thread.
+        // SAFETY: `wait` takes the value at `at`, which outlives the thread.
         let made = unsafe { libc::pthread_create(&raw mut thread, ptr::null(), wait, at) };
         assert_eq!(made, 0);
         sleep(Duration::from_millis(30));
         // SAFETY: the thread has not been joined.
         unsafe { libc::pthread_cancel(thread) };
-        // SAFETY: as above; nobody wants its result.
+        // SAFETY: as above; its result is not used.
         unsafe { libc::pthread_join(thread, ptr::null_mut()) };
         assert!(is_back.load(Ordering::Relaxed));
     }

@@ -31,7 +31,7 @@ pub enum FilterChange {
     Flush,
     /// All of this set.
     DeleteSet(u8),
-    /// Sets as bits: what is in neither stays.
+    /// Sets as bits: sets in neither stay unchanged.
     Enable {
         enabled: u32,
         disabled: u32,
@@ -50,8 +50,7 @@ pub enum FilterChange {
         name: String,
         change: TableChange,
     },
-    /// All of it becomes this. Rules and tables that are there already stay what they are, with
-    /// what is known of them.
+    /// Replaces the whole filter. Existing rules and tables that stay keep their state.
     Replace(FilterWanted),
 }
 

@@ -32,7 +32,7 @@ pub const FILTER_SET_MAX: u8 = 31;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilterEnd {
-    /// With `is_me` everybody's if empty.
+    /// Networks; with `is_me` empty means all addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nets: Vec<(IpAddr, u8)>,
     /// The stack's own addresses, whatever they are.
@@ -44,7 +44,7 @@ pub struct FilterEnd {
     /// Tables, each with the value that an address has to have in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<(String, Option<u32>)>,
-    /// Everybody else.
+    /// The complement.
     #[serde(skip_serializing_if = "is_false")]
     pub is_not: bool,
     /// From and to.
@@ -55,7 +55,7 @@ pub struct FilterEnd {
 }
 
 impl FilterEnd {
-    /// Returns whether every address is meant.
+    /// Returns whether it matches every address.
     pub fn is_any(&self) -> bool {
         self.nets.is_empty() && !self.is_me && !self.is_me6 && self.tables.is_empty()
     }
@@ -76,7 +76,7 @@ pub enum FilterTest {
     SourcePort(Vec<(u16, u16)>),
     DestinationPort(Vec<(u16, u16)>),
     Direction(FilterDirection),
-    /// It comes or goes by this link; 0 = the first port's own.
+    /// The packet arrives or leaves by this link; 0 = the first port's own.
     Via(u16),
     Part(FilterPart),
     /// Bits of a TCP segment that are set, and bits that are not.
@@ -105,7 +105,7 @@ pub struct FilterTerm {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRule {
-    /// Given by the keeper: tells a rule from all others, for its counts.
+    /// Assigned by the keeper: identifies a rule, for its counts.
     pub id: u64,
     /// 0 in a change: behind the last one.
     pub number: u32,
@@ -172,14 +172,14 @@ fn is_zero(it: &u8) -> bool {
     *it == 0
 }
 
-/// All that the packet filter goes by.
+/// The whole configuration of the packet filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterState {
     pub rules: Vec<FilterRule>,
-    /// As bits; their rules are not looked at.
+    /// As bits; their rules are not evaluated.
     #[serde(default)]
     pub disabled_sets: u32,
-    /// In the order of their names. They are many, and written down apart.
+    /// In the order of their names. They are large, and transferred separately.
     #[serde(skip)]
     pub tables: Vec<FilterTable>,
 }
@@ -189,7 +189,7 @@ impl FilterState {
         self.disabled_sets >> rule.set & 1 == 0
     }
 
-    /// Returns whether both hold the same, whatever the ids are.
+    /// Returns whether both are equal except for the ids.
     pub fn is_like(&self, other: &FilterState) -> bool {
         let without_id = |rule: &FilterRule| FilterRule {
             id: 0,

@@ -19,13 +19,13 @@ pub type TableEntry = ((IpAddr, u8), u32);
 pub struct FilterTable {
     /// A number is a name like any other.
     pub name: String,
-    /// No table had it before: what is known by it has not changed.
+    /// Unique over all tables: a table with a known revision has not changed.
     pub revision: u64,
     /// In the order of family, address and length.
     pub entries: Vec<TableEntry>,
 }
 
-/// The address of a prefix, with what is beyond the length zero.
+/// Returns the address of a prefix, with bits beyond the length set to zero.
 pub fn masked((ip, len): (IpAddr, u8)) -> (IpAddr, u8) {
     match ip {
         IpAddr::V4(ip) => {

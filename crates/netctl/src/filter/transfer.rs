@@ -39,8 +39,8 @@ pub struct ReceivedTable {
 }
 
 impl FilterState {
-    /// The message, and the prefixes beside it: those of tables whose revisions are not among the
-    /// known ones; `None` = of none.
+    /// Returns the message, and the prefixes beside it: those of tables whose revisions are not
+    /// among the known ones; `None` = of none.
     pub fn tell(&self, known: Option<&[u64]>) -> (FilterHead, Vec<u8>) {
         let mut bytes = Vec::new();
         let mut tell = |table: &FilterTable| {
@@ -65,7 +65,7 @@ impl FilterState {
 }
 
 impl FilterHead {
-    /// The filter, of the message and what was beside it. `None`: they do not fit each other.
+    /// Combines the message with the data beside it into the filter. `None`: they do not match.
     pub fn join(self, rules: Vec<FilterRule>, mut prefixes: &[u8]) -> Option<FilterReceived> {
         let mut tables = Vec::new();
         for head in self.tables {

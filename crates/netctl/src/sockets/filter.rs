@@ -51,7 +51,7 @@ pub enum Expression {
     Network(Side, (IpAddr, u8)),
     /// Exactly this connection.
     Ends(SocketAddr, SocketAddr),
-    /// Nothing has gone either way for so long, or TIME-WAIT has lasted it.
+    /// Without traffic in either direction for this time, or in TIME-WAIT for it.
     IdleMs(u64),
 }
 
@@ -77,7 +77,7 @@ impl Expression {
     }
 }
 
-/// Which sockets are meant.
+/// A selection of sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// A set of [`SocketState::bit`]s.
@@ -92,7 +92,7 @@ pub struct Filter {
 impl Filter {
     /// Every state.
     pub const STATES_ALL: u16 = 0x0ffe;
-    /// Linux's default: everything that is connected to somebody.
+    /// Linux's default: all connected sockets.
     pub const STATES_CONNECTED: u16 = Filter::STATES_ALL
         & !(SocketState::Listen.bit()
             | SocketState::Closed.bit()

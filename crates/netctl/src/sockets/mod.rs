@@ -16,7 +16,7 @@ pub use parse::{SyntaxError, parse_filter};
 /// A question to engines, answered at the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inquiry {
-    /// The sockets that a filter lets through, a [`SocketRow`] as JSON in each line.
+    /// The sockets that match a filter, a [`SocketRow`] as JSON in each line.
     Sockets { filter: Filter, has_figures: bool },
     /// Closes the matching connections: RST to the peer, ECONNABORTED to the program.
     Drop { filter: Filter },
@@ -27,7 +27,7 @@ pub enum Inquiry {
     FilterCounts,
     /// The numbers of its stack, a pair of name and value as JSON in each line.
     Tunables,
-    /// The flows that rules with a state have let in, a [`FilterStateRow`] as JSON in each line.
+    /// The flows of stateful rules, a [`FilterStateRow`] as JSON in each line.
     FilterStates,
     /// The rules of these ids, or with `None` all, begin to count and to log again.
     ZeroFilter {
@@ -46,7 +46,7 @@ pub struct FilterCountRow {
     pub last_ns: u64,
 }
 
-/// A flow that a rule with a state has let in.
+/// A flow of a stateful rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterStateRow {
     /// Id of that rule.
@@ -54,7 +54,7 @@ pub struct FilterStateRow {
     pub is_limited: bool,
     /// IP protocol number.
     pub protocol: u8,
-    /// Source of its first packet; port 0 stands for none.
+    /// Source of its first packet; port 0 if there is none.
     pub src: SocketAddr,
     pub dst: SocketAddr,
     pub packets: u64,
@@ -90,7 +90,7 @@ pub struct SocketRow {
     pub protocol: Transport,
     pub state: SocketState,
     pub local: SocketAddr,
-    /// `None`: anybody.
+    /// `None`: none.
     pub remote: Option<SocketAddr>,
     /// Bytes that wait for the program; of a listener, connections.
     pub recv_q: u64,
@@ -98,7 +98,7 @@ pub struct SocketRow {
     pub send_q: u64,
     /// A program has it open.
     pub is_held: bool,
-    /// Time since anything last went either way, or since TIME-WAIT began.
+    /// Time since the last traffic in either direction, or since TIME-WAIT began.
     pub idle_ms: Option<u64>,
     /// Time left in TIME-WAIT.
     pub left_ms: Option<u64>,
@@ -109,7 +109,7 @@ pub struct SocketRow {
     pub figures: Option<Box<Figures>>,
 }
 
-/// The figures of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in
+/// The values of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in
 /// segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {

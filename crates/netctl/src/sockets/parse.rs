@@ -25,11 +25,11 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, SyntaxError> {
     Err(SyntaxError(text.into()))
 }
 
-/// Reads states and an expression; `None` for what is not named. `port_of` knows the names of
-/// services.
+/// Parses states and an expression; `None` for parts that are not given. `port_of` knows the names
+/// of services.
 ///
 /// # Errors
-/// A word that has no place there.
+/// A word that is not allowed there.
 pub fn parse_filter(
     text: &str,
     port_of: &dyn Fn(&str) -> Option<u16>,

@@ -10,12 +10,12 @@ use crate::session::Session;
 /// The session of this process; null while there is none.
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A session begins: it is asked from here on.
+/// Begins a session, which gets the calls from here on.
 pub fn begin(session: *mut Session) {
     SESSION.store(session, Ordering::Release);
 }
 
-/// It ends, and is not asked any more.
+/// Ends the session, which gets no more calls.
 pub fn end(session: *mut Session) {
     let null = std::ptr::null_mut();
     let _ = SESSION.compare_exchange(session, null, Ordering::AcqRel, Ordering::Relaxed);

@@ -17,7 +17,7 @@ pub use worker::{Answerer, LARGE_BURST, WorkerCounts, Workers};
 
 use crate::connections::DatagramSocketId;
 
-/// Datagrams that wait in each ring at most, unless it is told otherwise.
+/// Default for the number of datagrams that wait in each ring.
 pub const RING_DATAGRAMS: usize = 2048;
 
 /// The threads that answer datagrams.
@@ -46,13 +46,13 @@ pub enum Kept {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     socket: DatagramSocketId,
-    /// The other end: where a question came from, and its answer goes.
+    /// The other end: source of a question and destination of its answer.
     peer: SocketAddr,
     /// The stack's end.
     local: SocketAddr,
 }
 
-/// Workers, and what they get.
+/// Workers, and the datagrams they get.
 #[derive(Clone)]
 pub struct Dispatch {
     pub workers: Arc<Workers>,

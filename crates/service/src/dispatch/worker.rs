@@ -12,7 +12,7 @@ use super::Head;
 use crate::counts::Tally;
 use crate::panics::guarded;
 
-/// Datagrams of one engine that a worker answers before it looks at the next engine's.
+/// Datagrams of one engine that a worker answers before it checks the next engine's.
 const BURST_MAX: usize = 64;
 /// Longest payload of a datagram (IPv6's length field less the UDP header).
 const PAYLOAD_MAX: usize = 65_527;
@@ -23,8 +23,7 @@ pub const LARGE_BURST: u64 = 8;
 
 /// Answers datagrams on a worker's thread. Each worker has its own.
 pub trait Answerer: Send + 'static {
-    /// Returns the answer to a datagram that came from `peer` to `local`, or `None` if it gets
-    /// none.
+    /// Returns the answer to a datagram from `peer` to `local`, or `None` for no answer.
     fn answer<'a>(
         &'a mut self,
         peer: SocketAddr,
@@ -63,7 +62,7 @@ impl EnginePost {
         }
     }
 
-    /// Tells the engine of answers, unless it has been told and has not looked yet.
+    /// Notifies the engine of answers, unless it was notified and has not looked yet.
     pub(super) fn tell(&self) {
         if !self.has_answers.swap(true, Ordering::SeqCst)
             && let Some(bell) = &self.bell
@@ -77,7 +76,7 @@ impl EnginePost {
         self.has_answers.load(Ordering::SeqCst)
     }
 
-    /// To be called before the rings are looked at.
+    /// To be called before the rings are checked.
     pub(super) fn clear(&self) {
         self.has_answers.swap(false, Ordering::SeqCst);
     }
@@ -335,7 +334,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Waits until the workers have answered what waits for them.
+    /// Waits until the workers have answered all datagrams.
     fn drop(&mut self) {
         for post in &self.posts {
             post.is_ending.store(true, Ordering::SeqCst);

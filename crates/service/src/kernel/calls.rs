@@ -163,7 +163,7 @@ impl Kernel {
         }
     }
 
-    /// Sends what the service has written, as far as the kernel takes it.
+    /// Sends bytes written by the service, as far as the kernel takes them.
     pub(super) fn send(&mut self, sock: SockId) {
         let Some(socket) = self.sockets.find(sock) else {
             return;
@@ -333,7 +333,7 @@ impl Kernel {
         self.set_state(sock, bits);
     }
 
-    /// Has the epoll set watch what the socket waits for.
+    /// Registers the socket's awaited events with the epoll set.
     pub(super) fn watch(&mut self, sock: SockId) {
         let Some(socket) = self.sockets.find(sock) else {
             return;

@@ -18,7 +18,7 @@ use socket::Sockets;
 const EVENTS: usize = 512;
 /// Epoll's name for the doorbell.
 const BELL: u64 = u64::MAX;
-/// How long a service that was told to stop may take.
+/// Time for a service to stop.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// Stands for an engine.
@@ -29,8 +29,8 @@ struct Kernel {
     buffer: Vec<u8>,
 }
 
-/// Runs a service on the kernel's sockets until it is over, or has been told to stop. `bell` is
-/// what its control rings.
+/// Runs a service on the kernel's sockets until it is over, or has been stopped. Its control rings
+/// `bell`.
 ///
 /// # Errors
 /// The kernel refuses descriptors or the wait.
@@ -148,7 +148,7 @@ impl Kernel {
                     let answer = self.connect(sock, remote);
                     self.end.reply(ticket, answer);
                 }
-                // Options: TCP_NODELAY is set on all; the rest no service asks for.
+                // Options: TCP_NODELAY is set on all; services use no others.
                 _ => {}
             }
         }

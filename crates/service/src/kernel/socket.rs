@@ -15,7 +15,7 @@ pub(super) struct Socket {
     pub(super) errors: u8,
     pub(super) is_listening: bool,
     pub(super) is_connecting: bool,
-    /// The service has let go of it; what it wrote is still to be sent.
+    /// The service has closed it; written bytes are still to be sent.
     pub(super) is_closing: bool,
     pub(super) shuts_down: bool,
     pub(super) has_ended: bool,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use slipstack_service::{Closed, ConnectionId, Context, Service, Via};
 
-/// Longest line; who says more in one is sent away.
+/// Longest line; a client that sends a longer one is disconnected.
 const LINE_MAX: usize = 1024;
-/// Somebody who says nothing for so long has gone.
+/// A client that is silent for this time is disconnected.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// One engine's room: those who are connected to the same engine.
+/// One engine's room: the clients connected to the same engine.
 pub struct Chat {
     pub listen: SocketAddr,
     names: HashMap<ConnectionId, String>,

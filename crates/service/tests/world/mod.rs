@@ -266,7 +266,7 @@ impl World {
         bytes
     }
 
-    /// Returns what comes up to the next line's end.
+    /// Returns the bytes up to the next line's end.
     pub fn receive_line(&mut self, sock: SockId) -> Vec<u8> {
         let mut line = Vec::new();
         self.until(|world| {
@@ -370,8 +370,7 @@ impl World {
         sock
     }
 
-    /// Sends datagrams from one socket and returns as many answers, in the order in which they
-    /// came.
+    /// Sends datagrams from one socket and returns as many answers, in the order of arrival.
     pub fn ask_all_by_datagram(&mut self, port: u16, all: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let sock = self.tell_by_datagram(port, all);
         let mut answers = Vec::new();

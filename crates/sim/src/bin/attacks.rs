@@ -70,7 +70,7 @@ fn tick(victim: &mut Victim) {
     victim.fx.events.clear();
 }
 
-/// In order, read at once: what every receiver does.
+/// In order, read at once: the ordinary case.
 fn data(count: u32) {
     let mut victim = victim();
     let open = opened(&mut victim);
@@ -269,7 +269,7 @@ fn split_acks(count: u32) {
     }
 }
 
-/// ACKs of what has not been sent.
+/// ACKs of unsent data.
 fn optimistic_acks(count: u32) {
     let mut victim = victim();
     let open = sending(&mut victim);
@@ -280,7 +280,7 @@ fn optimistic_acks(count: u32) {
     }
 }
 
-/// A herd with data to be sent to it says again and again that its windows are closed.
+/// ACKs of closed windows, from many connections with data to be sent to them.
 fn closed_windows(count: u32) {
     const HERD: u32 = 1_000;
     let mut victim = victim();
@@ -368,7 +368,7 @@ fn crumbs(count: u32) {
     }
 }
 
-/// All but the last of what a packet may be in, again and again in one piece.
+/// Duplicates of one long piece, over the largest number of pieces but one.
 fn cut_again(count: u32) {
     let mut victim = victim();
     let from = Ipv4Addr::new(198, 51, 100, 1);

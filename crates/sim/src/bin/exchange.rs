@@ -18,7 +18,7 @@ const ANSWER: &[u8] = &[b'a'; 238];
 const TURN_NS: u64 = 10_000;
 const USAGE: &str = "usage: exchange keep-alive|close COUNT";
 
-/// One side: fixed buffers, so that what is counted is the stack.
+/// One side: fixed buffers, so that the count is the stack's.
 struct Side {
     stack: Stack,
     fx: SideEffects,
@@ -79,8 +79,8 @@ impl Side {
     }
 }
 
-/// The server's part: frames in, events to the program, its calls, flush. Never inlined: this
-/// name is what is counted.
+/// The server's part: frames in, events to the program, its calls, flush. Never inlined, because
+/// the count is by this name.
 #[inline(never)]
 fn server_turn(side: &mut Side, now: Instant, frames: &[Vec<u8>], closes: bool) {
     let Side { stack, fx } = side;
@@ -131,7 +131,7 @@ impl Pair {
     fn turn(&mut self) -> bool {
         self.now = self.now.plus_nanos(TURN_NS);
         let now = self.now;
-        // Vectors change places and keep their room: what is counted does not allocate.
+        // Vectors are swapped and keep their room: the counted part does not allocate.
         std::mem::swap(&mut self.flying, &mut self.server.fx.frames);
         for frame in &self.flying {
             self.client

@@ -60,7 +60,7 @@ fn compare(many: u32) -> Result<f64, Refused> {
         "{FEW} of {many}: {among_ns:.0} ns for a request and its answer, {:.2} times as much",
         among_ns / few_ns
     );
-    // Every peer, in no order: what it costs besides that nothing of a connection is in a cache.
+    // Every peer, in random order, so that nothing of a connection is in a cache.
     let many_ns = ask(&mut crowd, many)?;
     println!(
         "all of {many}: {many_ns:.0} ns for a request and its answer, {:.2} times as much",

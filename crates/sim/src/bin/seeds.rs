@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each seed has a thread of its name, so that a panic says which it was.
+/// Each seed has a thread of its name, so that a panic names it.
 fn run_named(seed: u64, options: Options) -> Result<Report, Failure> {
     let run = move || run_seed(seed, &options);
     let thread = thread::Builder::new()

@@ -136,7 +136,7 @@ fn told(tally: &Tally, begin: Instant) -> String {
     )
 }
 
-/// Each world has a thread of its name, so that a panic says which it was.
+/// Each world has a thread of its name, so that a panic names it.
 fn run_named(
     family: &'static Family,
     seed: u64,

@@ -5,7 +5,7 @@
 pub enum DropReason {
     /// The link is cut.
     Cut,
-    /// Longer than the MTU; [`super::too_big::answer`] is what a router would say.
+    /// Longer than the MTU; [`super::too_big::answer`] is a router's error for it.
     TooBig,
     /// Beyond the policer's rate and burst.
     Policed,
@@ -34,7 +34,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Frames that came to the link.
+    /// Frames offered to the link.
     offered,
     offered_bytes,
     delivered,

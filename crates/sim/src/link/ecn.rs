@@ -28,7 +28,7 @@ impl Codepoint {
         let (header, packet) = EthernetHeader::parse(frame)?;
         match header.ethertype {
             EtherType::IPV4 => packet.get(1).map(|tos| Self::from_bits(*tos)),
-            // The traffic class lies across the first two bytes (RFC 8200 3).
+            // The traffic class spans the first two bytes (RFC 8200 3).
             EtherType::IPV6 => packet.get(1).map(|byte| Self::from_bits(byte >> 4)),
             _ => None,
         }

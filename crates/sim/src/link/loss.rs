@@ -9,7 +9,7 @@ use super::params::Share;
 pub enum Loss {
     /// Each with the same probability.
     Random(Share),
-    /// Gilbert and Elliott's two states, looked at frame by frame. The mean burst has 1 / `to_good`
+    /// Gilbert and Elliott's two states, applied frame by frame. The mean burst has 1 / `to_good`
     /// frames, the bad state's share of the time is `to_bad` / (`to_bad` + `to_good`).
     Bursts {
         /// From the good state to the bad one.

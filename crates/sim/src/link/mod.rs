@@ -42,7 +42,7 @@ pub struct Delivery<T> {
     pub tag: T,
 }
 
-/// One direction of a link. `T` is what the caller wants to know again of each frame.
+/// One direction of a link. `T` is the caller's data for each frame.
 #[derive(Debug)]
 pub struct Link<T> {
     params: LinkParams,
@@ -96,7 +96,7 @@ impl<T: Copy> Link<T> {
         self.len() == 0
     }
 
-    /// Returns whether what came is on its way, delivered, or dropped for a reason that is counted.
+    /// Returns whether each frame is in transit, delivered, or dropped for a counted reason.
     pub fn balance(&self) -> Result<(), String> {
         let counters = &self.counters;
         let came = counters.offered + counters.duplicated;
@@ -163,7 +163,7 @@ impl<T: Copy> Link<T> {
         Ok(passage.left_at)
     }
 
-    /// Returns whether this frame is longer than the MTU lets pass.
+    /// Returns whether this frame is longer than the MTU.
     pub fn is_too_big(&self, bytes: &[u8]) -> bool {
         let mtu = self.params.mtu as usize;
         let tag_len = vlan::tag_of(bytes).map_or(0, |_| vlan::TAG_LEN);

@@ -26,8 +26,8 @@ impl Share {
         self.0
     }
 
-    /// Draws. Nothing is drawn for what never happens, so that an unused impairment does not
-    /// disturb the others.
+    /// Draws a random decision. Nothing is drawn for a probability of zero, so that an unused
+    /// impairment does not disturb the others.
     pub fn happens(self, rng: &mut slipstack_stack::rng::Rng) -> bool {
         self.0 != 0 && rng.below(Self::ALWAYS.0) < self.0
     }
@@ -124,8 +124,8 @@ impl LinkParams {
         (rate as u128 * round_trip_ns as u128 / 8_000_000_000) as u64
     }
 
-    /// A bottleneck of so many Mbit/s on a path of so many milliseconds there and back, with a
-    /// queue of so many per cent of what the path holds.
+    /// A bottleneck of `mbits` Mbit/s on a path with this round trip, with a queue of
+    /// `queue_percent` per cent of the bandwidth-delay product.
     pub fn bottleneck(mbits: u64, round_trip_ms: u64, queue_percent: u64) -> Self {
         let (rate, round_trip_ns) = (mbits * 1_000_000, round_trip_ms * 1_000_000);
         let product = Self::bandwidth_delay_product(rate, round_trip_ns);

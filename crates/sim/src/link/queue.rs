@@ -36,7 +36,7 @@ impl Queue {
         self.forget_what_left(now);
         let ahead = self.waiting_bytes;
         if params.rate == 0 {
-            // A frame must not overtake what an earlier, slower link still holds.
+            // A frame must not overtake frames that an earlier, slower setting still holds.
             let left_at = self.waiting.back().map_or(now, |(at, _)| *at);
             return Ok(Passage {
                 left_at,

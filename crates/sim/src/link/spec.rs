@@ -6,7 +6,7 @@
 use super::loss::Loss;
 use super::params::{LinkParams, Policer, Share};
 
-/// The words and what they mean, for help texts.
+/// The words and their meanings, for help texts.
 pub const WORDS: &[(&str, &str)] = &[
     (
         "rate=BITS",
@@ -46,7 +46,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 impl LinkParams {
-    /// Changes these parameters as one word says. The error is a sentence.
+    /// Changes these parameters by one word. The error is a sentence.
     pub fn apply(&mut self, word: &str) -> Result<(), String> {
         let Some((key, value)) = word.split_once('=') else {
             return Err(format!("\"{word}\" is not of the form NAME=VALUE"));

@@ -11,7 +11,8 @@ const FRAMES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub enum Message {
-    /// A segment that another stack does not know; `origin` is that one's slot, unless it is gone.
+    /// A segment that another stack does not know; `origin` is that stack's slot, unless it is
+    /// gone.
     Frame {
         frame: Vec<u8>,
         meta: RxMeta,
@@ -57,7 +58,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Nothing overtakes anything. Connections find room always: who sends them waits for it.
+    /// Order is kept. Connections always find room: their sender waits for it.
     pub fn push(&mut self, at: Instant, message: Message) {
         if matches!(message, Message::Frame { .. }) {
             self.tally.posted += 1;

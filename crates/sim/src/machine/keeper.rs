@@ -15,12 +15,12 @@ const SYN: u8 = 0x02;
 const SYN_ACK_RST_FIN: u8 = 0x17;
 /// When the probes of a dead program's flow are sent, in ns after its death: one may be lost.
 const PROBE_AT_NS: [u64; 3] = [0, 200_000_000, 600_000_000];
-/// How long a flow is looked for in the directories of the engines.
+/// Time for which a flow is searched for in the directories of the engines.
 const ASTRAY_NS: u64 = 1_000_000_000;
 /// How long the flows of the dead are known.
 const DOOMED_NS: u64 = 1_200_000_000;
 
-/// How the frame came that the stack is looking at.
+/// Source of the frame that the stack is processing.
 #[derive(Clone, Copy, Debug)]
 pub struct Coming {
     pub now: Instant,
@@ -66,17 +66,17 @@ pub struct Keeper {
     /// Flows of dead programs that are being reset here.
     pub doomed: BTreeSet<Flow>,
     resets: Vec<Reset>,
-    /// Flows whose segments went to the wrong engine, and when the first of them did.
+    /// Flows whose segments went to the wrong engine, and the time of the first.
     astray: BTreeMap<Flow, Instant>,
     pub coming: Option<Coming>,
-    /// Probes are sent at all: a fault that a test can make.
+    /// Whether probes are sent at all: a fault that a test can set.
     pub probes: bool,
 }
 
 enum Verdict {
     Pass(u16),
     Hold,
-    /// It is for nobody: a reset.
+    /// No engine has it: a reset.
     Answer,
 }
 
@@ -94,7 +94,7 @@ impl Keeper {
         }
     }
 
-    /// A segment for nobody here. `None`: it is to be answered with a reset.
+    /// Handles a segment without a connection here. `None`: it is to be answered with a reset.
     pub fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> Option<Option<(u16, Message)>> {
         let coming = self.coming?;
         let flow = Flow::of_segment(ip, segment)?;
@@ -162,10 +162,10 @@ impl Keeper {
         }
     }
 
-    /// Returns the flows whose peers are to be probed now, and forgets those whose time is over.
+    /// Returns the flows whose peers are to be probed now, and forgets expired ones.
     pub fn due_probes(&mut self, now: Instant) -> Vec<(SocketAddr, SocketAddr)> {
         let doomed = &mut self.doomed;
-        // Not those whose peers have started over.
+        // Except those whose peers have started over.
         self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut due = Vec::new();
         for reset in self.resets.iter_mut().filter(|reset| reset.due() <= now) {

@@ -34,7 +34,7 @@ pub struct Machine {
     pub slots: Vec<Option<usize>>,
     /// The keeper's directory of each host's flows, which outlives the host.
     pub directory: BTreeMap<Flow, usize>,
-    /// Connections of engines that end in order, until the keeper hears of it.
+    /// Connections of engines that end in order, until the keeper gets them.
     pub handovers: Vec<(usize, Passage)>,
     /// The hosts' TIME-WAIT entries, which outlive them too.
     pub time_waits: Vec<(usize, TimeWaitImage)>,
@@ -47,7 +47,7 @@ pub struct Machine {
     /// Connections that have left an engine, and those that have arrived at one.
     pub detached: u64,
     pub adopted: u64,
-    /// TIME-WAITs that the keeper has gone on with.
+    /// TIME-WAIT entries that the keeper has continued.
     pub former: u64,
     pub half_open: HalfOpens,
 }

@@ -39,7 +39,7 @@ pub struct Search {
     segments: HashMap<u64, Asked>,
     moving: BTreeMap<u16, Instant>,
     held: VecDeque<Held>,
-    /// Segments that have waited in vain, or found no room to wait.
+    /// Segments that have waited without success, or found no room to wait.
     pub given_up: u64,
 }
 
@@ -52,8 +52,8 @@ impl Search {
         &self.engines
     }
 
-    /// The slot to try next; `first` is what the tables name, `origin` the one that has just said
-    /// no.
+    /// Returns the slot to try next; `first` is the tables' choice, `origin` the one that has just
+    /// refused.
     pub fn next_slot(
         &mut self,
         segment: &[u8],
@@ -103,7 +103,7 @@ impl Search {
         });
     }
 
-    /// Those that have waited long enough, in the order in which they came.
+    /// Returns segments that have waited long enough, in the order of arrival.
     pub fn take_due(&mut self, now: Instant) -> Vec<Held> {
         let all = std::mem::take(&mut self.held);
         let (due, waiting): (Vec<Held>, Vec<Held>) =

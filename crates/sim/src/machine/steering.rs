@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::flow::{Flow, KEEPER};
 
 pub const BUCKETS: usize = 4096;
-/// Buckets that are tried for one whose slot is alive, and their distance.
+/// Buckets that are tried for a living slot, and their distance.
 const PROBES: usize = 16;
 const PROBE_STEP: usize = 1361;
 
@@ -43,7 +43,7 @@ impl Steering {
         hasher.finish() as usize % BUCKETS
     }
 
-    /// The slot that gets what comes for a flow.
+    /// Returns the slot for frames of a flow.
     pub fn find_slot(&self, flow: &Flow) -> u16 {
         match self.exceptions.get(flow) {
             Some(slot) => *slot,
@@ -103,7 +103,7 @@ impl Steering {
         }
     }
 
-    /// Sends a flow to a slot whatever the tables say.
+    /// Directs a flow to a slot whatever the tables say.
     pub fn except(&mut self, flow: Flow, slot: u16) {
         self.exceptions.insert(flow, slot);
     }

@@ -9,9 +9,9 @@ use crate::machine::Flow;
 /// How an engine ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its programs close everything, and the keeper carries out what is left.
+    /// Its programs close everything, and the keeper completes the rest.
     Orderly,
-    /// Its programs close everything, and it is killed before the keeper hears of what is left.
+    /// Its programs close everything, and it is killed before the keeper gets the rest.
     Interrupted,
     /// Without a word.
     Crash,

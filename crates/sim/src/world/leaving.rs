@@ -18,8 +18,8 @@ impl World {
         all.map(|(engine, _)| *engine).collect()
     }
 
-    /// An engine listens on a port no more: first the frames stop coming, then what has come is
-    /// served, then the handshakes leave.
+    /// Ends listening of an engine on a port: first the frames stop coming, then received ones are
+    /// served, then the handshakes move.
     pub fn leave_port(&mut self, number: usize, port: u16, engine: usize) -> Result<(), Failure> {
         let Some(listener) = self.listeners.remove(&(engine, port)) else {
             return Ok(());

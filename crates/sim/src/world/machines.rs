@@ -65,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// The steering follows who listens.
+    /// Updates the steering to the listeners.
     pub(super) fn spread_port(&mut self, machine: usize, port: u16) {
         let of = &self.machines[machine];
         let slots: Vec<u16> = of
@@ -212,7 +212,7 @@ impl World {
         self.now.plus_nanos(1 + self.rng.next_u64() % most)
     }
 
-    /// The keeper has heard of a neighbour: engines that wait for it take it up.
+    /// Publishes a neighbour of the keeper's: engines that wait for it use it.
     pub(super) fn publish(&mut self, index: usize, ip: IpAddr, mac: [u8; 6]) {
         let Some(machine) = self.machine_of(index) else {
             return;

@@ -123,7 +123,7 @@ impl World {
         closed.map_err(|why| self.failure(format!("host {index}: {conn:?}: {why}")))
     }
 
-    /// An engine ends; its keeper hears of it `notice_ns` later.
+    /// Ends an engine; its keeper notices `notice_ns` later.
     pub fn end_engine(
         &mut self,
         index: usize,
@@ -165,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody hears of what an engine has left: its connections are those of a dead program.
+    /// Drops the hand-over of an engine: its connections are those of a dead program.
     fn lose_handovers(&mut self, number: usize, index: usize) {
         let machine = &mut self.machines[number];
         let is_lost = |(of, _): &mut (usize, Passage)| *of == index;
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// Closes everything and hands what is left to the keeper.
+    /// Closes everything and hands the rest to the keeper.
     fn hand_over(&mut self, number: usize, index: usize) -> Result<(), Failure> {
         let all = self.connections_of(number);
         let ours: Vec<_> = all.into_iter().filter(|(of, _)| *of == index).collect();
@@ -352,7 +352,7 @@ impl World {
         self.programs.get(place)?.failed()
     }
 
-    /// The peers of what engines that end have in TIME-WAIT, until the keeper has it.
+    /// Returns the peers of TIME-WAIT entries of engines that end, until the keeper has them.
     pub fn told_of_time_wait(&self, machine: usize) -> Vec<(SocketAddr, SocketAddr)> {
         let told = self.machines[machine].time_waits.iter();
         told.map(|(_, image)| (image.remote, image.local)).collect()

@@ -92,7 +92,7 @@ pub fn listen_overflow(setting: &mut Setting) -> Result<(), Failure> {
     for number in 0..setting.between(10, 60) as u16 {
         let down = setting.between(0, 3_000);
         let (mut client, mut server) = setting.tasks(10, down);
-        // A client may give up on its SYN; a server may hear of a connection that is given up.
+        // A client may give up on its SYN; a server may see a connection that was given up.
         (client.may_fail, server.may_fail) = (true, true);
         let patience = setting.world.now.plus_nanos(200 * SECOND);
         client.gives_up = Some((patience, CloseMode::Abort));

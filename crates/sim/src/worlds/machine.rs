@@ -12,7 +12,7 @@ use crate::world::{Ending, Failure, Way};
 
 /// A port of the machine that its own connections have.
 const LEASED_PORT: u16 = 30_000;
-/// The keeper tells a peer within this time, on a link that loses nothing.
+/// The keeper resets a peer within this time, on a link that loses nothing.
 const RESET_NS: u64 = SECOND;
 
 /// A link that does to frames all that a link can do.
@@ -76,7 +76,7 @@ fn listen_or_leave(
     }
 }
 
-/// By the client to whoever of the engines listens, or by one of the engines to the client's host.
+/// Connects the client to one of the listening engines, or one of the engines to the client's host.
 fn connect_either_way(
     setting: &mut Setting,
     (machine, engines): (usize, &[usize]),
@@ -175,7 +175,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     let again_ns = setting.between(0, 3 * SECOND);
     setting.world.run_for(again_ns)?;
     for (local, remote) in former {
-        // While the keeper has the TIME-WAIT, with whoever listens by now.
+        // While the keeper has the TIME-WAIT entry, with the present listener.
         if setting.world.is_over(local, remote) && setting.is_once_in(2) {
             connect_to_the_living(setting, local.port() - CLIENT_PORT)?;
         }
@@ -183,8 +183,8 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.run()
 }
 
-/// Engines that are slow, stand still or end; whoever connects meanwhile is served by one of the
-/// others, or by its own when that goes on.
+/// Engines that are slow, stall or end; clients that connect meanwhile are served by one of the
+/// others, or by their own when it continues.
 pub fn many_engines(setting: &mut Setting) -> Result<(), Failure> {
     let link = bad_link(setting);
     if setting.is_once_in(2) {

@@ -18,7 +18,7 @@ pub fn partition(setting: &mut Setting) -> Result<(), Failure> {
     for _ in 0..setting.between(1, 4) {
         let (whole_ns, cut_ns) = (
             setting.between(MS, SECOND),
-            // Short of what makes a SYN or an orphan give up.
+            // Too short for a SYN or an orphan to give up.
             setting.between(MS, 8 * SECOND),
         );
         setting.world.run_for(whole_ns)?;
@@ -55,7 +55,7 @@ fn connect_some(setting: &mut Setting, most: u64, up_max: u64) -> Result<(), Fai
     Ok(())
 }
 
-/// Routers say nothing; the search finds what the path takes, which may be more later on.
+/// Routers send no errors; the search finds the path MTU, which may grow later.
 pub fn mtu_search(setting: &mut Setting) -> Result<(), Failure> {
     let always = setting.between(0, 1) == 1;
     let interval = Duration::from_secs(setting.between(1, 20));

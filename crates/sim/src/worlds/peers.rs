@@ -80,7 +80,8 @@ pub fn simultaneous_open(setting: &mut Setting) -> Result<(), Failure> {
     let options = setting.options();
     let ports = (CLIENT_PORT, CLIENT_PORT + 1);
     setting.report.connections += 1;
-    // Both must know where the other is: whoever waits for an answer to ARP comes second.
+    // Both must know the other's link-layer address: a side that waits for an ARP answer comes
+    // second.
     setting.world.network.set_params(crate::link::LinkParams {
         loss: crate::link::Loss::default(),
         ..setting.link()
@@ -103,7 +104,7 @@ pub fn simultaneous_close(setting: &mut Setting) -> Result<(), Failure> {
     for number in 0..setting.between(1, 50) as u16 {
         let (mut client, mut server) = setting.tasks(0, 0);
         for task in [&mut client, &mut server] {
-            // Nobody writes, nobody shuts down before the moment comes.
+            // No data is written and nothing is shut down before that moment.
             task.bytes_out = 1_000;
             task.rhythm = Rhythm::Turns {
                 every: 1_000_000,

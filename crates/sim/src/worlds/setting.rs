@@ -22,7 +22,7 @@ pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
 pub const PORT: u16 = 80;
 pub const CLIENT_PORT: u16 = 20_000;
-/// RFC 8200 5: what every path of IPv6 takes.
+/// RFC 8200 5: the minimum MTU of IPv6.
 const MTU_MIN_V6: u64 = 1280;
 const MTU_MIN_V4: u64 = 600;
 /// The last address of the hosts' network.
@@ -36,7 +36,7 @@ pub struct Setting {
     pub world: World,
     start: Instant,
     pub report: Report,
-    /// Every second seed speaks IPv6.
+    /// Every second seed uses IPv6.
     pub is_v6: bool,
     /// The hosts meet on the second of their two interfaces.
     is_on_second_port: bool,
@@ -127,7 +127,7 @@ impl Setting {
         *self.world.network.params_of(0)
     }
 
-    /// A router says what is too big.
+    /// Adds a router that reports packets that are too big.
     pub fn put_router(&mut self) {
         self.world.network.router = Some(addr(ROUTER, self.is_v6).0);
     }
@@ -219,7 +219,7 @@ fn host(
         seed: seed_bytes(rng),
         ..StackConfig::default()
     };
-    // Bursts of loss, cuts and pauses are longer here than what the defaults wait for.
+    // Bursts of loss, cuts and pauses are longer here than the defaults allow for.
     config.neighbour.probes_max = 200;
     let tcp = &mut config.tcp;
     tcp.syn_retries = 20;

@@ -24,7 +24,7 @@ pub fn clock_jump(setting: &mut Setting) -> Result<(), Failure> {
         let before_ns = setting.between(MS, 500 * MS);
         setting.world.run_for(before_ns)?;
         let host = setting.between(0, 1) as usize;
-        // A leap over the whole patience of a connection may end it: up to ten seconds do not.
+        // A jump longer than a connection's timeouts may end it: up to ten seconds do not.
         let leap_ns = setting.between(0, 10 * SECOND);
         setting.world.hosts[host].skew_ns += leap_ns;
     }

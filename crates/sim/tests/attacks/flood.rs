@@ -142,7 +142,7 @@ impl Flood {
             if is_again && place < acked {
                 return;
             }
-            // Only what everything else waits for is sent again.
+            // Only the segment that all others wait for is retransmitted.
             if !is_again || place == acked {
                 let seq = open.seq.wrapping_add(place);
                 let frame =
@@ -188,7 +188,7 @@ impl Flood {
         self.plan(at + WAY_NS, Step::Arrive(frame.frame()));
     }
 
-    /// Delivers the victim's packets to its clients; strangers of the flood do not answer.
+    /// Delivers the victim's packets to its clients; forged sources do not answer.
     fn hear(&mut self, now: u64) {
         for said in std::mem::take(&mut self.victim.fx.said) {
             if let Some((open, acked)) = self.established.iter_mut().find(|e| e.0.from == said.to) {
@@ -223,8 +223,7 @@ impl Flood {
         self.victim.fx.events.clear();
     }
 
-    /// `cost_ns`: what a frame that comes in costs the engine; one that leaves costs a quarter of
-    /// it.
+    /// `cost_ns`: the engine's time for a received frame; a sent one costs a quarter of it.
     fn run(&mut self, cost_ns: u64, flood_per_second: u64, flood_ns: u64) {
         let begin = self.victim.now.0;
         for i in 0..500u64 {
@@ -326,8 +325,8 @@ fn a_million_syns_a_second_shut_nobody_out() {
     assert!(conns <= 600 && half_open <= 1 << 20, "{conns} {half_open}");
 }
 
-/// A quarter more than the engine can take, for eight seconds: what is lost at the device comes
-/// again. (A tenth of the rate on an engine that is as much slower: the same load.)
+/// A quarter more than the engine's capacity, for eight seconds: frames lost at the device are
+/// retransmitted. (A tenth of the rate on an engine that is as much slower: the same load.)
 #[test]
 fn a_flood_beyond_all_power_is_lost_at_the_device_and_most_come_in_with_their_next_try() {
     let (served, _, flood) = flood(10_000, 100_000, 8_000 * MS);

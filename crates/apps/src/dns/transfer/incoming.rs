@@ -57,7 +57,7 @@ pub enum Progress {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The SOA record is asked for, to compare serial numbers.
+    /// The SOA record is queried, to compare serial numbers.
     Probe,
     First,
     Second,
@@ -77,7 +77,7 @@ pub struct Incoming {
     session: Option<Session>,
     id: u16,
     phase: Phase,
-    /// Differences do not fit or are not known: the whole zone is asked for.
+    /// Differences do not fit or are not available: the whole zone is requested.
     wants_all: bool,
     newest: Option<(Soa, Record)>,
     /// Serial with which the next difference begins.
@@ -215,7 +215,7 @@ impl Incoming {
         Ok(Progress::Ask(self.query(qtype, unix_now)))
     }
 
-    /// Returns whether what has come are differences.
+    /// Returns whether the received records are differences.
     #[cfg(test)]
     pub fn is_incremental(&self) -> bool {
         !self.is_added.is_empty()
@@ -272,7 +272,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Keeps a record; one that is not of the zone is nobody's.
+    /// Keeps a record; one outside the zone is ignored.
     fn keep(&mut self, record: Record, is_added: Option<bool>) {
         if name::is_within(&record.owner, &self.apex) {
             self.records.push(record);
@@ -300,7 +300,7 @@ impl Incoming {
     }
 }
 
-/// Applies differences, in their order. A record's TTL is no part of what it is.
+/// Applies differences in their order. A record's TTL is not part of its identity.
 fn apply(
     base: &Zone,
     records: Vec<Record>,
@@ -327,7 +327,7 @@ fn apply(
     Ok(kept.into_iter().map(with_ttl).collect())
 }
 
-/// A response taken apart.
+/// A parsed response.
 struct Parts {
     id: u16,
     is_response: bool,

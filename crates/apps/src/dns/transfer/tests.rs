@@ -49,8 +49,8 @@ fn primary(zone: Zone) -> Responder {
     })
 }
 
-/// Sends queries and takes what comes back until the transfer is over; returns how, and the type
-/// of the last query.
+/// Sends queries and processes the responses until the transfer is over; returns its result, and
+/// the type of the last query.
 fn run(primary: &mut Responder, incoming: &mut Incoming) -> (Result<Progress, String>, u8) {
     let now = crate::dns::responder::unix_now();
     let mut query = incoming.probe(now);

@@ -176,7 +176,7 @@ impl Maker {
         soa_numbers(&soa.rdata[0]).ok_or(ZoneError::BadSoa)
     }
 
-    /// Adds the names that exist because of what is below them.
+    /// Adds empty non-terminals.
     fn add_empty(&mut self, apex: &[u8]) {
         let mut missing: Vec<Box<[u8]>> = Vec::new();
         for (name, _) in self.nodes.iter() {
@@ -219,7 +219,7 @@ fn add_to(nodes: &mut Table, record: Record) {
     }
 }
 
-/// Finds out how the zone proves what does not exist.
+/// Determines the zone's proofs of non-existence.
 fn proofs(zone: &Zone) -> Proofs {
     let Some(apex) = zone.node(&zone.apex) else {
         return Proofs::Unsigned;

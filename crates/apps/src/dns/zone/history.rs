@@ -14,7 +14,7 @@ const RECORDS_MIN: usize = 1000;
 #[derive(Debug)]
 pub struct Difference {
     from_serial: u32,
-    /// The older SOA record, what is removed, the newer SOA record, what is added.
+    /// The older SOA record, removed records, the newer SOA record, added records.
     records: Vec<Record>,
 }
 

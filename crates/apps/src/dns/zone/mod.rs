@@ -32,7 +32,7 @@ pub struct Record {
     pub data: Box<[u8]>,
 }
 
-/// A record of a zone, where it lies.
+/// A reference to a zone's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordRef<'a> {
     pub owner: &'a [u8],
@@ -151,8 +151,8 @@ impl Zone {
         })
     }
 
-    /// The alias at `node`, unless the question is for the alias itself or for what may be beside
-    /// it.
+    /// Returns the alias at `node`, unless the question is for the alias itself or for a type that
+    /// may be beside it.
     pub fn alias(node: &Node, qtype: u16) -> Option<&RrSet> {
         let alias = node.find(CNAME)?;
         let is_answered = match qtype {

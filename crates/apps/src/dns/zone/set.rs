@@ -25,7 +25,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Adds a zone, or replaces what there was.
+    /// Adds or replaces a zone.
     pub fn set(&mut self, apex: &[u8], zone: Option<Arc<Zone>>, policy: Arc<Policy>) {
         self.zones.insert(apex.into(), Served { zone, policy });
     }

@@ -249,7 +249,7 @@ fn address(
         .filter(|(ip, _)| ip.is_ipv6() == is_v6)
         .ok_or_else(|| words.wrong("an address", text))?;
     if !text.contains('/') {
-        // FreeBSD's where none is given: of IPv4 the class's.
+        // FreeBSD's default: for IPv4 the class's.
         len = match ip {
             IpAddr::V4(ip) => class_len(ip),
             IpAddr::V6(_) => 64,

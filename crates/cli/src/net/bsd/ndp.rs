@@ -131,7 +131,7 @@ fn row([ip, mac, interface, until, state]: [&str; 5]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// The networks whose addresses are neighbours.
+/// Returns the on-link networks.
 fn prefixes(state: &NetworkState) -> String {
     let mut text = String::new();
     let mut one = |(ip, len), name: &str, flags: &str| {
@@ -151,7 +151,7 @@ fn prefixes(state: &NetworkState) -> String {
     text
 }
 
-/// The default routers that have been heard.
+/// Returns the known default routers.
 fn routers(state: &NetworkState) -> String {
     let mut text = String::new();
     for router in state.learnt.iter().flat_map(|learnt| &learnt.routers) {

@@ -73,7 +73,7 @@ impl Table {
         Ok(all.into_values().map(neighbour).collect())
     }
 
-    /// Forgets a neighbour. One that was learnt is set before, because what was set can be deleted.
+    /// Deletes a neighbour. A learnt one is set first, because only configured ones can be deleted.
     fn forget(&self, it: &Neighbour) -> Result<(), Failure> {
         let NeighbourEntry { link, ip, .. } = it.entry;
         if !it.is_permanent {
@@ -98,7 +98,7 @@ pub(super) fn address(words: &Words<'_>, text: &str, is_v4: bool) -> Result<IpAd
         .ok_or_else(|| words.wrong("a neighbour", text))
 }
 
-/// `HOST ETHER`, on the interface that is named or in whose network the host is.
+/// Parses `HOST ETHER`, on the named interface or the one whose network contains the host.
 pub(super) fn set(
     table: &Table,
     words: &mut Words<'_>,

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::net::target::Target;
 use crate::net::words::Words;
 
-/// Runs the commands of a file, `-` for standard input; the first that fails ends it. Addresses
-/// and routes that follow each other hold whole or not at all.
+/// Runs the commands of a file, `-` for standard input; the first that fails ends it. Consecutive
+/// addresses and routes are applied whole or not at all.
 pub(super) fn run(settings: &Settings, options: Options, file: &str) -> Result<(), Failure> {
     let text = read(file).map_err(|error| Failure::new(format!("ip: {file}: {error}")))?;
     let target = Target::find(settings, options.engine)?.gathering();

@@ -96,7 +96,7 @@ pub fn monitor(target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// The lines of `ip` that came and went.
+/// Returns the lines of `ip` that were added and removed.
 fn differences(before: &NetworkState, after: &NetworkState) -> String {
     let all = |state: &NetworkState| -> Vec<String> {
         let texts = [

@@ -31,7 +31,7 @@ struct Line {
     to: (IpAddr, u8),
     device: String,
     route: Option<RouteEntry>,
-    /// Source address of a network that an address brings.
+    /// Source address of a connected network.
     source: Option<IpAddr>,
 }
 

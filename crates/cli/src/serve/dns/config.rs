@@ -154,7 +154,7 @@ impl ZoneTable {
     }
 }
 
-/// Splits `ADDRESS key:NAME`: what is before the key, and the key.
+/// Splits `ADDRESS key:NAME` into the address and the key.
 fn with_key<'a>(text: &'a str, keys: &Keys) -> Result<(&'a str, Option<Vec<u8>>), String> {
     let Some((before, key)) = text.split_once("key:") else {
         return Ok((text.trim(), None));

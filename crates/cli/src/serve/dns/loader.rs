@@ -19,7 +19,7 @@ pub struct Loader {
     is_started: bool,
 }
 
-/// A zone as it is to be: where it is, what holds for it, and its contents if there is a file.
+/// A zone to be loaded: its file, its policy, and its contents if there is a file.
 struct Loaded {
     apex: Vec<u8>,
     policy: Policy,
@@ -48,8 +48,8 @@ impl Loader {
         })
     }
 
-    /// Reads everything and puts it in force. Later than at the start, a zone that cannot be read
-    /// is told of and stays as it is.
+    /// Reads everything and puts it in force. After the start, an unreadable zone is reported and
+    /// stays unchanged.
     pub fn load(&mut self, store: &Store) -> Result<File, Failure> {
         let file = match &self.config {
             Some(path) => File::read(path)?,
@@ -70,7 +70,7 @@ impl Loader {
         }
         store.change(|zones| {
             zones.keys = Arc::new(keys);
-            // A zone that a catalog has brought stays as long as the catalog.
+            // A zone from a catalog stays as long as the catalog.
             zones.retain(|apex, policy| {
                 let named = policy.member_of.as_deref().unwrap_or(apex);
                 loaded.iter().any(|it| it.apex == named)

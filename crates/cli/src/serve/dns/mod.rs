@@ -73,7 +73,7 @@ fn tell_stats(book: &Arc<Book>, every: Duration) -> Result<(), Failure> {
     spawned.map_err(|error| Failure::new(format!("no thread for --stats: {error}")))
 }
 
-/// Writes a line for the operator; nobody may be left to read it.
+/// Writes a line for the operator; there may be no reader left.
 fn log(line: &str) {
     let _ = writeln!(std::io::stderr(), "slipstack: {line}");
 }
@@ -99,7 +99,7 @@ fn chaos(matches: &ArgMatches, file: &File) -> Chaos {
     }
 }
 
-/// Bytes that nobody else knows.
+/// Returns random bytes.
 fn random<const LEN: usize>() -> Result<[u8; LEN], Failure> {
     let mut bytes = [0; LEN];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::net::names::parse_net;
 use crate::net::words::Words;
 
-/// `from ADDRESSES [PORTS]`; what an end cannot say becomes a clause.
+/// Parses `from ADDRESSES [PORTS]`; parts that an end cannot express become a clause.
 pub fn end(
     words: &mut Words<'_>,
     (which, has_ports): (&str, bool),

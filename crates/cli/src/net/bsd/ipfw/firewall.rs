@@ -19,7 +19,7 @@ use crate::output::print;
 /// Matches of rules, by their ids.
 pub type Counts = HashMap<u64, FilterCountRow>;
 
-/// Changes that are made together, with what is said of them then.
+/// Changes that are made together, with their messages.
 #[derive(Default)]
 pub struct Batch {
     pub filter: Vec<FilterChange>,

@@ -73,7 +73,7 @@ pub fn host(ip: std::net::IpAddr) -> Option<String> {
     })
 }
 
-/// The second word of the line that begins with a name, or has it as another one.
+/// Returns the second word of the line whose first word or alias is a name.
 fn find(file: &str, name: &str) -> Option<String> {
     let text = read_to_string(file).ok()?;
     let mut lines = text

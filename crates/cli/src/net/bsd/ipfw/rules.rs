@@ -133,7 +133,7 @@ impl Firewall<'_> {
         self.say("Flushed all rules.\n")
     }
 
-    /// Asks whoever sits at a terminal.
+    /// Asks for confirmation at a terminal.
     fn is_sure(&self) -> Result<bool, Failure> {
         let is_asked = !(self.style.is_forced || self.style.is_quiet || self.style.is_test)
             && self.batch.is_none()

@@ -81,7 +81,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An end, in whose place a clause may stand.
+    /// Returns an end, or the clause in its place.
     fn end_or_clause<'c>(
         &self,
         end: &FilterEnd,
@@ -174,7 +174,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `is_in_block`: addresses stand for themselves.
+    /// `is_in_block`: addresses are written alone.
     fn test(&self, test: &FilterTest, is_in_block: bool) -> String {
         let numbers = |types: &[u8]| {
             let all: Vec<String> = types.iter().map(u8::to_string).collect();
