@@ -54,7 +54,8 @@ impl WaitOn {
 pub trait Driver: Send + Sync {
     /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
     /// other thread does; remote looks whether events have come.
-    fn turn(&self) -> TurnOutcome;
+    /// `now_ns`: the clock as the caller has just read it.
+    fn turn(&self, now_ns: u64) -> TurnOutcome;
 
     /// Carries out pushed commands, at once or, if another thread owns the engine, when that thread
     /// releases it: in-process runs only commands and the flush; remote rings the engine's doorbell
@@ -89,11 +90,11 @@ pub trait Driver: Send + Sync {
 
     /// Arms the wake-ups before blocking. Returns `None` if there is an event already: do not
     /// sleep. Every `Some` is followed by one [`Driver::finish_wait`]. A nap of up to `nap_ns_max`
-    /// is allowed; 0 = none.
-    fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn>;
+    /// is allowed; 0 = none. `now_ns`: the clock when the caller last read it.
+    fn prepare_wait(&self, now_ns: u64, nap_ns_max: u64) -> Option<WaitOn>;
 
-    /// After blocking: which descriptors of [`WaitOn`] were found readable.
-    fn finish_wait(&self, ready: [bool; 2]);
+    /// After blocking: which descriptors of [`WaitOn`] were found readable, and the clock then.
+    fn finish_wait(&self, ready: [bool; 2], now_ns: u64);
 
     /// Moves a connection to another engine of this process, as a socket that was opened there.
     /// Returns false if it stays: it is ending, sent data has not been acknowledged, or there is no

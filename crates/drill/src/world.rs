@@ -305,7 +305,7 @@ impl NeighbourTable for OnePeer {
 struct VirtualDriver(Arc<Shared>);
 
 impl Driver for VirtualDriver {
-    fn turn(&self) -> TurnOutcome {
+    fn turn(&self, _now_ns: u64) -> TurnOutcome {
         match self.0.turn() {
             true => TurnOutcome::Progress,
             false => TurnOutcome::Idle,
@@ -316,7 +316,7 @@ impl Driver for VirtualDriver {
         self.0.turn();
     }
 
-    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
+    fn prepare_wait(&self, _now_ns: u64, _nap_ns_max: u64) -> Option<WaitOn> {
         self.0.sleep.arm();
         Some(WaitOn {
             fds: [-1, -1],
@@ -324,7 +324,7 @@ impl Driver for VirtualDriver {
         })
     }
 
-    fn finish_wait(&self, _ready: [bool; 2]) {}
+    fn finish_wait(&self, _ready: [bool; 2], _now_ns: u64) {}
 
     fn wake_waiters(&self) {
         self.0.sleep.notify();

@@ -202,6 +202,8 @@ impl Engine {
     /// authority).
     #[inline(always)]
     pub fn turn(&mut self, now: Instant) -> Turn {
+        // Another thread's turn may have read the clock later.
+        let now = now.max(self.env.now);
         self.env.now = now;
         self.set_sleeping(false);
         self.env.local.beat();

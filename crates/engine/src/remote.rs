@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::{Command, Driver, Exit, Placement, ProgramEnd, TurnOutcome, WaitOn};
-use slipstack_mem::{Doorbell, now_ns};
+use slipstack_mem::Doorbell;
 
 /// An engine in another process.
 pub struct Remote {
@@ -45,11 +45,11 @@ impl Remote {
 
     /// Returns whether hang-ups have to be polled for: an engine that never sleeps has no sleep
     /// that one could end.
-    fn is_look_due(&self) -> bool {
-        let (now, looked) = (now_ns(), self.looked_ns.load(Ordering::Relaxed));
-        let is_due = now.wrapping_sub(looked) >= LOOK_EVERY_NS;
+    fn is_look_due(&self, now_ns: u64) -> bool {
+        let looked = self.looked_ns.load(Ordering::Relaxed);
+        let is_due = now_ns.wrapping_sub(looked) >= LOOK_EVERY_NS;
         if is_due {
-            self.looked_ns.store(now, Ordering::Relaxed);
+            self.looked_ns.store(now_ns, Ordering::Relaxed);
         }
         is_due
     }
@@ -63,12 +63,12 @@ impl Remote {
 }
 
 impl Driver for Remote {
-    fn turn(&self) -> TurnOutcome {
+    fn turn(&self, now_ns: u64) -> TurnOutcome {
         self.commands();
         if self.end.has_events() {
             return TurnOutcome::Progress;
         }
-        if !self.is_dead() && (self.end.is_engine_gone() || self.is_look_due()) {
+        if !self.is_dead() && (self.end.is_engine_gone() || self.is_look_due(now_ns)) {
             self.look_for_death();
         }
         TurnOutcome::Idle
@@ -85,7 +85,7 @@ impl Driver for Remote {
         !self.end.meet(rustix::thread::sched_getcpu())
     }
 
-    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
+    fn prepare_wait(&self, _now_ns: u64, _nap_ns_max: u64) -> Option<WaitOn> {
         if self.is_over.load(Ordering::Acquire) {
             return Some(WaitOn::NOTHING);
         }
@@ -98,7 +98,7 @@ impl Driver for Remote {
         })
     }
 
-    fn finish_wait(&self, [has_rung, has_control]: [bool; 2]) {
+    fn finish_wait(&self, [has_rung, has_control]: [bool; 2], _now_ns: u64) {
         self.end.finish_sleep();
         if has_rung {
             self.own_bell.clear();

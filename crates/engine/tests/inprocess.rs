@@ -48,8 +48,8 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
     let driver = InProcess::new(engine, bell.clone(), Arc::new(Silent)).unwrap();
     for round in 0..60 {
         std::thread::sleep(Duration::from_millis(10));
-        let Some(wait_on) = driver.prepare_wait(0) else {
-            driver.turn();
+        let Some(wait_on) = driver.prepare_wait(now_ns(), 0) else {
+            driver.turn(now_ns());
             continue;
         };
         assert_eq!(wait_on.fds[1], bell.raw_fd());
@@ -57,8 +57,8 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
         // The machine delays this thread until the ticker has seen and cleared it.
         std::thread::sleep(Duration::from_millis(2));
         assert!(is_woken(&bell), "round {round}");
-        driver.finish_wait([false, true]);
-        driver.turn();
+        driver.finish_wait([false, true], now_ns());
+        driver.turn(now_ns());
     }
     driver.goodbye(Exit::Orderly);
 }

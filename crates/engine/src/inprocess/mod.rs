@@ -233,10 +233,9 @@ impl Shared {
 
 impl InProcess {
     #[inline]
-    fn drive(&self, run: fn(&mut Engine, Instant) -> Turn) -> TurnOutcome {
-        let now = now_ns();
-        self.shared.driven_at.store(now, Ordering::Relaxed);
-        let Some(turn) = self.shared.turn(now, run) else {
+    fn drive(&self, now_ns: u64, run: fn(&mut Engine, Instant) -> Turn) -> TurnOutcome {
+        self.shared.driven_at.store(now_ns, Ordering::Relaxed);
+        let Some(turn) = self.shared.turn(now_ns, run) else {
             return TurnOutcome::Busy;
         };
         self.naps.on_turn(turn.frames);
@@ -248,8 +247,8 @@ impl InProcess {
 }
 
 impl Driver for InProcess {
-    fn turn(&self) -> TurnOutcome {
-        self.drive(Engine::turn)
+    fn turn(&self, now_ns: u64) -> TurnOutcome {
+        self.drive(now_ns, Engine::turn)
     }
 
     fn commands(&self) {
@@ -267,16 +266,15 @@ impl Driver for InProcess {
         self.naps.may_nap()
     }
 
-    fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
+    fn prepare_wait(&self, now_ns: u64, nap_ns_max: u64) -> Option<WaitOn> {
         let mut engine = self.shared.engine.lock();
         self.shared.sleepers.enter();
         if self.shared.is_over() {
             return Some(WaitOn::NOTHING);
         }
         engine.set_sleeping(true);
-        let now = now_ns();
-        engine.pause(Instant(now));
-        let nap = self.naps.begin(now, nap_ns_max);
+        engine.pause(Instant(now_ns));
+        let nap = self.naps.begin(now_ns, nap_ns_max);
         // Events of a turn that the ticker has just run count: nothing else would wake this thread.
         // A nap is meant to gather frames.
         if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {
@@ -297,11 +295,11 @@ impl Driver for InProcess {
         self.shared.settle();
         Some(WaitOn {
             fds: [device, self.shared.bell.raw_fd()],
-            timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
+            timeout_ns: deadline.map(|at| at.0.saturating_sub(now_ns)),
         })
     }
 
-    fn finish_wait(&self, [has_come, has_rung]: [bool; 2]) {
+    fn finish_wait(&self, [has_come, has_rung]: [bool; 2], now_ns: u64) {
         self.naps.end(has_come, now_ns);
         self.shared.sleepers.leave(has_rung, &self.shared.bell);
         self.unpark();

@@ -168,12 +168,12 @@ impl Naps {
     }
 
     /// Ends a sleep; `has_come`: whether its event had happened.
-    pub(super) fn end(&self, has_come: bool, now_ns: impl FnOnce() -> u64) {
+    pub(super) fn end(&self, has_come: bool, now_ns: u64) {
         let mut state = self.state.lock();
         state.sleep = match state.sleep {
             Sleep::OnDevice { since_ns } => {
                 if has_come {
-                    let slept_ns = now_ns().saturating_sub(since_ns);
+                    let slept_ns = now_ns.saturating_sub(since_ns);
                     state.moderation.on_sleep(slept_ns);
                 }
                 Sleep::Over
@@ -308,7 +308,7 @@ mod tests {
             flags,
         )];
         assert_eq!(rustix::event::poll(&mut fds, None).unwrap(), 1);
-        naps.end(true, || 0);
+        naps.end(true, 0);
         naps.on_turn(3);
         assert_eq!(naps.state.lock().sleep, Sleep::Over);
     }

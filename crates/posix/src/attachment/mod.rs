@@ -97,8 +97,8 @@ impl Attachment {
     // Driving.
 
     /// Runs the engine once, and hands out events.
-    pub(crate) fn turn(&self) {
-        self.driver.turn();
+    pub(crate) fn turn(&self, now_ns: u64) {
+        self.driver.turn(now_ns);
         self.pump();
     }
 
@@ -194,7 +194,7 @@ impl Attachment {
                 std::thread::sleep(ANSWER_SLEEP);
                 if !self.has_ticker() {
                     // An instance that has ended is found out about by turns.
-                    self.driver.turn();
+                    self.driver.turn(now_ns());
                 }
             }
         }

@@ -86,17 +86,17 @@ mod tests {
     struct Still;
 
     impl Driver for Still {
-        fn turn(&self) -> TurnOutcome {
+        fn turn(&self, _now_ns: u64) -> TurnOutcome {
             TurnOutcome::Idle
         }
 
         fn commands(&self) {}
 
-        fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
+        fn prepare_wait(&self, _now_ns: u64, _nap_ns_max: u64) -> Option<WaitOn> {
             None
         }
 
-        fn finish_wait(&self, _ready: [bool; 2]) {}
+        fn finish_wait(&self, _ready: [bool; 2], _now_ns: u64) {}
 
         fn wake_waiters(&self) {}
 

@@ -7,6 +7,7 @@
 
 mod home;
 mod kernel_part;
+mod looks;
 mod popping;
 mod set;
 mod watching;

@@ -9,6 +9,7 @@ use slipstack_mem::Lock;
 
 use crate::attachment::Attachment;
 use crate::epoll::home::Home;
+use crate::epoll::looks::KernelLooks;
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
@@ -116,15 +117,13 @@ pub(crate) struct Inner {
     pub(crate) waiters: Vec<Arc<Waiter>>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) numbers: Vec<i32>,
-    pub(crate) kernel_looked_ns: u64,
+    pub(crate) looks: KernelLooks,
     /// Items with a kernel part; few.
     both: Vec<u64>,
     /// The engine that it is at home at, if it is not the first.
     home: Option<Arc<Attachment>>,
     /// Members that have come since the last wait and may be on another engine.
     pub(crate) strangers: Vec<Weak<Description>>,
-    /// The stack's events come first when there is room for one.
-    pub(crate) is_stacks_turn: bool,
 }
 
 impl Inner {

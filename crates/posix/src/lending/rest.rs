@@ -158,7 +158,8 @@ impl Rest {
         }
         if let Ok(Some(led)) = led {
             lender.sleepers().set_leader_until(0);
-            led.attachment.driver.finish_wait(has_come);
+            let driver = &led.attachment.driver;
+            driver.finish_wait(has_come, lender.now_ns());
         }
     }
 
@@ -194,7 +195,8 @@ impl Rest {
         }
         attachment.release_idle();
         let starved_ns = attachment.relieve();
-        let wait_on = attachment.driver.prepare_wait(0).ok_or(Missed)?;
+        let wait_on = attachment.driver.prepare_wait(lender.now_ns(), 0);
+        let wait_on = wait_on.ok_or(Missed)?;
         self.join_engine(&attachment, wait_on.fds);
         Ok(Some(Led {
             attachment,

@@ -13,12 +13,10 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::subject::Subject;
-use crate::process::wait::{Look, Plan};
+use crate::process::wait::{Ask, Look, Plan};
 use crate::socket::description::Decided;
 use crate::socket::kernel_socket::is_ready;
 
-/// Interval at which the kernel's members are checked while the stack has events.
-const KERNEL_LOOK_NS: u64 = 50_000;
 /// Most stack events of one call: the program's work for them should take less than a millisecond,
 /// because the next call is what receives frames, and a listener gives one connection a call to
 /// programs that accept one at a time.
@@ -86,8 +84,9 @@ impl Process {
         out: &mut [libc::epoll_event],
         look: Look,
     ) -> usize {
-        let (is_kernel_late, is_stacks_turn) = match set.has_kernel_members() {
-            true => self.is_kernel_late(set, look),
+        let has_kernel_members = set.has_kernel_members();
+        let (is_kernel_late, is_stacks_turn) = match has_kernel_members {
+            true => is_kernel_late(set, look),
             false => (false, false),
         };
         let mut count = 0;
@@ -103,26 +102,10 @@ impl Process {
         let (from_kernel, rest) = out.split_at_mut(count);
         let found = self.collect_from_stack(set, from_kernel, rest);
         count += found;
-        if count == 0 && look.is_due() && !is_kernel_late && set.has_kernel_members() {
+        if count == 0 && has_kernel_members && !is_kernel_late && is_kernel_due(set, look) {
             count = self.collect_from_kernel(set, epfd, out);
         }
         count
-    }
-
-    /// Returns whether the kernel's members are to be checked first, and, if there is room for one
-    /// event only, whether it is the stack's turn.
-    fn is_kernel_late(&self, set: &Set, look: Look) -> (bool, bool) {
-        let mut inner = set.inner.lock();
-        let now = self.now_ns();
-        if look == Look::Nothing {
-            inner.kernel_looked_ns = now;
-        }
-        let is_late = now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
-        if is_late {
-            inner.kernel_looked_ns = now;
-            inner.is_stacks_turn = !inner.is_stacks_turn;
-        }
-        (is_late, inner.is_stacks_turn)
     }
 
     fn collect_from_stack(
@@ -199,6 +182,7 @@ impl Process {
         let Ok((events, _)) = epoll::wait(epfd.as_fd(), events, Some(&now)) else {
             return 0;
         };
+        set.inner.lock().looks.end(!events.is_empty());
         let lives_in_both = set.lives_in_both();
         let mut count = 0;
         for event in events {
@@ -222,6 +206,32 @@ impl Process {
             listener.on_kernel_ready();
         }
     }
+}
+
+/// Whether the kernel's members are to be looked at before our side's, so that they get their
+/// share, and if there is one place only, whether it is our side's turn. Where our side has nothing
+/// the sleep to come asks for them.
+fn is_kernel_late(set: &Set, look: Look) -> (bool, bool) {
+    let mut inner = set.inner.lock();
+    if look.kernel == Ask::Nothing {
+        inner.looks.on_sleep(look.now_ns);
+    }
+    let is_late = !inner.ready.is_empty() && inner.looks.is_late(look.now_ns);
+    (is_late, inner.looks.is_stacks_turn)
+}
+
+/// Whether the kernel's members are to be looked at because our side has nothing.
+fn is_kernel_due(set: &Set, look: Look) -> bool {
+    let mut inner = set.inner.lock();
+    let is_due = match look.kernel {
+        Ask::Due => true,
+        Ask::Soon => !inner.looks.is_quiet(),
+        Ask::Later | Ask::Nothing => false,
+    };
+    if is_due {
+        inner.looks.begin(look.now_ns);
+    }
+    is_due
 }
 
 /// ONESHOT members that fired on our side must not fire in the kernel.

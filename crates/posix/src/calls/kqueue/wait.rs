@@ -17,10 +17,8 @@ use crate::kqueue::queue::Inner;
 use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::process::subject::Subject;
-use crate::process::wait::{Look, Plan};
+use crate::process::wait::{Ask, Look, Plan};
 
-/// Interval at which the kernel's members are checked while a wait spins.
-const KERNEL_LOOK_NS: u64 = 50_000;
 /// Descriptors of ours that one call checks: as for epoll, the next call is what receives frames.
 const MEMBERS_MAX: usize = 64;
 const KERNEL_EVENTS_MAX: usize = 64;
@@ -90,16 +88,15 @@ impl Process {
     }
 
     fn is_kernel_due(&self, at: At<'_>, look: Look) -> bool {
-        if !at.set.has_kernel_members() || look == Look::Nothing {
+        if !at.set.has_kernel_members() || look.kernel == Ask::Nothing {
             return false;
         }
-        let now = self.now_ns();
         let mut inner = at.set.inner.lock();
-        let is_due = look.is_due() || now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
-        if is_due {
-            inner.kernel_looked_ns = now;
+        let is_over = inner.looks.is_over(look.now_ns);
+        if look.is_due() {
+            inner.looks.begin(look.now_ns);
         }
-        is_due
+        is_over || look.is_due()
     }
 
     /// Signals are counted without the kernel, so that a queue without signal notes pays nothing.

@@ -82,7 +82,7 @@ impl Process {
             && let Some(attachment) = attachment
         {
             // The cause that ended that sleep is unknown.
-            attachment.driver.finish_wait([true; 2]);
+            attachment.driver.finish_wait([true; 2], self.now_ns());
         }
         while let Some(waiter) = sleepers.waiter_of(thread) {
             waiter.notify();

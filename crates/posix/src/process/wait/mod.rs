@@ -5,8 +5,10 @@
 //! socket of theirs becomes ready or the leader leaves.
 
 mod leaving;
+mod look;
 mod sleeping;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +23,7 @@ use crate::process::subject::Subject;
 use crate::ready::Station;
 use crate::ready::{Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::socket::description::Description;
+pub(crate) use look::{Ask, Look};
 use sleeping::Slept;
 
 /// Interval at which kernel descriptors are checked while a wait spins.
@@ -49,23 +52,8 @@ struct At<'a> {
     station: &'a Station,
     /// The engine, if it is not the first.
     elsewhere: Option<&'a Arc<Attachment>>,
-}
-
-/// The way in which a look treats the kernel's descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Ask the kernel: a system call.
-    Due,
-    /// They were checked recently, or the next sleep checks them.
-    Later,
-    /// The sleep that just ended reported no event.
-    Nothing,
-}
-
-impl Look {
-    pub(crate) fn is_due(self) -> bool {
-        self == Look::Due
-    }
+    /// The end of the last sleep.
+    woke_ns: Cell<u64>,
 }
 
 /// A kernel socket under a number, as something that ends a sleep.
@@ -106,7 +94,7 @@ impl Process {
             .turned_ns
             .load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
-            self.turn(attachment);
+            Self::turn_at(attachment, now);
             if attachment.is_dead() {
                 self.living_attachment();
             }
@@ -116,10 +104,16 @@ impl Process {
     /// Runs the engine once and hands out events.
     #[inline]
     pub(crate) fn turn(&self, attachment: &Attachment) {
+        Self::turn_at(attachment, self.now_ns());
+    }
+
+    /// As [`Process::turn`], for a caller that has just read the clock.
+    #[inline]
+    fn turn_at(attachment: &Attachment, now_ns: u64) {
         let sleepers = &attachment.station.sleepers;
-        sleepers.turned_ns.store(self.now_ns(), Ordering::Relaxed);
-        attachment.turn();
-        sleepers.nudge(|| self.now_ns());
+        sleepers.turned_ns.store(now_ns, Ordering::Relaxed);
+        attachment.turn(now_ns);
+        sleepers.nudge(|| now_ns);
     }
 
     /// Waits until `check` returns a result; `None` when the deadline passes. `check` gets the way
@@ -161,13 +155,14 @@ impl Process {
             elsewhere: attachment
                 .as_ref()
                 .filter(|_| !Arc::ptr_eq(station, &self.engines.station)),
+            woke_ns: Cell::new(0),
         };
         let thread = self.kernel.thread();
         station.batch.end(thread);
         self.undo_abandoned(station, attachment.as_deref(), thread);
         let begun = self.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
-            return self.only_look(attachment.as_deref(), &mut check);
+            return Self::only_look(attachment.as_deref(), begun, &mut check);
         }
         let leads = attachment.is_some() && station.sleepers.lead.enter(thread, begun);
         let outcome = self.wait_from(&at, attachment.as_ref(), (thread, begun, leads), &mut check);
@@ -187,14 +182,15 @@ impl Process {
 
     /// Handles a call whose time is over before it begins.
     fn only_look<T>(
-        &self,
         attachment: Option<&Attachment>,
+        now_ns: u64,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         if let Some(attachment) = attachment {
-            self.turn(attachment);
+            Self::turn_at(attachment, now_ns);
         }
-        let found = check(Look::Due)?;
+        let kernel = Ask::Due;
+        let found = check(Look { kernel, now_ns })?;
         if let (None, Some(attachment)) = (&found, attachment) {
             attachment.relieve();
         }
@@ -217,26 +213,27 @@ impl Process {
         if let Some(attachment) = attachment {
             // While the leader is away, events would wait for it.
             let has_turn = !naps && (drives || lead.is_away());
-            self.begin_wait(at, attachment, thread, has_turn);
+            Self::begin_wait(at, attachment, (thread, begun), has_turn);
         }
         let budget_ns = self.spin_budget_ns(at, begun);
         // For a thread that sleeps at once, the sleep itself polls the kernel's descriptors.
-        let look = if !drives || budget_ns == 0 {
-            Look::Later
+        let kernel = if !drives || budget_ns == 0 {
+            Ask::Later
         } else {
-            Look::Due
+            Ask::Soon
         };
-        if let Some(value) = check(look)? {
+        let now_ns = begun;
+        if let Some(value) = check(Look { kernel, now_ns })? {
             return Ok(Some(value));
         }
         let before = self.kernel.interruptions();
         if !drives {
-            return self.sleep(at, before, false, check);
+            return self.sleep(at, before, (false, begun), check);
         }
         // The preparations for the sleep see the events that the next turn would bring.
         let is_turned = naps || attachment.is_some();
         let spun = match budget_ns {
-            0 => Spun::InVain,
+            0 => Spun::InVain(begun),
             _ => self.spin(
                 at,
                 attachment.map(|attachment| &**attachment),
@@ -251,10 +248,9 @@ impl Process {
                 Ok(Some(value))
             }
             Spun::TimedOut => Ok(None),
-            Spun::InVain => {
-                let asleep_since = if budget_ns == 0 { begun } else { self.now_ns() };
-                let outcome = self.sleep(at, before, is_turned, check);
-                let slept_ns = self.now_ns().wrapping_sub(asleep_since);
+            Spun::InVain(since_ns) => {
+                let outcome = self.sleep(at, before, (is_turned, since_ns), check);
+                let slept_ns = at.woke_ns.get().saturating_sub(since_ns);
                 at.station.spin.on_sleep(slept_ns);
                 outcome
             }
@@ -262,12 +258,17 @@ impl Process {
     }
 
     /// Runs the engine before a wait, or only the commands of this thread.
-    fn begin_wait(&self, at: &At<'_>, attachment: &Attachment, thread: usize, has_turn: bool) {
+    fn begin_wait(
+        at: &At<'_>,
+        attachment: &Attachment,
+        (thread, begun): (usize, u64),
+        has_turn: bool,
+    ) {
         let sleepers = &at.station.sleepers;
         // Threads that the turn woke are handled before the sleep.
         sleepers.pool.take_woken();
         match has_turn {
-            true => self.turn(attachment),
+            true => Self::turn_at(attachment, begun),
             false => sleepers
                 .lead
                 .while_sending(thread, || attachment.commands()),
@@ -319,15 +320,15 @@ impl Process {
     ) -> Result<Spun<T>, Divert> {
         // Without an engine nothing changes while we spin.
         let Some(attachment) = attachment else {
-            return Ok(Spun::InVain);
+            return Ok(Spun::InVain(begun));
         };
         let until = match at.station.spin.is_fixed() || attachment.driver.may_spin() {
             true => begun + budget_ns,
-            false => return Ok(Spun::InVain),
+            false => return Ok(Spun::InVain(begun)),
         };
         let place = self.spinners.enter(begun, until);
         if place.is_none() && !at.station.spin.is_fixed() {
-            return Ok(Spun::InVain);
+            return Ok(Spun::InVain(begun));
         }
         let mut looked = begun;
         loop {
@@ -336,22 +337,25 @@ impl Process {
                 return Ok(Spun::TimedOut);
             }
             if now >= until {
-                return Ok(Spun::InVain);
+                return Ok(Spun::InVain(now));
             }
-            if self.is_interrupted(at.plan, before) {
-                self.turn(attachment);
-                let found = check(Look::Due)?.map(Spun::Found);
-                return found.ok_or(Errno::EINTR.into());
-            }
-            self.turn(attachment);
-            let look = if now - looked >= KERNEL_LOOK_NS {
+            let is_interrupted = self.is_interrupted(at.plan, before);
+            Self::turn_at(attachment, now);
+            let kernel = if is_interrupted || now - looked >= KERNEL_LOOK_NS {
                 looked = now;
-                Look::Due
+                Ask::Due
             } else {
-                Look::Later
+                Ask::Later
             };
-            if let Some(value) = check(look)? {
+            let found = check(Look {
+                kernel,
+                now_ns: now,
+            })?;
+            if let Some(value) = found {
                 return Ok(Spun::Found(value));
+            }
+            if is_interrupted {
+                return Err(Errno::EINTR.into());
             }
             std::hint::spin_loop();
         }
@@ -380,7 +384,8 @@ impl Process {
         if !is_interrupted && plan.deadline_ns.is_none_or(|deadline| deadline > now_ns) {
             return Ok(None);
         }
-        match check(Look::Due)? {
+        let kernel = Ask::Due;
+        match check(Look { kernel, now_ns })? {
             None if is_interrupted => Err(Errno::EINTR.into()),
             found => Ok(Some(found)),
         }
@@ -390,11 +395,11 @@ impl Process {
         &self,
         at: &At<'_>,
         before: Interruptions,
-        is_turned: bool,
+        (is_turned, now_ns): (bool, u64),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = at.station.sleepers.pool.take();
-        let outcome = self.sleep_as(&waiter, at, (before, is_turned), check);
+        let outcome = self.sleep_as(&waiter, at, (before, is_turned, now_ns), check);
         if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
@@ -409,11 +414,11 @@ impl Process {
         &self,
         waiter: &Arc<Waiter>,
         at: &At<'_>,
-        (before, mut is_turned): (Interruptions, bool),
+        (before, mut is_turned, mut now): (Interruptions, bool, u64),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let thread = self.kernel.thread();
-        let mut look = Look::Later;
+        let mut kernel = Ask::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
             if at
@@ -429,20 +434,24 @@ impl Process {
                 return Ok(None);
             };
             let lead = &at.station.sleepers.lead;
-            let leads = attachment.is_some() && lead.enter(thread, self.now_ns());
+            let leads = attachment.is_some() && lead.enter(thread, now);
             let mut drives = leads || !lead.is_trusted();
             if !std::mem::take(&mut is_turned) {
                 // Threads that the turn woke are handled below.
                 at.station.sleepers.pool.take_woken();
                 match &attachment {
-                    Some(attachment) if drives => self.turn(attachment),
+                    Some(attachment) if drives => Self::turn_at(attachment, now),
                     _ => {}
                 }
             }
-            if let Some(value) = check(look)? {
+            let now_ns = now;
+            if let Some(value) = check(Look { kernel, now_ns })? {
                 return Ok(Some(value));
             }
-            let now = self.now_ns();
+            if at.plan.deadline_ns.is_some() {
+                // A turn may have taken a while.
+                now = self.now_ns();
+            }
             if let Some(last) = self.last_look(at.plan, before, now, check)? {
                 return Ok(last);
             }
@@ -451,7 +460,7 @@ impl Process {
             let starved = attachment.as_deref().and_then(Attachment::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
-                look = Look::Due;
+                (kernel, now) = (Ask::Due, self.now_ns());
                 continue;
             }
             let left = at.plan.deadline_ns.map(|deadline| deadline - now);
@@ -465,7 +474,9 @@ impl Process {
                 _ => self.sleep_in_ppoll(waiter, at.plan, None, left),
             };
             waiter.wake_up(slept.rang);
-            look = slept.kernel;
+            kernel = slept.kernel;
+            now = slept.woke_ns.unwrap_or_else(|| self.now_ns());
+            at.woke_ns.set(now);
         }
     }
 
@@ -497,7 +508,8 @@ impl Process {
         left: Option<u64>,
     ) -> Slept {
         attachment.release_idle();
-        let Some(wait_on) = attachment.driver.prepare_wait(at.station.spin.gather_ns()) else {
+        let gather_ns = at.station.spin.gather_ns();
+        let Some(wait_on) = attachment.driver.prepare_wait(now, gather_ns) else {
             at.station.sleepers.stop_leading(waiter);
             return match attachment.is_pumped() {
                 // Another thread hands out the events, and rings if some of them are for this one.
@@ -515,7 +527,8 @@ impl Process {
         at.station.sleepers.set_leader_until(until);
         let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
         if at.station.sleepers.stop_leading(waiter) {
-            attachment.driver.finish_wait(slept.driver);
+            let woke_ns = slept.woke_ns.unwrap_or(now);
+            attachment.driver.finish_wait(slept.driver, woke_ns);
         }
         slept
     }
@@ -524,7 +537,8 @@ impl Process {
 enum Spun<T> {
     Found(T),
     TimedOut,
-    InVain,
+    /// The time when it gave up.
+    InVain(u64),
 }
 
 fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slipstack_channel::WaitOn;
 
 use crate::process::Process;
-use crate::process::wait::{Look, Plan, least};
+use crate::process::wait::{Ask, Plan, least};
 use crate::ready::{BLIND_SLEEP_NS, Waiter};
 
 /// The outcome of one sleep.
@@ -14,7 +14,9 @@ pub(super) struct Slept {
     pub(super) rang: bool,
     /// Which of the driver's descriptors had something.
     pub(super) driver: [bool; 2],
-    pub(super) kernel: Look,
+    pub(super) kernel: Ask,
+    /// The clock at its end; `None`: there was no sleep.
+    pub(super) woke_ns: Option<u64>,
 }
 
 impl Slept {
@@ -22,7 +24,8 @@ impl Slept {
         rang: false,
         driver: [false; 2],
         // A thread that never sleeps has to poll the kernel's descriptors itself.
-        kernel: Look::Due,
+        kernel: Ask::Due,
+        woke_ns: None,
     };
 }
 
@@ -67,9 +70,10 @@ impl Process {
             rang: fds[0].revents != 0 || outcome.is_err(),
             driver: [1, 2].map(|at| at <= driver.len() && fds[at].revents != 0),
             kernel: match outcome {
-                Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,
-                _ => Look::Due,
+                Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Ask::Nothing,
+                _ => Ask::Due,
             },
+            woke_ns: Some(self.now_ns()),
         }
     }
 }

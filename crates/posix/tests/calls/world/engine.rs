@@ -159,7 +159,7 @@ impl FakeEngine {
 }
 
 impl Driver for FakeEngine {
-    fn turn(&self) -> TurnOutcome {
+    fn turn(&self, _now_ns: u64) -> TurnOutcome {
         let Ok(mut inner) = self.inner.try_lock() else {
             return TurnOutcome::Busy;
         };
@@ -172,7 +172,7 @@ impl Driver for FakeEngine {
         self.bell.ring();
     }
 
-    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
+    fn prepare_wait(&self, _now_ns: u64, _nap_ns_max: u64) -> Option<WaitOn> {
         if self.is_dead() {
             return None;
         }
@@ -182,7 +182,7 @@ impl Driver for FakeEngine {
         })
     }
 
-    fn finish_wait(&self, [has_rung, _]: [bool; 2]) {
+    fn finish_wait(&self, [has_rung, _]: [bool; 2], _now_ns: u64) {
         if has_rung {
             self.bell.clear();
         }

@@ -1,0 +1,107 @@
+//! When the kernel's members of a set are looked at.
+//!
+//! Each look is a system call, half of all that a program makes which has one socket of the
+//! kernel's in its set. A sleep asks for them anyway; beside that they are looked at so that
+//! neither side starves the other, and more rarely where they have long had nothing.
+
+/// While our side has events, the kernel's members are looked at this often.
+const LOOK_NS: u64 = 50_000;
+/// How often they are once [`QUIET`] looks in a row have found nothing.
+const QUIET_LOOK_NS: u64 = 250_000;
+const QUIET: u32 = 16;
+
+/// The looks of one set.
+#[derive(Debug, Default)]
+pub(crate) struct KernelLooks {
+    /// When the last one was.
+    last_ns: u64,
+    /// How many in a row have found nothing.
+    vain: u32,
+    /// The stack's events come first when there is room for one.
+    pub(crate) is_stacks_turn: bool,
+}
+
+impl KernelLooks {
+    /// A sleep has looked at them, and says that they have nothing.
+    pub(crate) fn on_sleep(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+    }
+
+    /// Our side has events: whether the kernel's members are to be looked at first. They are, then.
+    pub(crate) fn is_late(&mut self, now_ns: u64) -> bool {
+        let every_ns = match self.is_quiet() {
+            true => QUIET_LOOK_NS,
+            false => LOOK_NS,
+        };
+        let is_late = now_ns.wrapping_sub(self.last_ns) >= every_ns;
+        if is_late {
+            self.last_ns = now_ns;
+            self.is_stacks_turn = !self.is_stacks_turn;
+        }
+        is_late
+    }
+
+    /// Whether they are to be looked at if `now_ns` is at least [`LOOK_NS`] behind the last time.
+    pub(crate) fn is_over(&mut self, now_ns: u64) -> bool {
+        let is_over = now_ns.wrapping_sub(self.last_ns) >= LOOK_NS;
+        if is_over {
+            self.last_ns = now_ns;
+        }
+        is_over
+    }
+
+    /// They are looked at.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.last_ns = now_ns;
+    }
+
+    /// A look has found something or nothing.
+    pub(crate) fn end(&mut self, has_found: bool) {
+        self.vain = match has_found {
+            true => 0,
+            false => self.vain.saturating_add(1),
+        };
+    }
+
+    /// Whether they have long had nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.vain >= QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_have_nothing_are_looked_at_more_rarely_until_they_have_something() {
+        let mut looks = KernelLooks::default();
+        let mut now = 10 * QUIET_LOOK_NS;
+        for _ in 0..QUIET {
+            assert!(!looks.is_quiet() && looks.is_late(now));
+            assert!(!looks.is_late(now + LOOK_NS - 1));
+            looks.end(false);
+            now += LOOK_NS;
+        }
+        assert!(looks.is_quiet() && !looks.is_late(now));
+        now += QUIET_LOOK_NS;
+        assert!(looks.is_late(now));
+        looks.end(true);
+        assert!(!looks.is_quiet() && looks.is_late(now + LOOK_NS));
+    }
+
+    #[test]
+    fn a_sleep_counts_as_a_look() {
+        let mut looks = KernelLooks::default();
+        looks.on_sleep(LOOK_NS);
+        assert!(!looks.is_late(2 * LOOK_NS - 1));
+        assert!(looks.is_late(2 * LOOK_NS));
+    }
+
+    #[test]
+    fn the_two_sides_take_turns_at_a_single_place() {
+        let mut looks = KernelLooks::default();
+        assert!(looks.is_late(LOOK_NS) && looks.is_stacks_turn);
+        assert!(looks.is_late(2 * LOOK_NS) && !looks.is_stacks_turn);
+    }
+}

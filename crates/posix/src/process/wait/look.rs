@@ -1,0 +1,29 @@
+//! A wait's looks at what it waits for.
+
+/// The way in which a look treats the kernel's descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Ask the kernel: a system call.
+    Due,
+    /// As `Due`, but the spin that follows asks within 50 µs: where the kernel's part has been
+    /// quiet it can wait until then.
+    Soon,
+    /// It was asked not long ago, or the sleep to come asks.
+    Later,
+    /// The sleep that just ended says that they have nothing.
+    Nothing,
+}
+
+/// One look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) kernel: Ask,
+    /// The clock, read before it.
+    pub(crate) now_ns: u64,
+}
+
+impl Look {
+    pub(crate) fn is_due(self) -> bool {
+        matches!(self.kernel, Ask::Due | Ask::Soon)
+    }
+}
