@@ -1,5 +1,6 @@
 """Connections and sockets that other programs inherit."""
 
+import socket
 import subprocess
 
 from harness import test
@@ -144,6 +145,50 @@ def a_child_shares_a_datagram_socket_that_its_parent_has_used(world):
     started = world.stack(*words, world.address, world.peer_address, PORT)
     told = started.finish(40)
     assert told == UDP_TOLD, f"{told}{started.errors()}"
+
+
+ONE_SOCKET = """
+import os, select, socket, sys
+peer = (sys.argv[1], int(sys.argv[3]))
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind((sys.argv[2], 0))
+with socket.create_connection(peer) as first:
+    first.recv(1)
+come, go = os.pipe()
+child = os.fork()
+if child == 0:
+    sock.sendto(b"child", peer)
+    os.write(go, b"x")
+    select.select([], [], [])
+os.read(come, 1)
+for number in range(40):
+    sock.sendto(b"%d" % number, peer)
+found = set()
+while len(found) < 41 and select.select([sock], [], [], 5)[0]:
+    found.add(sock.recv(100))
+os.kill(child, 9)
+print(len(found), "of 41")
+"""
+
+
+@test
+def what_comes_to_a_datagram_socket_is_for_the_process_that_receives(world):
+    """Bound before the process has an engine, and a child has sent on it."""
+    here = (world.peer_address, PORT)
+    with world.at_peer():
+        listener = socket.create_server(here)
+        echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with listener, echo:
+        echo.bind(here)
+        echo.settimeout(10)
+        listener.settimeout(10)
+        words = (world.peer_address, world.address, PORT)
+        started = world.stack("/usr/bin/python3", "-c", ONE_SOCKET, *words)
+        listener.accept()[0].close()
+        for _ in range(41):
+            data, sender = echo.recvfrom(100)
+            echo.sendto(data, sender)
+        assert started.finish(20) == "41 of 41\n", started.tail()
 
 
 TO_PARENT = """

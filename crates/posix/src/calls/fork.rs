@@ -33,6 +33,7 @@ impl Process {
             .iter()
             .for_each(|attachment| attachment.commands());
         if !attachments.is_empty() {
+            self.realize_datagrams();
             self.copy_peeked();
         }
         if !self.engines.is_attaching() {

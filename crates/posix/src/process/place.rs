@@ -203,6 +203,24 @@ impl Process {
         }
     }
 
+    /// Before a fork of a process that has an engine: a datagram socket stays one, which the child
+    /// uses through this process, instead of becoming two that each hear half of what comes.
+    #[cold]
+    pub(crate) fn realize_datagrams(&self) {
+        if !self.has_intents.load(Ordering::Acquire) {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && socket.kind == Kind::Dgram
+                && !socket.is_parents()
+                && !has_share(&socket)
+            {
+                self.realize(&socket);
+            }
+        }
+    }
+
     fn realize_listener(&self, socket: &Arc<Description>, listener: &Listener) {
         let attached = self.attached_for(socket, Given::Nothing);
         let asked = attached.as_ref().ok().cloned();
