@@ -12,6 +12,7 @@ A kept connection that ends before any byte of an answer is asked again on a new
 import collections
 import errno
 import json
+import os
 import selectors
 import socket
 import sys
@@ -24,6 +25,7 @@ PATIENCE = 10
 IDLE_SECONDS = 0.5
 # Slow requests that are remembered, of each kind.
 SLOW_MAX = 20
+SCHEDSTAT = os.open("/proc/self/schedstat", os.O_RDONLY)
 
 
 class Visitor:
@@ -40,17 +42,22 @@ class Visitor:
         self.connect()
 
     def connect(self):
+        self.connected = None
         self.sock = socket.socket()
         self.sock.setblocking(False)
         self.is_first = True
         self.buffer = b""
-        self.began = self.began or time.monotonic()
+        self.begin()
         result = self.sock.connect_ex((ADDRESS, PORT))
         if result not in (0, errno.EINPROGRESS):
             self.fail(errno.errorcode[result])
             return
         self.state = "connecting"
         self.poll.register(self.sock, selectors.EVENT_WRITE, self)
+
+    def begin(self):
+        if self.began is None:
+            self.began, self.held = time.monotonic(), held_seconds()
 
     def drop(self):
         self.poll.unregister(self.sock)
@@ -59,7 +66,7 @@ class Visitor:
 
     def ask(self):
         kind = "close" if self.kind == "closing" else "keep-alive"
-        self.began = self.began or time.monotonic()
+        self.begin()
         self.state = "asking"
         self.buffer = b""
         try:
@@ -77,6 +84,7 @@ class Visitor:
             if result:
                 self.fail(errno.errorcode[result])
             else:
+                self.connected = time.monotonic()
                 self.ask()
             return
         try:
@@ -99,8 +107,10 @@ class Visitor:
     def done(self, head):
         if not head.startswith(b"HTTP/1.1 200"):
             self.report.failures[f"{self.kind}: {head[9:12].decode()}"] += 1
-        took = time.monotonic() - self.began
-        self.report.took(self.kind, took)
+        now = time.monotonic()
+        connecting = max(0.0, (self.connected or 0.0) - self.began)
+        held = held_seconds() - self.held
+        self.report.took(self.kind, (now - self.began, connecting, held))
         self.began = None
         self.is_first = False
         self.state = "idle"
@@ -142,13 +152,19 @@ class Report:
         self.failures = collections.Counter()
         self.ends = collections.Counter()
 
-    def took(self, kind, seconds):
+    def took(self, kind, times):
+        """All of it, until it was connected, and without a processor for this process."""
         self.counts[kind] += 1
         slow = self.slowest[kind]
-        slow.append(seconds)
+        slow.append(times)
         if len(slow) > 1000:
             slow.sort(reverse=True)
             del slow[SLOW_MAX:]
+
+
+def held_seconds():
+    """How long this process was ready to run while the machine was busy with others."""
+    return int(os.pread(SCHEDSTAT, 100, 0).split()[1]) / 1e9
 
 
 def counters():
@@ -197,7 +213,12 @@ def print_report(report, before):
     slowest = {kind: sorted(slow, reverse=True)[:8] for kind, slow in report.slowest.items()}
     told = {
         "requests": dict(report.counts),
-        "slowest_ms": {kind: [round(one * 1000) for one in slow] for kind, slow in slowest.items()},
+        "slowest_ms": {
+            kind: [round(one[0] * 1000) for one in slow] for kind, slow in slowest.items()
+        },
+        "slowest": [
+            round(one * 1000) for one in max((all[0] for all in slowest.values()), default=())
+        ],
         "failures": dict(report.failures),
         "ends": dict(report.ends),
         "tcp": {name: after[key] - before[key] for name, key in WATCHED.items()},
