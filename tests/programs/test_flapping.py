@@ -2,12 +2,14 @@
 what is the matter."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
 
-from harness import Skip, test
+from harness import Skip, net, test
 from harness.process import until
 from test_mtu import Asker, everything_follows, set_mtu
 
@@ -17,11 +19,11 @@ BOTH = ("inprocess", "instance")
 PATIENCE = 25
 
 
-def serve(world):
+def serve(world, options=()):
     # BBR, where a machine has it, takes minutes to find its rate again after an outage.
     for side in (world.stack_ns, world.peer_ns):
         side.sysctl("net.ipv4.tcp_congestion_control", "reno")
-    server = world.stack(*world.program("sized.py"), 7000)
+    server = world.stack(*world.program("sized.py"), 7000, options=options)
     world.wait_port(7000, process=server)
     return server
 
@@ -172,3 +174,63 @@ def connections_survive_another_number_of_queues(world):
 def connections_over_af_xdp_survive_another_number_of_queues(world):
     world.kind = "xdp"
     queues_change(world)
+
+
+def make_again(world):
+    """The pair is deleted and made again, with other link-layer addresses at both ends."""
+    world.stack_ns.ip("link", "del", "eth1")
+    if world.mode != "kernel":
+        until(
+            lambda: "has been deleted" in (trouble(world) or ""),
+            5,
+            "status says that the interface is gone",
+        )
+    net.join(world.stack_ns, world.peer_ns)
+    for side, address in ((world.stack_ns, world.STACK), (world.peer_ns, world.PEER)):
+        if side is world.peer_ns or world.mode == "kernel":
+            side.ip("addr", "add", f"{address}/24", "dev", "eth1")
+    if world.mode != "kernel":
+        until(lambda: not trouble(world), 5, "status has no trouble any more")
+
+
+def goes_and_comes_back(world):
+    serve(world)
+    transfers = Transfers(world)
+    make_again(world)
+    transfers.wait_for_more()
+    transfers.finish()
+    # New connections, and a program that starts now.
+    Asker(world).get(LEN)
+    other = world.stack(*world.program("sized.py"), 7001)
+    world.wait_port(7001, process=other)
+
+
+@test
+def connections_survive_an_interface_that_is_deleted_and_made_again(world):
+    goes_and_comes_back(world)
+
+
+@test(modes=BOTH)
+def connections_over_af_xdp_survive_that_too(world):
+    world.kind = "xdp"
+    goes_and_comes_back(world)
+
+
+@test(modes=("inprocess",))
+def a_keeper_that_is_killed_afterwards_has_a_successor(world):
+    serve(world, ("--pcap", str(world.folder / "wire.pcapng")))
+    transfers = Transfers(world)
+    make_again(world)
+    transfers.wait_for_more()
+    keeper = status_of(world)["keeper_pid"]
+    until(lambda: status_of(world)["standby_pid"], 5, "there is a standby again")
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: status_of(world)["keeper_pid"] != keeper, 5, "the standby has taken over")
+    transfers.wait_for_more()
+    Asker(world).get(LEN)
+    transfers.finish()
+
+
+def status_of(world):
+    (report,) = json.loads(world.admin("status", "--json").output())
+    return report

@@ -9,10 +9,11 @@ use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{EngineEnd, EngineHandle, Placement, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::hooked::Hooked;
+use slipstack_device::swap::Swap;
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig,
+    Engine, Fabric, InProcess, Instant, PortRange, Renewed, Role, Scatter, Setup, StackConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -210,7 +211,7 @@ fn capture(
         snaplen: settings.pcap_snaplen,
         file_size_max: settings.pcap_file_size.map(u64::from),
     };
-    let tee = Tee::create(device, plan).map_err(Error::io("write the capture file"))?;
+    let tee = Tee::create(Swap::new(device), plan).map_err(Error::io("write the capture file"))?;
     Ok(Box::new(tee))
 }
 
@@ -222,9 +223,34 @@ fn hooked(
     queues: Queues,
 ) -> Box<dyn Device> {
     match hook {
-        Some(make) => Box::new(Hooked::new(device, make(bell.clone(), queues))),
+        Some(make) => {
+            let device = Box::new(Swap::new(device));
+            Box::new(Hooked::new(device, make(bell.clone(), queues)))
+        }
         None => device,
     }
+}
+
+/// The slot of a device that has been opened again, from a lease that was asked for again.
+pub fn reopened(lease: SlotLease, fds: Vec<OwnedFd>) -> Option<Renewed> {
+    let Parts {
+        lease,
+        mut device,
+        words,
+        ..
+    } = sort(lease, fds).ok()?;
+    Some(Box::new(move |numbers| {
+        let mut numbers = numbers.iter();
+        let renumbered = device.fds.into_iter().map(|fd| {
+            let wanted = numbers.next();
+            let moved = wanted.and_then(|it| rustix::io::fcntl_dupfd_cloexec(&fd, *it).ok());
+            moved.unwrap_or(fd)
+        });
+        device.fds = renumbered.collect();
+        let position = words.position(lease.slot)?;
+        position.rewind();
+        open_slot(device, position).ok()
+    }))
 }
 
 fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {

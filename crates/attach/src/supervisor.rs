@@ -8,9 +8,10 @@ use slipstack_channel::control::net::{FilterReceived, NetworkState};
 use slipstack_channel::control::{ChooserState, Refusal, Reply, Request, TimeWaitEntry, text_file};
 use slipstack_channel::{SocketError, Transport};
 use slipstack_engine::supervisor::Supervisor;
-use slipstack_engine::{Asked, NeighbourTable, PortAuthority};
+use slipstack_engine::{Asked, NeighbourTable, PortAuthority, Renewed};
 use slipstack_keeper::Neighbours;
 
+use crate::assembly::reopened;
 use crate::error::Error;
 use crate::inquiry::join_filter;
 use crate::link::{KeeperClient, REGION};
@@ -52,6 +53,14 @@ impl PortAuthority for Keeper {
             Ok((Reply::Ports { first, last }, _)) => Some((first, last)),
             _ => None,
         }
+    }
+
+    fn renew_device(&self) -> Option<Renewed> {
+        let (lease, fds) = match self.link.ask(&Request::LeaseSlot, &[]) {
+            Ok((Reply::Slot(lease), fds)) => (*lease, fds),
+            _ => return None,
+        };
+        reopened(lease, fds)
     }
 
     fn listen_on(

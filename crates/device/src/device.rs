@@ -78,6 +78,12 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
+    /// Goes on with another device in the place of the one inside; `None` = done. One that has none
+    /// inside gives it back: whoever owns it replaces it.
+    fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
+        Some(device)
+    }
+
     /// Frames of these VLANs are wanted beside those of the device's own link, of a device
     /// with several ports those of these links ([`slipstack_wire::LinkId`]). A device without tags
     /// has none.
@@ -142,6 +148,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
         offload: TxOffload,
     ) -> Result<(), TxFull> {
         (**self).tx(header, payload, offload)
+    }
+
+    fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
+        (**self).replace(device)
     }
 
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {

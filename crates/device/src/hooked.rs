@@ -201,6 +201,10 @@ impl<D: Device> Device for Hooked<D> {
         self.device.tx(header, payload, offload)
     }
 
+    fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
+        self.device.replace(device)
+    }
+
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }

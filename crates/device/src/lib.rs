@@ -44,6 +44,7 @@ mod replay;
 mod responder;
 mod slots;
 mod steering;
+pub mod swap;
 mod tags;
 mod tap;
 pub mod tee;

@@ -39,6 +39,11 @@ impl RingPosition {
         }
     }
 
+    /// Begins again: the ring is another one.
+    pub fn rewind(&self) {
+        self.store(0);
+    }
+
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         self.word().map_or(0, |word| word.load(Ordering::Acquire))

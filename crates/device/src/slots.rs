@@ -25,6 +25,12 @@ struct Slot {
     own: serde_json::Value,
 }
 
+/// The part of a description that an opened device does not tell.
+struct Again {
+    argument: Option<String>,
+    ring_frames: u32,
+}
+
 /// One interface of a device.
 struct Port {
     name: String,
@@ -48,6 +54,8 @@ pub struct Slots {
     steering: Steering,
     held: Vec<OwnedFd>,
     mode: Option<String>,
+    /// How a device of one port is opened again.
+    again: Option<Again>,
     /// Others have the device: nothing of it is undone here.
     is_left: bool,
 }
@@ -89,7 +97,14 @@ impl Slots {
             opened.push(port);
         }
         Ok(match <[Opened; 1]>::try_from(opened) {
-            Ok([alone]) => Slots::of_one(backend, alone, steering),
+            Ok([alone]) => {
+                let mut slots = Slots::of_one(backend, alone, steering);
+                slots.again = descriptions.first().map(|it| Again {
+                    argument: it.argument.map(str::to_owned),
+                    ring_frames: it.ring_frames,
+                });
+                slots
+            }
             Err(several) => Slots::of_several(backend, several, steering)?,
         })
     }
@@ -106,6 +121,7 @@ impl Slots {
             steering,
             held: opened.held,
             mode: opened.mode,
+            again: None,
             is_left: false,
         }
     }
@@ -150,6 +166,7 @@ impl Slots {
             steering,
             held,
             mode,
+            again: None,
             is_left: false,
         })
     }
@@ -175,6 +192,39 @@ impl Slots {
                 vlan: 0,
             },
         )
+    }
+
+    /// Opens the interface again that was deleted and made again under its name. Slots keep their
+    /// numbers and the steering holds; their descriptors are others.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is one of several: everything stays as it is.
+    pub fn reopen(&mut self) -> Result<(), DeviceError> {
+        let (Some(again), Some(port)) = (&self.again, self.ports.first()) else {
+            return Err(DeviceError::Unsuitable(
+                "one of several interfaces is not opened again".to_owned(),
+            ));
+        };
+        let vlan = port.link.vlan;
+        let mut opened = self.backend.open(
+            &Description {
+                interface: &port.name,
+                argument: again.argument.as_deref(),
+                slots: self.count(),
+                ring_frames: again.ring_frames,
+                vlan,
+            },
+            &self.steering,
+        )?;
+        opened.link.vlan = vlan;
+        // What hung on the former interface has gone with it.
+        self.ports = vec![Port::of(&opened)];
+        self.link = opened.link;
+        let slots = opened.slots.into_iter();
+        self.slots = slots.map(|(fds, own)| Slot { fds, own }).collect();
+        self.held = opened.held;
+        self.mode = opened.mode;
+        self.install_ingress_drop().map(drop)
     }
 
     /// Adopts one of the slots in this process.

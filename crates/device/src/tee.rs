@@ -160,6 +160,10 @@ impl<D: Device> Device for Tee<D> {
         Ok(())
     }
 
+    fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
+        self.device.replace(device)
+    }
+
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }

@@ -117,6 +117,13 @@ impl Device for Sorting {
         self.device.tx(header, payload, offload)
     }
 
+    fn replace(&mut self, device: Box<dyn Device>) -> Option<Box<dyn Device>> {
+        if let Some(device) = self.device.replace(device) {
+            self.device = device;
+        }
+        None
+    }
+
     fn set_vlans(&mut self, vlans: &[(u16, VlanTag)]) {
         self.device.set_vlans(vlans);
     }

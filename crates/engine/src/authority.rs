@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
 
 use slipstack_channel::control::ChooserState;
 use slipstack_channel::control::net::{FilterReceived, Inquiry, NetworkState};
 use slipstack_channel::{SocketError, Transport};
+use slipstack_device::Device;
 
 /// An inquiry with the number by which the keeper knows it.
 #[derive(Clone, Debug)]
@@ -13,6 +15,9 @@ pub struct Asked {
     pub id: u64,
     pub inquiry: Inquiry,
 }
+
+/// Opens a device under descriptor numbers as near to these as there are.
+pub type Renewed = Box<dyn FnOnce(&[RawFd]) -> Option<Box<dyn Device>>>;
 
 /// Hands out ports and steers their frames to this engine's slot. Calls are rare and may block
 /// for a round trip to the keeper.
@@ -37,6 +42,12 @@ pub trait PortAuthority: Send {
     fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
         let _ = (port, transport, is_on);
         false
+    }
+
+    /// The descriptors of this engine's slot of a device that has been opened again, to be opened
+    /// under numbers that the former ones had.
+    fn renew_device(&self) -> Option<Renewed> {
+        None
     }
 
     /// Requests a flow of datagrams from `remote`, and that other datagrams to the port go to other

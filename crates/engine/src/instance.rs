@@ -122,6 +122,13 @@ impl Waiter {
             // It has been deleted.
             epoll::delete(&self.epoll, device.as_fd())?;
         }
+        if self.device.is_none() {
+            self.device = Descriptor::new(engine.poll_fd());
+            if let Some(device) = &self.device {
+                let event = EventData::new_u64(DEVICE);
+                epoll::add(&self.epoll, device.as_fd(), event, EventFlags::IN)?;
+            }
+        }
         engine.set_sleeping(true);
         if engine.has_work() {
             engine.set_sleeping(false);

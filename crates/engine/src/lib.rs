@@ -47,7 +47,7 @@ mod time_wait;
 mod views;
 mod yielding;
 
-pub use authority::{Asked, NeighbourTable, PortAuthority};
+pub use authority::{Asked, NeighbourTable, PortAuthority, Renewed};
 pub use client::ClientId;
 pub use detach::Handover;
 pub use engine::{Engine, Setup, Turn};

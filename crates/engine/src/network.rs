@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use slipstack_channel::control::net::{FilterReceived, NetworkState};
+use slipstack_device::Device;
+use slipstack_device::swap::Gone;
 use slipstack_stack::{Instant, Tunable};
 
 use crate::engine::Engine;
@@ -37,12 +39,40 @@ impl Engine {
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
         let network = Arc::new(network);
+        if is_made_again(self.network(), &network) {
+            self.renew_device();
+        }
         self.set_filter(&network);
         self.stack.set_network(now, network.clone());
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt.clone());
         }
         self.publish(&network);
+    }
+
+    /// The interface was deleted and made again: goes on with this slot's descriptors there.
+    fn renew_device(&mut self) {
+        let Some(open) = self.ports.as_ref().and_then(|ports| ports.renew_device()) else {
+            return;
+        };
+        let numbers = self.device.descriptors();
+        // The former descriptors are closed before the new ones take their numbers, which others
+        // have written down.
+        let gone = Gone(self.device.info());
+        self.put_device(Box::new(gone));
+        if let Some(device) = open(&numbers) {
+            let info = device.info();
+            self.put_device(device);
+            self.stack.forget_neighbours();
+            self.env.mac = info.mac;
+            self.env.has_tx_checksum = info.tx_checksum;
+        }
+    }
+
+    fn put_device(&mut self, device: Box<dyn Device>) {
+        if let Some(device) = self.device.replace(device) {
+            self.device = device;
+        }
     }
 
     /// Uses the packet filter. Rules that cannot be fetched now are fetched again soon; until then
@@ -94,6 +124,12 @@ impl Engine {
             client.end.set_network_revision(network.revision);
         }
     }
+}
+
+/// Returns whether the first port is another interface of the kernel's than it was.
+fn is_made_again(before: &NetworkState, after: &NetworkState) -> bool {
+    let index = |it: &NetworkState| it.ports().next().map(|port| port.index);
+    index(before).is_some_and(|it| it != 0) && index(before) != index(after)
 }
 
 #[cfg(test)]

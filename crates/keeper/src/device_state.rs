@@ -23,10 +23,15 @@ impl DeviceState {
         }
     }
 
-    /// Why frames do not pass; `None`: they do.
-    pub fn trouble(self) -> Option<String> {
+    /// Why frames do not pass; `None`: they do. One of several interfaces is not opened again.
+    pub fn trouble(self, is_lone: bool) -> Option<String> {
         match self {
             DeviceState::Usable => None,
+            DeviceState::Deleted if is_lone => Some(
+                "the interface has been deleted, nothing passes until it is made again under its \
+                 name and set up"
+                    .to_owned(),
+            ),
             DeviceState::Deleted => Some(
                 "the interface that was opened has been deleted, nothing passes; end its programs \
                  and start them again"

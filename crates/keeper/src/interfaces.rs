@@ -72,12 +72,12 @@ pub fn troubled(state: &NetworkState) -> impl Iterator<Item = (&Interface, Devic
 
 /// Why frames do not pass, all of them or those of one port.
 pub fn trouble(state: &NetworkState) -> Option<String> {
+    let is_lone = state.ports().count() == 1;
     let sentences = troubled(state).filter_map(|(port, state)| {
-        let trouble = state.trouble()?;
+        let trouble = state.trouble(is_lone)?;
         Some((port.name.clone(), trouble))
     });
     let sentences: Vec<(String, String)> = sentences.collect();
-    let is_lone = state.ports().count() == 1;
     let told = sentences.into_iter().map(|(name, trouble)| match is_lone {
         true => trouble,
         false => format!("{name}: {trouble}"),

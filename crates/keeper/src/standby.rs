@@ -105,6 +105,11 @@ impl Standby {
         let _ = waitpid(Some(pid), WaitOptions::empty());
     }
 
+    /// Ends it: another one is to be forked, of what this process holds by now.
+    pub fn end(self) {
+        discard(self.pid);
+    }
+
     /// Losing a note costs a reset that is not sent if both the keeper and the client die.
     pub fn note_region(&self, key: RegionKey, region: &Region) {
         let _ = self.notes.send(&Note::Region(key), &[region.fd()]);

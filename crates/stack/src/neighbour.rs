@@ -208,6 +208,19 @@ impl Neighbours {
         }
     }
 
+    /// Forgets what was learnt; who waits for an answer goes on waiting.
+    pub fn forget_learnt(&mut self) {
+        let held_total = &mut self.held_total;
+        self.entries.retain(|entry| {
+            let is_kept = entry.is_permanent || matches!(entry.state, State::Asking { .. });
+            if !is_kept {
+                *held_total -= entry.held.len();
+            }
+            is_kept
+        });
+        self.renew_epoch();
+    }
+
     /// Updates the sources and links of requests: `source_of` returns them, given a neighbour and
     /// the previous source.
     pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> (IpAddr, u16)) {

@@ -135,8 +135,12 @@ impl NetworkLayer {
     pub(crate) fn set_links(&mut self, network: &NetworkState) {
         self.link_mtus = links(network).map(|it| (it.link, it.mtu)).collect();
         self.link_mtus.sort_unstable();
-        let others: Vec<_> = network.ports().skip(1).map(|it| it.mac).collect();
-        self.macs.set_others(&others);
+        let mut macs = network.ports().map(|it| it.mac);
+        // A network that is made by hand tells none; an interface may be made again with another.
+        if let Some(first) = macs.next().filter(|mac| *mac != [0; 6]) {
+            self.macs.first = first;
+        }
+        self.macs.set_others(&macs.collect::<Vec<_>>());
         self.renew_mtu_max();
     }
 

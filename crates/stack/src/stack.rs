@@ -253,6 +253,11 @@ impl Stack {
         self.announce_groups(now, fx);
     }
 
+    /// Forgets which stations are on the links: they are asked for again.
+    pub fn forget_neighbours(&mut self) {
+        self.net.neighbours.forget_learnt();
+    }
+
     /// Announces only the groups (RFC 3810 6.1), so that switches forward solicitations of its
     /// addresses.
     pub fn announce_groups(&mut self, now: Instant, fx: &mut impl Effects) {

@@ -380,8 +380,8 @@ fn refuse_deleted(resources: &Resources) -> Result<(), (Refusal, String)> {
     refuse(
         Refusal::Failed,
         format!(
-            "interface {interface} is not the one that the running programs use: that has been \
-             deleted; end them (slipstack status names them) and start again"
+            "interface {interface}, which running programs use, has been deleted; make it again \
+             under its name, or end them (slipstack status names them) and start again"
         ),
     )
 }

@@ -11,6 +11,8 @@ mod endings;
 mod inquests;
 mod inquiries;
 mod mechanisms;
+mod passing;
+mod reopening;
 mod requests;
 mod routers;
 mod share;

@@ -1,17 +1,15 @@
 //! Requests of clients.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use slipstack_channel::REGION_LEN_MAX;
-use slipstack_channel::control::{Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitEntry};
+use slipstack_channel::control::{Refusal, Reply, Request, TimeWaitEntry};
 use slipstack_device::{Flow, Transport};
 use slipstack_mem::Region;
-use slipstack_mem::process::explained;
 use slipstack_stack::SocketError;
 use tracing::{info, warn};
 
-use crate::claims;
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Route, both_protocols};
 use crate::random::random_u64;
@@ -138,6 +136,8 @@ impl Server {
     fn on_lease_slot(&mut self, client: ClientId) -> Answer {
         let slot = match self.resources.state.leases.lease_slot(client) {
             Ok(slot) => slot,
+            // The device has been opened again: its descriptors are others.
+            Err(LeaseError::HasSlot(slot)) => return self.pass_slot(slot, (0, 0), false),
             Err(error) => {
                 let (refusal, message) = self.explain(&error);
                 if !std::mem::replace(&mut self.is_full, true) {
@@ -184,75 +184,7 @@ impl Server {
         self.steer_ports(&self.claimed(client));
         let _ = self.resources.slots.steering().set_alive(slot, true);
         self.done()?;
-        let (descriptors, fds) = self.lease_descriptors(slot).map_err(|error| {
-            (
-                Refusal::Failed,
-                format!(
-                    "the descriptors of slot {slot} could not be passed: {}",
-                    explained(&error)
-                ),
-            )
-        })?;
-        let network = &self.resources.network;
-        let params = self.resources.slots.params(slot);
-        let lease = SlotLease {
-            slot,
-            slots: self.resources.slots.count(),
-            mac: network.mac,
-            mtu: network.state.own().mtu,
-            params: params.map_or_else(String::new, |params| params.to_text()),
-            ports,
-            port_pool: self.resources.state.leases.blocks().pool(),
-            sequence_key: self.resources.state.sequence_key,
-            descriptors,
-        };
-        Ok((Reply::Slot(Box::new(lease)), fds))
-    }
-
-    fn lease_descriptors(&self, slot: u16) -> std::io::Result<(Vec<Descriptor>, Vec<OwnedFd>)> {
-        let resources = &self.resources;
-        let mut roles = Vec::new();
-        let mut fds = Vec::new();
-        let mut add = |role, fd: OwnedFd| {
-            roles.push(role);
-            fds.push(fd);
-        };
-        for fd in resources.slots.parts(slot)?.fds {
-            add(Descriptor::Device, fd);
-        }
-        for map in resources
-            .slots
-            .steering()
-            .read_only_fds()
-            .map_err(std::io::Error::other)?
-        {
-            add(Descriptor::SteeringMap, map);
-        }
-        let chosen = resources.slots.steering().chosen_fd();
-        if let Some(flows) = chosen.map_err(std::io::Error::other)? {
-            add(Descriptor::SteeringMap, flows);
-        }
-        add(Descriptor::Slots, resources.words.region().try_clone_fd()?);
-        add(
-            Descriptor::Inbox,
-            resources.inboxes.region().try_clone_fd()?,
-        );
-        for bell in resources.inboxes.bells() {
-            add(
-                Descriptor::InboxDoorbell,
-                bell.as_fd().try_clone_to_owned()?,
-            );
-        }
-        add(
-            Descriptor::Neighbours,
-            resources.neighbours.fd().try_clone_to_owned()?,
-        );
-        // Without it the engine still works: the lock matters only if keeper and standby both die.
-        match claims::claim(&resources.dir, slot) {
-            Ok(claim) => add(Descriptor::Claim, claim),
-            Err(error) => warn!(slot, %error, "a slot cannot be claimed"),
-        }
-        Ok((roles, fds))
+        self.pass_slot(slot, ports, true)
     }
 
     fn on_lease_ports(&mut self, client: ClientId) -> Answer {
@@ -396,10 +328,11 @@ impl Server {
         let steering = self.resources.slots.steering();
         let is_routed =
             self.resources.state.leases.route(Transport::Udp, port) == Route::Slot(slot);
-        if is_on && !(is_routed && steering.is_own(local.ip())) {
-            if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
-                warn!(slot, port, %error, "a flow cannot be steered");
-            }
+        if is_on
+            && !(is_routed && steering.is_own(local.ip()))
+            && let Err(error) = self.steer.except(steering, &[(flow, slot)])
+        {
+            warn!(slot, port, %error, "a flow cannot be steered");
         }
         if is_moved {
             self.steer_ports(&[(Transport::Udp, port, port)]);

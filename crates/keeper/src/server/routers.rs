@@ -45,7 +45,14 @@ impl Server {
                 continue;
             };
             let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-            if link.index != port.index || mtu == port.mtu {
+            let is_again = link.index != port.index && self.resources.network.device.has_interface;
+            if is_again {
+                match self.reopen(&link, now) {
+                    Some(reopened) => (state, is_changed) = (reopened, true),
+                    None => continue,
+                }
+            }
+            if link.index != port.index && !is_again || mtu == port.mtu {
                 continue;
             }
             is_changed = true;
