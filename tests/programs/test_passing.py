@@ -106,7 +106,7 @@ def a_spawned_program_knows_its_connections_addresses(world):
 
 
 GIVER = """
-import os, socket, sys
+import os, socket, sys, time
 how, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 server = socket.create_server((address, port))
 near, far = socket.socketpair()
@@ -119,8 +119,17 @@ else:
     if how == "sent":
         socket.send_fds(near, [b"x"], [sock.fileno()])
         os._exit(0)
+    if how == "late":
+        parent = os.getpid()
+        if os.fork() != 0:
+            sys.exit()
+        server.close()
+        # Until the parent has gone.
+        while os.getppid() == parent:
+            time.sleep(0.01)
+        how = "child"
     ready, tell = os.pipe()
-    if os.fork() != 0:
+    if how == "forked" and os.fork() != 0:
         os.read(ready, 1)
         sys.exit()
     server.close()
@@ -137,8 +146,10 @@ def outlives(world, how):
     # The only connection: a look whether the port is open would be that.
     sock = connect(world)
     with sock, sock.makefile("rb") as stream:
-        if how == "forked":
+        if how != "sent":
             assert stream.readline() == b"here\n"
+            # Nobody who waits for it has to wait for its child.
+            started.finish(10)
         for number in range(20):
             line = b"line %d\n" % number
             sock.sendall(line)
@@ -170,3 +181,39 @@ def a_connection_outlives_the_process_that_sent_it_away(world):
 @test
 def a_connection_outlives_the_process_that_made_it_while_a_child_uses_it(world):
     outlives(world, "forked")
+
+
+@test
+def a_child_uses_a_connection_for_the_first_time_after_its_maker_has_ended(world):
+    outlives(world, "late")
+
+
+STARTER = """
+import os, socket, subprocess, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+sock, _ = server.accept()
+os.set_inheritable(sock.fileno(), True)
+words = [sys.executable, "-c", sys.argv[3], str(sock.fileno())]
+subprocess.Popen(words, close_fds=False)
+"""
+BACKGROUND = """
+import socket, sys
+sock = socket.socket(fileno=int(sys.argv[1]))
+sock.sendall(b"here\\n")
+for line in sock.makefile("rb"):
+    sock.sendall(line)
+"""
+
+
+@test
+def a_program_in_the_background_keeps_the_connection_of_its_starter(world):
+    started = world.stack("/usr/bin/python3", "-c", STARTER, world.address, PORT, BACKGROUND)
+    sock = connect(world)
+    with sock, sock.makefile("rb") as stream:
+        assert stream.readline() == b"here\n"
+        started.finish(10)
+        for number in range(30):
+            sock.sendall(b"line %d\n" % number)
+            assert stream.readline() == b"line %d\n" % number
+        sock.shutdown(socket.SHUT_WR)
+        assert stream.read() == b""

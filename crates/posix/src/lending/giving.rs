@@ -4,6 +4,7 @@
 //! all sent data has been acknowledged; otherwise the child asks again later. The child confirms
 //! when it has the connection; until then, and if the child ends, the steward keeps it.
 
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +12,10 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::{CloseMode, SockId};
 
 use crate::attachment::Attachment;
+use crate::idhash::BuildIdHasher;
+use crate::lending::child::{Given, leave_all};
 use crate::lending::pump::Pump;
-use crate::lending::steward::{Given, Steward, leave_all};
+use crate::lending::steward::Steward;
 use crate::socket::borrowed::words::{Message, give, give_with, refuse};
 use crate::socket::description::{Decided, Description, Kind};
 
@@ -96,15 +99,7 @@ impl Steward {
     }
 
     fn come_back(&mut self, given: &Given) {
-        let Some(pump) = self.pumps.get_mut(&given.pump) else {
-            return;
-        };
-        if let Some((attachment, sock)) = place_of(pump.socket()) {
-            attachment.carry_in(sock, &given.bytes);
-        }
-        pump.pause(false);
-        pump.on_peer();
-        self.ready.push(given.pump);
+        come_back(&mut self.pumps, &mut self.ready, given);
     }
 
     /// The child has it: nothing of it is left here.
@@ -152,7 +147,25 @@ impl Steward {
     }
 }
 
-fn place_of(socket: &Description) -> Option<(Arc<Attachment>, SockId)> {
+/// A connection that a child does not take is the steward's as before.
+pub(crate) fn come_back(
+    pumps: &mut HashMap<u64, Pump, BuildIdHasher>,
+    ready: &mut Vec<u64>,
+    given: &Given,
+) {
+    let Some(pump) = pumps.get_mut(&given.pump) else {
+        return;
+    };
+    if let Some((attachment, sock)) = place_of(pump.socket()) {
+        attachment.carry_in(sock, &given.bytes);
+    }
+    pump.pause(false);
+    pump.on_peer();
+    ready.push(given.pump);
+}
+
+/// The engine of a connection that is open in both directions, and its number there.
+pub(crate) fn place_of(socket: &Description) -> Option<(Arc<Attachment>, SockId)> {
     let Some(Decided::Stream(stream)) = socket.decided() else {
         return None;
     };

@@ -13,8 +13,9 @@
 //! end of a pair when it starts, and all received data goes to it if the connection is its standard
 //! input, or as soon as the owner has closed its own numbers.
 
+pub(crate) mod child;
 pub(crate) mod fork;
-mod giving;
+pub(crate) mod giving;
 pub(crate) mod lender;
 pub(crate) mod nameplate;
 pub(crate) mod post;

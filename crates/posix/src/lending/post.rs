@@ -8,6 +8,7 @@ use std::time::Duration;
 use slipstack_mem::Lock;
 use slipstack_mem::thread::Quiet;
 
+use crate::lending::child::Packed;
 use crate::lending::lender::Lender;
 use crate::lending::pump::Pump;
 use crate::ready::Waiter;
@@ -72,6 +73,9 @@ pub(crate) struct Post {
     pumps: AtomicUsize,
     /// The process ends when there are none.
     pub(crate) is_ending: AtomicBool,
+    /// The process has ended, and somebody else is to go on with what its steward has.
+    packs: AtomicBool,
+    packed: Lock<Option<Packed>>,
     /// The steward of a process that may start no thread.
     inline: Lock<Option<Box<dyn Inline>>>,
     has_inline: AtomicBool,
@@ -154,6 +158,30 @@ impl Post {
             (None, Some(mut inline)) => Some(Until::Here(inline.take()?)),
             (None, None) => None,
         }
+    }
+
+    /// Ends the steward's thread and returns what it had. `None`: there is none.
+    pub(crate) fn pack(&self) -> Option<Packed> {
+        let thread = self.inner.try_lock()?.thread.take()?;
+        self.packs.store(true, Ordering::SeqCst);
+        self.is_ending.store(true, Ordering::SeqCst);
+        if let Some(inner) = self.inner.try_lock()
+            && let Some(waiter) = &inner.waiter
+        {
+            waiter.notify();
+        }
+        thread.join();
+        self.packs.store(false, Ordering::SeqCst);
+        self.packed.lock().take()
+    }
+
+    pub(crate) fn packs(&self) -> bool {
+        self.packs.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn keep(&self, packed: Packed) {
+        self.inner.lock().waiter = None;
+        *self.packed.lock() = Some(packed);
     }
 
     /// Waits until a steward's thread that has just been started has its descriptors, which can be

@@ -248,6 +248,24 @@ impl Pump {
         &self.socket
     }
 
+    /// Goes on in another process, in which the connection has that description and the steward
+    /// that number for it. The former ones belong to the process which this one is a copy of.
+    pub(crate) fn go_on_as(&mut self, socket: Arc<Description>, number: i32) {
+        std::mem::forget(std::mem::replace(&mut self.socket, socket));
+        self.number = number;
+    }
+
+    /// Nobody has looked at either side for a while.
+    pub(crate) fn look_again(&mut self) {
+        self.on_peer();
+        self.on_child(EventFlags::IN | EventFlags::OUT);
+    }
+
+    /// Leaves it to the process which this one is a copy of.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self.socket);
+    }
+
     pub(crate) fn number(&self) -> i32 {
         self.number
     }

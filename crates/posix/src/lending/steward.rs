@@ -12,6 +12,8 @@ use slipstack_mem::raised;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
+use crate::lending::child::{Child, Packed, leave_all};
+use crate::lending::giving::come_back;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Origin, Pump, ROOM};
@@ -19,8 +21,8 @@ use crate::lending::rest::{FIRST_KEY, Manner, Rest};
 use crate::ready::{Awaited, bits};
 use crate::socket::borrowed::Wish;
 use crate::socket::borrowed::requests::{Reply, Request};
-use crate::socket::borrowed::words::{Heard, Message, Word, answer, give, hear, leave};
-use crate::socket::description::{Decided, Description, Kind};
+use crate::socket::borrowed::words::{Heard, Message, Word, answer, give, hear};
+use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -33,28 +35,6 @@ const CHILD_EDGES: EventFlags = EventFlags::IN
 /// The set has no descriptor: it serves as a list of ready members.
 const NO_NUMBER: i32 = -1;
 const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
-
-/// The loans of one child.
-pub(crate) struct Child {
-    pub(crate) control: OwnedFd,
-    /// The key of the child that the program made itself: this one, or its ancestor.
-    pub(crate) root: u64,
-    /// Sockets that it may use and has not used.
-    held: Vec<Arc<Description>>,
-    /// The key of the pump that it has joined, if it came by an end of a pair.
-    joined: Option<u64>,
-    /// Connections that it has not confirmed.
-    pub(crate) given: Vec<Given>,
-}
-
-/// A connection that has been given to a child which has not confirmed it.
-#[derive(Debug)]
-pub(crate) struct Given {
-    pub(crate) id: u64,
-    /// The key of its pump.
-    pub(crate) pump: u64,
-    pub(crate) bytes: Vec<u8>,
-}
 
 pub(crate) struct Steward {
     pub(crate) lender: &'static dyn Lender,
@@ -131,12 +111,15 @@ impl Steward {
         loop {
             self.begin_round();
             if self.post.is_ending.load(Ordering::SeqCst) {
-                if !std::mem::replace(&mut self.is_ending, true) {
+                if !self.post.packs() && !std::mem::replace(&mut self.is_ending, true) {
                     self.lender.close_others();
                 }
                 // A child may have begun to use something a moment ago.
                 self.listen_to_all();
                 self.leave_datagrams();
+                if self.post.packs() {
+                    return self.pack();
+                }
             }
             if self.is_done() {
                 self.rest.stop_leading(self.lender);
@@ -149,6 +132,42 @@ impl Steward {
             self.run_ready();
         }
         self.rest.end(self.lender);
+    }
+
+    /// Leaves children and pumps to whoever goes on with them.
+    fn pack(mut self) {
+        for child in self.children.values_mut() {
+            let given = std::mem::take(&mut child.given);
+            given
+                .iter()
+                .for_each(|it| come_back(&mut self.pumps, &mut self.ready, it));
+        }
+        let children: Vec<(u64, Child)> = self.children.drain().collect();
+        for (_, child) in &children {
+            self.rest.unwatch(&child.control);
+        }
+        let keys: Vec<u64> = self.pumps.keys().copied().collect();
+        let pumps = keys
+            .into_iter()
+            .filter_map(|key| Some((key, self.take_out(key)?)));
+        let pumps = pumps.collect();
+        self.rest.stop_leading(self.lender);
+        self.rest.end(self.lender);
+        self.post.keep(Packed { children, pumps });
+    }
+
+    /// Goes on with what another steward has left, whose descriptors are noted already.
+    pub(crate) fn take_up(&mut self, packed: Packed) {
+        let Packed { children, pumps } = packed;
+        for (key, mut pump) in pumps {
+            self.next_key = self.next_key.max(key + 1);
+            pump.look_again();
+            self.add_as(key, pump);
+        }
+        for (key, child) in children {
+            self.next_key = self.next_key.max(key + 1);
+            self.add_child(key, child);
+        }
     }
 
     fn begin_round(&mut self) {
@@ -201,6 +220,10 @@ impl Steward {
 
     fn add(&mut self, pump: Pump) {
         let key = self.key();
+        self.add_as(key, pump);
+    }
+
+    fn add_as(&mut self, key: u64, pump: Pump) {
         let target = Target::Socket(Arc::clone(pump.socket()));
         let watched = self.rest.watch(pump.child(), key, CHILD_EDGES);
         let Ok(item) = self.set.add(pump.number(), target.clone(), PEER_EDGES, key) else {
@@ -225,9 +248,19 @@ impl Steward {
     }
 
     pub(crate) fn end_pump_as(&mut self, key: u64, end: fn(Pump, &dyn Lender)) {
-        let Some(pump) = self.pumps.remove(&key) else {
+        let Some(pump) = self.take_out(key) else {
             return;
         };
+        end(pump, self.lender);
+        if self.pumps.is_empty() {
+            // Others may have the connection still.
+            self.turn();
+            self.rest.stop_leading(self.lender);
+        }
+    }
+
+    fn take_out(&mut self, key: u64) -> Option<Pump> {
+        let pump = self.pumps.remove(&key)?;
         self.rest.unwatch(pump.child());
         if pump.has_kernel_part() {
             self.rest.unwatch_number(pump.number());
@@ -237,12 +270,7 @@ impl Steward {
         if let Some((item, _)) = self.set.remove(pump.number(), &target) {
             target.unwatch(&|watch| watch.is_item(&self.set, item));
         }
-        end(pump, self.lender);
-        if self.pumps.is_empty() {
-            // Others may have the connection still.
-            self.turn();
-            self.rest.stop_leading(self.lender);
-        }
+        Some(pump)
     }
 
     /// Looks whether the program has closed its own numbers of a connection whose user is not
@@ -555,34 +583,6 @@ impl Steward {
         if self.children.values().all(|other| other.root != child.root) {
             self.part(child.root, |pump| pump.is_roots(child.root));
         }
-    }
-}
-
-/// Leaves the received datagrams of a socket to a child.
-pub(super) fn leave_all(child: &Child, socket: &Description) {
-    if let Some(Decided::Dgram(dgram)) = socket.decided() {
-        while let Some(left) = dgram.take_for_other() {
-            if !leave(&child.control, socket.id, &left) {
-                return;
-            }
-        }
-    }
-}
-
-impl Child {
-    fn new(control: OwnedFd, root: u64, held: Vec<Arc<Description>>) -> Child {
-        Child {
-            control,
-            root,
-            held,
-            joined: None,
-            given: Vec::new(),
-        }
-    }
-
-    fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {
-        let at = self.held.iter().position(|socket| socket.id == id)?;
-        Some(self.held.swap_remove(at))
     }
 }
 

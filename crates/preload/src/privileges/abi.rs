@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use slipstack_posix::{Leaving, Process};
 
-use super::raw::{become_helper, fork_away, have_done};
+use super::raw::have_done;
 use super::{is_first_thread, is_of_thread};
 use crate::next::{self, CapabilityHeader};
 use crate::process;
@@ -147,10 +147,10 @@ fn leave(process: &'static Process, prepare: fn(&Process) -> Option<Leaving>) {
     };
     let Some(leaving) = prepared else { return };
     let mask = swap_mask(raw::BLOCK_ALL);
-    let pid = process::forked(fork_away);
+    let pid = process::forked(process::fork_away);
     if pid == 0 {
         let _in_call = InCall::enter();
-        become_helper();
+        process::become_helper();
         process.keep_for_program(leaving);
         process::end_helper();
     }

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use slipstack_posix::Exit;
+use slipstack_posix::{Exit, Process};
 
 use super::last::has_other_threads;
 use super::sys::exit_at_once;
-use super::{current, raw};
+use super::{become_helper, current, fork_away, forked, raw};
+use crate::raw::{BLOCK_ALL, swap_mask};
 use crate::thread::InCall;
 
 /// The process is ending; its connections are handed over already.
@@ -18,10 +19,32 @@ pub extern "C" fn end_in_order() {
         && process.has_borrowers()
         && !has_other_threads()
     {
-        let _in_call = InCall::enter();
-        raw::with_room(|| process.outlast_borrowers());
+        raw::with_room(|| leave_to_borrowers(process));
     }
     end(Exit::Orderly);
+}
+
+/// Others may use connections of the process: a helper goes on with them, or else this process
+/// does until nobody uses them.
+fn leave_to_borrowers(process: &'static Process) {
+    let prepared = {
+        let _in_call = InCall::enter();
+        process.prepare_succession()
+    };
+    if let Some(succession) = prepared {
+        let mask = swap_mask(BLOCK_ALL);
+        let pid = forked(fork_away);
+        let _in_call = InCall::enter();
+        if pid == 0 {
+            become_helper();
+            process.succeed(succession);
+            end_helper();
+        }
+        process.end_succession(succession, pid > 0);
+        swap_mask(mask);
+    }
+    let _in_call = InCall::enter();
+    process.outlast_borrowers();
 }
 
 /// Ends a helper process once its connections are no longer used.

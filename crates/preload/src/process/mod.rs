@@ -3,6 +3,7 @@
 mod end;
 mod environment;
 mod forks;
+mod helper;
 mod last;
 mod raw;
 mod sys;
@@ -23,6 +24,7 @@ use crate::thread::InCall;
 pub use end::{end_by_signal, end_helper, end_in_order};
 pub use environment::{INHERIT, environment, is_control_fd, keep, variable};
 pub use forks::{child as fork_child, forked, parent as fork_parent, prepare as fork_prepare};
+pub use helper::{become_helper, fork_away};
 pub use last::watch_this_thread;
 
 /// The process's sockets, from its first socket or epoll set on.

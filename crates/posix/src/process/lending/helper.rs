@@ -40,8 +40,8 @@ use crate::socket::kernel_socket::replace;
 
 /// Time that the helper waits until connections may move: until their peers have acknowledged all
 /// sent data.
-const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
-const MOVE_PAUSE: Duration = Duration::from_millis(4);
+pub(super) const MOVE_TIME_MAX: Duration = Duration::from_millis(400);
+pub(super) const MOVE_PAUSE: Duration = Duration::from_millis(4);
 /// How long the program waits for its steward, and for threads of ours to end.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked whether a thread is the program's.

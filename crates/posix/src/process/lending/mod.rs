@@ -11,9 +11,11 @@ mod lingering;
 mod owner;
 mod passing;
 mod starting;
+mod succeeding;
 mod taking;
 
 pub use helper::Leaving;
 pub use passing::{Passing, is_passed};
 pub use starting::Gift;
 pub(crate) use starting::Ways;
+pub use succeeding::Succession;

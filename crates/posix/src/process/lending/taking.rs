@@ -128,7 +128,7 @@ impl Process {
     }
 
     /// Applies recorded options to a connection that has come from another process.
-    fn set_all_on_stream(&self, socket: &Arc<Description>, stream: &Stream) {
+    pub(super) fn set_all_on_stream(&self, socket: &Arc<Description>, stream: &Stream) {
         let options = socket.cold.lock().options.clone();
         for set in options.all() {
             if let Some(option) = options.for_stack(set.level, set.name) {

@@ -1,0 +1,66 @@
+//! A child as the steward knows it, and what is left of a steward without its thread.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::lending::pump::Pump;
+use crate::socket::borrowed::words::leave;
+use crate::socket::description::{Decided, Description};
+
+/// The loans of one child.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) control: OwnedFd,
+    /// The key of the child that the program made itself: this one, or its ancestor.
+    pub(crate) root: u64,
+    /// Sockets that it may use and has not used.
+    pub(crate) held: Vec<Arc<Description>>,
+    /// The key of the pump that it has joined, if it came by an end of a pair.
+    pub(crate) joined: Option<u64>,
+    /// Connections that it has not confirmed.
+    pub(crate) given: Vec<Given>,
+}
+
+/// A connection that has been given to a child which has not confirmed it.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) id: u64,
+    /// The key of its pump.
+    pub(crate) pump: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Child {
+    pub(crate) fn new(control: OwnedFd, root: u64, held: Vec<Arc<Description>>) -> Child {
+        Child {
+            control,
+            root,
+            held,
+            joined: None,
+            given: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {
+        let at = self.held.iter().position(|socket| socket.id == id)?;
+        Some(self.held.swap_remove(at))
+    }
+}
+
+/// Leaves the received datagrams of a socket to a child.
+pub(crate) fn leave_all(child: &Child, socket: &Description) {
+    if let Some(Decided::Dgram(dgram)) = socket.decided() {
+        while let Some(left) = dgram.take_for_other() {
+            if !leave(&child.control, socket.id, &left) {
+                return;
+            }
+        }
+    }
+}
+
+/// The children and pumps of a steward whose thread has ended, with their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Packed {
+    pub(crate) children: Vec<(u64, Child)>,
+    pub(crate) pumps: Vec<(u64, Pump)>,
+}

@@ -1,0 +1,306 @@
+//! A process that has ended leaves what it lends to a helper.
+//!
+//! On the kernel a connection lives as long as anybody has it, and its maker's end is seen at once.
+//! So a process whose connections others may still use makes a helper as it ends: a child with an
+//! engine of its own, to which the connections go, and which goes on with the pairs and the control
+//! sockets where the steward has left them. Where a connection cannot move (half of it is shut, or
+//! the peer acknowledges nothing) or there is no engine the process stays itself (see
+//! [`super::lingering`]).
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendFlags};
+use slipstack_channel::{CloseMode, Transport};
+
+use crate::attachment::Attachment;
+use crate::lending::child::Packed;
+use crate::lending::giving::place_of;
+use crate::lending::lender::Lender;
+use crate::lending::post::Inline;
+use crate::lending::pump::{Pump, ROOM};
+use crate::lending::steward::Steward;
+use crate::process::Process;
+use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
+use crate::socket::Stream;
+use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::words::control_pair;
+use crate::socket::description::{Decided, Description, Kind};
+
+/// Connections on their way to the helper of a process that has ended.
+#[derive(Debug)]
+pub struct Succession {
+    packed: Packed,
+    /// The connections, with what an engine makes them from.
+    carried: Vec<(Arc<Description>, Vec<u8>)>,
+    /// The helper names the slot of its engine at its end once it has them.
+    programs: OwnedFd,
+    helpers: OwnedFd,
+}
+
+impl Process {
+    /// Called when the program has ended and others may use connections of its. `None`: there is
+    /// nothing that a helper could have. Otherwise a fork, [`Process::succeed`] in the child and
+    /// [`Process::end_succession`] here must follow.
+    pub fn prepare_succession(&'static self) -> Option<Succession> {
+        self.lending.post.await_steward();
+        self.close_sockets(0, u32::MAX);
+        let mut packed = self.lending.post.pack()?;
+        let pair = control_pair().ok();
+        let carried = match &pair {
+            Some(_) => self.carry_all_out(&mut packed),
+            None => Vec::new(),
+        };
+        let Some((programs, helpers)) = pair.filter(|_| !carried.is_empty()) else {
+            self.go_on_with(packed);
+            return None;
+        };
+        // The helper keeps them.
+        ends_of(&packed).for_each(|number| self.lending.forget(number));
+        Some(Succession {
+            packed,
+            carried,
+            programs,
+            helpers,
+        })
+    }
+
+    /// Takes connections out that children may use, as far as they can go.
+    fn carry_all_out(&self, packed: &mut Packed) -> Vec<(Arc<Description>, Vec<u8>)> {
+        let mut left = streams_of(packed);
+        let mut carried = Vec::new();
+        let mut room = vec![0; ROOM];
+        let begun = Instant::now();
+        while !left.is_empty() && begun.elapsed() < MOVE_TIME_MAX {
+            for (_, pump) in &mut packed.pumps {
+                let is_there = left.iter().any(|socket| Arc::ptr_eq(socket, pump.socket()));
+                if is_there {
+                    pump.run(&mut room);
+                }
+            }
+            if let Some(attachment) = self.living_attachment() {
+                self.turn(&attachment);
+            }
+            left.retain(|socket| match carry_out(socket) {
+                Some(bytes) => {
+                    carried.push((Arc::clone(socket), bytes));
+                    false
+                }
+                None => true,
+            });
+            left.retain(|socket| place_of(socket).is_some());
+            if !left.is_empty() {
+                std::thread::sleep(MOVE_PAUSE);
+            }
+        }
+        carried
+    }
+
+    /// In the helper: takes the connections, says so, and serves their users until there are none.
+    pub fn succeed(&'static self, succession: Succession) {
+        let Succession {
+            packed,
+            carried,
+            programs,
+            helpers,
+        } = succession;
+        drop(programs);
+        let Some(attachment) = self.attached_quietly() else {
+            return;
+        };
+        let mut sockets = Vec::new();
+        for (old, bytes) in carried {
+            sockets.extend(self.take_in(&attachment, &old, &bytes));
+            std::mem::forget(old);
+        }
+        let packed = self.take_up(packed, &sockets);
+        let slot = u64::from(attachment.slot().unwrap_or(0));
+        let ids = sockets.iter().map(|socket| socket.id);
+        let told: Vec<u8> = std::iter::once(slot)
+            .chain(ids)
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        let _ = rustix::net::send(&helpers, &told, SendFlags::NOSIGNAL);
+        drop(helpers);
+        let _ = self.close_others(0, u32::MAX, 0);
+        if let Ok(mut steward) = Steward::new(self, &self.lending.post) {
+            steward.take_up(packed);
+            Box::new(steward).run_here();
+        }
+    }
+
+    /// Takes a connection in, whose description in the former process is `old`. `None`: it has
+    /// ended meanwhile.
+    fn take_in(
+        &self,
+        attachment: &Arc<Attachment>,
+        old: &Description,
+        bytes: &[u8],
+    ) -> Option<Arc<Description>> {
+        // Children know it by its number.
+        let socket = Arc::new(Description::like(old, old.id));
+        if let Some(cold) = old.cold.try_lock() {
+            socket.cold.lock().options = cold.options.clone();
+        }
+        let sock = attachment.open(Transport::Tcp).ok()?;
+        attachment.name(sock, &socket);
+        if !attachment.carry_in(sock, bytes) {
+            attachment.close(sock, CloseMode::Abort);
+            return None;
+        }
+        let stream = Stream::accepted(Arc::clone(attachment), sock);
+        self.apply_stream_options(&socket, &stream);
+        self.set_all_on_stream(&socket, &stream);
+        let _ = socket.decided.set(Decided::Stream(stream));
+        Some(socket)
+    }
+
+    /// Makes the former steward's children and pumps this process's.
+    fn take_up(&self, packed: Packed, sockets: &[Arc<Description>]) -> Packed {
+        ends_of(&packed).for_each(|number| self.lending.note(number));
+        let Packed {
+            mut children,
+            pumps,
+        } = packed;
+        let here = |id: u64| sockets.iter().find(|socket| socket.id == id);
+        for (_, child) in &mut children {
+            for old in std::mem::take(&mut child.held) {
+                if let Some(socket) = here(old.id) {
+                    socket.lent.add();
+                    child.held.push(Arc::clone(socket));
+                }
+                std::mem::forget(old);
+            }
+        }
+        let mut own = Vec::new();
+        for (key, mut pump) in pumps {
+            let socket = here(pump.socket().id).cloned();
+            let number = socket
+                .as_ref()
+                .and_then(|socket| self.steward_number(socket));
+            match (socket, number) {
+                (Some(socket), Some(number)) => {
+                    socket.lent.add();
+                    self.lending.post.note_pump();
+                    pump.go_on_as(socket, number);
+                    own.push((key, pump));
+                }
+                _ => {
+                    self.lending.forget(pump.child().as_raw_fd());
+                    pump.leave();
+                }
+            }
+        }
+        Packed {
+            children,
+            pumps: own,
+        }
+    }
+
+    /// Waits until the helper has the connections, of which nothing is left here then. Without it
+    /// they are served here as before.
+    pub fn end_succession(&'static self, succession: Succession, has_helper: bool) {
+        let Succession {
+            packed,
+            carried,
+            programs,
+            helpers,
+        } = succession;
+        drop(helpers);
+        let told = has_helper.then(|| hear(&programs, carried.len())).flatten();
+        let (slot, ids) = told.unwrap_or_default();
+        for (socket, bytes) in carried {
+            let Some((attachment, sock)) = place_of(&socket) else {
+                continue;
+            };
+            if !ids.contains(&socket.id) {
+                attachment.carry_in(sock, &bytes);
+                continue;
+            }
+            attachment.carried(&bytes, slot);
+            socket.has_ended.store(true, Ordering::Release);
+            attachment.close(sock, CloseMode::Abort);
+            attachment.commands();
+        }
+        let Packed { children, pumps } = packed;
+        let (gone, mut stay): (Vec<_>, Vec<_>) = pumps
+            .into_iter()
+            .partition(|(_, pump)| ids.contains(&pump.socket().id));
+        gone.into_iter().for_each(|(_, pump)| pump.end_here(self));
+        // Who uses what stays speaks to the helper, if there is one.
+        let children = match ids.is_empty() {
+            true => children,
+            false => {
+                stay.iter_mut().for_each(|(_, pump)| pump.read(Wish::All));
+                Vec::new()
+            }
+        };
+        let packed = Packed {
+            children,
+            pumps: stay,
+        };
+        ends_of(&packed).for_each(|number| self.lending.note(number));
+        self.go_on_with(packed);
+    }
+
+    /// Nobody else goes on with them.
+    fn go_on_with(&'static self, packed: Packed) {
+        let post = &self.lending.post;
+        post.stand_in(|| {
+            let mut steward = Steward::new(self, post).ok()?;
+            steward.take_up(packed);
+            Some(Box::new(steward))
+        });
+    }
+}
+
+/// The numbers of control sockets and ends of pairs.
+fn ends_of(packed: &Packed) -> impl Iterator<Item = i32> {
+    let controls = packed
+        .children
+        .iter()
+        .map(|(_, child)| child.control.as_raw_fd());
+    let pairs = packed
+        .pumps
+        .iter()
+        .map(|(_, pump)| pump.child().as_raw_fd());
+    controls.chain(pairs)
+}
+
+/// The connections that children use or may use.
+fn streams_of(packed: &Packed) -> Vec<Arc<Description>> {
+    let held = packed.children.iter().flat_map(|(_, child)| &child.held);
+    let used = packed.pumps.iter().map(|(_, pump)| Pump::socket(pump));
+    let streams = held
+        .chain(used)
+        .filter(|socket| socket.kind == Kind::Stream);
+    let mut all: Vec<Arc<Description>> = streams.cloned().collect();
+    all.sort_by_key(|socket| socket.id);
+    all.dedup_by_key(|socket| socket.id);
+    all
+}
+
+/// Takes a connection out whose pumps rest from then on. An instance would find only when the
+/// helper comes for it that something has not been acknowledged.
+fn carry_out(socket: &Description) -> Option<Vec<u8>> {
+    let Some(Decided::Stream(stream)) = socket.decided() else {
+        return None;
+    };
+    let (attachment, sock) = place_of(socket).filter(|_| stream.queued() == 0)?;
+    attachment.carry_out(sock)
+}
+
+/// Reads the slot of the helper's engine and the numbers of the `count` connections that it has at
+/// most. `None`: it has ended.
+fn hear(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
+    let mut told = vec![0; (1 + count) * 8];
+    let recv = || rustix::net::recv(programs, &mut told[..], RecvFlags::empty());
+    let (_, len) = retry_on_intr(recv).ok()?;
+    let (words, _) = told[..len.min(told.len())].as_chunks();
+    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let slot = u16::try_from(words.next()?).ok()?;
+    Some((slot, words.collect()))
+}
