@@ -170,9 +170,13 @@ def options_bring_several_vlans_beside_the_own_link(world):
         client.sendall(b"who\n")
         assert world.PEER in client.makefile().readline()
     world.beside(world.slipstack, "run", *own, "--", "true").finish()
+    # One that is not there is added; one whose address is another is not changed.
     other = [*own, "--vlan", "40,ip=10.10.40.5/24"]
+    world.beside(world.slipstack, "run", *other, "--", "true").finish()
+    assert "10.10.40.5/24" in world.admin("ip", "addr").finish()
+    other[-1] = "40,ip=10.10.40.6/24"
     refused = world.beside(world.slipstack, "run", *other, "--", "true")
-    assert refused.wait(10) != 0 and "10.10.40.5/24" in refused.errors(), refused.tail()
+    assert refused.wait(10) != 0 and "10.10.40.6/24" in refused.errors(), refused.tail()
 
 
 @test(modes=("inprocess",))

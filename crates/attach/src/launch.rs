@@ -5,11 +5,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use slipstack_channel::control::{ControlSocket, Welcome};
+use slipstack_channel::control::{ControlSocket, Hello, Request, Welcome};
 use slipstack_config::Settings;
 
-use crate::door::{Identity, by_path, greet, options};
+use crate::door::{Identity, ask, by_path, greet, options};
 use crate::error::Error;
+use crate::joining::bring_vlans;
 use crate::keeper::meet;
 
 /// Descriptors and sentences that `slipstack run` hands to the program.
@@ -42,9 +43,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
     }
     // A program of an instance uses the instance's network.
     if met.is_empty() {
-        let (socket, welcome) = meet(settings, &hello)?;
-        check_network(settings, &welcome)?;
-        met.push((socket, welcome));
+        met.push(meet_as_asked(settings, &hello)?);
     }
     let reach = reach(settings, &met[0].1);
     let mut controls = Vec::new();
@@ -56,6 +55,37 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         controls.push(control);
     }
     Ok(Launched { reach, controls })
+}
+
+/// Longest wait for the end of a stack that nobody uses any more.
+const UNUSED_WAIT: Duration = Duration::from_secs(2);
+
+/// Meets a keeper whose stack is the one asked for. Another one that only waits for a further
+/// program, as after the end of its last one, gives way; one that lacks VLANs alone gets them.
+pub(crate) fn meet_as_asked(
+    settings: &Settings,
+    hello: &Hello,
+) -> Result<(ControlSocket, Welcome), Error> {
+    let until = Instant::now() + UNUSED_WAIT;
+    loop {
+        let (socket, welcome) = meet(settings, hello)?;
+        match check_network(settings, &welcome) {
+            Err(_) if welcome.is_unused && Instant::now() < until => {
+                // Whoever has come meanwhile keeps it.
+                let _ = ask(&socket, &Request::Stop { is_forced: false });
+                drop(socket);
+                std::thread::sleep(INSTANCE_PAUSE);
+            }
+            Err(error) => {
+                let fits = |with: &Welcome| check_network(settings, with).is_ok();
+                match bring_vlans(settings, &welcome, fits)? {
+                    true => drop(socket),
+                    false => return Err(error),
+                }
+            }
+            Ok(()) => return Ok((socket, welcome)),
+        }
+    }
 }
 
 /// Longest wait for an instance that is being started, and the interval of attempts.

@@ -12,6 +12,7 @@ mod error;
 mod inherited;
 pub mod inquiry;
 mod instance;
+mod joining;
 mod keeper;
 mod launch;
 mod link;

@@ -312,6 +312,7 @@ mod tests {
             device: DeviceSummary::default(),
             vlan: 0,
             network: NetworkState::default(),
+            is_unused: false,
         }
     }
 

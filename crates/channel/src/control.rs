@@ -265,6 +265,9 @@ pub struct Welcome {
     /// 802.1Q VLAN of the interface that is the device's own link; 0 = untagged.
     pub vlan: u16,
     pub network: NetworkState,
+    /// Nobody else uses the stack: it may end for one that is wanted in its place.
+    #[serde(default)]
+    pub is_unused: bool,
 }
 
 /// The device's kind, for processes that do not open it.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
+use slipstack_channel::control::Refusal;
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{PORTS_MAX, RingPosition};
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
@@ -131,4 +132,18 @@ impl Inboxes {
         }
         is_taken
     }
+}
+
+/// Explains why a program's channel cannot be mapped.
+pub fn refusal(error: &io::Error, interface: &str) -> (Refusal, String) {
+    if error.kind() != io::ErrorKind::OutOfMemory {
+        let message = "the channel is not a sealed region of the right length".to_owned();
+        return (Refusal::BadRequest, message);
+    }
+    let message = format!(
+        "the keeper of {interface} has no room for the program's channel: it was started where the \
+         address space was limited (ulimit -v, RLIMIT_AS) and may not lift that; end it (slipstack \
+         stop {interface}) and start it without a limit"
+    );
+    (Refusal::Exhausted, message)
 }

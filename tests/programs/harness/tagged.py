@@ -11,7 +11,8 @@ CUSTOMER, PROVIDER = 0x8100, 0x88A8
 class Wire:
     """Frames with tags of any kind, which the kernel keeps beside received ones."""
 
-    def __init__(self, world):
+    def __init__(self, world, own="10.10.20.9"):
+        self.own = own
         with world.at_peer():
             self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.raw.bind(("eth1", 0))
@@ -39,7 +40,7 @@ class Wire:
 
     def asks(self, kind, tag, whom, seconds=1):
         """Asks by ARP; kind and control of the tag of the answer."""
-        own, target = socket.inet_aton("10.10.20.9"), socket.inet_aton(whom)
+        own, target = socket.inet_aton(self.own), socket.inet_aton(whom)
         arp = struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1)
         self.send(kind, tag, b"\xff" * 6, arp + self.mac + own + b"\0" * 6 + target)
         is_answer = lambda frame: frame[12:14] == b"\x08\x06" and frame[28:32] == target
@@ -51,7 +52,7 @@ class Wire:
         """Sends one; the control of the tag of the answer, which ends so."""
         udp = struct.pack("!HHHH", 9, port, 12, 0) + b"ping"
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 32, 1, 0, 64, 17, 0)
-        ip += socket.inet_aton("10.10.20.9") + socket.inet_aton(whom)
+        ip += socket.inet_aton(self.own) + socket.inet_aton(whom)
         words = sum(struct.unpack("!10H", ip))
         words = ~((words & 0xFFFF) + (words >> 16)) & 0xFFFF
         packet = b"\x08\x00" + ip[:10] + struct.pack("!H", words) + ip[12:] + udp

@@ -16,7 +16,7 @@ use slipstack_mem::{Region, process};
 use crate::assembly::{Assembled, assemble};
 use crate::door::{Identity, options};
 use crate::error::Error;
-use crate::launch::check_network;
+use crate::launch::{check_network, meet_as_asked};
 use crate::link::KeeperClient;
 use reception::ControlServer;
 
@@ -49,9 +49,13 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
         instance: Some(name.clone()),
         ..Identity::of_this_process()
     };
+    let mut hello = Identity::of_this_process().hello(None, None);
+    hello.is_shared = true;
+    let held = meet_as_asked(&settings, &hello)?;
     // The keeper knows every instance by name and refuses a second one.
     let link = Arc::new(KeeperClient::open(&settings, &identity, None)?);
     check_network(&settings, &link.welcome())?;
+    drop(held);
     let flows = Region::create("slipstack-flows", REGION_BYTES)
         .map_err(Error::io("create shared memory"))?;
     let Assembled {

@@ -145,6 +145,7 @@ pub fn welcome() -> Welcome {
             }],
             ..NetworkState::default()
         },
+        is_unused: false,
     }
 }
 

@@ -198,7 +198,7 @@ impl Server {
         self.resources.state.had_clients = true;
         if hello.is_shared {
             connection.is_shared = true;
-            return Ok((self.welcome(0), Vec::new()));
+            return Ok((self.welcome(token, 0), Vec::new()));
         }
         let Ok(peer) = connection.socket.peer() else {
             return refuse(
@@ -229,7 +229,7 @@ impl Server {
             connection.client = Some(id);
         }
         self.resources.save();
-        Ok((self.welcome(id.0), Vec::new()))
+        Ok((self.welcome(token, id.0), Vec::new()))
     }
 
     /// Enters a client, or finds the one that comes back.
@@ -296,7 +296,7 @@ impl Server {
         }
     }
 
-    fn welcome(&self, client: u64) -> Reply {
+    fn welcome(&self, token: u64, client: u64) -> Reply {
         let network = &self.resources.network;
         Reply::Welcome(Box::new(Welcome {
             client,
@@ -306,7 +306,18 @@ impl Server {
             device: network.device.clone(),
             vlan: self.resources.slots.link().vlan,
             network: network.state.in_force(),
+            is_unused: self.is_unused_but_for(token),
         }))
+    }
+
+    /// Returns whether nobody but the client of this connection is there, and nothing is to be
+    /// carried out.
+    fn is_unused_but_for(&self, token: u64) -> bool {
+        let mut others = self.connections.iter().filter(|(of, _)| **of != token);
+        !self.resources.options.is_persistent
+            && !others.any(|(_, connection)| connection.is_held())
+            && self.resources.state.leases.clients.is_empty()
+            && self.is_done()
     }
 
     /// Handles a closed connection. Its client may reconnect if its process lives.

@@ -83,6 +83,13 @@ struct Connection {
     is_watching: bool,
 }
 
+impl Connection {
+    /// Returns whether somebody uses the device by it; who only asks for the status does not.
+    fn is_held(&self) -> bool {
+        self.is_shared || self.client.is_some()
+    }
+}
+
 /// A client whose connection was lost while its process lives.
 struct Lost {
     since: u64,
@@ -310,18 +317,20 @@ impl Server {
     /// not count: the addresses are removed with the device.
     fn may_finish(&mut self, now: u64) -> bool {
         // A client that only asks for the status does not keep the keeper alive.
-        let is_held = |connection: &Connection| connection.is_shared || connection.client.is_some();
-        let is_idle = !self.connections.values().any(is_held)
+        let is_idle = !self.connections.values().any(Connection::is_held)
             && self.resources.state.leases.clients.is_empty()
-            && self.net.orphans() == 0
-            && self.net.parked() == 0
-            && !self.net.has_resets();
+            && self.is_done();
         if !is_idle || (self.resources.options.is_persistent && !self.is_stopping) {
             self.idle_since = None;
             return false;
         }
         let since = *self.idle_since.get_or_insert(now);
         now.saturating_sub(since) >= self.linger_ns()
+    }
+
+    /// Nothing is to be carried out.
+    fn is_done(&self) -> bool {
+        self.net.orphans() == 0 && self.net.parked() == 0 && !self.net.has_resets()
     }
 
     /// Handles SIGTERM or SIGINT. If the keeper is in use, the standby takes over; returns true if

@@ -365,10 +365,11 @@ impl Server {
                 self.resources.regions.insert((client, id), region);
                 self.done()
             }
-            _ => refuse(
-                Refusal::BadRequest,
-                "the channel is not a sealed region of the right length",
-            ),
+            Some(Err(error)) => Err(crate::regions::refusal(
+                &error,
+                self.resources.dir.interface(),
+            )),
+            None => refuse(Refusal::BadRequest, "the channel is missing"),
         }
     }
 
