@@ -56,7 +56,10 @@ fn network_commands(command: Command) -> Command {
              slipstack ip link add link eth1 name eth1.10 type vlan id 10\n  \
              slipstack ip route add default via 10.10.10.1 table 10\n  \
              slipstack ip rule add from 10.10.10.0/24 table 10\n  \
-             slipstack ip -json route show table all",
+             slipstack ip route get 8.8.8.8 from 10.10.10.5\n  \
+             slipstack ip -s link\n  \
+             slipstack ip -json route show table all\n  \
+             slipstack ip help",
         ))
         .subcommand(words_command(
             "ifconfig",

@@ -1,9 +1,11 @@
 //! `slipstack sysctl` and `ff_sysctl`: the tunable values of running stacks, by the names of Linux
 //! and FreeBSD.
 
+use std::cell::RefCell;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Map, Value};
 use slipstack_attach::admin;
 use slipstack_channel::control::net::{Answer, Change, Client, Query};
 use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
@@ -12,6 +14,7 @@ use crate::failure::Failure;
 use crate::given::asking;
 use crate::names;
 use crate::output::print;
+use crate::sockets::json;
 
 pub fn command() -> Command {
     let command = Command::new("sysctl")
@@ -36,6 +39,7 @@ pub fn command() -> Command {
                 .value_parser(clap::value_parser!(u32))
                 .help("Process of F-Stack; the engines of a device have the same values here"),
         )
+        .arg(json())
         .arg(
             Arg::new("words")
                 .value_name("NAME[=VALUE]")
@@ -107,6 +111,8 @@ struct Style {
     is_settable: bool,
     is_quiet: bool,
     between: &'static str,
+    /// `--json`: what has been shown so far.
+    json: Option<RefCell<Map<String, Value>>>,
 }
 
 impl Style {
@@ -127,6 +133,34 @@ impl Style {
             is_settable: matches.get_flag("writable") || matches.get_flag("tunable"),
             is_quiet: matches.get_flag("quiet"),
             between,
+            json: matches.get_flag("json").then(RefCell::default),
+        }
+    }
+
+    fn show(&self, row: &Sysctl, value: &str) -> Result<(), Failure> {
+        match self.json {
+            Some(_) => self.keep(row, value),
+            None => print(&self.line(row, value))?,
+        }
+        Ok(())
+    }
+
+    /// Keeps a value for the answer in JSON; numbers as numbers.
+    fn keep(&self, row: &Sysctl, value: &str) {
+        let told = match value.parse::<u32>() {
+            Ok(number) => Value::from(number),
+            Err(_) => Value::from(value),
+        };
+        if let Some(json) = &self.json {
+            json.borrow_mut().insert(row.name.to_owned(), told);
+        }
+    }
+
+    /// Prints what has been kept.
+    fn finish(&self) -> Result<(), Failure> {
+        match &self.json {
+            Some(json) => print(&format!("{:#}\n", Value::Object(json.borrow().clone()))),
+            None => Ok(()),
         }
     }
 
@@ -167,7 +201,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         values.is_forwarding = state.is_forwarding;
     }
     if matches.get_flag("all") || matches.get_flag("every") {
-        return print_below(&style, &values, "").map(|_| ExitCode::SUCCESS);
+        print_below(&style, &values, "")?;
+        return style.finish().map(|()| ExitCode::SUCCESS);
     }
     let words: Vec<String> = matches
         .get_many("words")
@@ -191,6 +226,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             Err(None) => return Err(Failure::new("the keeper refused the change")),
         }
     }
+    style.finish()?;
     Ok(code)
 }
 
@@ -208,15 +244,20 @@ fn lines_of(path: &str) -> Result<Vec<String>, Failure> {
 /// Prints all names that begin so and have a value; returns whether there is one.
 fn print_below(style: &Style, values: &Values, prefix: &str) -> Result<bool, Failure> {
     let mut text = String::new();
+    let mut is_any = false;
     let is_fixed = |row: &Sysctl| matches!(row.meaning, sysctl::Meaning::Fixed(..));
     let wanted = SYSCTLS.iter().filter(|row| row.name.starts_with(prefix));
     for row in wanted.filter(|row| !style.is_settable || !is_fixed(row)) {
         if let Ok(value) = values.read(row) {
-            text.push_str(&style.line(row, &value));
+            is_any = true;
+            match style.json {
+                Some(_) => style.keep(row, &value),
+                None => text.push_str(&style.line(row, &value)),
+            }
         }
     }
     print(&text)?;
-    Ok(!text.is_empty())
+    Ok(is_any)
 }
 
 /// Shows or sets one name; the error is `None` if the keeper refuses.
@@ -244,7 +285,7 @@ fn one(
     };
     let Some(value) = value else {
         let value = values.read(row)?;
-        return print(&style.line(row, &value)).map_err(|_| None);
+        return style.show(row, &value).map_err(|_| None);
     };
     let before = values.read(row)?;
     let numbers = sysctl::live_changes(row, value)?;
@@ -271,14 +312,14 @@ fn one(
     }
     values.is_forwarding = forwarding.unwrap_or(values.is_forwarding);
     let after = values.read(row)?;
-    let shown = if style.is_bsd {
+    let shown = if style.is_bsd && style.json.is_none() {
         format!("{before} -> {after}")
     } else {
         after
     };
     match style.is_quiet {
         true => Ok(()),
-        false => print(&style.line(row, &shown)).map_err(|_| None),
+        false => style.show(row, &shown).map_err(|_| None),
     }
 }
 

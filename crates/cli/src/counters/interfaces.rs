@@ -1,5 +1,6 @@
 //! `slipstack netstat -i`: the interfaces of running stacks with their traffic.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use slipstack_attach::admin;
-use slipstack_channel::control::net::{Answer, Client, Interface, Query};
+use slipstack_channel::control::net::{Answer, Client, Interface, NetworkState, Query};
 use slipstack_config::Settings;
 
 use super::engines::{Sample, Which, json_line, samples};
@@ -69,12 +70,13 @@ struct Row {
     counted: Option<Counted>,
 }
 
+/// Counters of an interface.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Counted {
+pub struct Counted {
     #[serde(flatten)]
-    traffic: Traffic,
-    rx_errors: u64,
-    tx_errors: u64,
+    pub traffic: Traffic,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
 }
 
 impl Counted {
@@ -148,20 +150,13 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         let Answer::Network(state) = answer else {
             return Err(Failure::new("the keeper gave an answer that does not fit"));
         };
-        let own = &state.own().name;
-        let of_device: Vec<&Sample> = samples.iter().filter(|it| it.interface == *own).collect();
-        let others = state.interfaces.iter().map(|it| it.link);
-        let others: Vec<u16> = others.filter(|link| *link != 0).collect();
+        let counts = counts(&samples, &state);
         let wanted = matches.get_one::<String>("interface");
         let wanted =
             wanted.map(|name| find_interface(&state, name).map_or(u32::MAX, |it| it.index));
         let shown = state.interfaces.iter();
         for interface in shown.filter(|it| wanted.is_none_or(|index| it.index == index)) {
-            let counted = match interface.link {
-                0 => Counted::sum(&of_device).without(&of_device, &others),
-                link => Counted::of_link(&of_device, link),
-            };
-            let counted = (!of_device.is_empty()).then_some(counted);
+            let counted = counts.get(&interface.name).copied();
             rows.extend(interface_rows(
                 &shown_name(&state, interface),
                 interface,
@@ -179,6 +174,31 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
     let lines: Vec<String> = rows.iter().map(|row| style.line(row)).collect();
     print(&format!("{}{}", style.head(), lines.concat()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the counters of the interfaces of a stack by their names.
+pub fn of_interfaces(
+    settings: &Settings,
+    state: &NetworkState,
+) -> Result<HashMap<String, Counted>, Failure> {
+    Ok(counts(&samples(settings, Which::All)?, state))
+}
+
+/// Nothing is known where no engine of the device has answered.
+fn counts(samples: &[Sample], state: &NetworkState) -> HashMap<String, Counted> {
+    let own = &state.own().name;
+    let of_device: Vec<&Sample> = samples.iter().filter(|it| it.interface == *own).collect();
+    let others = state.interfaces.iter().map(|it| it.link);
+    let others: Vec<u16> = others.filter(|link| *link != 0).collect();
+    let interfaces = state.interfaces.iter().filter(|_| !of_device.is_empty());
+    let counted = interfaces.map(|it| {
+        let counted = match it.link {
+            0 => Counted::sum(&of_device).without(&of_device, &others),
+            link => Counted::of_link(&of_device, link),
+        };
+        (it.name.clone(), counted)
+    });
+    counted.collect()
 }
 
 fn no_interface(name: &str) -> Failure {

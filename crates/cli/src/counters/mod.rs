@@ -14,6 +14,8 @@ pub mod traffic;
 
 use clap::Command;
 
+pub use interfaces::{Counted, of_interfaces};
+
 /// The commands that show the counters of engines.
 pub fn commands() -> [Command; 4] {
     [

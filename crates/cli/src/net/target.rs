@@ -1,15 +1,18 @@
 //! The stack that a command applies to.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use slipstack_channel::control::net::{Answer, Change, Client, NetworkState, Query};
 use slipstack_config::Settings;
 
+use crate::counters::{self, Counted};
 use crate::failure::Failure;
 
 /// The running stack that a command applies to.
 pub struct Target {
     pub client: Client,
+    settings: Settings,
     /// The one that was named, for commands that are given to each engine in turn.
     engine: u32,
     /// Changes that are not sent yet; `None`: each is sent at once.
@@ -31,6 +34,7 @@ impl Target {
         let client = Client::connect(&path).map_err(|error| Failure::new(error.to_string()))?;
         Ok(Target {
             client,
+            settings: settings.clone(),
             engine,
             gathered: None,
         })
@@ -53,6 +57,18 @@ impl Target {
         match changes.is_empty() {
             true => Ok(()),
             false => self.send(changes),
+        }
+    }
+
+    /// Returns the counters of the interfaces by their names, if they are wanted.
+    pub fn counted(
+        &self,
+        state: &NetworkState,
+        is_wanted: bool,
+    ) -> Result<HashMap<String, Counted>, Failure> {
+        match is_wanted {
+            true => counters::of_interfaces(&self.settings, state),
+            false => Ok(HashMap::new()),
         }
     }
 

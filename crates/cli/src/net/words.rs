@@ -60,6 +60,16 @@ impl<'a> Words<'a> {
         Failure::new(format!("{}: {what} is missing", self.command))
     }
 
+    /// Returns whether the object or what is to be done with it is "help".
+    pub fn is_help(&self) -> bool {
+        self.left.iter().take(2).any(|word| word == "help")
+    }
+
+    /// Returns whether a word is among those that are left.
+    pub fn has(&self, word: &str) -> bool {
+        self.left.iter().any(|it| it == word)
+    }
+
     /// All words that are left must have been taken.
     pub fn end(&self) -> Result<(), Failure> {
         match self.peek() {

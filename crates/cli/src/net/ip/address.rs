@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use slipstack_channel::control::net::zone::plain;
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 
+use super::layout::{self, Shown};
+use super::link::with_counts;
 use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{broadcast_of, find_interface, mac_text, parse_net};
@@ -19,6 +21,7 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
         Some("replace") => add(target, words, Mode::Replace),
         Some("change" | "chg") => add(target, words, Mode::Change),
         Some("del" | "delete" | "d") => delete(target, words),
+        Some("flush" | "f") => flush(target, options, words),
         Some(other) => Err(words.unknown(other)),
     }
 }
@@ -31,9 +34,43 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
         None => None,
     };
     words.end()?;
-    let interfaces = chosen(&state, only.as_deref());
-    let json = interfaces.map(|it| as_json(&state, it, options)).collect();
-    options.show(json, &text(&state, only.as_deref(), options))
+    let counted = target.counted(&state, options.has_statistics)?;
+    let mut text = String::new();
+    let mut json = Vec::new();
+    for it in chosen(&state, only.as_deref()) {
+        let counted = counted.get(&it.name);
+        text += &layout::text(
+            &Shown {
+                state: &state,
+                it,
+                addresses: Some(&lines(&state, it, options)),
+                counted,
+            },
+            options,
+        );
+        json.push(with_counts(as_json(&state, it, options), counted));
+    }
+    options.show(json, &text)
+}
+
+/// Removes the addresses of an interface.
+fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let state = target.network()?;
+    words.take("dev");
+    let it = find_interface(&state, words.value("flush dev")?)?;
+    words.end()?;
+    let addresses = it.addresses.iter();
+    let addresses = addresses.filter(|(ip, _)| options.wants(ip.is_ipv6()));
+    let changes = addresses.map(|&(ip, len)| Change::DelAddress {
+        interface: it.name.clone(),
+        ip,
+        prefix_len: Some(len),
+    });
+    let changes: Vec<Change> = changes.collect();
+    match changes.is_empty() {
+        true => Ok(()),
+        false => target.change(changes),
+    }
 }
 
 fn chosen<'a>(
@@ -44,36 +81,46 @@ fn chosen<'a>(
     all.filter(move |it| only.is_none_or(|name| it.name == name))
 }
 
-pub(super) fn text(state: &NetworkState, only: Option<&str>, options: Options) -> String {
-    let mut text = String::new();
-    for it in chosen(state, only) {
-        text.push_str(&super::link::head(state, it));
-        let wanted = it.addresses.iter();
-        for net in wanted.filter(|(ip, _)| options.wants(ip.is_ipv6())) {
-            let (ip, len) = net;
-            let word = if ip.is_ipv4() { "inet" } else { "inet6" };
-            let _ = write!(text, "    {word} {ip}/{len}");
-            if let Some(broadcast) = broadcast_of(*net) {
-                let _ = write!(text, " brd {broadcast}");
-            }
-            let _ = writeln!(text, " scope global {}", it.name);
+/// All interfaces with their addresses.
+pub(super) fn text(state: &NetworkState, options: Options) -> String {
+    let shown = |it: &Interface| {
+        layout::text(
+            &Shown {
+                state,
+                it,
+                addresses: Some(&lines(state, it, options)),
+                counted: None,
+            },
+            options,
+        )
+    };
+    state.interfaces.iter().map(shown).collect()
+}
+
+/// The addresses of an interface, a line each.
+fn lines(state: &NetworkState, it: &Interface, options: Options) -> Vec<String> {
+    let mut lines = Vec::new();
+    let wanted = it.addresses.iter();
+    for net in wanted.filter(|(ip, _)| options.wants(ip.is_ipv6())) {
+        let (ip, len) = net;
+        let word = if ip.is_ipv4() { "inet" } else { "inet6" };
+        let mut line = format!("{word} {ip}/{len}");
+        if let Some(broadcast) = broadcast_of(*net) {
+            let _ = write!(line, " brd {broadcast}");
         }
-        let learnt = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
-        for known in learnt.filter(|known| known.link == it.link && options.wants(true)) {
-            let scope = if known.ip.is_unicast_link_local() {
-                "link"
-            } else {
-                "global"
-            };
-            let _ = writeln!(
-                text,
-                "    inet6 {}/{} scope {scope} dynamic",
-                plain(known.ip),
-                known.prefix_len
-            );
-        }
+        let _ = write!(line, " scope global {}", it.name);
+        lines.push(line);
     }
-    text
+    let learnt = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
+    for known in learnt.filter(|known| known.link == it.link && options.wants(true)) {
+        let scope = match known.ip.is_unicast_link_local() {
+            true => "link",
+            false => "global",
+        };
+        let (ip, len) = (plain(known.ip), known.prefix_len);
+        lines.push(format!("inet6 {ip}/{len} scope {scope} dynamic"));
+    }
+    lines
 }
 
 fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {

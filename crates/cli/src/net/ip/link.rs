@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, Interface, NetworkState};
 use slipstack_device::LinkId;
 
+use super::layout::{self, Shown};
 use super::options::Options;
+use crate::counters::Counted;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, mac_text};
 use crate::net::target::Target;
@@ -34,9 +36,41 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
     let wanted = state.interfaces.iter();
     let wanted = wanted.filter(|it| only.as_ref().is_none_or(|name| it.name == *name));
     let wanted: Vec<&Interface> = wanted.collect();
-    let text: String = wanted.iter().map(|it| head(&state, it)).collect();
-    let json = wanted.iter().map(|it| as_json(&state, it)).collect();
+    let counted = target.counted(&state, options.has_statistics)?;
+    let mut text = String::new();
+    let mut json = Vec::new();
+    for it in wanted {
+        let counted = counted.get(&it.name);
+        text += &layout::text(
+            &Shown {
+                state: &state,
+                it,
+                addresses: None,
+                counted,
+            },
+            options,
+        );
+        json.push(with_counts(as_json(&state, it), counted));
+    }
     options.show(json, &text)
+}
+
+/// Adds the counters of an interface as iproute2 has them.
+pub(super) fn with_counts(mut told: Value, counted: Option<&Counted>) -> Value {
+    if let Some(Counted {
+        traffic,
+        rx_errors,
+        tx_errors,
+    }) = counted
+    {
+        told["stats64"] = json!({
+            "rx": {"bytes": traffic.rx_bytes, "packets": traffic.rx_packets,
+                "errors": rx_errors, "dropped": traffic.rx_dropped},
+            "tx": {"bytes": traffic.tx_bytes, "packets": traffic.tx_packets,
+                "errors": tx_errors, "dropped": traffic.tx_dropped},
+        });
+    }
+    told
 }
 
 /// The two lines that every interface begins with.
@@ -53,30 +87,38 @@ pub(super) fn head(state: &NetworkState, it: &Interface) -> String {
             priorities(it)
         ),
     };
-    let state = match it.is_down {
-        true => "BROADCAST,MULTICAST> mtu",
-        false => "BROADCAST,MULTICAST,UP,LOWER_UP> mtu",
-    };
     format!(
-        "{}: {}{at}: <{state} {}\n    link/ether {}\n{tag}",
+        "{}: {}{at}: <{}> mtu {} state {}\n    link/ether {} brd ff:ff:ff:ff:ff:ff\n{tag}",
         it.index,
         it.name,
+        flags(it).join(","),
         it.mtu,
+        operstate(it),
         mac_text(it.mac)
     )
 }
 
-pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
-    let flags: &[&str] = match it.is_down {
+pub(super) fn flags(it: &Interface) -> &'static [&'static str] {
+    match it.is_down {
         true => &["BROADCAST", "MULTICAST"],
         false => &["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
-    };
+    }
+}
+
+pub(super) fn operstate(it: &Interface) -> &'static str {
+    match it.is_down {
+        true => "DOWN",
+        false => "UP",
+    }
+}
+
+pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
     let mut told = json!({
         "ifindex": it.index,
         "ifname": it.name,
-        "flags": flags,
+        "flags": flags(it),
         "mtu": it.mtu,
-        "operstate": if it.is_down { "DOWN" } else { "UP" },
+        "operstate": operstate(it),
         "link_type": "ether",
         "address": mac_text(it.mac),
     });

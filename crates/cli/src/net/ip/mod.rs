@@ -2,10 +2,12 @@
 
 mod address;
 mod batch;
+mod layout;
 mod link;
 mod neighbour;
 mod options;
 mod route;
+mod route_get;
 mod rule;
 
 use slipstack_channel::control::net::{Answer, NetworkState, Query};
@@ -15,7 +17,7 @@ use crate::failure::Failure;
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
-use options::Options;
+use options::{Form, Options};
 
 /// The object of a command, by its first letters as iproute2 takes them.
 #[derive(Clone, Copy)]
@@ -47,18 +49,52 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             "-j" | "-json" | "--json" => options.is_json = true,
             "-4" => options.is_v6 = Some(false),
             "-6" => options.is_v6 = Some(true),
+            // iproute2's "pretty", where no number follows.
+            "-p" if words.peek().is_none_or(|next| next.parse::<u32>().is_err()) => {
+                options.is_pretty = true;
+            }
+            "-pretty" | "--pretty" => options.is_pretty = true,
             "-p" | "--engine" => options.engine = words.parsed(word)?,
+            "-f" | "-family" => match words.value(word)? {
+                "inet" => options.is_v6 = Some(false),
+                "inet6" => options.is_v6 = Some(true),
+                other => return Err(words.wrong(word, other)),
+            },
+            "-s" | "-stats" | "-statistics" => options.has_statistics = true,
+            "-o" | "-oneline" => options.form = Form::One,
+            "-br" | "-brief" => options.form = Form::Brief,
+            "-h" | "-help" => return print(USAGE),
             "-b" | "-batch" => {
                 let file = words.value(word)?;
                 words.end()?;
                 return batch::run(settings, options, file);
             }
-            "-d" | "-details" | "-o" | "-oneline" | "-br" => {}
+            // They are always shown.
+            "-d" | "-details" => {}
             other => return Err(words.unknown(other)),
         }
     }
+    if words.is_help() {
+        return print(USAGE);
+    }
     one(&Target::find(settings, options.engine)?, options, words)
 }
+
+const USAGE: &str = "\
+Usage: slipstack ip [OPTIONS] OBJECT COMMAND, in the words of iproute2
+  OPTIONS  -4 -6 -f FAMILY -s[tatistics] -o[neline] -br[ief] -j[son] [-p[retty]]
+           -p N (the engine of F-Stack's number N) -b[atch] FILE
+  addr     [show] [[dev] IF] | add|replace|change|del NET dev IF [nodad] | flush dev IF
+  link     [show] [[dev] IF] | set IF [up|down] [mtu N] [type vlan egress-qos-map C:P ...]
+           add link IF name NAME type vlan [protocol 802.1Q|802.1ad] id N | del IF
+  route    [show] [table T|all] [dev IF] [via GW] [NET] | get ADDR [from A] [mark M] [oif IF]
+           add|append|replace|change|del NET [via GW] [dev IF] [table T] [metric N] [src A] [mtu N]
+           flush [table T|all] [dev IF] [via GW] [NET]
+  rule     [show] | add|del [from NET] [to NET] [fwmark M[/MASK]] table T [priority N]
+  neigh    [show] [dev IF] [nud STATE] | add|replace|change ADDR lladdr MAC dev IF
+           del ADDR dev IF | flush [dev IF] [nud STATE]
+  monitor
+";
 
 /// One command.
 fn one(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
@@ -100,7 +136,7 @@ pub fn monitor(target: &Target) -> Result<(), Failure> {
 fn differences(before: &NetworkState, after: &NetworkState) -> String {
     let all = |state: &NetworkState| -> Vec<String> {
         let texts = [
-            address::text(state, None, Options::default()),
+            address::text(state, Options::default()),
             route::text(state, &route::Selection::all(), Options::default()),
             rule::text(state, Options::default()),
         ];

@@ -14,7 +14,8 @@ use crate::net::words::Words;
 
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
-        None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options),
+        None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options, words),
+        Some("flush" | "f") => flush(target, options, words),
         Some("add" | "a") => add(target, words, Mode::Add),
         Some("replace") => add(target, words, Mode::Replace),
         Some("change" | "chg") => add(target, words, Mode::Change),
@@ -23,29 +24,105 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
     }
 }
 
-fn show(target: &Target, options: Options) -> Result<(), Failure> {
+/// A neighbour as it is shown.
+struct Line {
+    entry: NeighbourEntry,
+    device: String,
+    state: &'static str,
+}
+
+/// Those that the words and the family mean.
+fn lines(target: &Target, options: Options, words: &mut Words<'_>) -> Result<Vec<Line>, Failure> {
     let state = target.network()?;
+    let (mut device, mut kind, mut only) = (None, None, None);
+    while let Some(word) = words.next() {
+        match word {
+            "dev" => device = Some(find_interface(&state, words.value(word)?)?.name.clone()),
+            "nud" => kind = Some(words.value(word)?.to_uppercase()),
+            "to" | "all" => continue,
+            text => only = Some(text.parse().map_err(|_| words.wrong("a neighbour", text))?),
+        }
+    }
     let Answer::Neighbours(known) = target.ask(Query::Neighbours)? else {
         return Err(Failure::new("the keeper gave an answer that does not fit"));
     };
-    let mut all: BTreeMap<IpAddr, (String, [u8; 6], &str)> = BTreeMap::new();
+    let mut all: BTreeMap<IpAddr, Line> = BTreeMap::new();
     for (_, ip, mac) in known {
         let interface = state.interface_towards(ip).unwrap_or(state.own());
-        all.insert(ip, (interface.name.clone(), mac, "REACHABLE"));
+        let entry = NeighbourEntry {
+            link: interface.link,
+            ip,
+            mac,
+        };
+        let device = interface.name.clone();
+        let state = "REACHABLE";
+        all.insert(
+            ip,
+            Line {
+                entry,
+                device,
+                state,
+            },
+        );
     }
     for entry in &state.neighbours {
         let interface = state.find_link(entry.link).unwrap_or(state.own());
-        all.insert(entry.ip, (interface.name.clone(), entry.mac, "PERMANENT"));
+        let line = Line {
+            entry: *entry,
+            device: interface.name.clone(),
+            state: "PERMANENT",
+        };
+        all.insert(entry.ip, line);
     }
-    all.retain(|ip, _| options.wants(ip.is_ipv6()));
-    let lines = all.iter().map(|(ip, (name, mac, kind))| {
-        format!("{ip} dev {name} lladdr {} {kind}\n", mac_text(*mac))
+    let is_meant = |line: &Line| {
+        options.wants(line.entry.ip.is_ipv6())
+            && device.as_ref().is_none_or(|name| *name == line.device)
+            && kind
+                .as_ref()
+                .is_none_or(|kind| kind == "ALL" || kind == line.state)
+            && only.is_none_or(|ip: IpAddr| ip == line.entry.ip)
+    };
+    Ok(all.into_values().filter(is_meant).collect())
+}
+
+fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let all = lines(target, options, &mut words)?;
+    let text = all.iter().map(|line| {
+        let (ip, mac) = (line.entry.ip, mac_text(line.entry.mac));
+        format!("{ip} dev {} lladdr {mac} {}\n", line.device, line.state)
     });
-    let text: String = lines.collect();
-    let json = all.iter().map(|(ip, (name, mac, kind))| {
-        json!({"dst": ip, "dev": name, "lladdr": mac_text(*mac), "state": [kind]})
+    let text: String = text.collect();
+    let json = all.iter().map(|line| {
+        let (ip, mac) = (line.entry.ip, mac_text(line.entry.mac));
+        json!({"dst": ip, "dev": line.device, "lladdr": mac, "state": [line.state]})
     });
     options.show(json.collect(), &text)
+}
+
+/// Forgets what was learnt; what was set goes where the words name it (`nud permanent`).
+fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    if words.peek().is_none() {
+        return Err(words.missing("which neighbours (dev IF, nud STATE, ADDRESS or all)"));
+    }
+    let is_named = words.has("permanent");
+    let all = lines(target, options, &mut words)?;
+    let mut changes = Vec::new();
+    for Line { entry, state, .. } in all {
+        if state == "PERMANENT" && !is_named {
+            continue;
+        }
+        if state != "PERMANENT" {
+            // What is set can be deleted.
+            let mode = Mode::Replace;
+            changes.push(Change::AddNeighbour { entry, mode });
+        }
+        let NeighbourEntry { link, ip, .. } = entry;
+        changes.push(Change::DelNeighbour { link, ip });
+    }
+    match changes.is_empty() {
+        true => Ok(()),
+        false => target.change(changes),
+    }
 }
 
 fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure> {

@@ -5,10 +5,26 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output::print;
 
+/// Layouts of interfaces and addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    #[default]
+    Lines,
+    /// `-o`
+    One,
+    /// `-br`
+    Brief,
+}
+
 /// Options before the object.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) is_json: bool,
+    /// JSON in lines that people read.
+    pub(super) is_pretty: bool,
+    pub(super) form: Form,
+    /// Packets and bytes of each interface.
+    pub(super) has_statistics: bool,
     /// Only this family: IPv6, or IPv4.
     pub(super) is_v6: Option<bool>,
     pub(super) engine: u32,
@@ -22,7 +38,11 @@ impl Options {
     /// Prints a list as JSON or as lines.
     pub(super) fn show(&self, json: Vec<Value>, text: &str) -> Result<(), Failure> {
         if self.is_json {
-            return print(&format!("{}\n", Value::Array(json)));
+            let json = Value::Array(json);
+            return print(&match self.is_pretty {
+                true => format!("{json:#}\n"),
+                false => format!("{json}\n"),
+            });
         }
         print(text)
     }

@@ -18,11 +18,51 @@ use crate::net::words::Words;
 pub(super) struct Selection {
     /// `None`: of all tables.
     table: Option<u32>,
+    device: Option<String>,
+    via: Option<IpAddr>,
+    to: Option<(IpAddr, u8)>,
 }
 
 impl Selection {
     pub(super) fn all() -> Selection {
-        Selection { table: None }
+        Selection {
+            table: None,
+            device: None,
+            via: None,
+            to: None,
+        }
+    }
+
+    fn read(state: &NetworkState, words: &mut Words<'_>) -> Result<Selection, Failure> {
+        let mut selection = Selection {
+            table: Some(MAIN_TABLE),
+            ..Selection::all()
+        };
+        while let Some(word) = words.next() {
+            match word {
+                "table" => selection.table = table(words.value(word)?, words)?,
+                "dev" | "oif" => {
+                    let name = words.value(word)?;
+                    selection.device = Some(find_interface(state, name)?.name.clone());
+                }
+                "via" => selection.via = Some(words.parsed(word)?),
+                "to" | "exact" | "root" => continue,
+                "default" => selection.to = Some((IpAddr::from([0; 4]), 0)),
+                text => {
+                    let net = parse_net(text).ok_or_else(|| words.wrong("a network", text))?;
+                    selection.to = Some(network_of(net));
+                }
+            }
+        }
+        Ok(selection)
+    }
+
+    fn has(&self, line: &Line) -> bool {
+        let via = line.route.as_ref().and_then(|route| route.via);
+        let is_to = |(ip, len): (IpAddr, u8)| len == line.to.1 && (len == 0 || ip == line.to.0);
+        self.device.as_ref().is_none_or(|name| *name == line.device)
+            && self.via.is_none_or(|wanted| Some(wanted) == via)
+            && self.to.is_none_or(is_to)
     }
 }
 
@@ -38,7 +78,9 @@ struct Line {
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
         None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options, words),
-        Some("add" | "a") => add(target, options, words, Mode::Add),
+        Some("get" | "g") => super::route_get::run(target, options, words),
+        Some("flush" | "f") => flush(target, options, words),
+        Some("add" | "a" | "append" | "prepend") => add(target, options, words, Mode::Add),
         Some("replace") => add(target, options, words, Mode::Replace),
         Some("change" | "chg") => add(target, options, words, Mode::Change),
         Some("del" | "delete" | "d") => delete(target, options, words),
@@ -47,19 +89,40 @@ pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Re
 }
 
 fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
-    let mut selection = Selection {
-        table: Some(MAIN_TABLE),
-    };
-    while let Some(word) = words.next() {
-        match word {
-            "table" => selection.table = table(words.value(word)?, &words)?,
-            other => return Err(words.unknown(other)),
-        }
-    }
     let state = target.network()?;
+    let selection = Selection::read(&state, &mut words)?;
     let lines = lines(&state, &selection, options);
     let json = lines.iter().map(as_json).collect();
     options.show(json, &text(&state, &selection, options))
+}
+
+/// Removes the routes that are meant, all or none; those that addresses bring stay.
+fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    if words.peek().is_none() {
+        return Err(words.missing("which routes (table T, dev IF, via GW or NET)"));
+    }
+    // Nothing is cached.
+    if words.take("cache") {
+        return words.end();
+    }
+    let state = target.network()?;
+    let selection = Selection::read(&state, &mut words)?;
+    let meant = lines(&state, &selection, options);
+    let changes = meant.iter().filter_map(|line| line.route.as_ref());
+    let changes = changes.map(|route| {
+        Change::DelRoute(RouteKey {
+            to: route.to,
+            table: route.table,
+            via: route.via,
+            metric: Some(route.metric),
+            link: route.link,
+        })
+    });
+    let changes: Vec<Change> = changes.collect();
+    match changes.is_empty() {
+        true => Ok(()),
+        false => target.change(changes),
+    }
 }
 
 fn table(text: &str, words: &Words<'_>) -> Result<Option<u32>, Failure> {
@@ -107,6 +170,7 @@ fn lines(state: &NetworkState, selection: &Selection, options: Options) -> Vec<L
     let is_v6 = options.is_v6.unwrap_or(false);
     let wants_all = selection.table.is_none() && options.is_v6.is_none();
     lines.retain(|line| wants_all || line.to.0.is_ipv6() == is_v6);
+    lines.retain(|line| selection.has(line));
     lines
 }
 

@@ -17,7 +17,10 @@ const PRIORITY_FIRST: u32 = 32_765;
 
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
-        None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options),
+        None | Some("show" | "list" | "ls" | "sh" | "s") => {
+            words.end()?;
+            show(target, options)
+        }
         Some("add" | "a") => add(target, options, words),
         Some("del" | "delete" | "d") => delete(target, options, words),
         Some(other) => Err(words.unknown(other)),

@@ -1,0 +1,86 @@
+"""`slipstack ip` in the forms that scripts read, beside the kernel's `ip` on a like network."""
+
+import json
+
+from harness import test
+
+
+def run(world, *words):
+    if world.mode == "kernel":
+        return world.stack_ns.ip(*words)
+    return world.admin("ip", *words).finish()
+
+
+def prepare(world):
+    """The same network on the kernel and on the stack."""
+    world.use_second_pair()
+    if world.mode != "kernel":
+        process = world.stack(*world.program("dual_echo.py"), 8000)
+        world.wait_port(8000, process=process)
+    run(world, "addr", "add", "10.10.0.2/24", "dev", "eth2", "nodad")
+    run(world, "route", "add", "default", "via", "10.10.0.1", "table", "10")
+    run(world, "route", "add", "10.5.0.0/16", "via", world.PEER, "metric", "5")
+    run(world, "route", "append", "10.5.0.0/16", "via", "10.77.0.9", "metric", "7")
+    run(world, "rule", "add", "from", "10.10.0.2", "table", "10")
+    run(world, "rule", "add", "fwmark", "7", "table", "10")
+
+
+@test(modes=("kernel", "inprocess"))
+def scripts_read_what_ip_prints(world):
+    prepare(world)
+    lines = run(world, "-o", "-4", "addr", "show", "dev", "eth1").splitlines()
+    assert [line.split()[1:4] for line in lines] == [["eth1", "inet", f"{world.STACK}/24"]]
+    brief = [line.split() for line in run(world, "-br", "-4", "addr").splitlines()]
+    brief = {words[0].partition("@")[0]: words[1:] for words in brief}
+    assert brief["eth2"] == ["UP", f"{world.STACK_B}/24", "10.10.0.2/24"], brief
+    link = run(world, "-o", "link", "show", "eth1").split()
+    assert link[1] == "eth1:" or link[1].startswith("eth1@")
+    assert "state UP" in " ".join(link) and "link/ether" in link, link
+
+    def get(*words):
+        """The words up to the source's, which the kernel follows by flags."""
+        words = run(world, "route", "get", *words).splitlines()[0].split()
+        return [word for word in words if word not in ("uid", "0", "cache")]
+
+    assert get(world.PEER) == [world.PEER, "dev", "eth1", "src", world.STACK]
+    by_mark = get("8.8.8.8", "mark", "7")
+    assert by_mark[:7] == ["8.8.8.8", "via", "10.10.0.1", "dev", "eth2", "table", "10"]
+    by_source = get("8.8.8.8", "from", "10.10.0.2")
+    assert by_source[:5] == ["8.8.8.8", "from", "10.10.0.2", "via", "10.10.0.1"]
+    assert get("10.10.0.2")[0] == "local"
+    told = json.loads(run(world, "-j", "-p", "-s", "link", "show", "eth1"))[0]
+    assert told["stats64"]["rx"]["packets"] > 0 or world.mode == "kernel", told
+
+    assert len(run(world, "route", "show", "10.5.0.0/16").splitlines()) == 2
+    run(world, "route", "flush", "10.5.0.0/16")
+    assert run(world, "route", "show", "10.5.0.0/16") == ""
+    assert run(world, "route", "show", "table", "10").startswith("default via 10.10.0.1")
+    run(world, "route", "flush", "table", "10")
+    assert run(world, "route", "show", "table", "all", "via", "10.10.0.1") == ""
+    run(world, "addr", "flush", "dev", "eth2")
+    assert run(world, "-o", "-4", "addr", "show", "dev", "eth2") == ""
+
+
+@test(modes=("kernel", "inprocess"))
+def neighbours_are_listed_by_what_is_asked_and_flushed(world):
+    prepare(world)
+    entry = ("10.77.0.77", "lladdr", "02:00:00:00:00:77", "dev", "eth1")
+    run(world, "neigh", "add", *entry, "nud", "permanent")
+    shown = run(world, "neigh", "show", "nud", "permanent", "dev", "eth1")
+    assert shown.split()[0] == "10.77.0.77", shown
+    assert "10.77.0.77" not in run(world, "neigh", "show", "dev", "eth2")
+    run(world, "neigh", "flush", "dev", "eth1")
+    assert run(world, "neigh", "show", "10.77.0.77", "nud", "permanent") != ""
+    run(world, "neigh", "flush", "dev", "eth1", "nud", "permanent")
+    assert run(world, "neigh", "show", "10.77.0.77", "nud", "permanent") == ""
+
+
+@test(modes=("inprocess",))
+def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
+    prepare(world)
+    told = json.loads(world.admin("sysctl", "--json", "net.ipv4.tcp_fin_timeout").finish())
+    assert told == {"net.ipv4.tcp_fin_timeout": 60}, told
+    assert len(json.loads(world.admin("sysctl", "-a", "--json").finish())) > 50
+    assert "route" in run(world, "help") and "nodad" in run(world, "addr", "help")
+    refused = world.admin("ip", "neigh", "flush")
+    assert refused.wait() == 1 and "which neighbours" in refused.errors()
