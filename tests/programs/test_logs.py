@@ -179,7 +179,7 @@ def a_log_file_has_what_standard_error_would_have(world):
 def servers_in_an_engine_log_at_each_level_what_belongs_to_it(world):
     signs = {
         "error": None,
-        "warn": "connections were refused: a limit was reached",
+        "warn": "connections were refused because a limit was reached",
         "info": "an engine has a slot",
         "debug": "the keeper is asked",
     }

@@ -90,7 +90,7 @@ def a_servers_socket_goes_with_its_device_unless_it_is_anothers_by_then(world):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.bind(str(path))
         second.stop()
-        until(lambda: not world.stack_ns.pids(), 10, "the keeper has gone")
+        until(lambda: not world.stack_ns.pids(), 10, "the keeper has ended")
         assert path.exists()
 
 

@@ -72,7 +72,7 @@ def a_connection_too_many_of_an_address_is_reset_and_counted(world):
     held.pop().close()
     until(lambda: answer() == [200], 5, "a place is free again")
     server.stop()
-    assert "connections were refused: a limit was reached" in server.errors(), server.tail()
+    assert "connections were refused because a limit was reached" in server.errors(), server.tail()
 
 
 @test(modes=ALONE)

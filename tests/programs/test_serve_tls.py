@@ -234,7 +234,7 @@ def certificates_are_chosen_by_name_and_read_again_at_sighup(world):
         certificate(world.folder, "one", serial=0x4711)
         site.server.signal(signal.SIGHUP)
         until(
-            lambda: "have been read again" in site.server.errors(), 10, "the certificates are read"
+            lambda: "have been reloaded" in site.server.errors(), 10, "the certificates are read"
         )
         assert serial("one") == b"4711"
         assert ask(kept) == b"hello over tls\n", "a connection goes on"

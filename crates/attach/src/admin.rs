@@ -207,7 +207,7 @@ pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error>
         Some(name) if stopped.names.is_empty() && stopped.refusal.is_none() => {
             Err(Error::Refused {
                 refusal: Refusal::Unknown,
-                message: format!("no instance and no interface named {name} is in use"),
+                message: format!("there is no running instance and no used interface named {name}"),
             })
         }
         _ => Ok(stopped),

@@ -63,7 +63,7 @@ pub fn in_process(
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
     region
         .dont_fork()
-        .map_err(Error::io("keep the channel from children"))?;
+        .map_err(Error::io("exclude the channel from children"))?;
     let assembled = assemble_hooked(settings, &link, region, Placement::InProcess, hook)?;
     let Assembled {
         mut engine,
@@ -276,7 +276,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         return Err(Error::Confused);
     };
     let params = SlotParams::from_text(&lease.params).ok_or(Error::Confused)?;
-    let shared = "map what the keeper shares";
+    let shared = "map the keeper's shared memory";
     let inboxes = Inboxes::open(inbox, bells).map_err(Error::io(shared))?;
     inboxes
         .region()

@@ -93,7 +93,7 @@ fn device(settings: &Settings) -> Result<DeviceReport, Error> {
     };
     match (reports.len(), &settings.interface) {
         (1, _) => Ok(reports.remove(0).device),
-        (0, Some(name)) => refused(format!("nothing uses {name} with Slipstack")),
+        (0, Some(name)) => refused(format!("no program uses {name} with Slipstack")),
         (0, None) => refused("nothing runs on Slipstack, so there is nothing to capture".into()),
         _ => {
             let names: Vec<_> = reports.into_iter().map(|it| it.device.interface).collect();

@@ -330,7 +330,7 @@ fn remote(
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
     region
         .dont_fork()
-        .map_err(Error::io("keep the channel from children"))?;
+        .map_err(Error::io("exclude the channel from children"))?;
     let end = ProgramEnd::clone(&program);
     Ok(EngineHandle {
         driver: Arc::new(Remote::new(end, engine_bell, own_bell, socket)),

@@ -107,8 +107,8 @@ impl fmt::Display for Error {
                 bin.display()
             ),
             Error::NoCommand => f.write_str(
-                "no keeper runs and the slipstack command is not known; start the program with: \
-                 slipstack run",
+                "no keeper runs and the path of the slipstack command is unknown; start the \
+                 program with: slipstack run",
             ),
             Error::Service(sentence) => f.write_str(sentence),
             Error::NoInstance { name, interface } => {
@@ -123,7 +123,7 @@ impl fmt::Display for Error {
             Error::NoAddresses { limit, lacking } => write_no_addresses(f, *limit, *lacking),
             Error::Confused => write!(
                 f,
-                "the keeper gave an answer that does not fit; use one version of slipstack"
+                "the keeper's answer is not understood; use one version of slipstack"
             ),
             Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
@@ -173,7 +173,7 @@ fn write_other(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
         ),
         Error::NotShared { interface } => write!(
             f,
-            "the stack on {interface} has its addresses alone; leave --kni away, or end the \
+            "the stack on {interface} does not share its addresses; omit --kni, or end the \
                  programs that use it"
         ),
         _ => Ok(()),

@@ -116,13 +116,15 @@ fn start(settings: &Settings) -> Result<(), Error> {
     if let Some(stdout) = child.stdout.take() {
         // The keeper closes its end when it is ready or fails.
         let read = stdout.take(SENTENCE_MAX).read_to_string(&mut sentence);
-        read.map_err(Error::io("hear from the keeper"))?;
+        read.map_err(Error::io("read the keeper's answer"))?;
     }
     // The started process ends at once; the keeper is its child.
     let _ = child.wait();
     match sentence.trim() {
         READY => Ok(()),
-        "" => Err(Error::Start("the keeper ended without a word".to_owned())),
+        "" => Err(Error::Start(
+            "the keeper ended without an error message".to_owned(),
+        )),
         sentence => Err(Error::Start(sentence.to_owned())),
     }
 }
@@ -173,11 +175,10 @@ pub fn keeper_main(
     settings: &Settings,
     filter: impl FnOnce(&NetworkState) -> Result<FilterState, String>,
 ) -> Result<(), Error> {
-    slipstack_mem::process::close_inherited()
-        .map_err(Error::io("leave inherited descriptors behind"))?;
+    slipstack_mem::process::close_inherited().map_err(Error::io("close inherited descriptors"))?;
     leave_starters_bounds();
     // The starter becomes the program: it must not have a child that it does not know.
-    match slipstack_mem::process::fork().map_err(Error::io("become a session of its own"))? {
+    match slipstack_mem::process::fork().map_err(Error::io("start a session of its own"))? {
         Forked::Parent(_) => std::process::exit(0),
         Forked::Child => {}
     }

@@ -238,10 +238,8 @@ fn reach(settings: &Settings, welcome: &Welcome) -> String {
     let hosts = welcome.network.own().hosts.iter();
     let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
     if hosts.is_empty() {
-        return format!("what the program listens on is reached at {addresses}, {place}");
+        return format!("the program is reached at {addresses}, {place}");
     }
     let hosts = hosts.join(", ");
-    format!(
-        "what the program listens on is reached at {addresses} from this machine ({hosts}), {place}"
-    )
+    format!("the program is reached at {addresses} from this machine ({hosts}), {place}")
 }

@@ -115,7 +115,7 @@ fn status_text(report: &StatusReport) -> String {
     if report.orphans > 0 {
         let _ = writeln!(
             text,
-            "{} connections of ended programs are being carried out",
+            "{} connections of ended programs are being completed",
             report.orphans
         );
     }
@@ -273,7 +273,7 @@ fn why_text(report: &WhyReport) -> String {
         None => "a stack in the program".into(),
     };
     let place = match report.interface.as_str() {
-        "" if is_away(program) => "a stack that is away".to_owned(),
+        "" if is_away(program) => "a stack whose instance is away".to_owned(),
         "" => "no stack of its own (yet)".to_owned(),
         interface => format!("{stack} on {interface} with {}", addresses.join(" ")),
     };

@@ -11,7 +11,7 @@ pub fn of_process(command: Command) -> Command {
                 .short('p')
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32).range(0..1024))
-                .help("Number of the process among those that lcore_mask of config.ini asks for"),
+                .help("Number of the process among those of lcore_mask in config.ini"),
         )
         .arg(
             Arg::new("proc-type")
@@ -20,7 +20,7 @@ pub fn of_process(command: Command) -> Command {
                 .value_name("TYPE")
                 .value_parser(["primary", "secondary", "auto"])
                 .hide(true)
-                .help("Taken for F-Stack's start scripts; every process may be the first"),
+                .help("Accepted for F-Stack's start scripts; every process may be the first"),
         )
 }
 
@@ -33,13 +33,13 @@ pub fn of_group(command: Command) -> Command {
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32).range(1..=64))
                 .conflicts_with("name")
-                .help("Start so many instances, named 0, 1 and so on, one for each of --cores"),
+                .help("Number of instances, named 0, 1 and so on, one for each of --cores"),
         )
         .arg(
             Arg::new("daemon")
                 .long("daemon")
                 .action(ArgAction::SetTrue)
-                .help("Leave them in the background once all are ready"),
+                .help("Return once all are ready and leave them in the background"),
         )
 }
 
@@ -62,12 +62,12 @@ pub fn config_command() -> Command {
         )
         .subcommand(
             Command::new("check")
-                .about("Say what is wrong with a file, and which of its keys have no meaning here")
+                .about("Report errors in a file, and keys that have no meaning here")
                 .arg(file(true)),
         )
         .subcommand(
             Command::new("show")
-                .about("Show the values in force and where each comes from")
+                .about("Show the values in force and the source of each")
                 .arg(file(false)),
         )
         .subcommand(
@@ -90,14 +90,14 @@ pub fn wait_command() -> Command {
             Arg::new("target")
                 .value_name("PORT|ADDRESS:PORT")
                 .required_unless_present("instance")
-                .help("Where a program has to listen"),
+                .help("Port or address on which a program has to listen"),
         )
         .arg(
             Arg::new("instance")
                 .long("instance")
                 .value_name("NAME")
                 .conflicts_with("target")
-                .help("An instance that programs have to be able to use"),
+                .help("Instance that has to be ready for programs"),
         )
         .arg(
             Arg::new("udp")

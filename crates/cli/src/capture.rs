@@ -28,8 +28,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     };
     if is_stdout(path) && io::stdout().is_terminal() {
         return Err(Failure::new(
-            "a capture is no text for a terminal; name a file, or send it through a pipe to a \
-             reader",
+            "a capture cannot be written to a terminal; name a file, or send it through a pipe to \
+             a reader",
         ));
     }
     let ready =
@@ -67,7 +67,7 @@ fn sentence(summary: &Summary) -> String {
     );
     if summary.lost > 0 {
         text.push_str(&format!(
-            "; {} more came too fast and are missing",
+            "; {} more arrived too fast and are missing",
             summary.lost
         ));
     }
@@ -97,7 +97,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&summary),
-            "3 frames received and 4 sent; 2 more came too fast and are missing; the device is gone"
+            "3 frames received and 4 sent; 2 more arrived too fast and are missing; \
+             the device is gone"
         );
     }
 }

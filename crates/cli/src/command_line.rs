@@ -244,12 +244,12 @@ fn stop_command() -> Command {
 
 fn tune_command() -> Command {
     let command = Command::new("tune")
-        .about("Show what a network interface and the machine could be set to; --apply, --undo")
+        .about("Show better settings for a network interface and the machine; --apply, --undo")
         .long_about(
             "\
     Shows how the interface's queues, rings, offloads and interrupts and a few limits of the\n\
     machine are set, and what would be better for servers. Nothing is changed without --apply,\n\
-    which writes down what was there; --undo puts exactly that back.",
+    which records the old settings; --undo restores exactly those.",
         )
         .after_help(
             "Examples:\n  \
@@ -270,14 +270,14 @@ fn tune_command() -> Command {
                 .long("apply")
                 .action(ArgAction::SetTrue)
                 .conflicts_with_all(["undo", "json"])
-                .help("Change what is shown as better"),
+                .help("Apply the settings shown as better"),
         )
         .arg(
             Arg::new("undo")
                 .long("undo")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("json")
-                .help("Put back what was there before --apply"),
+                .help("Restore the settings from before --apply"),
         )
         .arg(json_argument());
     with_options(command, &[Scope::All])
@@ -292,7 +292,7 @@ fn capture_command() -> Command {
     Ctrl-C, SIGTERM, --count or --seconds; `-` is standard output. Programs need not be\n\
     started again and are not slowed down. Super-frames appear whole and with full\n\
     checksums.\n\
-    What two programs of one device say to each other does not cross it: use `run --pcap`.",
+    Frames between two programs on one device do not cross it: use `run --pcap`.",
         )
         .after_help(
             "Examples:\n  \
@@ -325,14 +325,14 @@ fn capture_command() -> Command {
                 .long("count")
                 .value_name("N")
                 .value_parser(clap::value_parser!(u64).range(1..))
-                .help("End after so many frames"),
+                .help("End after this number of frames"),
         )
         .arg(
             Arg::new("seconds")
                 .long("seconds")
                 .value_name("S")
                 .value_parser(clap::value_parser!(u32).range(1..))
-                .help("End after so many seconds"),
+                .help("End after this number of seconds"),
         )
         .args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
     with_options(command, &[Scope::All])
@@ -346,7 +346,7 @@ fn words_command(name: &'static str, about: &'static str, examples: &'static str
             .num_args(0..)
             .trailing_var_arg(true)
             .allow_hyphen_values(true)
-            .help("What is to be shown or changed"),
+            .help("Object to show or change"),
     );
     // Single letters are the grammar's own.
     with_device(command).mut_args(|it| {

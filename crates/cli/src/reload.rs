@@ -22,7 +22,7 @@ use crate::sockets::{json, print_json};
 
 pub fn command() -> Command {
     let command = Command::new("reload")
-        .about("Make the network of a running stack what its configuration says now")
+        .about("Apply the configuration to the network of a running stack")
         .long_about(
             "\
             Reads the configuration again, shows what differs from the running network \
@@ -45,7 +45,7 @@ pub fn command() -> Command {
                 .long("dry-run")
                 .short('n')
                 .action(ArgAction::SetTrue)
-                .help("Only show what would change"),
+                .help("Only show the changes"),
         )
         .arg(json());
     with_options(
@@ -95,7 +95,7 @@ impl Plan {
         let path = slipstack_attach::admin::control_socket(&settings).map_err(|it| failed(&it))?;
         let client = Client::connect(&path).map_err(|error| failed(&error))?;
         let Answer::Network(now) = client.ask(Query::Network).map_err(|it| failed(&it))? else {
-            return Err(Failure::new("the keeper gave an answer that does not fit"));
+            return Err(Failure::new("the keeper's answer is not understood"));
         };
         let wanted = slipstack_attach::planned(&settings, &now).map_err(|error| failed(&error))?;
         let mut changes = now
@@ -181,7 +181,7 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
         let numbers = match numbers {
             Ok(numbers) => numbers,
             Err(error @ SysctlError::AtStart { .. }) => {
-                say(&format!("slipstack: {setting} is passed over: {error}"));
+                say(&format!("slipstack: {setting} is ignored: {error}"));
                 continue;
             }
             Err(error) => return Err(Failure::new(error.to_string())),

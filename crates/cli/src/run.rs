@@ -65,7 +65,7 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
     }
     for (fd, addr) in slipstack_attach::inherited_sockets() {
         let what = format!(
-            "descriptor {fd} is a socket of the kernel's for {addr} that was open before the \
+            "descriptor {fd} is a kernel socket for {addr} that was open before the \
              program was started"
         );
         if settings.is_strict {
@@ -92,7 +92,7 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     for control in launched.controls {
         let control = inheritable(control).map_err(|error| {
             Failure::new(format!(
-                "the way to the keeper cannot be handed on: {error}"
+                "the connection to the keeper cannot be passed to the program: {error}"
             ))
         })?;
         numbers.push(control.into_raw_fd().to_string());

@@ -44,7 +44,7 @@ pub fn command() -> Command {
             Arg::new("words")
                 .value_name("NAME[=VALUE]")
                 .num_args(0..)
-                .help("What is to be shown or set"),
+                .help("Names to show or set"),
         )
 }
 
@@ -64,11 +64,15 @@ fn with_flags(command: Command) -> Command {
         .arg(flag(
             "descriptions",
             'd',
-            "What each name means instead of its value",
+            "Show the meaning of each name instead of its value",
         ))
-        .arg(flag("types", 't', "The type of each value instead of it"))
+        .arg(flag(
+            "types",
+            't',
+            "Show the type of each value instead of it",
+        ))
         .arg(flag("hex", 'x', "Numbers in hexadecimal"))
-        .arg(flag("writable", 'W', "With -a: only what can be set"))
+        .arg(flag("writable", 'W', "With -a: only names that can be set"))
         .arg(
             flag(
                 "tunable",
@@ -77,25 +81,25 @@ fn with_flags(command: Command) -> Command {
             )
             .hide(true),
         )
-        .arg(flag("opaque", 'o', "Taken for scripts: no value is opaque").hide(true))
+        .arg(flag("opaque", 'o', "Accepted for scripts: no value is opaque").hide(true))
         .arg(flag("opaque-hex", 'X', "As -o").hide(true))
         .arg(
             Arg::new("file")
                 .short('f')
                 .value_name("FILE")
-                .help("Set what the lines NAME=VALUE of the file say"),
+                .help("Set the lines NAME=VALUE of the file"),
         )
-        .arg(flag("quiet", 'q', "Print nothing of what is set"))
-        .arg(flag("ignore", 'i', "Pass over unknown names"))
+        .arg(flag("quiet", 'q', "Do not print new values"))
+        .arg(flag("ignore", 'i', "Ignore unknown names"))
         .arg(flag(
             "equal",
             'e',
-            "Linux: pass over unknown names; ff_sysctl: NAME=VALUE",
+            "Linux: ignore unknown names; ff_sysctl: NAME=VALUE",
         ))
         .arg(flag(
             "write",
             'w',
-            "Taken for scripts: NAME=VALUE sets without it",
+            "Accepted for scripts: NAME=VALUE sets without it",
         ))
 }
 

@@ -44,7 +44,7 @@ options! {
         kind: Kind::Device,
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "How frames come and go: auto",
+        help: "Kind of device: auto",
     }
 
     xdp_mode: String = "xdp-mode" "MODE" {

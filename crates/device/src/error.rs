@@ -98,7 +98,7 @@ impl fmt::Display for DeviceError {
                 }
             }
             Self::OutOfRange { what, value } => write!(f, "{what} {value} is out of range"),
-            Self::ReadOnly => f.write_str("this handle of the steering tables is for reading only"),
+            Self::ReadOnly => f.write_str("this handle of the steering tables is read-only"),
             Self::BadParameters(what) => write!(f, "bad parameters: {what}"),
             Self::NoSuchBackend { name, known } => {
                 let known = known.join(", ");

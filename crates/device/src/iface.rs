@@ -95,7 +95,7 @@ pub fn link(name: &str) -> Result<KernelInterface, DeviceError> {
         .raw_os_error()
     {
         Some(libc::ENODEV) => DeviceError::NoSuchInterface(name.to_owned()),
-        _ => DeviceError::system("looking at an interface", "CAP_NET_ADMIN", source),
+        _ => DeviceError::system("querying an interface", "CAP_NET_ADMIN", source),
     })?;
     found.ok_or_else(|| DeviceError::NoSuchInterface(name.to_owned()))
 }
@@ -179,7 +179,7 @@ pub fn is_forwarding(name: &str) -> bool {
 
 /// Brings an interface up.
 pub fn set_up(name: &str) -> Result<(), DeviceError> {
-    change_link(name, "bringing an interface up", IFF_UP, &[])
+    change_link(name, "setting an interface up", IFF_UP, &[])
 }
 
 /// Sets the largest packet of an interface.

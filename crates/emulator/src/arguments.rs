@@ -56,7 +56,7 @@ pub struct Arguments {
 }
 
 fn words_help() -> String {
-    let mut text = String::from("What a link is like:\n");
+    let mut text = String::from("Parameters of a link:\n");
     for (form, meaning) in spec::WORDS {
         let _ = writeln!(text, "  {form:24} {meaning}");
     }

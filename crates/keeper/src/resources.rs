@@ -315,7 +315,7 @@ impl Resources {
                 self.state = state;
                 self.state.filter.tables = self.tables.read().unwrap_or_default();
             }
-            _ => error!("the former keeper left no usable state"),
+            _ => error!("the former keeper's state is not usable"),
         }
     }
 

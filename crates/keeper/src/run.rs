@@ -34,7 +34,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
         let own = match own_slot(&resources, is_successor) {
             Ok(own) => own,
             Err(error) => {
-                error!(%error, "the keeper cannot go on");
+                error!(%error, "the keeper cannot continue");
                 resources.remove();
                 return Err(error);
             }

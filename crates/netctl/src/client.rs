@@ -36,11 +36,11 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientError::Io(error) => write!(f, "the keeper cannot be asked: {error}"),
-            ClientError::Malformed => f.write_str(
-                "the keeper gave an answer that does not fit; use one version of slipstack",
-            ),
+            ClientError::Malformed => {
+                f.write_str("the keeper's answer is not understood; use one version of slipstack")
+            }
             ClientError::Denied(why) => f.write_str(why),
-            ClientError::Closed => f.write_str("the keeper has gone"),
+            ClientError::Closed => f.write_str("the keeper has ended"),
         }
     }
 }

@@ -213,7 +213,7 @@ impl Service for Dns {
             Connection::TransferOut(..) => self.transfer_is_over(),
             Connection::TransferIn(tag, _) => {
                 let zones = Arc::clone(self.responder.zones());
-                self.finish(cx, tag, Err("it ended half way".into()), &zones);
+                self.finish(cx, tag, Err("it ended in the middle".into()), &zones);
             }
         }
     }

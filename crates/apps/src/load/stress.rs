@@ -17,7 +17,7 @@ use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service,
 
 /// Longest head of an answer.
 const HEAD_MAX: usize = 16 * 1024;
-/// How long an answer may take.
+/// Longest time for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Digits of a time that are kept.
 const DIGITS: u8 = 3;

@@ -47,7 +47,7 @@ pub struct ProxyOptions {
     pub backends: Vec<SocketAddr>,
     pub balance: Balance,
     pub protocol: Protocol,
-    /// A connection on which nothing comes for so long is closed.
+    /// Time after which a silent connection is closed.
     pub idle: Duration,
     /// How long a backend may take to connect and to begin its answer.
     pub answer: Duration,

@@ -219,7 +219,7 @@ impl ControlServer {
             let Ok(peer) = session.socket.peer() else {
                 return refuse(
                     Refusal::NotPermitted,
-                    "the process on this connection cannot be told",
+                    "the process on this connection cannot be determined",
                 );
             };
             let name = hello
@@ -257,7 +257,7 @@ impl ControlServer {
         if session.clients.len() >= CHANNELS_MAX {
             return refuse(
                 Refusal::Exhausted,
-                "this program has as many channels as it may",
+                "this program has the largest number of channels allowed",
             );
         }
         let failed = |error: std::io::Error| {

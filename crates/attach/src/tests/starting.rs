@@ -53,7 +53,7 @@ fn the_reason_why_a_keeper_could_not_start_is_its_sentence() {
     );
     let error = meet_once(&saying(&folder, "exit 1")).unwrap_err();
     assert!(
-        matches!(&error, Error::Start(why) if why.contains("without a word")),
+        matches!(&error, Error::Start(why) if why.contains("without an error message")),
         "{error}"
     );
 }

@@ -116,7 +116,7 @@ pub fn samples(settings: &Settings, which: Which) -> Result<Vec<Sample>, Failure
         let rows = answer.text.lines().map(serde_json::from_str);
         let values = rows.collect::<Result<Values, _>>().map_err(|_| {
             Failure::new(format!(
-                "the engine of {} (pid {}) gave an answer that does not fit",
+                "the engine of {} (pid {}) sent an answer that is not understood",
                 told.program, told.pid
             ))
         })?;

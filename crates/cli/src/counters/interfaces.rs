@@ -40,7 +40,7 @@ pub fn with_options(command: Command) -> Command {
                 .short('w')
                 .value_name("SECONDS")
                 .value_parser(seconds)
-                .help("Packets and bytes of all interfaces, or that of -I, every so many seconds"),
+                .help("Packets and bytes of all interfaces, or that of -I, every SECONDS"),
         )
         .arg(
             Arg::new("count")
@@ -148,7 +148,7 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         let answer = client.ask(Query::Network);
         let answer = answer.map_err(|error| Failure::new(error.to_string()))?;
         let Answer::Network(state) = answer else {
-            return Err(Failure::new("the keeper gave an answer that does not fit"));
+            return Err(Failure::new("the keeper's answer is not understood"));
         };
         let counts = counts(&samples, &state);
         let wanted = matches.get_one::<String>("interface");

@@ -47,7 +47,7 @@ pub fn with_options(command: Command) -> Command {
                 .value_name("SECONDS")
                 .value_parser(seconds)
                 .default_value("1")
-                .help("Time between two looks"),
+                .help("Interval"),
         )
         .arg(
             Arg::new("count")

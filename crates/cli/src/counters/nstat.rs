@@ -29,10 +29,10 @@ pub fn command() -> Command {
              --json",
         )
         .arg(flag("absolute", 'a', "Values since the engines began").long("ignore"))
-        .arg(flag("zeros", 'z', "Counters that are zero too").long("zeros"))
-        .arg(flag("keep", 's', "Do not remember this look").long("noupdate"))
+        .arg(flag("zeros", 'z', "Include counters that are zero").long("zeros"))
+        .arg(flag("keep", 's', "Do not store the values shown").long("noupdate"))
         .arg(flag("silent", 'n', "Only remember").long("nooutput"))
-        .arg(flag("reset", 'r', "Forget all earlier looks").long("reset"))
+        .arg(flag("reset", 'r', "Forget all stored values").long("reset"))
         .arg(flag("json", 'j', "Print JSON").long("json"))
         .arg(flag("pretty", 'p', "JSON in lines of its own").long("pretty"))
         .arg(engine())

@@ -29,11 +29,7 @@ pub fn command() -> Command {
             "Examples:\n  slipstack traffic\n  slipstack traffic -s --json\n  ff_traffic -p 0 -P 3 \
              -d 10",
         )
-        .arg(flag(
-            "single",
-            's',
-            "Once what has been counted since the beginning",
-        ));
+        .arg(flag("single", 's', "Totals since the beginning, once"));
     with_options(command)
 }
 

@@ -22,7 +22,7 @@ pub fn bench_command() -> Command {
         )
         .arg(target(
             "HOST:PORT",
-            "Echo server, as `slipstack serve echo` is one",
+            "Echo server, such as `slipstack serve echo`",
         ))
         .arg(number(
             'n',
@@ -43,7 +43,7 @@ pub fn bench_command() -> Command {
                 .long("message")
                 .value_name("TEXT")
                 .default_value("dummy message")
-                .help("What each connection sends"),
+                .help("Message that each connection sends"),
         )
         .arg(file(
             "out",
@@ -123,14 +123,14 @@ fn stress_requests(command: Command) -> Command {
                 .short('u')
                 .long("udaddr")
                 .value_name("PATH")
-                .help("Unix domain socket to ask instead: the stack has none, this is refused"),
+                .help("Unix domain socket to use instead: the stack has none, so this is refused"),
         )
         .arg(
             Arg::new("host")
                 .short('h')
                 .long("host")
                 .value_name("NAME")
-                .help("Host that the request names"),
+                .help("Value of the request's Host field"),
         )
         .arg(flag("debug", Some('d'), "Print the heads of answers"))
         .arg(flag("ipv4", Some('4'), "Use an IPv4 address").conflicts_with("ipv6"))
@@ -178,7 +178,7 @@ pub fn dns_command() -> Command {
                 .required_unless_present("name")
                 .help("Queries, a name and a type on each line, as dnsperf has them"),
         )
-        .arg(text("name", "NAME", "The one name that is asked for"))
+        .arg(text("name", "NAME", "Name to query"))
         .arg(
             text("type", "TYPE", "Its type")
                 .default_value("A")
@@ -198,7 +198,7 @@ pub fn dns_command() -> Command {
                 .long("limit")
                 .value_name("SECONDS")
                 .value_parser(value_parser!(u64).range(1..=1_000_000))
-                .help("Begin no query after this time; 10 without -n"),
+                .help("Send no query after this time; 10 without -n"),
         )
         .arg(
             Arg::new("edns")
@@ -222,7 +222,7 @@ fn dns_load(command: Command) -> Command {
                 "outstanding",
                 "COUNT",
                 "100",
-                "Queries under way at a time, of each thread",
+                "Outstanding queries of each thread",
             )
             .value_parser(value_parser!(u64).range(1..=1_000_000)),
         )
@@ -259,7 +259,7 @@ fn dns_load(command: Command) -> Command {
                 .value_name("MILLISECONDS")
                 .default_value("5000")
                 .value_parser(value_parser!(u64).range(1..=3_600_000))
-                .help("How long an answer may take"),
+                .help("Longest time for an answer"),
         )
 }
 

@@ -29,14 +29,14 @@ pub(super) fn resolve(
     port: u16,
     is_wanted: impl Fn(&SocketAddr) -> bool,
 ) -> Result<SocketAddr, Failure> {
-    let none = || Failure::new(format!("{target} has no address that can be asked"));
+    let none = || Failure::new(format!("{target} has no usable address"));
     let found = match target.to_socket_addrs() {
         Ok(found) => found.collect::<Vec<_>>(),
         Err(_) => {
             let bare = target.trim_start_matches('[').trim_end_matches(']');
             let found = (bare, port).to_socket_addrs();
             found
-                .map_err(|error| Failure::new(format!("{target} is not known: {error}")))?
+                .map_err(|error| Failure::new(format!("{target} cannot be resolved: {error}")))?
                 .collect()
         }
     };

@@ -24,7 +24,9 @@ struct Url {
 fn parse(target: &str) -> Result<Url, Failure> {
     let rest = target.strip_prefix("http://").unwrap_or(target);
     if target.starts_with("https://") {
-        return Err(Failure::new("https is not spoken: http://HOST[:PORT]/PATH"));
+        return Err(Failure::new(
+            "https is not supported: http://HOST[:PORT]/PATH",
+        ));
     }
     let (host, path) = match rest.find('/') {
         Some(at) => (&rest[..at], &rest[at..]),
@@ -43,7 +45,7 @@ fn parse(target: &str) -> Result<Url, Failure> {
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches.get_one::<String>("udaddr").is_some() {
-        return Err(Failure::new("-u: unix domain sockets are not asked"));
+        return Err(Failure::new("-u: unix domain sockets are not supported"));
     }
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let number = |name: &str| *matches.get_one::<u64>(name).unwrap_or(&0);

@@ -91,7 +91,7 @@ impl Target {
     fn ask_network(&self) -> Result<NetworkState, Failure> {
         match self.ask(Query::Network)? {
             Answer::Network(state) => Ok(state),
-            _ => Err(Failure::new("the keeper gave an answer that does not fit")),
+            _ => Err(Failure::new("the keeper's answer is not understood")),
         }
     }
 

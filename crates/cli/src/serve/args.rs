@@ -36,7 +36,7 @@ pub fn command() -> Command {
 
 fn echo() -> Command {
     let command = Command::new("echo")
-        .about("Send back what comes, over TCP and UDP")
+        .about("Send received data back, over TCP and UDP")
         .after_help(
             "Examples:\n  \
              slipstack serve echo --port 7\n  \
@@ -73,7 +73,7 @@ fn http() -> Command {
                 .value_name("ROOT")
                 .required(true)
                 .value_parser(value_parser!(std::path::PathBuf))
-                .help("Directory whose files are served, and nothing outside of it"),
+                .help("Directory whose files are served"),
         )
         .arg(
             Arg::new("no-listing")
@@ -91,7 +91,7 @@ fn http() -> Command {
             "head-timeout",
             "SECONDS",
             "10",
-            "How long a request's head may take",
+            "Longest time for a request's head",
         ))
         .arg(
             Arg::new("connections-per-address")
@@ -158,7 +158,7 @@ fn dns() -> Command {
                 .long("stats")
                 .value_name("SECONDS")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("Print queries by type and responses by code as a line of JSON, so often"),
+                .help("Interval of a line of JSON: queries by type and responses by code"),
         )
         .arg(
             Arg::new("identity")
@@ -205,7 +205,7 @@ fn shaped(command: Command) -> Command {
 
 fn proxy() -> Command {
     let command = Command::new("proxy")
-        .about("Pass connections on to backends: HTTP requests, or TCP as it comes")
+        .about("Forward connections to backends: HTTP requests, or plain TCP")
         .after_help(
             "\
         Examples:\n  \
@@ -220,7 +220,7 @@ fn proxy() -> Command {
                 .required(true)
                 .action(ArgAction::Append)
                 .value_parser(value_parser!(SocketAddr))
-                .help("Where connections are passed on to; may be given several times"),
+                .help("Backend that connections are forwarded to; may be given several times"),
         )
         .arg(
             Arg::new("protocol")
@@ -239,13 +239,13 @@ fn proxy() -> Command {
                 .value_name("HOW")
                 .default_value("round-robin")
                 .value_parser(["round-robin", "least-connections"])
-                .help("How a backend is chosen, on each engine"),
+                .help("Choice of a backend, on each engine"),
         )
         .arg(count(
             "answer-timeout",
             "SECONDS",
             "60",
-            "How long a backend may take to begin its answer",
+            "Longest time until a backend begins its answer",
         ))
         .arg(
             Arg::new("idle-backends")
@@ -261,13 +261,13 @@ fn proxy() -> Command {
                 .value_name("SECONDS")
                 .default_value("2")
                 .value_parser(value_parser!(u32))
-                .help("How often backends are checked; 0: one that refuses is passed over for 2 s"),
+                .help("Interval of checks of backends; 0: one that refuses is skipped for 2 s"),
         )
         .arg(
             Arg::new("check-path")
                 .long("check-path")
                 .value_name("PATH")
-                .help("A check asks for this path and wants 2xx or 3xx; without it, it connects"),
+                .help("Path that a check requests, expecting 2xx or 3xx; without it, it connects"),
         )
         .args(tls());
     server(command, "8080")
@@ -291,7 +291,7 @@ fn demo() -> Command {
             .help(help)
     };
     let command = Command::new("demo")
-        .about("Serve one page, or pass requests on, and say the requests of each second")
+        .about("Serve one page, or forward requests, and print the requests of each second")
         .after_help(
             "Examples:\n  \
              slipstack serve demo -w 2 -k --if eth1 --ip 10.0.0.5/24 -a 10.0.0.5:80\n  \
@@ -317,23 +317,27 @@ fn demo() -> Command {
         .arg(addresses(
             "listen",
             'a',
-            "Listen there only; may be given several times",
+            "Address to listen on; may be given several times",
         ))
         .arg(addresses(
             "backend",
             'x',
-            "Pass requests on to it; may be given several times",
+            "Backend to forward requests to; may be given several times",
         ))
         .arg(flag(
             "keep-alive",
             'k',
             "Answer several requests on a connection",
         ))
-        .arg(flag("verbose", 'v', "The requests of each engine too"))
+        .arg(flag(
+            "verbose",
+            'v',
+            "Print the requests of each engine too",
+        ))
         .arg(flag(
             "debug",
             'd',
-            "Say what the stack does, as --log debug",
+            "Log what the stack does, as --log debug",
         ));
     server(command, "80")
 }
@@ -386,7 +390,7 @@ fn server(command: Command, port: &'static str) -> Command {
                 .value_name("COUNT")
                 .default_value("1024")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("Connections that may wait to be accepted, on each engine"),
+                .help("Connections that wait to be accepted, on each engine"),
         )
         .arg(
             Arg::new("connections")
@@ -394,7 +398,7 @@ fn server(command: Command, port: &'static str) -> Command {
                 .value_name("COUNT")
                 .default_value("16384")
                 .value_parser(value_parser!(usize))
-                .help("Most connections at a time on each engine; further ones are reset"),
+                .help("Open connections on each engine; further ones are reset"),
         )
         .arg(
             Arg::new("idle")
@@ -402,7 +406,7 @@ fn server(command: Command, port: &'static str) -> Command {
                 .value_name("SECONDS")
                 .default_value("300")
                 .value_parser(value_parser!(u32).range(1..))
-                .help("A connection on which nothing comes for so long is closed"),
+                .help("Time after which a silent connection is closed"),
         )
         .arg(
             Arg::new("workers")
@@ -419,7 +423,7 @@ fn server(command: Command, port: &'static str) -> Command {
             Arg::new("kernel")
                 .long("kernel")
                 .action(ArgAction::SetTrue)
-                .help("Serve on the kernel's sockets instead of a stack of our own, to compare"),
+                .help("Serve on the kernel's sockets instead of a stack, for comparison"),
         );
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }

@@ -268,7 +268,7 @@ fn log_refused(controls: &[Control]) {
     let told = [
         (
             sum(|counts| &counts.refused),
-            "connections were refused: a limit was reached",
+            "connections were refused because a limit was reached",
         ),
         (
             sum(|counts| &counts.panics),

@@ -47,8 +47,10 @@ fn files(matches: &ArgMatches) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
 
 fn reload_at(hang_ups: HangUps, keys: Arc<Keys>) -> Result<(), Failure> {
     let reload = move || match keys.reload() {
-        Ok(()) => output::say("slipstack: the certificates have been read again"),
-        Err(why) => output::say(&format!("slipstack: the old certificates stay: {why}")),
+        Ok(()) => output::say("slipstack: the certificates have been reloaded"),
+        Err(why) => output::say(&format!(
+            "slipstack: the old certificates stay in use: {why}"
+        )),
     };
     let started = hang_ups.on_each(reload);
     started.map_err(|error| Failure::new(format!("cannot wait for SIGHUP: {error}")))

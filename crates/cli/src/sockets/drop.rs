@@ -19,7 +19,7 @@ const PAIRS_MAX: usize = 500;
 
 pub fn command() -> Command {
     Command::new("drop")
-        .about("Close connections of running stacks, TIME-WAIT included, and say how many")
+        .about("Close connections of running stacks, TIME-WAIT included, and print how many")
         .long_about(
             "\
             Closes connections of running stacks: RST to the peer, ECONNABORTED to the program; \
@@ -72,7 +72,7 @@ pub fn command() -> Command {
                 .long("idle")
                 .value_name("SECONDS")
                 .value_parser(clap::value_parser!(u64))
-                .help("Over which nothing has gone for so long; of TIME-WAIT, its age"),
+                .help("Idle for at least this time; for TIME-WAIT, its age"),
         )
         .arg(
             Arg::new("list")
@@ -191,7 +191,7 @@ fn pairs(matches: &ArgMatches) -> Result<Vec<(SocketAddr, SocketAddr)>, Failure>
     pairs
         .map(|[local, remote]| {
             let end = |word: &str| {
-                end_of(word).ok_or_else(|| Failure::new(format!("\"{word}\" is no ADDRESS:PORT")))
+                end_of(word).ok_or_else(|| Failure::new(format!("\"{word}\" is not ADDRESS:PORT")))
             };
             Ok((end(local)?, end(remote)?))
         })

@@ -150,7 +150,7 @@ pub fn ask(
             // A program of another version, or an invalid row.
             let Ok(row) = serde_json::from_str::<SocketRow>(line) else {
                 return Err(Failure::new(format!(
-                    "the engine of {program} (pid {pid}) gave an answer that does not fit"
+                    "the engine of {program} (pid {pid}) sent an answer that is not understood"
                 )));
             };
             let of_program = (engine != 0 && instance.is_none()).then_some(pid);

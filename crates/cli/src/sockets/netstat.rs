@@ -29,7 +29,7 @@ pub fn command() -> Command {
         .arg(flag(
             "numeric",
             'n',
-            "Taken for scripts: addresses and ports are always numbers",
+            "Accepted for scripts: addresses and ports are always numbers",
         ))
         .arg(flag("listening", 'L', "Listening sockets only"))
         .arg(flag("statistics", 's', "Counters, of one protocol with -p"))
@@ -45,12 +45,12 @@ pub fn command() -> Command {
         .arg(flag(
             "ports",
             'S',
-            "Taken for scripts: ports are always numbers",
+            "Accepted for scripts: ports are always numbers",
         ))
         .arg(flag(
             "long",
             'l',
-            "Taken for scripts: addresses are never cut",
+            "Accepted for scripts: addresses are never cut",
         ))
         .arg(
             Arg::new("protocol")

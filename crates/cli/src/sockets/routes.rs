@@ -57,7 +57,7 @@ pub fn run(
         let answer = client.ask(Query::Network);
         match answer.map_err(|e| Failure::new(e.to_string()))? {
             Answer::Network(state) => lines.extend(lines_of(&state, table, fib)),
-            _ => return Err(Failure::new("the keeper gave an answer that does not fit")),
+            _ => return Err(Failure::new("the keeper's answer is not understood")),
         }
     }
     lines.retain(|line| if line.is_v4 { has_v4 } else { has_v6 });

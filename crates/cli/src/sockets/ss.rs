@@ -44,20 +44,20 @@ pub fn command() -> Command {
             flag(
                 "numeric",
                 'n',
-                "Taken for scripts: addresses and ports are always numbers",
+                "Accepted for scripts: addresses and ports are always numbers",
             ),
             flag("processes", 'p', "The processes that have each socket"),
             flag(
                 "info",
                 'i',
-                "What TCP knows: window, round trip, retransmissions, rates",
+                "TCP's state: window, round trip, retransmissions, rates",
             ),
             flag("extended", 'e', "Interface, engine, idle time"),
             flag("memory", 'm', "Memory and the sizes of the buffers"),
             flag(
                 "options",
                 'o',
-                "Taken for scripts: with -e the time that TIME-WAIT has left",
+                "Accepted for scripts: with -e the time that TIME-WAIT has left",
             ),
             flag(
                 "kill",

@@ -130,7 +130,7 @@ fn apply(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
 fn undo(mut record: Record, interface: &str) -> Result<ExitCode, Failure> {
     if record.is_empty() {
         return Err(Failure::new(format!(
-            "nothing was changed on {interface} that could be undone"
+            "there is no change on {interface} to undo"
         )));
     }
     let mut refused = 0;

@@ -29,7 +29,7 @@ pub(crate) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
 const NO_DPDK: &str = "the stack reserves no memory of DPDK's";
 const NO_HUGE: &str = "the stack needs no huge pages";
 const BONDS: &str = "bonds are made by the kernel and named as an interface (--if bond0)";
-const LEASES: &str = "outgoing ports are leased to engines, so that answers come home";
+const LEASES: &str = "outgoing ports are leased to engines, so that answers reach their engine";
 const SHARED: &str = "addresses belong to the stack, whichever interface they are reached by";
 
 const DPDK: &[(&str, Use)] = &[
@@ -43,7 +43,7 @@ const DPDK: &[(&str, Use)] = &[
     ),
     (
         "file_prefix",
-        Dpdk("groups of instances do not meet: each interface has its own"),
+        Dpdk("groups of instances are separate: each interface has its own"),
     ),
     ("allow", Read),
     ("pci_whitelist", Read),

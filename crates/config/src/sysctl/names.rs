@@ -17,7 +17,7 @@ const EXACT: &str = "timers are exact and need no ticks";
 const KERNEL: &str = "descriptors are the kernel's own, with the kernel's numbers and limits";
 const RACK: &str = "RACK-TLP finds losses on every connection";
 const HPTS: &str = "pacing uses the stack's exact timers";
-const SLAAC: &str = "the option --slaac says it when the stack is started";
+const SLAAC: &str = "the option --slaac sets it when the stack is started";
 
 const fn row(name: &'static str, meaning: Meaning) -> Sysctl {
     Sysctl { name, meaning }
@@ -47,11 +47,11 @@ pub const SYSCTLS: &[Sysctl] = &[
     ),
     moot(
         "net.core.busy_poll",
-        "the option --spin-us says how long a waiting thread polls",
+        "the option --spin-us sets how long a waiting thread polls",
     ),
     moot(
         "net.core.busy_read",
-        "the option --spin-us says how long a waiting thread polls",
+        "the option --spin-us sets how long a waiting thread polls",
     ),
     moot(
         "net.core.rmem_max",
@@ -73,11 +73,11 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.ipv4.ipfrag_high_thresh", FragmentsMax),
     moot(
         "net.ipv4.tcp_abort_on_overflow",
-        "a full listener drops, and its clients ask again",
+        "a full listener drops SYNs, which its clients repeat",
     ),
     moot(
         "net.ipv4.tcp_autocorking",
-        "what a program sends in one batch leaves together",
+        "data that a program sends in one batch leaves together",
     ),
     row(
         "net.ipv4.tcp_available_congestion_control",
@@ -90,14 +90,14 @@ pub const SYSCTLS: &[Sysctl] = &[
     ),
     row(
         "net.ipv4.tcp_dsack",
-        Fixed("1", "duplicates are always told of"),
+        Fixed("1", "duplicates are always reported"),
     ),
     is("net.ipv4.tcp_ecn", Ecn),
     is("net.ipv4.tcp_fastopen", FastOpen),
     seconds("net.ipv4.tcp_fin_timeout", FinWait2),
     row(
         "net.ipv4.tcp_frto",
-        Fixed("2", "spurious timeouts are always looked for"),
+        Fixed("2", "spurious timeouts are always detected"),
     ),
     seconds("net.ipv4.tcp_keepalive_intvl", KeepInterval),
     is("net.ipv4.tcp_keepalive_probes", KeepProbes),
@@ -116,7 +116,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.ipv4.tcp_mtu_probing", MtuProbe),
     moot(
         "net.ipv4.tcp_no_metrics_save",
-        "nothing is remembered of ended connections",
+        "no state of ended connections is kept",
     ),
     is("net.ipv4.tcp_orphan_retries", OrphanRetries),
     seconds("net.ipv4.tcp_probe_interval", ProbeInterval),
@@ -155,20 +155,20 @@ pub const SYSCTLS: &[Sysctl] = &[
     moot("net.ipv6.conf.all.autoconf", SLAAC),
     moot(
         "net.ipv6.conf.all.disable_ipv6",
-        "a stack without an IPv6 address speaks none",
+        "a stack without an IPv6 address does not use IPv6",
     ),
     row("net.ipv6.conf.all.forwarding", Forwarding),
     is("net.ipv6.ip6frag_high_thresh", FragmentsMax),
     // FreeBSD's boot settings.
     moot("hz", EXACT),
     moot("physmem", "memory is taken by need and given back"),
-    moot("memsz_MB", "buffers need no pages that are set aside"),
+    moot("memsz_MB", "buffers need no reserved pages"),
     moot("fd_reserve", KERNEL),
     moot("kern.ncallout", EXACT),
     moot("kern.maxfiles", KERNEL),
     moot(
         "kern.features.inet6",
-        "a stack without an IPv6 address speaks none",
+        "a stack without an IPv6 address does not use IPv6",
     ),
     moot("kern.ipc.maxsockets", PROCESS),
     is("kern.ipc.somaxconn", BacklogMax),
@@ -199,7 +199,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     is("net.inet.tcp.recvspace", ReceiveBuffer),
     moot(
         "net.inet.tcp.nolocaltimewait",
-        "TIME-WAIT costs 64 bytes and holds up nobody",
+        "TIME-WAIT costs 64 bytes and delays no program",
     ),
     row(
         "net.inet.tcp.cc.algorithm",
@@ -229,7 +229,7 @@ pub const SYSCTLS: &[Sysctl] = &[
     ),
     moot(
         "net.inet.tcp.recvbuf_inc",
-        "receive buffers grow with what a round trip brings",
+        "receive buffers grow with the bytes of a round trip",
     ),
     is("net.inet.tcp.sack.enable", Sack),
     is("net.inet.tcp.ecn.enable", Ecn),

@@ -60,9 +60,7 @@ impl Sysctl {
             Meaning::Choice(tunable, names) => format!("{}: {}", tunable.help(), names.join(", ")),
             Meaning::Sizes { initial, max } => format!("{}; {}", initial.help(), max.help()),
             Meaning::Range { first, last } => format!("{}; {}", first.help(), last.help()),
-            Meaning::Forwarding => {
-                "Packets for others are passed on, of both families: `--forward`".to_owned()
-            }
+            Meaning::Forwarding => "Forward packets of both families: `--forward`".to_owned(),
             Meaning::Fixed(_, why) => format!("Fixed: {why}"),
             Meaning::Moot(why) => format!("Without meaning: {why}"),
         }

@@ -62,7 +62,9 @@ impl Board {
     pub(super) fn new(region: Region, slot: u16) -> Result<Board, DeviceError> {
         let board = Board { region, slot };
         if usize::from(slot) >= SLOTS_MAX || board.inbox(slot).is_none() {
-            return Err(DeviceError::BadParameters("this is no board of that slot"));
+            return Err(DeviceError::BadParameters(
+                "this is not the shared memory of that slot",
+            ));
         }
         // A predecessor may have died at the rings.
         for lock in (RX_LOCKS..TX_LOCKS + QUEUES_MAX * LINE).step_by(LINE) {

@@ -169,7 +169,7 @@ impl Control {
             let lie = self
                 .blamed
                 .take()
-                .map_or("its rings make no sense", |lie| lie.0);
+                .map_or("its rings are invalid", |lie| lie.0);
             self.end(End::Refused(lie.to_owned()), (board, link), &mut news);
             self.retry_after(RETRY_AFTER_LIE);
         }
@@ -300,7 +300,7 @@ impl Control {
             let heard = match (len, Message::parse(bytes)) {
                 (0, _) => Err(End::Gone),
                 (message::LEN, Some(message)) => self.on_message(message, fds),
-                _ => Err(End::Refused("a message is none of memif 2.0".to_owned())),
+                _ => Err(End::Refused("a message is not of memif 2.0".to_owned())),
             };
             match heard {
                 Ok(None) => {}
@@ -403,7 +403,7 @@ impl Control {
                 let own = self.options.secret.as_bytes();
                 wanted[..own.len()].copy_from_slice(own);
                 if secret != wanted {
-                    return refused("its secret is another one");
+                    return refused("its secret is wrong");
                 }
                 offer.is_known = true;
             }
@@ -453,7 +453,7 @@ impl Control {
                 }
             }
             End::Gone if was_up => {
-                let notice = format!("memif: the link at \"{socket}\" is down: the peer is gone");
+                let notice = format!("memif: the link at \"{socket}\" is down: the peer has ended");
                 news.notice = Some(notice);
             }
             End::Gone => {}
@@ -477,7 +477,7 @@ impl Offer {
                 self.regions.push((size as usize, fd));
                 Ok(())
             }
-            _ => Err(End::Refused("it adds a region that cannot be".to_owned())),
+            _ => Err(End::Refused("it adds an invalid region".to_owned())),
         }
     }
 
@@ -557,7 +557,7 @@ fn described(
 }
 
 fn unexpected() -> End {
-    End::Refused("a message comes where it must not".to_owned())
+    End::Refused("a message comes out of order".to_owned())
 }
 
 fn explained(error: &io::Error) -> String {

@@ -33,7 +33,7 @@ impl Backend for Null {
         &DeviceKind {
             name: "null",
             title: "null device",
-            usage: "null (nothing comes, everything sent is swallowed)",
+            usage: "null (receives nothing, discards sent frames)",
             takes_path: false,
             default_interface: Some("null0"),
             capabilities: Capabilities::NONE,

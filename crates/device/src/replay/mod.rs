@@ -53,7 +53,7 @@ impl Backend for Replay {
         &DeviceKind {
             name: "replay",
             title: "replay",
-            usage: "replay:FILE.pcapng[,fast] (the frames of a capture come)",
+            usage: "replay:FILE.pcapng[,fast] (delivers the frames of a capture)",
             takes_path: true,
             default_interface: Some("replay0"),
             capabilities: Capabilities::NONE,

@@ -74,7 +74,7 @@ fn next_frame(frames: &mut Frames, frame: &mut Vec<u8>) -> Option<u64> {
 /// The first address of one station that a frame was for: ours, as the capture has it.
 pub(super) fn destination(file: &File) -> Result<Option<[u8; 6]>, String> {
     let copy = file.try_clone().map_err(|error| error.to_string())?;
-    let mut frames = frames(copy).ok_or("it is no pcapng file")?;
+    let mut frames = frames(copy).ok_or("it is not a pcapng file")?;
     let mut frame = Vec::new();
     for _ in 0..LOOK_MAX {
         if next_frame(&mut frames, &mut frame).is_none() {

@@ -171,7 +171,7 @@ impl Steering {
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
         let [mirror, exceptions] = fds.map(slipstack_mem::raised);
         let tables = Tables::open_read_only(mirror)
-            .map_err(|_| DeviceError::BadParameters("this is no steering table"))?;
+            .map_err(|_| DeviceError::BadParameters("this is not a steering table"))?;
         Steering::open(tables, exceptions)
     }
 
@@ -181,7 +181,9 @@ impl Steering {
         if let Ok(info) = sys::map_info(exceptions.as_fd())
             && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, sys::KEY_LEN as u32, 4)
         {
-            return Err(DeviceError::BadParameters("this is no map of exceptions"));
+            return Err(DeviceError::BadParameters(
+                "this is not a map of exceptions",
+            ));
         }
         Ok(Steering {
             tables,

@@ -181,7 +181,7 @@ fn a_file_that_is_no_capture_is_refused_with_its_name() {
     for (kind, word) in [
         ("replay", "FILE.pcapng"),
         ("replay:/nowhere", "/nowhere"),
-        ("replay:/proc/self/status", "no pcapng file"),
+        ("replay:/proc/self/status", "not a pcapng file"),
     ] {
         let error = Slots::of_kind(kind, "replay0", 2, 0).err().unwrap();
         assert!(matches!(error, DeviceError::Unsuitable(_)), "{error}");

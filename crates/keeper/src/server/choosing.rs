@@ -59,7 +59,7 @@ impl Server {
         (set_ms, code): (u32, Vec<u8>),
     ) -> Answer {
         if code.len() > CHOOSER_MAX * INSTRUCTION || !code.len().is_multiple_of(INSTRUCTION) {
-            return refuse(Refusal::BadRequest, "this is no program");
+            return refuse(Refusal::BadRequest, "this is not a valid BPF program");
         }
         let groups = &mut self.resources.state.leases.groups;
         match groups.choose(client, local, (set_ms, code)) {

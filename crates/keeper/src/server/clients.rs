@@ -203,7 +203,7 @@ impl Server {
         let Ok(peer) = connection.socket.peer() else {
             return refuse(
                 Refusal::NotPermitted,
-                "the process on this connection cannot be told",
+                "the process on this connection cannot be determined",
             );
         };
         let Some(process) = find_process(peer.pid) else {

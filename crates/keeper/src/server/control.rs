@@ -57,7 +57,10 @@ impl Server {
             Query::Programs { from } => return self.programs(from),
             // Answered when the engines have answered.
             Query::Inquire(_) => {
-                return refuse(Refusal::BadRequest, "the question came by another way");
+                return refuse(
+                    Refusal::BadRequest,
+                    "the query came over another connection",
+                );
             }
             Query::Set(changes) if self.may_change(token) => self.set(&changes, now),
             Query::Set(_) => denied(

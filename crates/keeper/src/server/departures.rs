@@ -220,7 +220,7 @@ impl Server {
         };
         let steering = self.resources.slots.steering();
         if let Err(error) = self.steer.spread_transit(steering, takers) {
-            warn!(%error, "packets for others cannot be steered");
+            warn!(%error, "forwarded packets cannot be steered");
         }
     }
 

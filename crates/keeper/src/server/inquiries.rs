@@ -65,7 +65,7 @@ impl Server {
         now: u64,
     ) -> Result<(), (Refusal, String)> {
         if self.inquests.all.len() >= INQUIRIES_MAX {
-            let message = "as many questions are asked of the engines as may be";
+            let message = "too many inquiries are in progress; try again";
             return Err((Refusal::Exhausted, message.to_owned()));
         }
         let text = self.net.answer(now, &inquiry);

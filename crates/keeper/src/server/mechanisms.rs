@@ -9,36 +9,35 @@ use crate::steer::Spread;
 /// optional one that is on.
 pub(super) fn describe(resources: &Resources) -> Vec<String> {
     let state = &resources.state.network;
-    let mut told = vec![
+    let mut lines = vec![
         listeners(resources),
         "outgoing connections: engines lease blocks of ports, so answers come to the engine that \
          connected"
             .to_owned(),
     ];
-    told.extend(offloads(resources.slots.link()));
+    lines.extend(offloads(resources.slots.link()));
     match resources.slots.drop_kind() {
-        DropKind::Tcx => {
-            told.push("kernel: frames of the stack's addresses end at its door (tcx)".to_owned())
-        }
-        DropKind::Clsact => {
-            told.push(
-                "kernel: frames of the stack's addresses end at its door (clsact)".to_owned(),
-            );
-        }
+        DropKind::Tcx => lines.push(ingress("tcx")),
+        DropKind::Clsact => lines.push(ingress("clsact")),
         DropKind::None => {}
     }
     if state.share.is_some() {
-        told.push("kni: ports of the stack's addresses are shared with the kernel".to_owned());
+        lines.push("kni: ports of the stack's addresses are shared with the kernel".to_owned());
     }
     if state.is_forwarding {
-        told.push("forwarding: packets for others are passed on".to_owned());
+        lines.push("forwarding: packets to other hosts are forwarded".to_owned());
     }
     match resources.state.filter.rules.len() {
         0 => {}
-        1 => told.push("filter: 1 rule".to_owned()),
-        rules => told.push(format!("filter: {rules} rules")),
+        1 => lines.push("filter: 1 rule".to_owned()),
+        rules => lines.push(format!("filter: {rules} rules")),
     }
-    told
+    lines
+}
+
+/// `program`: the kind of eBPF program that drops the frames.
+fn ingress(program: &str) -> String {
+    format!("kernel: it drops frames to the stack's addresses at its ingress ({program})")
 }
 
 fn listeners(resources: &Resources) -> String {

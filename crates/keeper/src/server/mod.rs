@@ -233,7 +233,7 @@ impl Server {
             flows.extend(server.living_flows());
             let steering = server.resources.slots.steering();
             if let Err(error) = server.steer.inherit(steering, &flows) {
-                warn!(%error, "not every flow of the former keeper's can be steered");
+                warn!(%error, "not every flow of the former keeper can be steered");
             }
         }
         server.catch_up(is_successor, now);

@@ -264,7 +264,7 @@ impl Server {
     ) -> Answer {
         let listeners = &mut self.resources.state.leases.listeners;
         if !listeners.set_yielding(client, protocol, port, is_on) {
-            return refuse(Refusal::Unknown, "nobody else listens on the port");
+            return refuse(Refusal::Unknown, "no other program listens on the port");
         }
         if is_on && protocol == Transport::Tcp {
             self.net.note_moving(port, now);

@@ -34,7 +34,7 @@ impl Server {
         };
         let limited = self.resources.slots.steering().set_rates(share.rates);
         if let Err(error) = limited {
-            warn!(%error, "what goes to the kernel cannot be limited");
+            warn!(%error, "the rate limits of frames to the kernel cannot be set");
         }
         let (to_kernel, to_stack) = self.moved_ports(ranges);
         let moved = self
@@ -114,7 +114,7 @@ impl Server {
             .filter(|port| steering.is_kernel_port(Transport::Tcp, *port))
             .collect();
         if let Err(error) = self.leave_to_kernel(|local| !kernels.contains(&local.port())) {
-            warn!(%error, "connections of the kernel's cannot be left to it");
+            warn!(%error, "connections of the kernel cannot be left to it");
         }
     }
 

@@ -88,7 +88,7 @@ impl Server {
             waiting.push((frame.to_vec(), meta));
         });
         let is_taken = peeked.unwrap_or_else(|error| {
-            warn!(slot, %error, "a slot cannot be looked into");
+            warn!(slot, %error, "the frames of a stalled slot cannot be read");
             false
         });
         for (frame, meta) in waiting {

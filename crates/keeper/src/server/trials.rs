@@ -43,7 +43,7 @@ impl Server {
         }
         if self.trials.len() >= TRIALS_MAX {
             self.tally.refused += 1;
-            let message = "as many addresses are being added as may be; try again".to_owned();
+            let message = "too many addresses are being added; try again".to_owned();
             let refusal = Refusal::Exhausted;
             self.reply(token, &Reply::Refused { refusal, message }, &[]);
             return None;
@@ -131,7 +131,7 @@ fn taken_by(trial: &Trial, taken: Wanted, station: [u8; 6]) -> NetAnswer {
     let station = station.map(|byte| format!("{byte:02x}")).join(":");
     NetAnswer::Denied(Denied {
         why: format!(
-            "Address already in use: {station} has {}; with nodad it is added all the same",
+            "Address already in use: {station} has {}; use nodad to add it all the same",
             taken.ip
         ),
         at: trial.changes.iter().position(brings),

@@ -33,7 +33,7 @@ impl fmt::Display for TransferError {
         match self {
             TransferError::Malformed => write!(f, "the primary's message is malformed"),
             TransferError::Distrust(why) => {
-                write!(f, "the primary's message is not to be believed: {why:?}")
+                write!(f, "the primary's message is not valid: {why:?}")
             }
             TransferError::Refused(code) => write!(f, "the primary answers with code {code}"),
             TransferError::Disorder => write!(f, "the records make no transfer"),

@@ -49,7 +49,7 @@ impl Table {
             None => None,
         };
         let Answer::Neighbours(known) = self.target.ask(Query::Neighbours)? else {
-            return Err(Failure::new("the keeper gave an answer that does not fit"));
+            return Err(Failure::new("the keeper's answer is not understood"));
         };
         let learnt = known.into_iter().map(|(link, ip, mac)| {
             let entry = NeighbourEntry { link, ip, mac };

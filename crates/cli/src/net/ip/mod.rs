@@ -121,7 +121,7 @@ pub fn monitor(target: &Target) -> Result<(), Failure> {
     let mut before: Option<NetworkState> = None;
     loop {
         let Answer::Network(state) = answer else {
-            return Err(Failure::new("the keeper gave an answer that does not fit"));
+            return Err(Failure::new("the keeper's answer is not understood"));
         };
         if let Some(before) = &before {
             print(&differences(before, &state))?;

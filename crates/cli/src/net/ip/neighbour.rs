@@ -44,7 +44,7 @@ fn lines(target: &Target, options: Options, words: &mut Words<'_>) -> Result<Vec
         }
     }
     let Answer::Neighbours(known) = target.ask(Query::Neighbours)? else {
-        return Err(Failure::new("the keeper gave an answer that does not fit"));
+        return Err(Failure::new("the keeper's answer is not understood"));
     };
     let mut all: BTreeMap<IpAddr, Line> = BTreeMap::new();
     for (_, ip, mac) in known {

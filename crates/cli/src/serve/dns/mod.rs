@@ -34,7 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         seed: u64::from_le_bytes(random()?),
     };
     let reload = move || match loader.load(&store) {
-        Ok(_) => log("the zones are read again"),
+        Ok(_) => log("the zones have been reloaded"),
         Err(error) => log(&format!("{error}; the zones stay as they are")),
     };
     hang_ups

@@ -109,7 +109,7 @@ impl Ring {
         (is_client, buffers): (bool, usize),
     ) -> Result<Ring, Lie> {
         let region = regions.get(usize::from(place.region));
-        let region = region.ok_or(Lie("a ring is in a region that there is not"))?;
+        let region = region.ok_or(Lie("a ring is in a region that does not exist"))?;
         let offset = place.offset as usize;
         let is_fit =
             offset.is_multiple_of(64) && place.log2 <= crate::memif::options::LOG2_RING_MAX;
@@ -142,7 +142,7 @@ impl Ring {
         let between = head.wrapping_sub(tail);
         if between > self.size {
             return Err(Lie(
-                "the head of a ring is further from its tail than the ring is long",
+                "the distance from a ring's tail to its head exceeds its length",
             ));
         }
         Ok(match self.is_client {
@@ -417,7 +417,7 @@ impl Connection {
             return Err(Lie("a buffer is shorter than a frame"));
         }
         let region = self.regions.get(usize::from(desc.region));
-        let region = region.ok_or(Lie("a buffer is in a region that there is not"))?;
+        let region = region.ok_or(Lie("a buffer is in a region that does not exist"))?;
         let at = desc.offset as usize;
         let second = at + header.len();
         let is_inside = region.write_from(at, header)

@@ -193,7 +193,7 @@ impl<'a> Firewall<'a> {
         if !filter.is_empty() {
             match target.ask(Query::SetFilter(filter))? {
                 Answer::FilterChanged(_) => {}
-                _ => return Err(Failure::new("the keeper gave an answer that does not fit")),
+                _ => return Err(Failure::new("the keeper's answer is not understood")),
             }
         }
         match network.is_empty() {
