@@ -1,4 +1,4 @@
-"""What `make captures` must see, and what it must not pass."""
+"""Findings that `make captures` must report, and captures that it must reject."""
 
 import json
 import sys
@@ -25,8 +25,8 @@ most = 1
 why = "invented"
 """
 SERVER, CLIENT = 7000, 40000
-# Port, flags, number, acknowledged number, length: the client ends first, the server has 100 bytes
-# to say before it does.
+# Port, flags, sequence number, acknowledgement number, length: the client closes first, and the
+# server sends 100 bytes before it closes.
 ENDS = (
     (CLIENT, 0x11, 500, 1, 0),
     (SERVER, 0x18, 1, 501, 100),

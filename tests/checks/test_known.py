@@ -1,8 +1,8 @@
-"""What known.toml must explain, and what it must not: differences as tests/differential/run prints
-them.
+"""Differences that known.toml must explain, and others that it must not: in the form that
+tests/differential/run prints.
 
-argued.txt has one for each entry of TCP, as they were found; invented.txt has stacks that are
-broken."""
+argued.txt has one for each entry of TCP, as they were found; invented.txt has those of
+deliberately broken stacks."""
 
 import sys
 import unittest

@@ -1,4 +1,4 @@
-"""The puppet's calls of UDP. Each says what came of it as text, with addresses as ADDRESS/PORT."""
+"""The puppet's calls of UDP. Each returns its outcome as text, with addresses as ADDRESS/PORT."""
 
 import ctypes
 import errno
@@ -89,8 +89,8 @@ def udp_receive_message(name, label, size, room, flags):
 
 
 def udp_drain(name, label):
-    """Reads all that waits. Of a burst, whose marks are capitals, it is told whether all came, or
-    the first of them."""
+    """Reads all datagrams that wait. Of a burst, whose marks are capitals, it reports whether
+    all came, or the first of them."""
     burst, others = "", []
     while True:
         try:
@@ -169,7 +169,7 @@ def named(address):
 
 
 def controlled(level, number, data):
-    """A control message; one that was cut is told by its bytes."""
+    """A control message; a truncated one is reported by its bytes."""
     if (level, number) in INTEGERS and len(data) == 4:
         return f"{INTEGERS[level, number]} {struct.unpack('i', data)[0]}"
     if (level, number) == (0, 1) and len(data) == 1:
@@ -186,7 +186,7 @@ def controlled(level, number, data):
 
 
 def returned(data):
-    """struct sock_extended_err and who has reported the error."""
+    """struct sock_extended_err and the address that reported the error."""
     if len(data) < 16:
         return f"RECVERR {len(data)} bytes"
     number, origin, kind, code, _, info, extra = struct.unpack("IBBBBII", data[:16])

@@ -1,4 +1,4 @@
-"""Which differences known.toml explains. Its head says what an entry may ask."""
+"""Which differences known.toml explains. The head of that file lists the conditions of an entry."""
 
 import re
 import tomllib
@@ -48,7 +48,7 @@ def is_proved(entry, past, segment, texts):
 
 
 def is_same_bytes(past, kernel, ours):
-    """Whether both send on from what was sent, without a gap, and to the same end."""
+    """Whether both continue after the data sent so far, without a gap, and up to the same end."""
     ends = []
     for outcome in (kernel, ours):
         at = past.sent

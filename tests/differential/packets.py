@@ -10,7 +10,7 @@ FRAGMENT_HEADER = 44
 
 @dataclass(frozen=True)
 class Packet:
-    """What the target has sent. `offset` and `has_more` tell of a fragment."""
+    """A packet that the target has sent. `offset` and `has_more` describe a fragment."""
 
     src: str
     dst: str

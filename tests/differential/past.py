@@ -1,8 +1,8 @@
-"""What the steps that both stacks answered alike prove of a TCP connection: its state, its numbers,
-its windows.
+"""The state, numbers and windows of a TCP connection, as proved by the steps that both stacks
+answered alike.
 
-Numbers are relative to the first ones, as in scripts and outcomes. What is not proved is not
-assumed: a state is left only for what the target has said or for a segment that no stack can
+Numbers are relative to the first ones, as in scripts and outcomes. Nothing is assumed without
+proof: the state changes only by segments of the target, or by a segment that no stack can
 refuse."""
 
 import re
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 PEERS = re.compile(r"^< (\S+) seq (-?\d+) ack (-?\d+) len (\d+) win (\d+)(?: with (.*))?$")
 TARGETS = re.compile(r"> (\S+) seq (-?\d+|zero) ack (-?\d+) len (\d+)(?: options \(([\d, ]*)\))?")
-# What lies so far ahead is beyond any window that a sequence offers.
+# A distance that is beyond any window that a sequence offers.
 BEYOND = 90_000
-# Steps of a slow run of which three fit into half a second: challenges and ACKs of what is
-# unacceptable are held back.
+# The number of steps of a slow run of which three fit into half a second: challenge ACKs and ACKs
+# of unacceptable segments are rate-limited.
 HELD_BACK_STEPS = 4
-# Those after which what is not acknowledged has been sent again, and those for which a port changes
-# hands (two seconds).
+# Steps after which unacknowledged data has been retransmitted, and steps during which a port
+# changes hands (two seconds).
 TIMEOUT_STEPS, MOVING_STEPS = 2, 12
 AFTER_OUR_FIN = {
     "ESTABLISHED": "FIN-WAIT-1",
@@ -91,7 +91,7 @@ class Past:
         # Whether both have offered to scale windows, and a window that a segment ending at RCV.NXT
         # has opened.
         self.offers, self.is_offered, self.doubtful_window = False, False, 0
-        # What lies ahead of RCV.NXT, and where FINs end.
+        # Ranges received beyond RCV.NXT, and the positions of FINs.
         self.ahead, self.fins = [], set()
         # Steps since the last ACK that answered something unacceptable, and since other events of
         # these names.
@@ -121,8 +121,8 @@ class Past:
             self._say(said, segment)
 
     def place(self, segment):
-        """Where a segment's numbers lie: 'next' begins at RCV.NXT, 'ended' ends there, 'across'
-        does neither but has it in it, 'ahead' is in any window and 'beyond' in none."""
+        """The position of a segment's numbers: 'next' begins at RCV.NXT, 'ended' ends there,
+        'across' contains it, 'ahead' is in any window and 'beyond' in none."""
         if self.expects is None:
             return "unknown"
         if segment.seq == self.expects:
@@ -138,8 +138,8 @@ class Past:
         )
 
     def acks(self, segment):
-        """What a segment's ACK is worth; what is older than all lies before the largest window and
-        what was ever acknowledged."""
+        """The meaning of a segment's ACK; an old one is before the largest window and all that
+        was ever acknowledged."""
         if "ACK" not in segment.flags:
             return "none"
         if segment.ack > self.sent:

@@ -1,8 +1,7 @@
-"""Makes the socket calls it is told, on whatever stack it runs; one JSON list of calls a line, one
-of outcomes back.
+"""Makes the requested socket calls on the stack under test; each line in is a JSON list of calls,
+each line out one of outcomes.
 
-    puppet.py PATH       listens on the unix socket PATH for its master
-"""
+puppet.py PATH       listens on the unix socket PATH for its master"""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Random sequences of socket calls and packets. The same seed is the same sequence."""
+"""Random sequences of socket calls and packets. Equal seeds give equal sequences."""
 
 import tcp_script
 import udp_script

@@ -1,4 +1,4 @@
-"""What sequences are made of."""
+"""The steps of which sequences consist."""
 
 from dataclasses import dataclass, field
 

@@ -16,7 +16,7 @@ from udp_run import UdpRun
 from wire import Wire
 
 FOLDER = Path(__file__).resolve().parent
-# A sequence has ports of its own for ever: no TIME-WAIT of one meets another.
+# A sequence never shares its ports with another, so that no TIME-WAIT of one meets another.
 PORTS = range(2_000, 30_000)
 # The steps of a handshake are longer: timeouts, which are multiples of its round trip, then fall
 # between the others.
@@ -55,10 +55,11 @@ class Target:
         world.use_ipv6()
         if self.interfaces == 2:
             world.use_second_pair()
-        # The gateway has nothing to say of its own about what goes to peers behind it.
+        # The gateway sends no errors of its own about packets to peers behind it.
         world.peer_ns.ip("-6", "route", "add", "blackhole", "fd00:99::/64")
         if self.mode == "kernel":
-            # What one sequence has learnt of the peer is not to change the clocks of the next.
+            # Metrics that one sequence learns about the peer must not change the timing of the
+            # next.
             world.stack_ns.sysctl("net.ipv4.tcp_no_metrics_save", 1)
             world.stack_ns.ip("-6", "route", "add", "default", "via", world.PEER6)
         self.addresses = (world.address, world.STACK6)
@@ -111,7 +112,8 @@ class Target:
             return False
 
     def run(self, scripts, pause):
-        """Runs the scripts side by side, step by step; gives each one's outcomes, step by step."""
+        """Runs the scripts side by side, step by step; returns the outcomes of each, step by
+        step."""
         kinds = [RUNS[script.protocol] for script in scripts]
         runs = [
             kind(script, self._next_port(kind.PORTS), self.addresses)
@@ -151,7 +153,7 @@ class Target:
 
 
 def port_at_peer(packet):
-    """Of a segment; what is known of others is their address."""
+    """For segments only; the other entries name their address."""
     return (
         struct.unpack("!H", packet.body[2:4])[0]
         if packet.protocol == TCP and packet.offset == 0

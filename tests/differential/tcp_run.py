@@ -1,4 +1,5 @@
-"""A sequence of TCP on one stack: its segments as packets, and what is seen of the target's."""
+"""A sequence of TCP on one stack: its segments as packets, and the observed packets of the
+target."""
 
 import struct
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ class TcpRun:
         self.address = addresses[0]
         self.target_iss = 0
         self.fresh = []
-        # Ends of what the target has sent: what it sends again says nothing new, nor does a probe
-        # before what was acknowledged.
+        # The ends of the segments that the target has sent: a retransmission carries no news, nor
+        # does a probe before the acknowledged number.
         self.sent_to = -1
         self.acked = 0
         self.outcomes = []
-        # What packets of the target are this run's.
+        # Selects the packets of the target that belong to this run.
         self.keys = (self.peer_port,)
 
     def call(self, at):
@@ -129,13 +130,13 @@ def kinds(options):
 
 
 def relative(segment, iss):
-    """The segment in relative numbers, and where its sequence space ends if it takes any."""
+    """The segment in relative numbers, and the end of its sequence space if it occupies any."""
     flags = [
         name
         for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (ACK, "ACK"))
         if segment.flags & bit
     ]
-    # Who has no number of its own says zero (RFC 9293 3.10.7.1), which is relative to nothing.
+    # A segment without a number of its own has zero (RFC 9293 3.10.7.1), which is not relative.
     seq = "zero" if segment.flags & RST and not segment.seq else signed(segment.seq - iss)
     ack = signed(segment.ack - PEER_ISS) if segment.flags & ACK else 0
     space = segment.length + bool(segment.flags & SYN) + bool(segment.flags & FIN)

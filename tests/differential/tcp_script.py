@@ -37,8 +37,7 @@ class Segment:
 
 
 class Writer:
-    """Keeps what a well-behaved peer would know: mostly it goes on from there, now and then beside
-    it."""
+    """Tracks the state of a well-behaved peer: most steps continue from it, some deviate."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -98,7 +97,7 @@ class Writer:
         step = kind()
         if self.target_next == self.target_acked or self.random.random() < 0.1:
             return [step]
-        # What waits for an ACK is sent again sooner or later, which is a matter of clocks.
+        # Unacknowledged data is retransmitted at some time, which depends on timers.
         return [step, self.acknowledgment()]
 
     def acknowledgment(self):

@@ -1,5 +1,5 @@
-"""A sequence of UDP on one stack: its datagrams and errors as packets, and what is seen of the
-target's."""
+"""A sequence of UDP on one stack: its datagrams and errors as packets, and the observed packets
+of the target."""
 
 import random
 import re
@@ -8,17 +8,16 @@ import struct
 from packets import ICMP, ICMPV6, UDP, build, checksum, fragment, pseudo_header
 from udp_script import PEERS, ROUTER, Burst, Datagram, Fragments, kind_of
 
-# Nobody listens there.
+# No program listens on this port.
 CLOSED = 9
 FOREIGN = {"v4": "10.96.0.1", "v6": "fd00:96::1"}
 ROUTERS = {"v4": "10.97.0.1", "v6": "fd00:97::1"}
 
 
 class UdpRun:
-    """One script on one stack. Its peers are beyond the gateway and no other sequence's, so that
-    what the target learns of a path is this one's alone; where it is made of addresses and ports,
-    it is told by their names.
-    """
+    """One script on one stack. Its peers are behind the gateway and shared with no other
+    sequence, so that the target's path information belongs to this script alone; names stand for
+    its addresses and ports."""
 
     PORTS = 2
 
@@ -32,13 +31,13 @@ class UdpRun:
         self.peers = dict(
             zip(PEERS, ((near, port + 30_000), (near, port + 30_001), (far, port + 30_000)))
         )
-        # The port that was chosen for a socket that did not ask for one.
+        # The port that was chosen for a socket without a requested port.
         self.chosen = None
         # The last packet to each peer.
         self.sent = {}
         self.fresh = []
         self.outcomes = []
-        # What packets of the target are this run's.
+        # Selects the packets of the target that belong to this run.
         self.keys = (near, far, *(f"::ffff:{address}" for address in (near, far)))
 
     def call(self, at):
@@ -161,7 +160,7 @@ def peer_address(family, number):
 
 
 def pieces(whole, step):
-    """What comes of a datagram, as (offset, bytes, whether more follows)."""
+    """The fragments of a datagram, as (offset, bytes, whether more follows)."""
     cuts = range(0, len(whole), step.size)
     right = [(at, whole[at : at + step.size], at + step.size < len(whole)) for at in cuts]
     first, *rest = right
@@ -173,7 +172,7 @@ def pieces(whole, step):
         "shuffled": lambda: random.Random(step.number).sample(right, len(right)),
         "twice": lambda: [first, first, *rest],
         "last twice": lambda: [right[-1], *right],
-        # With what is in the next piece, so that whoever takes it cannot tell.
+        # Overlaps with the next fragment, so that either order gives the same bytes.
         "overlapping": lambda: [(0, whole[: step.size + 8], first[2]), *rest],
         "overlapping backwards": lambda: [*rest[::-1], (0, whole[: step.size + 8], first[2])],
         "covered": lambda: [first, (0, whole[:8], True), *rest],
@@ -208,7 +207,7 @@ def faulty(udp, fault):
 
 
 def error_word(is_v6, step):
-    """The second word: an MTU, a pointer, or nothing."""
+    """The second word: an MTU, a pointer, or zero."""
     if is_v6 or step.kind == 3:
         return step.value
     return step.value << 24

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from steps import Call, Script
 
 PEEK, TRUNC, DONTWAIT, ERRQUEUE = 0x02, 0x20, 0x40, 0x2000
-# 0 and 1 are ports of one address, 2 is another address; the router is who else reports an error.
+# 0 and 1 are ports of one address, 2 is another address; errors also come from the router.
 PEERS = ("peer0", "peer1", "peer2")
 ROUTER = "router"
-# What a socket is made of: an address of one family, or those of IPv4 on a socket of IPv6.
+# The kind of a socket: an address of one family, or one of IPv4 on a socket of IPv6.
 KINDS = ("v4", "v6", "mapped")
 
 IP, IPV6 = socket.IPPROTO_IP, socket.IPPROTO_IPV6
@@ -47,8 +47,8 @@ FRAGMENTATION_NEEDED = 4
 
 @dataclass(frozen=True)
 class Datagram:
-    """From a peer to the script's port ("port"), a port that nobody has ("closed"), or the one that
-    was chosen for the socket ("chosen")."""
+    """From a peer to the script's port ("port"), an unused port ("closed"), or the one that was
+    chosen for the socket ("chosen")."""
 
     peer: str
     to: str
@@ -131,7 +131,7 @@ TOGETHER = ("whole", "small first", "beyond")
 
 @dataclass(frozen=True)
 class Burst:
-    """More datagrams at once than a small receive buffer holds, each with a mark of its own."""
+    """More datagrams at once than a small receive buffer holds, each with a distinct mark."""
 
     peer: str
     to: str
@@ -145,7 +145,7 @@ class Burst:
 
 
 def kind_of(script):
-    """The script's first call says it."""
+    """The script's first call determines it."""
     return script.steps[0].words[1]
 
 
@@ -155,7 +155,7 @@ class Writer:
         self.seed = seed
         self.kind = self.pick(KINDS)
         self.is_bound = False
-        # Sockets with a port that they asked for.
+        # Sockets with a requested port.
         self.fixed = set()
         self.sockets = ["a"]
         self.marks = 0
@@ -253,8 +253,8 @@ class Writer:
         return [pieces, *self.look(), replace(pieces, way="the missing one"), *self.look()]
 
     def overflow(self):
-        """On a fresh socket, whose memory nothing else has taken. The kernel counts what a datagram
-        takes of it, and we its bytes: what is the same is that some find no room, and which."""
+        """On a fresh socket with an empty buffer. The kernel counts a datagram's memory, the
+        stack its bytes: in both some datagrams find no room, and the same ones."""
         name = self.pick(self.sockets)
         self.is_bound = True
         self.fixed.add(name)

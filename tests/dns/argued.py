@@ -10,7 +10,7 @@ HASH = re.compile(rb"^[0-9a-v]{32}$", re.I)
 
 
 def explanation(question, server, key, ours, theirs):
-    """Why ours differs from the server's in this key, or None."""
+    """The reason why our answer differs from the server's in this key, or None."""
     for servers, keys, applies, why in RULES:
         if server in servers and (key in keys or keys == "all") and applies(question, ours, theirs):
             return why

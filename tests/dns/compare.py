@@ -1,5 +1,5 @@
-"""Answers of ours and of another server, section by section; differences that are argued are told
-apart."""
+"""Compares our answers with those of another server, section by section; differences with a
+recorded reason are counted apart."""
 
 import collections
 
@@ -19,7 +19,7 @@ def differences(ours, theirs):
     for key in keys:
         left, right = ours[key], theirs[key]
         if key == "edns" and left and right:
-            # What a server says of itself is its own matter; whether it does is not.
+            # The content of a server's own records is not compared; their presence is.
             left, right = (
                 {**it, "size": 0, "options": sorted(it["options"])} for it in (left, right)
             )
@@ -41,8 +41,8 @@ def shown(value):
 
 
 def compare(world, targets, files, count, seed, report=print):
-    """Asks `count` questions; gives lines for the differences that nobody argues, and counts of
-    those that are."""
+    """Sends `count` queries; returns lines for the differences without a reason, and counts of
+    those that have one."""
     source, asker = Source(files, seed), Asker(world, targets)
     lines, argued = [], collections.Counter()
     done = 0

@@ -27,7 +27,7 @@ TYPES = {
 
 
 def wire(name):
-    """A name given as text without odd bytes, or as a list of labels."""
+    """A name given as text without unusual bytes, or as a list of labels."""
     labels = (
         [label.encode() for label in name.split(".") if label] if isinstance(name, str) else name
     )

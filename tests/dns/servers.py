@@ -1,4 +1,4 @@
-"""NSD and Knot on the kernel, beside ours; and questions to all of them at once."""
+"""NSD and Knot on the kernel beside our server; and queries to all of them at once."""
 
 import select
 import shutil

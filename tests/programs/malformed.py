@@ -14,7 +14,7 @@ def get(*fields, line=b"GET /hello HTTP/1.1\r\n", host=HOST, body=b""):
 
 
 def row(request, ours, nginx=None, because=None):
-    """`nginx`: what it answers where that is not the same, `because`: why ours is another one."""
+    """`nginx`: its answer if it differs from ours; `because`: the reason."""
     assert (nginx is None) == (because is None)
     return request, ours, nginx or ours
 
@@ -24,7 +24,7 @@ SERVED = "200 stays"
 LAST = "200 ends"
 NEXT = b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n"
 
-# Why ours is another answer.
+# The reason why our answer differs.
 OLD = "nginx speaks HTTP/0.9, whose answers have no status"
 VERSION = "RFC 9110, section 15.6.6: a version that is not served is 505"
 NO_VERSION = "RFC 9112, section 2.3: a version is a digit, a point and a digit"

@@ -1,4 +1,4 @@
-"""Clients: they are on what is under test, the server is on the kernel."""
+"""Clients, which run on the stack under test; the server is on the kernel."""
 
 import re
 import sys

@@ -164,7 +164,7 @@ def rabbitmq(world):
         "RABBITMQ_DIST_PORT": 25672,
         "RABBITMQ_FEATURE_FLAGS_FILE": folder / "flags",
     }
-    # Erlang's daemon of names, which the broker would otherwise start and leave behind.
+    # Erlang's name daemon, which the broker would otherwise start and not end.
     world.beside("epmd", "-address", "127.0.0.1", env=env)
     server = world.stack("/usr/lib/rabbitmq/bin/rabbitmq-server", env=env)
     world.wait_port(61613, 90, process=server)

@@ -16,7 +16,7 @@ class Entry:
     body: Callable
     packages: tuple
     timeout_s: float
-    # (a command that says its version, a file without which it is not installed)
+    # (a command that prints its version, a file without which it is not installed)
     own: tuple = ()
 
     def version(self):

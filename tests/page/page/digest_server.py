@@ -1,5 +1,5 @@
-"""HTTP for programs that are proxies or clients: GET gives 64 bytes or a file, POST the SHA-256 of
-its body."""
+"""An HTTP server for programs that are proxies or clients: GET returns 64 bytes or a file, POST
+the SHA-256 of its body."""
 
 import hashlib
 import sys

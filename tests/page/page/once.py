@@ -1,4 +1,4 @@
-"""What an inetd starts for a datagram: reads it from its standard input and answers."""
+"""The program that inetd starts for a datagram: reads it from its standard input and answers."""
 
 import socket
 

@@ -1,5 +1,5 @@
-"""Runs each program in turns on the kernel, in the program and through an instance; each run is a
-process of its own."""
+"""Runs each program in turns on the kernel, in-process and through an instance; each run is a
+separate process."""
 
 import argparse
 import json
@@ -131,7 +131,7 @@ def run_apart(entry, mode):
 
 
 def reason(error):
-    """One line: of a program that failed the end of what it said, otherwise the beginning."""
+    """One line: the end of the output if the program failed, otherwise the beginning."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     words = lines[0].partition(" -- ")[2].split()
     if lines[0] == "the server ended":

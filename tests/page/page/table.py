@@ -1,4 +1,4 @@
-"""The table: what was compared, and the rate against the kernel's of the same run."""
+"""The table: each comparison, and the rate relative to the kernel's of the same run."""
 
 import datetime
 import platform
@@ -47,7 +47,7 @@ def cell(row, mode):
     run = best(row, mode)
     bad = [it for it in row["runs"].get(mode, []) if "failed" in it]
     if bad:
-        # Without the run's own paths.
+        # Without the paths of this run.
         return "fails: " + re.sub(r"/\S*(/release/|/ss-|/tmp/)\S*", "…", bad[0]["failed"]).replace(
             "|", "/"
         )

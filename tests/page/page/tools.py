@@ -86,7 +86,7 @@ def calls(world, call, seconds=SECONDS):
 
 
 def digest_server(world, port, start=None):
-    """A server on the kernel at the peer: GET gives 64 bytes or a file, POST the digest of its
+    """A server on the kernel at the peer: GET returns 64 bytes or a file, POST the digest of its
     body."""
     started = (start or world.peer)(sys.executable, "-u", PEER_SERVER, port, world.folder)
     until(lambda: "ready" in started.output(), 10, "the server at the peer is ready")
@@ -128,7 +128,7 @@ def ask_udp(world, address, port, data, seconds=2, tries=3):
 
 
 def certificate(world):
-    """A key and a certificate of its own in one PEM file."""
+    """A key and its self-signed certificate in one PEM file."""
     pem = world.folder / "tls.pem"
     key, cert = world.folder / "key.pem", world.folder / "cert.pem"
     words = [

@@ -3,8 +3,8 @@
 from harness.world import TARGET
 
 FOLDER = TARGET / "trixie"
-# Mounts the paths $1, separated by colons, in the chroot $2 and becomes the rest. A network
-# namespace's commands have mounts of their own.
+# Mounts the paths $1, separated by colons, in the chroot $2 and executes the remaining arguments.
+# Commands in a network namespace have a mount namespace of their own.
 ENTER = """
 IFS=:
 for path in $1; do
@@ -16,8 +16,8 @@ exec "$@"
 
 
 def entering(world, *more):
-    """Words before a command that runs `chroot`: the run's folder, our library and what the system
-    has under /dev and /proc are there under their own paths."""
+    """The command prefix that runs `chroot`: the run's folder, our library and the system's /dev
+    and /proc are mounted there under their own paths."""
     paths = ["/dev", "/proc", str(world.folder), str(TARGET / "release"), *map(str, more)]
     return ["sh", "-c", ENTER, "sh", ":".join(paths), str(FOLDER)]
 

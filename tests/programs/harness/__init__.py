@@ -1,4 +1,4 @@
-"""What the tests are written with: `test`, `Skip`, `World`, and small network clients."""
+"""The names that tests use: `test`, `Skip`, `World`, and small network clients."""
 
 from .registry import Skip, test
 from .world import World

@@ -1,10 +1,10 @@
-"""What Slipstack's captures have and the kernel's of the same test have not.
+"""Findings that Slipstack's captures have and the kernel's of the same test have not.
 
-A finding is compared by how often it was seen: who waits for whom, and with it the count, differs
-from run to run on the kernel too, so that twice the kernel's count and a few more are its like.
-captures.toml explains what exceeds it. A test that still differs is run again, some times on both:
-what tshark makes of the order and the timing of frames (its warnings about TCP) is a finding if it
-is seen in two runs, anything else at once."""
+Findings are compared by their number. The order of processes, and with it the number, differs
+from run to run on the kernel too, so twice the kernel's number and a few more count as equal.
+captures.toml explains numbers above that. A test that still differs is run again several times
+on both: tshark's warnings about the order and the timing of frames (of TCP) are a finding if
+they are in two runs, any other difference at once."""
 
 import json
 import tomllib
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from .registry import MODES
 
-# What only the end of a connection brings; a capture that was full before does not have it.
+# Findings that belong to the end of a connection; a capture that was full before has none.
 OF_THE_END = "Connection reset"
 TIMES = 2
 AND_MORE = 3
-# What differs from run to run, and how many runs have to show it where there are several.
+# Findings that differ from run to run, and the number of runs that have to show them.
 OF_TIMING = "warning: TCP: "
 SEEN_IN = 2
 
 
 def clear(folder):
-    """Removes what a former run has left: it is nobody's baseline."""
+    """Removes captures of former runs, so that they are not used as a baseline."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for file in (*folder.rglob("*.json"), *folder.rglob("*.pcap")):
@@ -30,7 +30,7 @@ def clear(folder):
 
 
 def further(folder, number):
-    """Where the captures of a further run of some tests lie."""
+    """The folder of the captures of a further run of some tests."""
     return Path(folder) / f"again-{number}"
 
 
@@ -44,8 +44,8 @@ def read(folder):
 
 
 class Explained:
-    """What captures.toml says of a difference: in which tests it is none of our faults, and how
-    often."""
+    """An entry of captures.toml: the tests in which a difference is not a fault of ours, and the
+    largest number."""
 
     def __init__(self, file):
         said = tomllib.loads(Path(file).read_text())
@@ -72,10 +72,9 @@ def is_named(name, entry):
 
 
 class Comparison:
-    """`recorded` are the tests and modes that have passed and were to be captured, `of_kernel` the
-    names of all tests that run on the kernel: those are compared with their own capture on it,
-    others with all of the kernel's.
-    """
+    """`recorded` are the tests and modes that have passed and were to be captured, `of_kernel`
+    the names of all tests that run on the kernel: those are compared with their own capture on
+    it, others with all of the kernel's."""
 
     def __init__(self, folder, explained_in, recorded, of_kernel):
         self.explained = Explained(explained_in)

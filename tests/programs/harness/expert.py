@@ -1,7 +1,8 @@
-"""What tshark's expert mode says of a test's frames, on the kernel and on Slipstack.
+"""The findings of tshark's expert mode in a test's frames, on the kernel and on Slipstack.
 
-The wire of a recorded test has no offloads: each frame is as long as the MTU allows and carries its
-own checksums, and the capture at the peer's end shows what a wire between two machines would."""
+The interface of a recorded test has no offloads: each frame is at most one MTU long and has its
+own checksums, and the capture at the peer's end shows what a cable between two machines would
+carry."""
 
 import collections
 import functools
@@ -18,16 +19,15 @@ from pathlib import Path
 from .process import until
 from .world import World
 
-# A bulk transfer's first part says what the rest would.
+# The first part of a bulk transfer represents the rest.
 FRAMES_MAX = 100_000
 # Room for all of them: where the machine is busy tcpdump comes late.
 BUFFER_KIB = 196_608
 OFFLOADS = ("tx", "tso", "gso", "gro")
-# Longest time tshark may take with one, on a machine that does other things too.
+# Longest time that tshark may take for one capture, on a loaded machine.
 READING_S = 300
 CHECKS = ("ip.check_checksum", "tcp.check_checksum", "udp.check_checksum")
-# What a program sends is not ours, and tshark guesses its protocol by ports that were chosen at
-# random.
+# Payload is not checked: tshark guesses its protocol by ports that were chosen at random.
 LAYERS = {
     "_ws",
     "arp",
@@ -43,16 +43,16 @@ LAYERS = {
     "udp",
     "vlan",
 }
-# The peer is the kernel: when its program reads too slowly for ours its window closes. And a RST
-# with the number zero refuses a SYN: a test that waits for its server asks as often as the server
-# takes to start.
+# The peer is the kernel: when its program reads too slowly, the window that it offers closes. And a
+# RST with the number zero refuses a SYN: a test that waits for its server tries until the server
+# has started.
 ASKED = (
     f"!(tcp.analysis.zero_window && (ip.src == {World.PEER} || ipv6.src == {World.PEER6}))"
     " && !(tcp.flags.reset == 1 && tcp.seq_raw == 0)"
 )
 LEVELS = {"Errors": "error", "Warns": "warning"}
 RESET = "warning: TCP: Connection reset (RST)"
-# What comes late for a connection that is closed at one end and in TIME-WAIT at the other.
+# A late segment for a connection that is closed at one end and in TIME-WAIT at the other.
 RESET_OF_THE_CLOSED = f"{RESET} of what came behind both ends"
 FIELDS = ("tcp.stream", "tcp.srcport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len")
 FIN, RST, ACK = 0x01, 0x04, 0x10
@@ -93,7 +93,7 @@ class Recording:
 
     def end(self):
         if self.process.is_running():
-            # What is on its way to tcpdump.
+            # Frames on their way to tcpdump.
             time.sleep(0.3)
             self.process.signal(signal.SIGINT)
         self.process.wait(10)
@@ -117,8 +117,7 @@ class Recording:
 
 @functools.cache
 def configuration():
-    """A folder with tshark's settings: no protocol is enabled but those of the layers that are
-    ours."""
+    """A folder with tshark's settings: only the protocols that the stack implements are enabled."""
     folder = tempfile.TemporaryDirectory(prefix="ss-tshark-")
     known = subprocess.run(
         ["tshark", "-G", "protocols"], capture_output=True, text=True, check=True
@@ -177,18 +176,17 @@ class Side:
     """One end of a connection, by what it has sent."""
 
     def __init__(self):
-        # Behind its FIN; whether that acknowledged the other's (then no TIME-WAIT is its own); all
-        # it has acknowledged.
+        # Behind its FIN; whether that acknowledged the other's (then it has no TIME-WAIT); all it
+        # has acknowledged.
         self.end = None
         self.is_second = False
         self.acked = set()
 
 
 def resets_of_the_closed(lines):
-    """How many resets leave from an end that was closed: the other's FIN was acknowledged by its
-    own and that, before, by the other. RFC 9293 3.10.7.1: such a RST has the number that the late
-    segment acknowledged, and no ACK.
-    """
+    """The number of resets from an end that was closed: its own FIN acknowledged the peer's, and
+    the peer had acknowledged its FIN before. RFC 9293 3.10.7.1: such a RST has the number that
+    the late segment acknowledged, and no ACK."""
     sides = {}
     count = 0
     for line in lines.splitlines():

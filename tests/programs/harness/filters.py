@@ -1,4 +1,4 @@
-"""What tests of the packet filter share."""
+"""Helpers for tests of the packet filter."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""A small HTTP client on a kernel socket; says exactly what came."""
+"""A small HTTP client on a kernel socket; returns exactly the bytes that came."""
 
 import socket
 

@@ -1,4 +1,5 @@
-"""Clients of programs/moving.py: what comes back is what was sent, whatever moves or is killed."""
+"""Clients of programs/moving.py: they check that all sent bytes come back, whatever moves or is
+killed."""
 
 import random
 import threading
@@ -6,7 +7,7 @@ import time
 
 CLIENTS = 6
 TURNS = 40
-# Longer than any pause: who is cut off hears of it.
+# Longer than any pause, so that a timeout means a lost connection.
 WAIT_SECONDS = 10
 
 

@@ -31,7 +31,8 @@ class Namespace:
         return command("ip", "-n", self.name, *words, check=check)
 
     def prefix(self):
-        """Words to put before a command that shall run here (nsenter execs: the pid stays)."""
+        """The command prefix that runs a command in this namespace (nsenter execs: the pid
+        stays)."""
         return ["nsenter", f"--net={self.path}", "--"]
 
     def sysctl(self, name, value):

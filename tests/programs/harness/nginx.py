@@ -1,4 +1,4 @@
-"""nginx with a configuration of its own in the test's folder."""
+"""nginx with a configuration in the test's folder."""
 
 import os
 import shutil

@@ -45,13 +45,13 @@ class Process:
             ) from None
 
     def finish(self, seconds=30):
-        """Waits for success and gives the output."""
+        """Waits for success and returns the output."""
         code = self.wait(seconds)
         assert code == 0, f"{' '.join(self.words)} ended with {code}\n{self.tail()}"
         return self.output()
 
     def stop(self, seconds=10):
-        """SIGTERM and wait; gives the exit code."""
+        """Sends SIGTERM and waits; returns the exit code."""
         if self.is_running():
             self.signal(signal.SIGTERM)
         return self.wait(seconds)

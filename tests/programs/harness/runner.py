@@ -1,4 +1,4 @@
-"""Runs tests, each in a process of its own with a time limit, and counts."""
+"""Runs tests, each in a separate process with a time limit, and counts the results."""
 
 import argparse
 import json
@@ -143,8 +143,8 @@ def run_all(wanted, options, of_kernel):
 
 
 def again(outcomes, options):
-    """What failed beside other tests is run alone. Returns the failures of tests that have passed
-    then."""
+    """Repeats alone the tests that failed beside others. Returns the failures of tests that
+    passed then."""
     unsteady = []
     for place, first in enumerate(outcomes):
         for _ in range(options.attempts - 1):
@@ -222,7 +222,7 @@ def run_apart(test, mode, options):
     try:
         text, _ = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        # The test's own clean-up runs on SIGTERM; what it cannot end any more is ended here.
+        # The test cleans up on SIGTERM; this ends processes that remain.
         child.send_signal(signal.SIGTERM)
         try:
             text, _ = child.communicate(timeout=20)

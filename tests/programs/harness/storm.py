@@ -1,5 +1,5 @@
-"""Changes of a running network, as many as can be, over the control protocol itself, by somebody
-who looks whether each holds whole or not at all."""
+"""Changes of a running network, as many as possible, over the control protocol itself, with a
+check that each is applied completely or not at all."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def network(pair):
 
 
 class Control:
-    """A connection to whoever is the keeper now."""
+    """A connection to the present keeper."""
 
     def __init__(self, world):
         self.world, self.socket = world, None
@@ -60,7 +60,7 @@ class Control:
 
 
 def change(pairs, is_there):
-    """Brings the pairs or takes them away."""
+    """Adds the pairs or removes them."""
     changes = []
     for pair in pairs:
         route = {
@@ -98,7 +98,7 @@ def pairs_of(state):
 
 
 class Storm(threading.Thread):
-    """Brings and takes all pairs again and again; another thread looks at what holds."""
+    """Adds and removes all pairs again and again; another thread checks the result."""
 
     def __init__(self, world):
         super().__init__(daemon=True)
@@ -115,7 +115,7 @@ class Storm(threading.Thread):
     def guarded(self, work):
         try:
             work()
-        except Exception as failure:  # It is told by whoever waits.
+        except Exception as failure:  # The thread that waits raises it.
             self.failure = self.failure or failure
             self.is_over.set()
 
@@ -125,7 +125,7 @@ class Storm(threading.Thread):
         while not self.is_over.is_set():
             answer = control.ask(change(range(PAIRS), not is_there))
             if answer is None:
-                # Old or new: the successor says which.
+                # Old or new: the successor reports which.
                 self.lost += 1
                 is_there = bool(pairs_of(control.network()))
                 continue
@@ -140,7 +140,7 @@ class Storm(threading.Thread):
             self.seen += 1
 
     def end(self):
-        """Stops, and says whether the pairs are there now."""
+        """Stops, and returns whether the pairs exist now."""
         self.is_over.set()
         self.join(20)
         if self.failure:

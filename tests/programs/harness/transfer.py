@@ -1,4 +1,4 @@
-"""A transfer both ways that goes on beside what a test does."""
+"""A transfer in both directions that runs beside a test."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ from .process import until
 
 
 class Transfer(threading.Thread):
-    """Sends to an echo server and reads what comes back, until it is stopped."""
+    """Sends to an echo server and reads the answers, until it is stopped."""
 
     def __init__(self, sock):
         super().__init__(daemon=True)

@@ -5,12 +5,12 @@ import subprocess
 
 from .world import PROGRAMS, PYTHON
 
-# From here on a SYN or its answer was lost: nothing else takes a second.
+# Above this time a SYN or its answer was lost: nothing else takes a second.
 LOST_MS = 950
 
 
 class Visitors:
-    """Clients at the peer while the block runs; afterwards `report` says how they fared."""
+    """Clients at the peer while the block runs; afterwards `report` has their results."""
 
     def __init__(self, world, port, *, closing=8, keeping=4, idling=4):
         self.words = [

@@ -21,7 +21,8 @@ PYTHON = "/usr/bin/python3"
 
 
 class World:
-    """`address` is served by what is under test (kernel or stack), `peer_address` by the kernel."""
+    """`address` is served by the stack under test (kernel or Slipstack), `peer_address` by the
+    kernel."""
 
     STACK = "10.77.0.2"
     PEER = "10.77.0.1"
@@ -34,7 +35,7 @@ class World:
     def __init__(self, mode, device="veth"):
         self.mode = mode
         self.device = device
-        # What `--device` is given, if anything.
+        # The value of `--device`, if any.
         self.kind = os.environ.get("SLIPSTACK_TEST_DEVICE")
         self.slipstack = Path(
             os.environ.get("SLIPSTACK_TEST_BIN", TARGET / "release" / "slipstack")
@@ -49,9 +50,9 @@ class World:
         # The namespace at the other end of the second interface.
         self.peer_b_ns = None
         self.processes = []
-        # What records the test's frames: no part of it.
+        # The recorder of the test's frames, which is not part of the test.
         self.recorder = None
-        # Functions that name a process which is no child of ours (a daemon), to end at the end.
+        # Functions that return a process which is not our child (a daemon), to be ended at the end.
         self.strays = []
         self.instance = None
         self.namespaces = []
@@ -85,7 +86,7 @@ class World:
             self.stack_ns.ip("addr", "add", f"{self.STACK6}/64", "dev", "eth1", "nodad")
 
     def use_second_pair(self):
-        """Gives the stack a second interface, eth2, with a namespace of its own at the other end;
+        """Adds a second interface to the stack, eth2, with another namespace at the other end;
         before the first program is started."""
         self.peer_b_ns = self._namespace("d")
         net.join(self.stack_ns, self.peer_b_ns, "eth2")
@@ -100,7 +101,7 @@ class World:
                 self.stack_ns.ip("addr", "add", f"{self.STACK6_B}/64", "dev", "eth2", "nodad")
 
     def _kernel_pair(self):
-        """Stands in for Slipstack's own TAP when the tests are proven on the kernel."""
+        """Replaces Slipstack's own TAP when the tests are run on the kernel."""
         self.stack_ns.ip("addr", "add", f"{self.STACK}/32", "dev", "lo")
         self.peer_address = self.STACK
 
@@ -144,8 +145,8 @@ class World:
         return started
 
     def stack(self, *words, options=(), before=(), **keywords):
-        """Starts a program on what is under test. Its process id is the program's. `before`: words
-        of commands that set limits and the like and then become what follows them."""
+        """Starts a program on the stack under test. Its process id is the program's. `before`: a
+        command prefix that sets limits and the like and executes the rest."""
         words = [str(word) for word in words]
         if self.mode != "kernel":
             words = [str(self.slipstack), "run", *self.options(options), "--", *words]
@@ -155,7 +156,7 @@ class World:
         return started
 
     def _learn_address(self, started):
-        """With a TAP of Slipstack's own, its one line says where the program is."""
+        """With a TAP of Slipstack's own, its first line has the program's address."""
         until(
             lambda: "slipstack:" in started.errors() or not started.is_running(),
             10,
@@ -184,7 +185,7 @@ class World:
         return self.process(self.stack_ns.prefix() + [str(word) for word in words], **keywords)
 
     def process(self, words, **keywords):
-        # Nobody answers DNS in there, and http.server asks for its own name.
+        # No DNS server answers in the namespace, and http.server looks up its own name.
         env = dict(
             os.environ,
             RES_OPTIONS="timeout:1 attempts:1",
@@ -195,7 +196,7 @@ class World:
         return started
 
     def admin(self, *words, seconds=20, **keywords):
-        """Runs `slipstack status`, `why` or `stop`; gives the finished process."""
+        """Runs `slipstack status`, `why` or `stop`; returns the finished process."""
         words = [str(word) for word in words]
         words = [str(self.slipstack), words[0], "--run-dir", str(self.run_dir), *words[1:]]
         started = self.process(self.stack_ns.prefix() + words, **keywords)
@@ -234,7 +235,8 @@ class World:
 
     def wait_port(self, port, seconds=10, process=None, address=None):
         if process is not None and {str(self.slipstack), "run"} <= set(process.words):
-            # Before that nobody answers ARP, and the kernel asks again only after a second.
+            # Until then nothing answers ARP, and the kernel repeats its request only after a
+            # second.
             until(
                 lambda: "is reached at" in process.errors() or not process.is_running(),
                 seconds,
@@ -256,7 +258,7 @@ class World:
     # The end
 
     def finish(self):
-        """Ends what still runs, in order, and says what is left behind."""
+        """Ends all processes, in order, and reports what is left behind."""
         for pid in filter(None, (find() for find in self.strays)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
