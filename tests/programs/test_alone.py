@@ -1,4 +1,5 @@
-"""Keeper and standby are killed at one instant: what runs goes on, and nobody comes between."""
+"""Keeper and standby are killed at the same time: running programs continue, and no new one
+starts."""
 
 import contextlib
 import json
@@ -17,7 +18,7 @@ DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
 def kill_both(world):
     (report,) = json.loads(world.admin("status", "--json").output())
     pids = report["keeper_pid"], report["standby_pid"]
-    # A keeper that stands still forks no other standby.
+    # A stopped keeper forks no other standby.
     os.kill(pids[0], signal.SIGSTOP)
     for pid in reversed(pids):
         os.kill(pid, signal.SIGKILL)
@@ -79,7 +80,7 @@ def lives_alone(world):
         transfer.goes_on("without a keeper")
         engine = world.instance.pid if world.mode == "instance" else server.pid
         for words in (["status"], ["why", str(engine)], ["stop", "--all"]):
-            # The instance answers for itself, and would end when it is asked to.
+            # An instance answers these itself, and would end when it is asked to.
             if world.mode == "inprocess" or words == ["status"]:
                 asked = world.admin(*words)
                 said = asked.output() + asked.errors()
@@ -158,7 +159,7 @@ def each_worker_with_an_engine_counts(world):
 
 
 def number_again(world):
-    """Four programs, of which the second ends when nobody is left to keep its queue."""
+    """Four programs, of which the second ends when no keeper is left to keep its queue."""
     servers = [
         world.stack(*world.program("threaded.py"), "server", 7000 + number) for number in range(3)
     ]

@@ -1,4 +1,4 @@
-"""What happens to connections while their program does not call us: it computes, or sleeps."""
+"""Connections while their program makes no calls: it computes, or sleeps."""
 
 import os
 import socket
@@ -20,8 +20,8 @@ CORE = 0
 
 
 def acknowledgements_leave(world, how):
-    # The sentinel is treated as the ticker: on the same core, in the program's session (and so in
-    # its share of the processor), with a short time slice.
+    # The sentinel is scheduled like the ticker: on the same core, in the program's session (and so
+    # in its share of the processor), with a short time slice.
     watch = [*world.program("sentinel.py"), SECONDS + 1, world.folder / "delays", 100_000]
     os.sched_setaffinity(0, {CORE})
     server = world.stack(*world.program("away.py"), 7600, SECONDS, how, *watch)
@@ -40,7 +40,7 @@ def acknowledgements_leave(world, how):
 
 
 def talk_to_the_absent(world):
-    """Sends small segments for as long as the program is away, one at a time; gives how many."""
+    """Sends small segments while the program is away, one at a time; returns their number."""
     sent = 0
     with world.connect(7600, SECONDS + 20) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -57,8 +57,8 @@ def talk_to_the_absent(world):
 
 
 def judge(pairs, delays):
-    """An acknowledgement is late when it takes longer than the limit and than what the scheduler
-    took from the sentinel, which sleeps on the same core, in the same moment."""
+    """An acknowledgement is late if it takes longer than the limit and than the delay that the
+    scheduler gave the sentinel, which sleeps on the same core, at the same time."""
     waits = sorted(came - sent for sent, came in pairs)
     late = [
         (came - sent, stolen)
@@ -126,7 +126,7 @@ def a_lost_answer_is_sent_again_while_the_program_is_away(world):
 
 
 def block(world, is_on):
-    """With another link-layer address the peer ignores what is sent to its old one."""
+    """With another link-layer address the peer ignores frames to its old one."""
     if is_on:
         text = world.peer_ns.ip("-o", "link", "show", "eth1")
         world.old_mac = text.split("link/ether ")[1].split()[0]

@@ -12,7 +12,7 @@ PORT = 7000
 
 
 def both_kinds(namespace, address):
-    """What TCP and UDP answer from this end, or what became of the question."""
+    """The answers by TCP and UDP from this end, or the errors."""
     told = []
     for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM:
         with namespace.inside():
@@ -36,7 +36,7 @@ def serve(world, *devices):
 
 
 def check(world, eth1, eth2):
-    """Many flows each: several engines are asked in turn."""
+    """Many flows each, so that several engines get some."""
     seen = collections.Counter()
     for _ in range(12):
         seen[(*both_kinds(world.peer_ns, world.STACK), 1)] += 1
@@ -56,10 +56,10 @@ def sockets_of_two_programs_share_a_port_by_their_devices(world):
     world.use_second_pair()
     first, second = serve(world, "eth2"), serve(world, "eth1")
     check(world, "eth1", "eth2")
-    # A third one for what is left is in their way, as on the kernel.
+    # A third one for all other traffic conflicts with them, as on the kernel.
     third = world.stack(*world.program("by_device.py"), PORT, "any")
     assert third.wait(10) != 0 and "Address already in use" in third.errors(), third.tail()
-    # Without the first one its interface has nobody, and the other one goes on.
+    # Without the first one its interface has no listener, and the other one continues.
     first.stop()
     refused = ["ConnectionRefusedError"] * 2
     until(lambda: both_kinds(world.peer_b_ns, world.STACK_B) == refused, 10, "the port is closed")

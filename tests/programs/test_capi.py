@@ -137,7 +137,7 @@ def segments_that_are_kept_stay_as_they_are_and_come_back_in_any_order(world):
     with world.connect(9200) as sock, world.connect(9201) as other:
         sock.sendall(b"k")
         sock.setblocking(False)
-        # What is kept stops the sender, and him alone.
+        # Kept buffers stop their sender, and no other.
         until(
             lambda: select.select([sock], [], [], 0)[0]
             or not server.is_running()
@@ -321,7 +321,7 @@ def a_dispatcher_hands_frames_to_another_process(world):
 
 
 def answers(sock, text, to):
-    """Asks until the server has bound its port and answers; what comes late is taken too."""
+    """Sends requests until the server has bound its port and answers; late answers are read too."""
     sock.settimeout(0.2)
     end = time.monotonic() + 10
     while True:

@@ -62,7 +62,7 @@ def curl_on_the_stack_downloads_in_parallel(world):
 
 @test
 def curl_in_valgrind_downloads(world):
-    """Whoever looks for a fault in a program has to be able to take it apart on the stack too."""
+    """A debugger must work on a program on the stack too."""
     digests = kernel_files(world, ["one.bin"], 20_000)
     out = world.folder / "got.bin"
     url = f"http://{world.peer_address}:8000/one.bin"

@@ -130,7 +130,7 @@ def sysctls_are_shown_and_set_while_programs_run(world):
 
 
 def closed_port(world, kind):
-    """The error that a client gets from a port that nobody serves."""
+    """The error that a client gets from an unused port."""
     with world.at_peer(), socket.socket(socket.AF_INET, kind) as client:
         client.settimeout(0.7)
         try:

@@ -1,4 +1,4 @@
-"""`slipstack reload`: a running stack becomes what its configuration file says now, whole or not at
+"""`slipstack reload`: a running stack takes over its configuration file, completely or not at
 all."""
 
 import json

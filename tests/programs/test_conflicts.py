@@ -1,5 +1,4 @@
-"""Addresses that are added while programs run: the link is asked first whether another station has
-them."""
+"""Addresses that are added while programs run: they are first probed for on the link."""
 
 import time
 
@@ -43,7 +42,7 @@ def an_address_that_another_station_has_is_refused(world):
     assert changed(world, "ip", "addr", "add", "fd00:77::8/64", "dev", "eth1") == ""
     assert time.monotonic() - began < 3
     assert answers(world, "10.77.0.8") and answers(world, "fd00:77::8")
-    # Who knows better is believed.
+    # `nodad` skips the probe.
     assert changed(world, "ip", "addr", "add", f"{world.PEER}/32", "dev", "eth1", "nodad") == ""
     assert world.PEER in world.admin("ip", "addr").finish()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from harness import test
 from harness.process import until
 
-# What a runtime does: nothing of the host's /run is seen.
+# As a container runtime does: nothing of the host's /run is visible.
 FRESH_RUN = 'mount --make-rprivate / && mount -t tmpfs none /run && exec "$@"'
 
 
 class Container:
-    """A mount namespace with a /run of its own, in the stack's network namespace."""
+    """A mount namespace with its own /run, in the stack's network namespace."""
 
     def __init__(self, world):
         self.world = world
@@ -75,7 +75,7 @@ def a_container_needs_nothing_of_the_hosts_run(world):
         echo(world.STACK, port, world.peer_ns, world.PEER)
     (report,) = json.loads(container.told("status", "--json"))
     assert report["device"]["interface"] == "eth1", report["device"]
-    # From outside, in the same network namespace, nothing of it is to be seen.
+    # From outside, in the same network namespace, nothing of it is visible.
     outside = world.process(
         [*world.stack_ns.prefix(), str(world.slipstack), "status", "--json"],
         env={"XDG_RUNTIME_DIR": ""},

@@ -1,5 +1,5 @@
-"""What running stacks count: `slipstack nstat`, `top`, `traffic` and `netstat -i`, also by the
-names of F-Stack's tools."""
+"""The counters of running stacks: `slipstack nstat`, `top`, `traffic` and `netstat -i`, also by
+the names of F-Stack's tools."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def echo(world, *, times):
 
 
 class Load(threading.Thread):
-    """Asks over one connection until it is told to end."""
+    """Sends requests over one connection until it is stopped."""
 
     def __init__(self, client):
         super().__init__(daemon=True)
@@ -89,7 +89,7 @@ def nstat_shows_what_has_been_added_since_the_last_look(world):
 
 @test(modes=("inprocess", "instance"))
 def top_and_traffic_show_a_busy_engine_and_an_idle_one(world):
-    # The thread of a connection would get an engine of its own.
+    # The thread of a connection would get its own engine.
     options = ("--thread-engines", "1") if world.mode == "inprocess" else ()
     server = world.stack(*world.program("aborted.py"), 8000, options=options)
     world.wait_port(8000, process=server)

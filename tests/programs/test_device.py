@@ -1,4 +1,5 @@
-"""Kinds of devices beside the usual ones: what `--device` takes, and what is said of it."""
+"""Kinds of devices beside the usual ones: the arguments of `--device`, and the output about
+them."""
 
 import json
 import socket
@@ -9,7 +10,7 @@ from harness.process import until
 from harness.world import PYTHON
 
 ONLY = ("inprocess", "instance")
-# Not the network that is looked for when nothing is said.
+# Not the network that is used by default.
 STACK = "10.88.0.2"
 STRANGER = "10.88.0.9"
 
@@ -36,7 +37,7 @@ def options(kind):
 
 
 def device(world):
-    """What `status` says of the only device."""
+    """The line of `status` about the only device."""
     (report,) = json.loads(world.admin("status", "--json").output())
     return report["device"]["device"]
 

@@ -2,7 +2,7 @@
 
 from harness import test
 
-# What comes of a connection and of datagrams to the peer and to an address behind it.
+# The results of a connection and of datagrams to the peer and to an address behind it.
 TRY = """
 import errno, socket, sys
 DONTROUTE = 5

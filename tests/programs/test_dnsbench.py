@@ -121,7 +121,7 @@ def dnsbench_at_a_constant_rate_counts_the_time_that_queries_waited(world):
         f"{world.PEER}:5353",
     )
     time.sleep(0.4)
-    # It stands still for 200 ms: 200 queries are due then, of which 50 are under way.
+    # It is stopped for 200 ms: 200 queries are due then, of which 50 are under way.
     server.signal(signal.SIGSTOP)
     time.sleep(0.2)
     server.signal(signal.SIGCONT)

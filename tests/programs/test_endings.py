@@ -383,7 +383,7 @@ def keepers(world):
 def nothing_is_left_after_the_last_program(world):
     server = world.stack(*world.program("forking.py"), 7200, "lines")
     world.wait_port(7200, process=server)
-    # Whoever is answered comes after the one that tried the port: that one has been accepted too.
+    # A client is answered after the one that tried the port: that one has been accepted too.
     with world.connect(7200) as sock, sock.makefile("rw") as lines:
         lines.write("a line\n")
         lines.flush()
@@ -400,7 +400,7 @@ def nothing_is_left_after_the_last_program(world):
 def nothing_is_left_after_kill_9_of_everything(world):
     nginx = Nginx(world, workers=2)
     assert get(world, 8080)[0] == 200
-    # A standby takes over from the dead, so one round is not enough.
+    # A standby takes over from the dead keeper, so one round is not enough.
     end = time.monotonic() + 5
     while pids := world.stack_ns.pids():
         assert time.monotonic() < end, pids
@@ -435,7 +435,7 @@ def kill_9_of_the_instance_is_told_to_who_only_asks(world):
 
 @test(modes=("inprocess",), serial=True)
 def without_any_keeper_what_comes_is_acknowledged_in_time(world):
-    """Keeper and standby are killed: who is away is stood in for all the same."""
+    """Keeper and standby are killed: the ticker still acts for a program that computes."""
     import json
 
     server = world.stack(*world.program("away.py"), 7970, 6, "compute")
@@ -445,7 +445,7 @@ def without_any_keeper_what_comes_is_acknowledged_in_time(world):
         (report,) = json.loads(world.admin("status", "--json").output())
         for pid in (report["standby_pid"], report["keeper_pid"]):
             os.kill(pid, signal.SIGKILL)
-        # What is known of the neighbours outlives them.
+        # The neighbour entries remain.
         sock.sendall(b"go")
         assert sock.recv(5, socket.MSG_WAITALL) == b"ready"
         time.sleep(1.5)
@@ -463,7 +463,7 @@ def without_any_keeper_what_comes_is_acknowledged_in_time(world):
         late = [wait for wait in waits if wait > 0.15]
         assert len(late) <= 2, f"late: {late}"
     server.kill()
-    # There is nobody to remove it.
+    # No process is left to remove it.
     shutil.rmtree(world.run_dir)
 
 
@@ -498,5 +498,5 @@ def a_restarted_instance_costs_its_programs_no_descriptor(world):
                 os.kill(world.instance.pid, signal.SIGKILL)
                 world.instance.wait()
                 world.instance = world.start_instance("t")
-    # The first restart may leave one descriptor for good; what matters is that no other does.
+    # The first restart may leave one descriptor for ever; no other may.
     assert counts[-1] == counts[1], counts

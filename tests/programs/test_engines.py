@@ -1,5 +1,5 @@
-"""Programs whose threads each wait on sockets of their own: an engine for each, as far as there
-are."""
+"""Programs whose threads each wait on their own sockets: an engine for each, as far as slots are
+free."""
 
 import json
 import random
@@ -191,8 +191,8 @@ def what_has_come_before_a_connection_moves_goes_along(world):
 
 
 def chat(sock, seed, rounds, failed):
-    """Sends texts of all lengths and compares what comes back, now and then one before the answer
-    to the last."""
+    """Sends texts of all lengths and compares the answers, now and then one before the answer to
+    the last."""
     try:
         dice = random.Random(seed)
         for _ in range(rounds):

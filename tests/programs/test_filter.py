@@ -21,7 +21,7 @@ def rules_decide_about_new_connections_of_every_program(world):
     said = ipfw(world, "add", 100, "reset", "tcp", "from", "any", "to", "me", 8000, "setup", "in")
     assert said == "00100 reset tcp from any to me 8000 setup in\n"
     until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the rule holds")
-    # What is open goes on, and another port is as it was.
+    # Open connections continue, and another port is unaffected.
     assert is_echoed(before)
     other = attempt(world, 9000)
     assert is_echoed(other)

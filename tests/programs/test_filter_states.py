@@ -1,4 +1,4 @@
-"""Flows that the packet filter knows (`keep-state`, `limit`), and what its rules log."""
+"""Flows that the packet filter tracks (`keep-state`, `limit`), and the log of its rules."""
 
 import socket
 
@@ -40,7 +40,7 @@ def what_a_rule_has_let_in_goes_on_in_both_directions(world):
         f") STATE tcp {world.PEER} {port} <-> {world.STACK} 8000 :default"
     ), line
     assert 250 < int(line.split("(")[1].split("s")[0]) <= 300, line
-    # Nobody has seen the beginning of this one.
+    # The filter has not seen the beginning of this one.
     before.settimeout(0.3)
     before.sendall(b"x")
     try:
@@ -112,7 +112,8 @@ def datagrams_are_answered_by_what_is_known(world):
             return False
 
     until(is_answered, 10, "the answer comes out")
-    # What came before the program had its socket was refused by the keeper, which knows it too.
+    # Segments that came before the program had its socket were refused by the keeper, which has the
+    # rules too.
     lines = flows(world, "-a")
     assert any(int(line.split()[1]) >= 2 and " STATE udp " in line for line in lines), lines
 

@@ -1,5 +1,5 @@
-"""Links that go down and up, queues whose number changes: connections survive, and `status` says
-what is the matter."""
+"""Links that go down and up, queues whose number changes: connections survive, and `status`
+reports the problem."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def trouble(world):
 
 
 class Transfers:
-    """Connections that go on until told: one in each direction."""
+    """Connections that run until stopped: one in each direction."""
 
     def __init__(self, world):
         self.askers = [Asker(world), Asker(world)]
@@ -156,7 +156,7 @@ def queues_change(world):
     give_queues(world)
     serve(world)
     transfers = Transfers(world)
-    # The kernel refuses to take a queue away that an AF_XDP socket has.
+    # The kernel refuses to remove a queue that an AF_XDP socket uses.
     for count in (4, 2) if world.kind == "xdp" else (1, 4, 2):
         set_queues(world, count)
         transfers.wait_for_more()

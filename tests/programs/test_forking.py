@@ -209,7 +209,7 @@ def a_parent_that_waits_is_not_woken_for_what_its_children_get(world):
 
 
 def sleeps(started):
-    """Of the program's own thread."""
+    """From the program's own thread."""
     status = Path(f"/proc/{started.pid}/task/{started.pid}/status").read_text()
     return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
@@ -242,7 +242,7 @@ def a_peer_that_does_not_read_holds_up_no_other(world):
 
 
 def echoed(world, data):
-    """What comes back of `data` while it is being sent."""
+    """The echo of `data` while it is being sent."""
     with world.connect(7200, 30) as sock, ThreadPoolExecutor(1) as pool:
         sending = pool.submit(lambda: (sock.sendall(data), sock.shutdown(socket.SHUT_WR)))
         got = b"".join(iter(lambda: sock.recv(65536), b""))
@@ -483,7 +483,7 @@ def a_datagram_that_was_looked_at_goes_to_the_child_and_so_do_its_senders_others
     asked.settimeout(0.5)
     until(lambda: answer_to(asked, world.address, b"ready?"), 10, "the server answers")
     for asker in askers:
-        # Nobody has the datagrams of others while the server has not bound again.
+        # No process receives the datagrams of others while the server has not bound again.
         asker.settimeout(0.5)
         until(lambda: answer_to(asker, world.address, b"first"), 10, "a child of its own answers")
     children = {}

@@ -24,8 +24,8 @@ def datagrams_in_fragments_arrive_whole(world):
 
 
 def ask(client, question, where, want, answered):
-    """Asks until the answer is there: datagrams may be lost, and answers to what was asked twice
-    come twice."""
+    """Repeats a query until it is answered: datagrams may be lost, and a repeated query may be
+    answered twice."""
     for _ in range(10):
         client.sendto(question, where)
         try:

@@ -1,5 +1,5 @@
-"""Programs that call the library as F-Stack's ports of nginx and redis do: libc's names are their
-own."""
+"""Programs that call the library as F-Stack's ports of nginx and redis do: libc's names are
+theirs."""
 
 import contextlib
 import os
@@ -97,7 +97,7 @@ def a_loop_of_events_with_timers_a_fork_and_a_thread_serves_like_redis(world):
             world.run_dir,
             *place,
         ]
-        # A static program does not lie beside the command.
+        # The static library is not installed beside the command.
         path = {"PATH": f"{LIBRARY}:{os.environ['PATH']}"}
         server = world.beside(store(world, static), *words, world.folder, env=path)
         world.wait_port(6379, process=server)

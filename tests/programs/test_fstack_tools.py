@@ -9,7 +9,7 @@ MAC = "02:00:00:00:00:08"
 
 
 def tool(world, name, *words):
-    """Runs the command under the name of F-Stack's tool; its output, or what it says wrong."""
+    """Runs the command under the name of F-Stack's tool; returns its output, or its error."""
     path = world.folder / name
     if not path.exists():
         os.symlink(world.slipstack, path)
@@ -48,7 +48,7 @@ def neighbours(world):
     assert "stays until it is deleted" in wrong, wrong
     assert "(10.77.0.8) deleted" in tool(world, "ff_arp", "-p", 0, "-d", "10.77.0.8")
     assert "no entry" in tool(world, "ff_arp", "10.77.0.8")
-    # One that was learnt is forgotten too, and asked for again.
+    # A learnt entry is deleted too, and resolved again.
     assert f"({world.PEER}) deleted" in tool(world, "ff_arp", "-d", "-a")
     assert tool(world, "ff_arp", "-a") == ""
     with world.connect(8000) as client:

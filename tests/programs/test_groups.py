@@ -1,4 +1,4 @@
-"""Groups and broadcasts of both families, with the kernel at the other end, and what is told to
+"""Groups and broadcasts of both families, with the kernel at the other end, and the reports to
 routers."""
 
 import socket
@@ -47,7 +47,7 @@ def records(frame):
 
 
 class Router:
-    """Hears what is said to routers at the peer's end, and asks."""
+    """Receives membership reports at the peer's end, and sends queries."""
 
     def __init__(self, world):
         with world.at_peer():
@@ -152,7 +152,7 @@ def members_hear_and_are_heard_and_routers_are_told(world):
         speaker.sendto(b"say", (group, PORT))
         got, sender = speaker.recvfrom(100)
         assert (got, sender[0]) == (b"said", stack), (got, sender)
-        # The sender's own machine hears it too.
+        # The sender's own machine receives it too.
         told(f"v{version} 0 {stack} said")
         told(f"v{version} 1 {stack} said")
     router.ask()
@@ -172,8 +172,7 @@ def members_hear_and_are_heard_and_routers_are_told(world):
 
 @test
 def two_programs_hear_one_group(world):
-    """Engines of their own in-process: each gets its copy, of what it says itself and the other
-    says too."""
+    """Separate engines in-process: each gets its copy, of its own datagrams and of the other's."""
     world.use_ipv6()
     router = Router(world)
     both = [world.stack(*world.program("groups.py"), PORT, world.STACK, "eth1") for _ in range(2)]

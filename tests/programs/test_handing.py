@@ -33,7 +33,7 @@ class Pair:
         return {self.server.pid: "server", self.worker.pid: "worker"}
 
     def ask(self, sock, line):
-        """Sends a line and returns who answers it."""
+        """Sends a line and returns the answering process."""
         sock.sendall(line)
         return self.answerer(sock, line)
 

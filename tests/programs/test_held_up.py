@@ -1,4 +1,4 @@
-"""A worker that is stopped, frozen or in a debugger holds up its own connections alone."""
+"""A worker that is stopped, frozen or in a debugger delays only its own connections."""
 
 import contextlib
 import os
@@ -85,7 +85,7 @@ def stopped(pid):
 
 @contextlib.contextmanager
 def frozen(pid):
-    """In a cgroup of its own, of either version."""
+    """In a new cgroup, of either version."""
     if (CGROUPS / "freezer").is_dir():
         group, switch, words = CGROUPS / "freezer", "freezer.state", ("FROZEN", "THAWED")
     elif (CGROUPS / "cgroup.procs").exists():

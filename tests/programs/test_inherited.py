@@ -139,7 +139,7 @@ child b'waits 7222'
 
 @test
 def a_child_shares_a_datagram_socket_that_its_parent_has_used(world):
-    """As on the kernel: errors, what is polled and left, options, groups, connect."""
+    """As on the kernel: errors, poll, unread datagrams, options, groups, connect."""
     world.peer("/usr/bin/python3", "-c", UDP_ECHO, world.peer_address, PORT)
     words = world.program("inherited_udp.py")
     started = world.stack(*words, world.address, world.peer_address, PORT)

@@ -1,4 +1,4 @@
-"""Several interfaces in one stack, each with a namespace of its own at the other end."""
+"""Several interfaces in one stack, each with a separate namespace at the other end."""
 
 import hashlib
 import json
@@ -47,7 +47,8 @@ def nginx_answers_on_both_interfaces_at_once(world):
 
 
 def start_caller(world, extra=()):
-    """A program that calls others: gives what does so, with what the connection came from."""
+    """A program that makes outgoing connections: returns a function that does so and returns the
+    source."""
     if world.mode == "instance":
         world.instance = world.start_instance("t", *extra)
         extra = ()
@@ -146,7 +147,8 @@ def forwarded(world, engine):
 
 @test(modes=("inprocess", "instance"))
 def packets_for_others_pass_through_the_engine(world):
-    """What the way takes is told or found: the second link takes less than the first one."""
+    """The path's MTU is announced or discovered: the second link has a smaller one than the
+    first."""
     world.use_ipv6()
     world.use_second_pair()
     for namespace in (world.stack_ns, world.peer_b_ns):
@@ -293,8 +295,7 @@ def every_interface_names_the_stack(world):
 
 
 class Peer:
-    """A socket of the kernel's at the other end of an interface, which hears the group and what
-    goes to all."""
+    """A kernel socket at the other end of an interface, which receives the group and broadcasts."""
 
     GROUP, PORT = "239.7.7.7", 7001
 
@@ -344,7 +345,7 @@ def sockets_see_and_choose_the_interface(world):
         )
         return program.output().splitlines()[before]
 
-    # Datagrams to an address tell which interface they came by, and groups are heard by both.
+    # Packet information names the interface of each datagram, and both sockets receive groups.
     for peer, name, own in ((first, "eth1", world.STACK), (second, "eth2", world.STACK_B)):
         peer.asks(own, 7001)
         assert does("receive") == f"ask {name} {own}"
@@ -352,7 +353,7 @@ def sockets_see_and_choose_the_interface(world):
         peer.asks(Peer.GROUP, 7001)
         assert does("receive") == f"ask {name} {Peer.GROUP}"
         assert peer.hears() == ("back", own)
-    # What is bound to an interface hears that alone.
+    # A socket that is bound to an interface receives that interface's datagrams alone.
     first.asks(world.STACK, 7002)
     second.asks(world.STACK_B, 7002)
     assert does("bound") == "ask"
@@ -378,7 +379,7 @@ def sockets_see_and_choose_the_interface(world):
             assert does(word, name) == "shouted"
             assert peer.hears() == ("shouted", own)
         assert other.hears(0.3) is None
-    # A group that is left on one interface is heard by the other.
+    # A group that is left on one interface is received by the other.
     assert does("leave") == "left"
     second.asks(Peer.GROUP, 7001)
     first.asks(Peer.GROUP, 7001)
@@ -422,7 +423,7 @@ def an_interface_counts_for_itself_and_is_put_down_and_up(world):
     world.admin("ifconfig", "f-stack-1", "up").finish()
     with world.peer_b_ns.inside():
         until(lambda: is_open(world.STACK_B, 8000), 10, "the interface is up again")
-    # What it had lives on, as over a cable that was pulled out.
+    # Its connections survive, as if a cable had been unplugged.
     held.settimeout(10)
     print("who", file=lines, flush=True)
     assert lines.readline()
@@ -490,7 +491,7 @@ def f_stacks_file_has_two_ports(world):
         8000,
     ]
     server = world.beside(*words)
-    # From behind the gateway of each: answers leave by the interface by which the question came.
+    # From behind the gateway of each: answers leave by the interface of the query.
     for namespace, far, own in (
         (world.peer_ns, "10.55.0.1", world.STACK),
         (world.peer_b_ns, "10.56.0.1", world.STACK_B),
@@ -537,7 +538,7 @@ def a_successor_of_the_keeper_has_both_interfaces(world):
         client.sendall(b"who\n")
         assert client.makefile().readline()
         client.close()
-        # The other end asks for the address again, which the keeper answers.
+        # The other end resolves the address again, which the keeper answers.
         namespace.ip("neigh", "flush", "all")
         with namespace.inside():
             until(lambda own=own: is_open(own, 8000), 10, f"{own} is served")

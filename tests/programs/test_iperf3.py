@@ -9,7 +9,7 @@ ONE_MBIT = 1e6
 
 
 def measure(world, server_on, client_on, address, *more):
-    # `-1` ends the server after one test, so its port cannot be tried: wait for what it says.
+    # `-1` ends the server after one test, so its port cannot be tried: wait for its output.
     server = server_on("iperf3", "-s", "-1", "-p", 5201, "--forceflush")
     until(
         lambda: "listening" in server.output() or not server.is_running(), 10, "iperf3 -s listens"
@@ -25,7 +25,7 @@ def measure(world, server_on, client_on, address, *more):
 def assert_moved(end):
     received = end["sum_received"]
     assert received["bits_per_second"] > 100 * ONE_MBIT, received
-    # What the sender counts may still be under way when the test ends.
+    # Bytes that the sender counts may still be under way when the test ends.
     assert received["bytes"] <= end["sum_sent"]["bytes"] * 1.01 + 10_000_000
 
 

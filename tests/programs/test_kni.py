@@ -106,7 +106,7 @@ def listed_ports_are_the_kernels_and_so_are_those_it_connects_from(world):
         asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     asker.settimeout(3)
     far.settimeout(10)
-    # The kernel's own connection to the peer, from the address that the stack has too.
+    # The kernel's own connection to the peer, from the address that it shares with the stack.
     with world.stack_ns.inside():
         near = socket.create_connection((world.PEER, 9000), timeout=5)
         name_server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -188,7 +188,7 @@ def a_connection_that_has_ended_leaves_nothing_behind_with_another_keeper(world)
     ours.close()
 
     def is_the_kernels():
-        """Whether a further connection of the same two ends is."""
+        """Whether a further connection with the same two ends opens."""
         with world.at_peer(), socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.settimeout(1)
@@ -229,7 +229,7 @@ def what_goes_to_the_kernel_is_limited_and_what_goes_to_the_stack_is_not(world):
     # Two seconds may have been met.
     heard = counter.output().count("one")
     assert 5 <= heard <= 40, heard
-    # As soon as the next second begins the kernel hears again.
+    # When the next second begins, the kernel receives again.
     time.sleep(1.1)
     assert says(world.connect(KERNELS)) == "kernel hello"
 

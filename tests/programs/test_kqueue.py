@@ -42,7 +42,7 @@ def kqueue_tells_what_it_tells_on_freebsd(world):
 
 
 class Peer:
-    """Two connections to the program; does what its lines say."""
+    """Two connections to the program; sends the commands on them."""
 
     def __init__(self, world):
         self.world = world

@@ -12,7 +12,7 @@ import time
 from harness import test
 from harness.process import cpu_seconds, until
 
-# Soft limits: who may not lift hard ones keeps them.
+# Soft limits: a process that may not raise hard limits keeps them.
 TIGHT = ["prlimit", "--nofile=64:", "--fsize=4096:", "--cpu=600:", "--as=40000000000:"]
 
 
@@ -59,7 +59,7 @@ def an_open_file_limit_that_is_too_low_is_named(world):
 
 @test(modes=("inprocess",))
 def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
-    """Nobody may lift a hard limit but who has the capability: the keeper keeps it here."""
+    """Raising a hard limit needs the capability: the keeper has it here."""
     bound = ["setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=24"]
     for words in (
         ["run", *world.device_options(), "--", "true"],
@@ -100,7 +100,7 @@ def an_address_space_that_is_too_small_is_named(world):
 
 
 def knock(world):
-    """A connection to the keeper's door; fails at once where nobody has a place any more."""
+    """A connection to the keeper's socket; fails at once if no place is free."""
     (door,) = world.run_dir.glob("*/control")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)

@@ -1,5 +1,4 @@
-"""slipstack-link between two kernels: frames arrive as late, as lossy and as marked as was asked
-for."""
+"""slipstack-link between two kernels: frames are delayed, lost and marked as requested."""
 
 import json
 import re
@@ -91,7 +90,7 @@ def losses_and_cuts_are_counted_by_their_reason(world):
     link = wire.run("--to-right", "loss=30%", "--seed", 7)
     wire.on_left("ping", "-q", "-c", 500, "-i", 0.002, "-W", 1, RIGHT).wait(30)
     _, right = wire.end(link)
-    # While an ARP request of its own is lost, the kernel drops some of what ping sends.
+    # While an ARP request of the kernel is lost, it drops some of ping's packets.
     assert right["offered"] >= 350, right
     share = right["dropped_lost"] / right["offered"]
     assert 0.22 < share < 0.38, right

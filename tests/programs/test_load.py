@@ -36,7 +36,7 @@ def stress(start, target, *more):
 
 
 def at_peer(world):
-    """Starts a command of ours at the peer, on the kernel's sockets."""
+    """Starts one of our commands at the peer, on the kernel's sockets."""
     return lambda command, *words: world.peer(world.slipstack, command, "--kernel", *words)
 
 
@@ -161,8 +161,7 @@ def htstress_at_a_constant_rate_counts_the_time_that_requests_waited(world):
         ]
         done = at_peer(world)("htstress", *words)
         if name == "kept":
-            # It stands still for 200 ms of the half second: every request that was due then is
-            # late.
+            # It is stopped for 200 ms of the half second: every request that was due then is late.
             until(server.is_running, 1, "it runs")
             server.signal(signal.SIGSTOP)
             time.sleep(0.2)

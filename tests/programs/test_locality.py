@@ -49,7 +49,7 @@ def connections_that_move_between_threads_are_counted_where_they_came_from_and_w
     served(world, 80, at_once=40)
     until(lambda: since(world, before)["moved_in"] > 0, 5, "a connection has moved")
     count, sums = locality(world)[0], since(world, before)
-    # The thread that accepts has an engine of its own, or that of the thread that waited first.
+    # The accepting thread has its own engine, or that of the thread that waited first.
     assert count in (4, 5), count
     assert sums["accepted"] >= 80, sums
     # One that the keeper had made may come meanwhile.

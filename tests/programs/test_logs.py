@@ -1,4 +1,4 @@
-"""What `--log` has the keeper and instances write."""
+"""The log of keeper and instances at each `--log` level."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ def keepers_log(world):
 
 
 def serve_once(world, *options):
-    """A program comes, answers one connection, and ends; gives its process number."""
+    """A program starts, answers one connection, and ends; returns its process id."""
     started = world.stack(*world.program("aborted.py"), 8000, options=options)
     world.wait_port(8000, process=None if "off" in options else started)
     with world.connect(8000) as held:
@@ -54,7 +54,7 @@ link.send(b"\\xff" * 6 + mac + bytes.fromhex("08060001080006040001") + mac + ip 
 
 
 def claim(world):
-    """Another station says that it has the stack's address."""
+    """Another station claims the stack's address."""
     world.peer(sys.executable, "-c", CLAIM, world.STACK).finish(10)
 
 
@@ -113,8 +113,8 @@ LEVELS = ("off", "error", "warn", "info", "debug")
 
 
 def each_level_says(world, signs, run):
-    """`run` does the same at each level and gives what was said; `signs` has a part of the line
-    that belongs to each level, None for a level that has none here."""
+    """`run` does the same at each level and returns the log; `signs` has a part of the line that
+    belongs to each level, None for a level that has none here."""
     for number, level in enumerate(LEVELS):
         text = run(level)
         seen = [it for it in LEVELS[1:] if signs[it] and signs[it] in text]
@@ -140,7 +140,7 @@ def run_says_at_each_level_what_the_help_says(world):
         # A program whose address space has no room for a stack.
         tight = ("prlimit", "--as=100000000")
         failed = world.stack(*world.program("aborted.py"), 9000, options=options, before=tight)
-        # It has said what it says when it accepts.
+        # It has written the line for an accepted connection.
         until(lambda: answers_beside(world, 9000), 10, "the kernel serves it")
         for ended in (failed, held):
             ended.kill()

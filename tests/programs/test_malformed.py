@@ -11,12 +11,12 @@ from malformed import ROWS
 from test_serve import ALONE
 from test_serve_http import PORT, http
 
-# How long an answer, and the end of a connection after it, may take.
+# Longest time for an answer, and for the end of a connection after it.
 SECONDS = 1.0
 
 
 def answers(connect):
-    """What becomes of each row, all of them at once."""
+    """The results of all rows, run in parallel."""
     selector, got, ends = selectors.DefaultSelector(), {}, {}
     for name, (request, *_) in ROWS.items():
         sock = connect()

@@ -1,4 +1,4 @@
-"""More engines than a word has bits: groups, shared ports and what comes to the last of them."""
+"""More engines than a word has bits: groups, shared ports and traffic to the last of them."""
 
 import json
 import socket

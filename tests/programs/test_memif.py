@@ -1,4 +1,5 @@
-"""Two stacks joined by memif, directly and through DPDK's own driver, which takes either role."""
+"""Two stacks joined by memif, directly and through DPDK's own driver, which supports either
+role."""
 
 import shutil
 import socket
@@ -15,8 +16,8 @@ FRAMES = "--total-num-mbufs=8192"
 
 
 class Ends:
-    """A web server on one stack, and a place for clients on another; each in a namespace of its
-    own."""
+    """A web server on one stack, and a place for clients on another; each in a separate
+    namespace."""
 
     def __init__(self, world, server, client):
         self.world = world
@@ -42,7 +43,7 @@ class Ends:
         return world.process([*namespace.prefix(), *map(str, words)])
 
     def fetch(self):
-        """A client comes, fetches the file over a link of its own, and goes."""
+        """A client starts, fetches the file over a separate link, and ends."""
         into = self.world.folder / "fetched"
         curl = [
             "curl",
@@ -196,7 +197,7 @@ def engines_with_a_queue_each_serve_over_one_link(world):
         more=("--thread-engines", "4"),
     )
     until(lambda: "reached at" in server.errors(), 10, "the server's stack is up")
-    # A client asks for more than the server takes; its one engine sends by its own queue.
+    # A client requests more than the server supports; its one engine sends by its own queue.
     for queues in (1, 3, 8):
         client = run(client_ns, f"role=client,queues={queues}", CLIENT, PYTHON, "-c", ASKER)
         assert client.wait(30) == 0, client.tail()

@@ -121,7 +121,7 @@ def a_thousand_connections_at_once(world):
 
 @test(modes=("inprocess", "instance"))
 def a_host_that_forwards_sends_nothing_back(world):
-    """The kernel beside us sees every frame too; it must neither forward nor answer one of ours."""
+    """The kernel also sees every frame; it must neither forward nor answer one of the stack's."""
     world.stack_ns.sysctl("net.ipv4.ip_forward", 1)
     world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")
     Nginx(world)
@@ -136,7 +136,7 @@ def a_host_that_forwards_sends_nothing_back(world):
 
 @test(modes=("inprocess", "instance"))
 def the_kernels_own_address_on_the_interface_keeps_working(world):
-    """No takeover: ssh to the machine would go on."""
+    """Without takeover, as ssh to the machine must keep working."""
     world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")
     world.beside(*world.program("threaded.py"), "server", 7000)
     Nginx(world)

@@ -84,7 +84,7 @@ def a_smaller_and_a_larger_mtu_are_followed(world):
     server = world.stack(*world.program("sized.py"), 7000)
     world.wait_port(7000, process=server)
     old = Asker(world)
-    # What both ends have agreed on at 1500 bounds it.
+    # The MSS that both ends agreed on at 1500 limits it.
     for mtu in (1500, 1200, 1500, 700, 1500):
         set_mtu(world, mtu)
         everything_follows(world, old, mtu)

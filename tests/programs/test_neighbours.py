@@ -16,7 +16,7 @@ def expect_another(world, address):
 
 
 def known_as(world, address):
-    """The link address by which the peer's kernel knows `address`; nobody is asked."""
+    """The link address that the peer's kernel has for `address`; no request is sent."""
     words = world.peer_ns.ip("neigh", "show", address, "dev", "eth1").split()
     return words[words.index("lladdr") + 1] if "lladdr" in words else None
 
@@ -27,7 +27,8 @@ def keeper(world):
 
 
 def is_reached_at_once(world, address):
-    """Asked by unicast, and in vain, the former station would be given up after eight seconds."""
+    """After unanswered unicast requests, the former station would be given up after eight
+    seconds."""
     with world.connect(7000, seconds=0.9, address=address) as sock:
         sock.sendall(b"who\n")
         return sock.makefile().readline() != ""
@@ -58,7 +59,7 @@ def a_keeper_that_takes_over_announces_the_addresses_again(world):
     for address in (world.STACK, world.STACK6):
         expect_another(world, address)
     os.kill(former, signal.SIGKILL)
-    # The stack asks for nobody meanwhile: what the peer learns, it is told.
+    # The stack resolves no address meanwhile: the peer learns from an announcement.
     for address in (world.STACK, world.STACK6):
         until(lambda: known_as(world, address) == own, 5, f"the peer is told of {address}")
     assert keeper(world) not in (None, former)
@@ -68,8 +69,7 @@ def a_keeper_that_takes_over_announces_the_addresses_again(world):
 
 @test(modes=("kernel", *SLIPSTACK))
 def a_station_that_changes_its_link_layer_address_is_answered_there(world):
-    """Its own question tells of it; what was known of it before would be believed for half a
-    minute."""
+    """The peer's request announces it; the former entry would be valid for half a minute."""
     server = world.stack(*world.program("dual_echo.py"), 7000)
     world.wait_port(7000, process=server)
     with world.connect(7000) as sock:

@@ -79,7 +79,7 @@ def serves_with_two_workers_as_www_data(world):
     assert pids <= set(nginx.workers()) and len(nginx.workers()) == 2
     user = pwd.getpwnam("www-data").pw_uid
     assert all(os.stat(f"/proc/{pid}").st_uid == user for pid in nginx.workers())
-    # Whoever started first serves alone until the other one listens; on the kernel it may go on so.
+    # The first process serves alone until the other one listens; on the kernel it may stay so.
     if world.mode != "kernel" and not both_serve:
         until(lambda: serve(20), 10, "both workers serve")
 
@@ -174,7 +174,7 @@ def an_open_connection_outlives_a_reload(world):
 
 @test
 def a_binary_upgrade_loses_no_request(world):
-    # Only a daemon takes SIGUSR2: nginx wants its starter to be gone.
+    # Only a daemon accepts SIGUSR2: nginx wants its parent to have ended.
     nginx = Nginx(world, daemon=True)
     assert nginx.process.wait(5) == 0
     old = nginx.master()
@@ -207,7 +207,8 @@ def sigquit_finishes_the_answer_under_way(world):
 
 @test
 def ends_by_sigterm_in_valgrind_under_load(world):
-    """Valgrind goes back to the signal mask it knows, whatever a handler has put into the frame."""
+    """Valgrind restores the signal mask that it recorded, whatever a handler has put into the
+    frame."""
     valgrind = ("valgrind", "--tool=none", "--quiet")
     nginx = Nginx(world, inside=valgrind, user="master_process off;")
     load = world.peer("wrk", "-t", 1, "-c", 8, "-d", 4, f"http://{world.address}:8080/")

@@ -5,7 +5,8 @@ import socket
 from harness import test
 from harness.process import until
 
-# As many sockets as it is told, at once, each connected to the peer; then their local ports.
+# Opens the given number of sockets at once, each connected to the peer; then prints their local
+# ports.
 PORTS = """
 import socket, sys
 peer, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -69,7 +70,7 @@ kept = [socket.create_connection((sys.argv[1], 7900)) for _ in range(5)]
 print(*(it.getsockname()[1] for it in kept), flush=True)
 signal.pause()
 """
-# Connects from a certain address and port, and says what came of it.
+# Connects from a certain address and port, and prints the result.
 FROM = """
 import errno, socket, sys
 sock = socket.socket()

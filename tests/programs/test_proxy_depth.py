@@ -1,4 +1,4 @@
-"""`slipstack serve proxy` where backends and clients behave badly, beside nginx with the same
+"""`slipstack serve proxy` with misbehaving backends and clients, beside nginx with the same
 backends."""
 
 import os
@@ -194,9 +194,8 @@ def req(path, method=b"GET", *fields, body=b"", version=b"1.1"):
 
 
 CHUNKS = b"3\r\nabc\r\n5;x=y\r\ndefgh\r\n0\r\n\r\n"
-# The client's bytes, what ours answers, and nginx where that is another answer, with the reason. An
-# answer is the statuses, the bytes of the last body, and what becomes of the connection: stays,
-# ends, or is reset.
+# The client's bytes, our answer, and nginx's if it differs, with the reason. An answer is the
+# statuses, the bytes of the last body, and the connection afterwards: it stays, ends, or is reset.
 ROWS = {
     "ok": (req(b"ok"), "200 ok stays"),
     "pipelined": (req(b"ok") + req(b"name") + req(b"ok"), "200 200 200 ok stays"),
@@ -437,7 +436,7 @@ def slow_ends_and_half_closes_lose_nothing(world):
         "--backend",
         f"{world.PEER}:{BACKEND}",
     )
-    # A client that says its end after its request gets the answer.
+    # A client that closes its side after its request gets the answer.
     sock = world.connect(PROXY)
     sock.sendall(req(b"busy"))
     sock.shutdown(socket.SHUT_WR)
@@ -450,7 +449,7 @@ def slow_ends_and_half_closes_lose_nothing(world):
         sock.sendall(bytes([byte]))
         time.sleep(0.12)
     assert sock.recv(1000).endswith(data)
-    # The backend answers before the body has come; the client goes on with it.
+    # The backend answers before the body has come; the client continues to send it.
     sock = world.connect(PROXY)
     sock.sendall(req(b"early", b"POST", b"Content-Length: 100000"))
     answer = sock.recv(1000)
@@ -462,7 +461,7 @@ def slow_ends_and_half_closes_lose_nothing(world):
     except (ConnectionResetError, BrokenPipeError):
         pass
     sock.close()
-    # A client that takes a long answer slowly, both framed and in chunks.
+    # A client that reads a long answer slowly, both framed and in chunks.
     big = os.urandom(2_000_000)
     for framing in (b"Content-Length: %d" % len(big), b"Transfer-Encoding: chunked"):
         sock = world.connect(PROXY)

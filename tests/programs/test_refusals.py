@@ -1,4 +1,4 @@
-"""What cannot work is refused before anything is changed: one sentence and a non-zero exit."""
+"""Impossible requests are refused before anything is changed: one sentence and a non-zero exit."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
 
 
 def state(world):
-    """What must be the same before and after. Not the carrier, which a new link gets a moment
+    """State that must be equal before and after. Not the carrier, which a new link gets a moment
     later."""
     with world.stack_ns.inside():
         told = subprocess.run(
@@ -32,7 +32,8 @@ def state(world):
 
 
 def refused(world, *words, says, prefix=(), env=None):
-    """`slipstack WORDS` fails with one sentence that has all of `says`, and nothing has changed."""
+    """`slipstack WORDS` fails with one sentence that contains all of `says`, and nothing has
+    changed."""
     before = state(world)
     words = [str(world.slipstack), words[0], "--run-dir", str(world.run_dir), *map(str, words[1:])]
     started = world.process([*world.stack_ns.prefix(), *prefix, *words], env=env or {})
@@ -89,7 +90,7 @@ def build(world, name, *flags):
 
 @test(modes=("inprocess",))
 def a_program_into_which_nothing_can_be_loaded_is_named(world):
-    """The loader takes no library into a program whose effective user is another (squid's
+    """The loader preloads no library into a program whose effective user differs (squid's
     workers)."""
     code = "import os; os.seteuid(33); os.execv('/bin/true', ['true'])"
     program = world.stack("/usr/bin/python3", "-c", code)
@@ -199,10 +200,10 @@ def an_instance_that_does_not_run(world):
 
 @test(modes=("instance",))
 def an_instance_that_was_killed_with_its_keeper(world):
-    """Nobody has removed its socket."""
+    """Its socket file remains."""
     world.ready_instance()
     end = time.monotonic() + 10
-    # A look may miss who is being forked just then.
+    # A listing may miss a process that is being forked.
     looks = 0
     while looks < 3:
         pids = world.stack_ns.pids()
@@ -230,13 +231,13 @@ def answers_that_cannot_be_written(world):
         assert told.returncode == 1, told
         (said,) = told.stderr.splitlines()
         assert said.startswith("slipstack: ") and "No space left" in said, said
-    # Who reads no more has read enough.
+    # A reader that closes the pipe ends the command without an error.
     reader, writer = os.pipe()
     os.close(reader)
     words = [*slipstack, "status", "--run-dir", str(world.run_dir)]
     told = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=10)
     assert (told.returncode, told.stderr) == (0, ""), told
-    # What is said beside a program's start keeps it from nothing.
+    # A warning at a program's start does not stop the start.
     words = [*slipstack, "run", "--run-dir", str(world.run_dir), *DEVICE, "--", "echo", "started"]
     told = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, text=True, timeout=10)
     os.close(writer)

@@ -1,4 +1,4 @@
-"""Restarts and reloads of servers, each while clients ask: no request fails, and none waits."""
+"""Restarts and reloads of servers with active clients: no request fails, and none waits."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ PORT = 7480
 
 
 class Asking:
-    """A client that asks in a loop; failures are kept."""
+    """A client that sends requests in a loop; failures are kept."""
 
     def __init__(self, world):
         self.world, self.done, self.failures = world, 0, []
@@ -301,7 +301,7 @@ def first_connection(world):
 
 
 def activated(world, *options):
-    """A service that has been started for its first connection, and has sent all of it back."""
+    """A service that was started for its first connection, and has echoed all data of it."""
     listen = f"{world.address}:{PORT}"
     started = world.stack(found(ACTIVATE), "-l", listen, *options)
     with first_connection(world) as sock:

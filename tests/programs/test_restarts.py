@@ -1,5 +1,5 @@
-"""An instance is killed under its programs and started again: nobody hangs, and who listened
-listens again."""
+"""An instance is killed and restarted while its programs run: none hangs, and listeners listen
+again."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ def start(world):
 
 
 def restart(world, away=0.7):
-    """What asks meanwhile finds nobody."""
+    """New clients meanwhile find no server."""
     kill(world)
     time.sleep(away)
     start(world)
@@ -127,7 +127,7 @@ def whatever_a_connection_waits_in_ends_with_its_instance(world):
             )
             held.enter_context(server.accept()[0])
             clients.append((how, client))
-        # Nobody has that address: the attempt goes on for three seconds.
+        # No host has that address: the attempt continues for three seconds.
         client = world.stack(
             *world.program("waits.py"), "connection", "connect", "10.77.0.99", 7970
         )
@@ -192,7 +192,7 @@ def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
 
 @test(modes=("instance",), serial=True)
 def who_was_let_in_stays_so_though_he_is_not_root(world):
-    """Started by root, and then nobody's, as nginx's workers."""
+    """Started by root, with another user id afterwards, as nginx's workers."""
     world.skip_unless_others_may_run_it()
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     servers = {}

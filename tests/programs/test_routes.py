@@ -8,7 +8,7 @@ NEAR, DEAD, REFUSED = "10.80.0.1", "10.80.1.1", "10.80.2.1"
 # On the wire itself, without a gateway.
 DIRECT = "10.90.0.1"
 SECOND = "10.77.0.22"
-# Nobody has it.
+# No host has it.
 NOBODY = "10.77.0.9"
 LOST = ("timeout", "EHOSTUNREACH")
 

@@ -1,5 +1,5 @@
-"""`slipstack serve dns` beside NSD and Knot: the same questions, section by section; and what it
-does with bad ones."""
+"""`slipstack serve dns` beside NSD and Knot: the same queries, section by section; and malformed
+queries."""
 
 import contextlib
 import json
@@ -135,8 +135,8 @@ def equal_answers_are_limited_in_rate_and_counted(world):
     with sock:
         sock.settimeout(0.4)
         sock.connect((world.STACK, 53))
-        # A second's worth at once, and what is earned while they come; of the others every second
-        # one is truncated.
+        # A second's allowance at once, and the allowance earned meanwhile; of the others every
+        # second one is truncated.
         whole, truncated, _ = count(["web"] * 100)
         assert 20 <= whole <= 30 and abs(truncated - (100 - whole) // 2) <= 1, (whole, truncated)
         whole, truncated, _ = count([f"x{number}" for number in range(100)])
@@ -178,7 +178,7 @@ def what_is_no_query_is_refused_or_dropped(world):
         raise AssertionError("a response was answered")
     except TimeoutError:
         pass
-    # It goes on.
+    # The server continues.
     assert code(plain) == 0
 
 
@@ -198,6 +198,6 @@ def a_zone_with_an_error_is_refused_with_its_line(world):
     ]
     done = world.process(world.stack_ns.prefix() + words)
     assert done.wait(10) == 1
-    # The position is where the reader stood: at the end of what it could not take.
+    # The position is that of the reader: at the end of the token that it could not parse.
     lines = [f"{zone}:{SOA.count(chr(10)) + more}:" for more in (1, 2)]
     assert any(line in done.errors() for line in lines), done.tail()

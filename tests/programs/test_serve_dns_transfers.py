@@ -131,7 +131,8 @@ def nsd_and_knot_are_our_secondaries(world):
 
 
 def primaries(world, files, serial):
-    """NSD has nsd.test, Knot knot.test; gives functions that write a version and have it read."""
+    """NSD has nsd.test, Knot knot.test; returns functions that write a version and have it
+    reloaded."""
     for origin, file in files.items():
         file.write_text(text_of(serial))
     notify = (

@@ -1,4 +1,4 @@
-"""`slipstack serve http` under clients that cost more than they ask for."""
+"""`slipstack serve http` under clients that use more resources than ordinary ones."""
 
 import resource
 import socket
@@ -42,7 +42,7 @@ def ten_thousand_idle_connections_are_held_and_cost_little(world):
     before = resident(server)
     for _ in range((IDLE - 500) // 500):
         more(500)
-    # Rings that are not used any more are given back.
+    # Unused rings are freed.
     time.sleep(0.5)
     each = (resident(server) - before) / (IDLE - 500)
     assert each < 4096, f"{each:.0f} bytes for each idle connection, stack and service"
@@ -122,7 +122,7 @@ def a_head_of_ten_megabytes_is_refused_and_a_full_disk_loses_lines_alone(world):
             answer = sock.recv(1000)
         except ConnectionResetError:
             pass
-        # Who sends on for longer than the server reads on is reset, and may not see the answer.
+        # A client that sends for longer than the server reads is reset, and may not see the answer.
         assert answer == b"" or answer.startswith(b"HTTP/1.1 " + status), answer[:50]
         sock.close()
     assert resident(server) - before < 4_000_000

@@ -1,4 +1,4 @@
-"""Who answers datagrams: the engine, workers, or both."""
+"""Datagrams that the engine answers, or workers, or both."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def at_once(server, sock, datagrams):
 
 
 def exchange(server, sock, rounds, count, length=32):
-    """Bursts whose datagrams all come back."""
+    """Bursts whose datagrams are all echoed."""
     for number in range(rounds):
         sent = {b"%d/%d " % (number, at) + os.urandom(length) for at in range(count)}
         at_once(server, sock, sorted(sent))
@@ -48,7 +48,7 @@ def exchange(server, sock, rounds, count, length=32):
 
 
 def ended(server):
-    """What engines and workers have done: two tuples of figures."""
+    """The counters of engines and workers: two tuples."""
     server.signal(signal.SIGTERM)
     assert server.wait(10) == 0, server.tail()
     text = server.output()

@@ -300,7 +300,7 @@ def clients_that_do_no_handshake_are_sent_away(world):
     raw.settimeout(8)
     assert raw.recv(100) == b""
     raw.close()
-    # The answer comes also to who has said its end by TLS.
+    # The answer also reaches a client that has closed its side of TLS.
     sock = site.tls()
     sock.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n")
     outgoing = sock

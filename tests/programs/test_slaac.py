@@ -16,7 +16,7 @@ LONG = 3600
 
 
 def start(world, *words):
-    """A program on a stack that asks its link."""
+    """A program on a stack that solicits routers."""
     if world.mode == "instance" and world.instance is None:
         world.instance = world.start_instance("t", "--slaac")
     options = [] if world.mode == "instance" else ["--slaac"]
@@ -24,7 +24,7 @@ def start(world, *words):
 
 
 def addresses_of(started):
-    """What the line at the start says."""
+    """The line that the program prints at its start."""
     until(
         lambda: "reached at" in started.errors() or not started.is_running(),
         10,
@@ -38,9 +38,9 @@ def addresses_of(started):
 def prepare(world):
     for side in (world.stack_ns, world.peer_ns):
         side.sysctl("net.ipv6.conf.eth1.disable_ipv6", 0)
-    # Its own advertisements come back to the router.
+    # The router receives its own advertisements.
     world.peer_ns.sysctl("net.ipv6.conf.eth1.accept_ra", 0)
-    # What answers is a router too (RFC 4861 7.2.5).
+    # A station that answers is a router too (RFC 4861 7.2.5).
     world.peer_ns.sysctl("net.ipv6.conf.eth1.forwarding", 1)
     world.peer_ns.ip("addr", "add", f"{PREFIX}1/64", "dev", "eth1", "nodad")
     world.peer_ns.ip("addr", "add", f"{FAR}/128", "dev", "lo", "nodad")
@@ -82,7 +82,7 @@ def a_router_gives_the_stack_its_addresses(world):
 
 @test(modes=("inprocess", "instance"))
 def each_interface_has_what_its_own_router_tells(world):
-    """Both routers have one link-local address, and both links addresses of their own."""
+    """Both routers have one link-local address, and both links different prefixes."""
     world.use_second_pair()
     prepare(world)
     prepare_second(world)
@@ -141,7 +141,7 @@ def without_a_router_the_stack_has_its_link_local_address(world):
 
 
 class Router:
-    """A router that says something else whenever it is told to."""
+    """A router that changes its advertisement on request."""
 
     def __init__(self, world, **plan):
         self.file = world.folder / "router.json"
@@ -156,7 +156,7 @@ class Router:
 
 
 class Stack:
-    """A program on the stack that calls others when it is asked to over IPv4."""
+    """A program on the stack that connects out when it is asked to over IPv4."""
 
     def __init__(self, world):
         self.world = world
@@ -203,7 +203,7 @@ def an_address_is_deprecated_and_removed_when_its_time_is_over(world):
     until(
         lambda: stack.call(f"{PREFIX}1", 8000) == long, 12, "the deprecated address is not chosen"
     )
-    # What is deprecated is still reached.
+    # A deprecated address is still reached.
     world.connect(7000, address=short).close()
     until(lambda: not stack.own(PREFIX), 14, "the address is removed")
     assert stack.call(f"{OTHER}1", 8000) == long

@@ -39,7 +39,7 @@ def with_variables(start):
 
 
 def get(world, path, count=1):
-    """Requests on connections of their own; the answers, counted."""
+    """Requests on separate connections; the answers, counted."""
     url = f"http://{world.address}:8080{path}"
     command = [*world.peer_ns.prefix(), "curl", "-sS", "-m", "5", "--no-keepalive", url]
     answers = [
@@ -72,7 +72,7 @@ def works(world, listen):
     assert get(world, "/up/upstream.txt", 20) == {
         "from upstream": 20
     }, "upstream connections come home"
-    # Who takes the place of a worker takes its instance.
+    # A worker's replacement uses the worker's instance.
     before = programs(world)
     killed = server.workers()[0]
     subprocess.run(["kill", "-KILL", str(killed)], check=True)

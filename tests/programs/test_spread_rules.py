@@ -55,7 +55,7 @@ def a_table_of_networks_names_the_engine(world):
     assert "by a table of 3 networks" in world.admin("status").output()
 
 
-# The engine of a flow is the last byte of its source port; the map counts how often it was asked.
+# The engine of a flow is the last byte of its source port; the map counts the look-ups.
 PROGRAM = """
 #define SEC(name) __attribute__((section(name), used))
 struct {

@@ -16,7 +16,7 @@ CONNECTIONS = 6
 
 
 class Visitor(threading.Thread):
-    """One connection that asks all the time."""
+    """One connection that sends requests all the time."""
 
     def __init__(self, world, over):
         super().__init__(daemon=True)

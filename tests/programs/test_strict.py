@@ -1,4 +1,4 @@
-"""`--strict`: what would fall back to the kernel is an error that says why."""
+"""`--strict`: a fallback to the kernel becomes an error that names the reason."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ SLIPSTACK = ("inprocess", "instance")
 
 
 def without_gateway(world):
-    """Nothing beyond the stack's own network is reached by it."""
+    """It reaches nothing beyond the stack's own network."""
     world.device_options = lambda: ["--if", "eth1", "--ip", f"{world.STACK}/24", "--slots", "2"]
 
 

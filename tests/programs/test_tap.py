@@ -1,4 +1,4 @@
-"""Without any option: a TAP of Slipstack's own, shared, and gone at the end."""
+"""Without any option: Slipstack makes a TAP, which programs share, and removes it at the end."""
 
 import json
 

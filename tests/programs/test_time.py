@@ -1,4 +1,4 @@
-"""What idling and waking up costs."""
+"""The cost of idling and waking up."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ def kept_waiting(world, *pids):
 
 
 def times_of_answers(world, connection, pids):
-    """How many ms each of 40 answers takes, each after a rest."""
+    """The times of 40 answers in ms, each after a rest."""
     times = []
     for _ in range(40):
         time.sleep(0.15)
@@ -61,9 +61,9 @@ def an_idle_server_answers_within_a_millisecond(world):
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.get()
         pids = [nginx.process.pid, *descendants(nginx.process.pid)]
-        # What the host of a virtual machine takes from it is told to nobody inside, and lasts for
-        # seconds. Then the median has to do, and it is looked for again; a server that wakes late
-        # has none.
+        # Time that a hypervisor takes from a virtual machine is not visible inside, and may last
+        # for seconds. Then only the median is compared, and the measurement is repeated; a server
+        # that wakes late has no good median.
         for _ in range(4):
             times = sorted(times_of_answers(world, connection, pids))
             if times[20] < 1.0:
@@ -76,8 +76,9 @@ SO_TIMESTAMPNS = 35
 
 
 def receive_stamped(sock):
-    """A message and when the kernel saw it come, in seconds. None for what came before the kernel
-    began to stamp: it starts on a work queue, some time after the first socket asks for it."""
+    """A message and the kernel's time stamp of its arrival, in seconds. None for messages that
+    came before the kernel began to stamp: it starts on a work queue, some time after the first
+    socket requests it."""
     line, control, _, _ = sock.recvmsg(100, 64)
     assert line, "the program closed the connection"
     if not control:
@@ -97,8 +98,8 @@ def a_send_outside_a_batch_leaves_at_once(world):
         sock.sendall(b"go\n")
         times = []
         while len(times) < 100:
-            # Each line holds the clock of the moment before it was sent; the kernel says when it
-            # came.
+            # Each line has the time of the moment before it was sent; the kernel's time stamp has
+            # the arrival.
             line, arrived = receive_stamped(sock)
             before, waited = waited, kept_waiting_seconds(instance)
             if arrived and line.count(b"\n") == 1:
@@ -109,7 +110,7 @@ def a_send_outside_a_batch_leaves_at_once(world):
 
 @test(serial=True)
 def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
-    """What a program sends may wait for its next call that waits while it always makes that call at
+    """A program's sends may wait for its next waiting call while it always makes that call at
     once. The first answer after which it computes waits for the ticker, the next ones do not."""
     server = world.stack(*world.program("promptness.py"), 7701)
     world.wait_port(7701, process=server)
@@ -121,8 +122,8 @@ def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
         instance = world.instance.pid if world.instance else None
 
         def ask(what):
-            """Both at a time, for one batch of events; how many ms the later answer took to
-            leave."""
+            """Both at the same time, for one batch of events; the time in ms that the later
+            answer took to leave."""
             waited = kept_waiting_seconds(instance)
             for sock in socks:
                 sock.sendall(what)
@@ -138,13 +139,13 @@ def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
         for _ in range(20):
             found.append(ask(b"slow\n"))
             time.sleep(0.05)
-        # The ticker comes after 4 ms; the computation takes 30 ms.
+        # The ticker runs after 4 ms; the computation takes 30 ms.
         assert statistics.median(found) < 1.0, ", ".join(f"{ms:.2f}" for ms in found) + " ms"
 
 
 @test
 def get_after_a_minute_of_nothing_is_still_served(world):
-    """A short stand-in: the neighbour entry is aged away in between."""
+    """A short suspension: the neighbour entry expires in between."""
     Nginx(world)
     assert get(world, 8080)[0] == 200
     world.peer_ns.ip("neigh", "flush", "dev", "eth1")

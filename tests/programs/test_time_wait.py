@@ -1,5 +1,5 @@
-"""TIME-WAIT after the end of whoever was in it: the peer's end once more, and the two ends once
-more."""
+"""TIME-WAIT after the end of its program: another segment of the peer, and a new connection with
+the same two ends."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ FRAMES_MAX = 10_000
 
 
 class Wire:
-    """What passes the peer's interface, and frames of its own."""
+    """Captures frames of the peer's interface, and injects frames."""
 
     def __init__(self, world):
         with world.at_peer():
@@ -123,7 +123,7 @@ def time_wait_outlives_whoever_closed_first(world):
         ended = use(world, wire)
         end(world, server)
         is_acknowledged(wire, *ended)
-        # And while another one listens, which does not know of it.
+        # Another program listens meanwhile, which does not know the connection.
         serve(world)
         is_acknowledged(wire, *ended)
 

@@ -1,4 +1,4 @@
-"""Proxies whose connections come from their clients' addresses (IP_TRANSPARENT)."""
+"""Proxies whose connections have their clients' addresses (IP_TRANSPARENT)."""
 
 from harness import test
 from harness.nginx import Nginx
@@ -23,7 +23,7 @@ def serve(world, has_ipv6=False):
     if has_ipv6:
         world.peer_b_ns.ip("-6", "route", "add", "fd00:77::/64", "via", world.STACK6_B)
     if world.mode == "kernel":
-        # What comes from the server is for this host, whatever its address is.
+        # Packets from the server are for this host, whatever their address is.
         for family in ("-4", "-6") if has_ipv6 else ("-4",):
             world.stack_ns.ip(family, "rule", "add", "iif", "eth2", "lookup", "100")
             world.stack_ns.ip(

@@ -18,7 +18,7 @@ def everything(world):
 
 
 def inside(world, *words):
-    """With a /sys of the namespace's own, as `ip netns exec` makes it."""
+    """With a /sys of the namespace, as `ip netns exec` makes it."""
     return world.process(["ip", "netns", "exec", world.stack_ns.name, *map(str, words)])
 
 

@@ -1,4 +1,4 @@
-"""The User Timeout option (RFC 5482): off as on Linux, and told where the configuration says so."""
+"""The User Timeout option (RFC 5482): off as on Linux, and sent if the configuration says so."""
 
 from harness import test
 from harness.capture import Capture
@@ -7,7 +7,7 @@ from harness.process import until
 OPTION = "--tcp-user-timeout-option"
 # As tcpdump names it.
 TOLD = "uto 0x2d"
-# Sets TCP_USER_TIMEOUT, says hello to one client and hears what it answers.
+# Sets TCP_USER_TIMEOUT, greets one client and prints its answer.
 SERVER = """
 import socket
 listener = socket.create_server(("0.0.0.0", 7000))

@@ -242,7 +242,7 @@ VLANS = (10, 20, 30)
 
 
 def set_up(world, tag):
-    """The set-up of one VLAN as people who come from F-Stack give it, command by command."""
+    """The set-up of one VLAN as users of F-Stack enter it, command by command."""
     name = f"f-stack-0.{tag}"
     vips = [f"110.110.{tag}.1", f"110.110.{tag}.2"]
     commands = [
@@ -314,7 +314,7 @@ def three_vlans_with_gateways_and_virtual_addresses_are_set_up_while_a_server_ru
         assert reader.readline()
         for tag in VLANS:
             set_up(world, tag)
-        # What was there goes on.
+        # Existing connections continue.
         before.sendall(b"who\n")
         assert reader.readline()
     router = Router(world)
@@ -351,7 +351,7 @@ def is_silent(router, tag, address):
 
 @test(modes=("inprocess", "instance"))
 def addresses_and_routes_change_while_connections_go_on(world):
-    """As `ip` does on the kernel, with its words for what is refused."""
+    """As `ip` does on the kernel, with its messages for refused commands."""
     server = world.stack(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, process=server)
     world.peer_ns.ip("route", "add", "10.60.0.0/16", "via", world.STACK)

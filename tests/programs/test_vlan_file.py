@@ -146,8 +146,8 @@ def config_ini_brings_vlans_with_gateways_tables_and_virtual_addresses(world):
 
 @test(modes=("inprocess",))
 def options_bring_several_vlans_beside_the_own_link(world):
-    """What has no tag goes on beside them, and a second start with the same words joins the
-    stack."""
+    """Untagged traffic continues beside them, and a second start with the same arguments joins
+    the stack."""
     vlans = [
         word
         for tag in VLANS
@@ -181,7 +181,7 @@ def options_bring_several_vlans_beside_the_own_link(world):
 
 @test(modes=("inprocess",))
 def a_socket_chooses_its_vlan_by_mark_table_or_device(world):
-    """And a listener of one VLAN's device is not heard of in another."""
+    """A listener of one VLAN's device is not visible in another."""
     far = ["--if", "eth1", "--ip", f"{CLIENT}/32,{CLIENT6}/128", "--run-dir", world.run_dir]
     near = ["--if", "eth1", "--run-dir", world.run_dir, "--rule", "mark=20,table=20"]
     for tag in VLANS:

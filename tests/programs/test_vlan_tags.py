@@ -6,7 +6,7 @@ from harness import test
 from harness.process import until
 from harness.tagged import CUSTOMER, PROVIDER, Wire
 
-# Answers each datagram, from port 7001 as one who has no time.
+# Echoes datagrams, from port 7001 with the TOS for low delay (0x10).
 ECHO = """
 import select, socket
 both = []
@@ -42,7 +42,7 @@ def a_provider_vlan_and_its_priorities_are_set_up_while_a_server_runs(world):
     assert wire.datagram(PROVIDER, 20, "10.10.20.5", 7001) == 5 << 13 | 20
     refused = world.admin(*link[:6], "other", "type", "vlan", "id", 20)
     assert "File exists" in refused.errors(), refused.errors()
-    # As F-Stack's tool says it.
+    # As F-Stack's tool prints it.
     said("ifconfig", "f-stack-0.20", "destroy")
     said("ifconfig", "f-stack-0.20", "create", "vlanproto", "802.1ad", "vlanpcp", 2)
     said("ifconfig", "f-stack-0.20", "inet", "10.10.20.6/24", "no_dad")

@@ -124,7 +124,7 @@ def xdp_sockets(pid):
         if not os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:"):
             continue
         copy = ctypes.CDLL(None).syscall(PIDFD_GETFD, handle, int(number), 0)
-        # Of the kind it is, nothing is asked: AF_XDP does not tell.
+        # With its family and type, which AF_XDP does not report.
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_RAW, 0, fileno=copy)
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == AF_XDP:
             found.append(sock)

@@ -1,5 +1,5 @@
-"""Accepts connections and says how each ends: `end of PORT: ERROR`; a client that asks is
-answered."""
+"""Accepts connections, answers requests, and prints how each connection ends: `end of PORT:
+ERROR`."""
 
 import errno
 import socket

@@ -1,5 +1,5 @@
-"""Connects, says `asks`, and from then on only asks, without ever waiting, until its connection
-ends. Usage: asks.py ADDRESS PORT"""
+"""Connects, sends `asks`, and from then on only polls, without ever waiting, until its
+connection ends. Usage: asks.py ADDRESS PORT"""
 
 import errno
 import socket

@@ -1,6 +1,6 @@
-"""Accepts, says `ready`, is away without a call to the network, then reads and counts.
-Usage: away.py PORT SECONDS [sleep|compute [COMMAND…]]; the command runs beside it, in its session
-and so in its share of the processor."""
+"""Accepts, prints `ready`, makes no network call for a time, then reads and counts.
+Usage: away.py PORT SECONDS [sleep|compute [COMMAND…]]; the command runs meanwhile in the same
+session and so in the same share of the processor."""
 
 import socket
 import subprocess

@@ -1,5 +1,6 @@
-"""An HTTP/1.1 backend that keeps connections: answers its name, the number of connections so far,
-and a body it was sent; to /by how it was told that the client has come."""
+"""An HTTP/1.1 backend with persistent connections: answers with its name, the number of
+connections so far, and the body it received; to /by with the protocol
+that the proxy names."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

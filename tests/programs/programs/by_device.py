@@ -1,4 +1,5 @@
-"""Serves one port by TCP and UDP on sockets that are bound to devices: each says which it is.
+"""Serves one port by TCP and UDP on sockets that are bound to devices: each answers with its
+device.
 
 by_device.py PORT DEVICE... ("any": bound to none)"""
 

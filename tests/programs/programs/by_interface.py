@@ -1,6 +1,6 @@
-"""A stack on two interfaces, seen by a program: which of them datagrams come by and leave by, what
-is bound to one of them, and groups. Each line that is read says what to do, each line that is
-written what came of it."""
+"""A stack on two interfaces, as a program sees it: the interfaces by which datagrams arrive and
+leave, sockets bound to one of them, and groups. Each input line is a command, each output line
+its result."""
 
 import errno
 import select
@@ -104,7 +104,7 @@ for line in sys.stdin:
         # On the second interface another socket stays a member.
         datagrams.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, member(sys.argv[4]))
-        # What this program has said to the group, and to all, it has heard too.
+        # The datagrams that this program sent to the group, and to all, were received by it too.
         while select.select([datagrams], [], [], 0.2)[0]:
             datagrams.recv(100)
         print("left")

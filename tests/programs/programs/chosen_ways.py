@@ -38,7 +38,7 @@ for name, options in WAYS.items():
 
 
 def ask_marked(family):
-    """One datagram has a mark of its own; the next one has none."""
+    """One datagram has its own mark; the next one has none."""
     with socket.socket(family, socket.SOCK_DGRAM) as client:
         client.settimeout(10)
         to = (SERVER6 if family == socket.AF_INET6 else SERVER, PORT)

@@ -1,5 +1,4 @@
-"""closes_first.py PORT: greets everybody who connects, closes, and says so when the peer has closed
-too."""
+"""closes_first.py PORT: greets each client, closes, and prints when the client has closed too."""
 
 import signal
 import socket

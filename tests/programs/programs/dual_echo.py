@@ -1,4 +1,4 @@
-"""An asyncio server on [::] for both families: tells each peer its own address."""
+"""An asyncio server on [::] for both families: sends each peer the peer's own address."""
 
 import asyncio
 import socket

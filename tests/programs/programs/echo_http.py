@@ -1,4 +1,4 @@
-"""An HTTP server that gives back what was posted. Usage: echo_http.py PORT"""
+"""An HTTP server that returns the posted body. Usage: echo_http.py PORT"""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

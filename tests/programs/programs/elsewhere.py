@@ -1,5 +1,6 @@
-"""Two processes whose epoll sets have one inherited listener. Who is told to stay does not come
-back to his set until the connection ends. Usage: elsewhere.py read|compute|lock"""
+"""Two processes whose epoll sets have one inherited listener. A process with a connection that
+says `stay` does not return to its set until the connection ends. Usage: elsewhere.py
+read|compute|lock"""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Connects from addresses of its own to a server that tells each peer its address: `SOURCE
+"""Connects from given addresses to a server that sends each peer its address: `SOURCE
 DESTINATION PORT` triples."""
 
 import socket

@@ -1,5 +1,5 @@
-"""Joins groups of both families with two sockets each, tells what comes, and does what a datagram
-says."""
+"""Joins groups of both families with two sockets each, prints the datagrams that arrive, and
+executes the commands in them."""
 
 import errno
 import select

@@ -1,6 +1,6 @@
 """A UDP socket that its parent has used, in a forked child. Usage: inherited_udp.py OWN PEER PORT
 
-PEER echoes datagrams at PORT, and nobody is at PORT + 1. Prints what each process is told."""
+PEER echoes datagrams at PORT, and PORT + 1 is unused. Prints the results of each process."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
-"""Calls with link-local addresses, told line by line: link_local.py OWN PEER TCP_PORT UDP_PORT
-LISTEN_PORT."""
+"""Calls with link-local addresses, one for each input line: link_local.py OWN PEER TCP_PORT
+UDP_PORT LISTEN_PORT."""
 
 import errno
 import socket

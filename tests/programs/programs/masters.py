@@ -1,4 +1,4 @@
-"""A listener that a worker serves: neither who made it nor the worker's parent waits on it."""
+"""A listener that a worker serves; neither its creator nor the worker's parent waits on it."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 """Every kind of kernel descriptor beside TCP sockets in one epoll set. Usage: mixed.py PORT
-Says on each connection's line which of them were ready when it asked."""
+Answers each connection's line with the descriptors that were ready."""
 
 import ctypes
 import os

@@ -20,7 +20,7 @@ import threading
 
 
 def serve(sock):
-    """Says who the peer is, then answers lines."""
+    """Sends the peer's address, then answers lines."""
     with sock, sock.makefile("rw") as stream:
         for line in stream:
             host, port = sock.getpeername()
@@ -58,7 +58,7 @@ def work():
 
 def start_worker():
     ours, theirs = socket.socketpair()
-    # Until somebody waits for it.
+    # Until a process waits for it.
     start_worker.child = subprocess.Popen(
         [sys.executable, "-u", __file__, "0", "worker"], stdin=theirs
     )

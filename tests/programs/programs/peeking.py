@@ -1,4 +1,4 @@
-"""Looks at a datagram, forks, and the child connects to its sender and takes it, as `socat
+"""Peeks at a datagram and forks; the child connects to its sender and receives it, as `socat
 UDP-LISTEN:…,fork` does. Usage: peeking.py PORT"""
 
 import os

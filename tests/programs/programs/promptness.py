@@ -1,5 +1,5 @@
-"""Answers what has been asked within 2 ms, and waits again at once; computes for 30 ms after its
-answers if one asked `slow`. Each answer holds the wall clock of the moment before it was sent.
+"""Answers requests within 2 ms, and waits again at once; computes for 30 ms after its answers if
+a request was `slow`. Each answer has the wall-clock time before it was sent.
 Usage: promptness.py PORT"""
 
 import select

@@ -1,4 +1,4 @@
-"""Connects again whenever its connection ends, and says how many descriptors it has. Usage:
+"""Connects again whenever its connection ends, and prints how many descriptors it has. Usage:
 returning.py ADDRESS PORT"""
 
 import os

@@ -1,4 +1,4 @@
-"""Accepts, queues data for the peer, and ends as told.
+"""Accepts, queues data for the peer, and ends as requested.
 Usage: sender.py PORT BYTES HOW    HOW: exit, _exit, sigterm, sigint, sigkill, sleep"""
 
 import hashlib

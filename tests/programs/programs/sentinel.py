@@ -1,6 +1,6 @@
-"""Sleeps 4 ms at a time on one core, and says when it should have woken and when it did.
+"""Sleeps 4 ms at a time on one core, and records when it should have woken and when it did.
 Usage: sentinel.py SECONDS FILE SLICE_NS
-What it is late by is what the machine takes from whoever sleeps on that core."""
+Its lateness is the time that the machine takes from any thread that sleeps on that core."""
 
 import ctypes
 import os
@@ -14,8 +14,8 @@ SYS_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}[platform.machine()]
 
 
 def shorten_slice(slice_ns):
-    """What a thread may ask for that wants to run at once and shortly; older kernels take no
-    notice."""
+    """Requests a short time slice, so that the thread runs soon after it wakes; older kernels
+    ignore the request."""
     attr = struct.pack("IIQiIQQQ", 48, 0, 0, os.nice(0), 0, slice_ns, 0, 0)
     ctypes.CDLL(None).syscall(SYS_SCHED_SETATTR, 0, attr, 0)
 
@@ -27,7 +27,7 @@ found = []
 while (now := time.clock_gettime(clock)) < end:
     time.sleep(PERIOD_S)
     found.append((now + PERIOD_S, time.clock_gettime(clock)))
-# Whoever sees the file sees all of it.
+# A reader of the file sees all of it.
 unfinished = sys.argv[2] + ".unfinished"
 with open(unfinished, "w") as file:
     file.writelines(f"{due:.6f} {woke:.6f}\n" for due, woke in found)

@@ -1,5 +1,5 @@
-"""A router on eth1 that is none: it advertises a prefix and itself, answers who asks for it while
-FILE exists, and says which packets were to go by it. silent_router.py PREFIX FILE"""
+"""A false router on eth1: it advertises a prefix and itself, answers solicitations while FILE
+exists, and prints the packets that it should have forwarded. silent_router.py PREFIX FILE"""
 
 import socket
 import struct
@@ -46,7 +46,7 @@ def checksum(data):
 
 
 def advertisement(prefix):
-    """Neighbours are believed for a second and asked every 200 ms."""
+    """Neighbour entries are valid for a second, and probes are sent every 200 ms."""
     body = struct.pack("!II", 1000, 200) + struct.pack("!BB", 1, 1) + MAC
     body += struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(
         socket.AF_INET6, prefix
@@ -60,7 +60,7 @@ def main():
     prefix, alive = sys.argv[1], Path(sys.argv[2])
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IPV6))
     wire.bind(("eth1", ETH_P_IPV6))
-    # PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC: nobody else has this station's address.
+    # PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC: no interface has this station's address.
     wire.setsockopt(263, 1, struct.pack("iHH8s", socket.if_nametoindex("eth1"), 1, 0, b""))
     print("ready", flush=True)
     wire.send(advertisement(prefix))

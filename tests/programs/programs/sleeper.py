@@ -1,7 +1,7 @@
-"""Two processes share a listener, and neither accepts: one sleeps, the other waits until it has
-been told to end. What came to either is accepted by the sleeper, in the end.
+"""Two processes share a listener, and neither accepts: one sleeps, the other waits until it is told
+to end. Connections to either are accepted by the sleeper at the end.
 
-    sleeper.py ADDRESS PORT CONNECTIONS"""
+sleeper.py ADDRESS PORT CONNECTIONS"""
 
 import os
 import select
@@ -19,7 +19,7 @@ if os.fork() == 0:
     server.close()
     os._exit(0)
 os.close(quiet)
-# From here on this process listens on the stack too.
+# Now this process listens on the stack too.
 select.select([server], [], [], 0.3)
 print("sleeping", flush=True)
 time.sleep(0.5)

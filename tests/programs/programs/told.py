@@ -1,4 +1,4 @@
-"""Says with which error its connections and its waiting end. Usage: told.py PORT PEER"""
+"""Prints the errors with which its connections and waits end. Usage: told.py PORT PEER"""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""Tells whoever asks, over TCP or UDP, IPv4 or IPv6, the address that it is seen from."""
+"""Answers, over TCP or UDP, IPv4 or IPv6, with the client's address."""
 
 import asyncio
 import socket

@@ -1,5 +1,5 @@
-"""Serves connections that never end: streams to those that say `stream`, is silent to those that
-say `silent`, reads no more of those that say `deaf`. Usage: transfers.py PORT"""
+"""Serves connections that never end: streams to those that send `stream`, sends nothing to those
+that send `silent`, stops reading those that send `deaf`. Usage: transfers.py PORT"""
 
 import selectors
 import socket

@@ -1,6 +1,6 @@
-"""Processes that take turns at accepting, as Apache's prefork does with two addresses: who waits
-for his turn waits in no call on a socket. Usage: turns.py poll|epoll|accept (of the first address
-alone)"""
+"""Processes that take turns at accepting, as Apache's prefork does with two addresses: a process
+that waits for its turn is in no socket call. Usage: turns.py poll|epoll|accept (of the first
+address alone)"""
 
 import os
 import select

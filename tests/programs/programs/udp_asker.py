@@ -1,5 +1,5 @@
-"""Asks udp_blob.py for datagrams of the lengths given and says which came whole. Usage:
-udp_asker.py HOST PORT LENGTH…"""
+"""Requests datagrams of the given lengths from udp_blob.py and prints which arrived whole.
+Usage: udp_asker.py HOST PORT LENGTH…"""
 
 import hashlib
 import socket

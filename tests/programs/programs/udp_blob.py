@@ -1,4 +1,4 @@
-"""Answers a datagram that asks for N bytes with as many, of both families."""
+"""Answers a datagram that requests N bytes with N bytes, in both families."""
 
 import hashlib
 import socket

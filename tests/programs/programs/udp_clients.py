@@ -1,6 +1,6 @@
 """Many connected UDP sockets at once, opened and closed in turn. Usage: udp_clients.py ADDRESS PORT
 
-Each asks one question and must get its own answer."""
+Each sends one query and must get its own answer."""
 
 import collections
 import random

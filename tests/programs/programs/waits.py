@@ -18,7 +18,7 @@ PAUSE_S = 0.005
 
 
 def wait(how, sock, to_write=False):
-    """Without a timeout; a call of the socket's own waits itself."""
+    """Without a timeout; a blocking call of the socket waits itself."""
     if how == "poll":
         poll = select.poll()
         poll.register(sock, select.POLLOUT if to_write else select.POLLIN)

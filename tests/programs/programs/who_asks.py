@@ -1,5 +1,5 @@
-"""Tells everybody who sends something, by TCP or UDP to a port, the address it came from, and for
-a path of HTTP with a number so many bytes behind it."""
+"""Answers each client, by TCP or UDP, with its address, and a request for an HTTP path that has
+a number with so many bytes behind it."""
 
 import socket
 import sys
