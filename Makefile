@@ -7,8 +7,8 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
 .PHONY: help setup build dpdk demo test check bench heuristics captures coverage differential \
-	interop interop-full seeds worlds scale scaling held served bytes soak models programs \
-	sanitize instructions fuzz reference book install clean
+	interop interop-full seeds worlds scale scaling held served library bytes soak models \
+	programs sanitize instructions fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ scale: setup ## a million connections in one stack: memory of each, cost against
 
 served: build ## servers of the command against nginx and Knot on the kernel, on two cores
 	@scripts/served $(SERVED_ARGS)
+
+library: build ## servers of the C library against the same one preloaded and on the kernel
+	@scripts/library $(LIBRARY_ARGS)
 
 scaling: setup ## what a request costs at 1 to 64 engines, and which cache lines engines share
 	@scripts/scaling cost shared
