@@ -1,6 +1,7 @@
 """`slipstack serve http` under clients that use more resources than ordinary ones."""
 
 import resource
+import signal
 import socket
 import time
 
@@ -130,3 +131,28 @@ def a_head_of_ten_megabytes_is_refused_and_a_full_disk_loses_lines_alone(world):
         assert raw(world, PORT, b"GET /hello HTTP/1.0\r\n\r\n") == [200]
     server.stop()
     assert "lines of the access log were lost" in server.errors(), server.tail()
+
+
+@test(modes=ALONE, timeout=60)
+def servers_that_are_killed_leave_nothing_behind(world):
+    big = b"GET /big.bin HTTP/1.1\r\n" + HOST + b"\r\n"
+    root = files(world)
+    for count in (0, 30):
+        server = serve(world, "http", root, "--port", PORT)
+        held = [world.connect(PORT) for _ in range(count)]
+        for number, sock in enumerate(held):
+            # Idle after an answer, in the midst of a head, and of a long file.
+            sock.sendall((REQUEST, REQUEST[:20], big)[number % 3])
+            if number % 3 != 1:
+                assert sock.recv(100).startswith(b"HTTP/1.1 200"), number
+        server.signal(signal.SIGKILL)
+        server.wait(10)
+        for sock in held:
+            sock.settimeout(15)
+            try:
+                while sock.recv(1 << 20):
+                    pass
+            except ConnectionResetError:
+                pass
+            sock.close()
+        until(lambda: not list(world.run_dir.rglob("control")), 15, "its keeper has left too")
