@@ -130,6 +130,12 @@ pub trait Device: Send {
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }
+
+    /// As [`Device::counters`], without asking the system: losses that it alone knows of are as
+    /// they were when it was asked last.
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.counters()
+    }
 }
 
 impl<T: Device + ?Sized> Device for Box<T> {
@@ -192,6 +198,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
 
     fn counters(&self) -> DeviceCounters {
         (**self).counters()
+    }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        (**self).counters_at_hand()
     }
 }
 

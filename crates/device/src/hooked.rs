@@ -59,6 +59,8 @@ pub trait FrameHook: Send {
 const ANSWERS_MAX: usize = 1024;
 /// Bytes of a frame that are sent as its header; the length does not matter otherwise.
 const HEADER_LEN: usize = 60;
+/// Flushes, one a turn, after which the system is asked for losses: that is a call.
+const ASKED_EVERY: u32 = 64;
 /// Frames that the program had kept, of one run.
 const DONE_MAX: usize = 256;
 
@@ -70,6 +72,7 @@ pub struct Hooked<D: Device> {
     answers: Vec<(LinkId, Vec<u8>)>,
     /// Frames that were answers, to be filled again.
     spare: Vec<Vec<u8>>,
+    flushes: u32,
 }
 
 impl<D: Device> Hooked<D> {
@@ -80,6 +83,7 @@ impl<D: Device> Hooked<D> {
             scratch: Vec::new(),
             answers: Vec::new(),
             spare: Vec::new(),
+            flushes: 0,
         }
     }
 
@@ -212,7 +216,12 @@ impl<D: Device> Device for Hooked<D> {
     fn flush(&mut self) {
         self.send_own();
         self.device.flush();
-        self.hook.on_counters(&self.device.counters());
+        self.flushes = self.flushes.wrapping_add(1);
+        let counters = match self.flushes.is_multiple_of(ASKED_EVERY) {
+            true => self.device.counters(),
+            false => self.device.counters_at_hand(),
+        };
+        self.hook.on_counters(&counters);
     }
 
     fn poll_fd(&self) -> RawFd {
@@ -245,6 +254,10 @@ impl<D: Device> Device for Hooked<D> {
 
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
+    }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.device.counters_at_hand()
     }
 }
 

@@ -204,6 +204,10 @@ impl<D: Device> Device for Tee<D> {
     fn counters(&self) -> DeviceCounters {
         self.device.counters()
     }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.device.counters_at_hand()
+    }
 }
 
 #[cfg(test)]

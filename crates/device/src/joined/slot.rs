@@ -237,4 +237,12 @@ impl Device for JoinedSlot {
         }
         sum
     }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        let mut sum = self.counters;
+        for port in &self.ports {
+            sum += port.device.counters_at_hand();
+        }
+        sum
+    }
 }

@@ -124,6 +124,10 @@ impl Device for PacketSlot {
         if let Ok(drops) = drops(self.fd.as_fd()) {
             self.overrun.set(self.overrun.get() + drops);
         }
+        self.counters_at_hand()
+    }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
         DeviceCounters {
             rx_overrun: self.overrun.get(),
             ..self.counters

@@ -18,6 +18,7 @@ mod raw;
 mod socket;
 mod sys;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -38,6 +39,8 @@ struct XdpSlot {
     /// Readable when either is.
     epoll: OwnedFd,
     counters: DeviceCounters,
+    /// Frames that the kernel had no room for, when it was asked last.
+    lost: Cell<u64>,
 }
 
 impl XdpSlot {
@@ -52,6 +55,7 @@ impl XdpSlot {
             socket,
             epoll,
             counters: DeviceCounters::default(),
+            lost: Cell::new(0),
         })
     }
 
@@ -133,13 +137,24 @@ impl Device for XdpSlot {
     }
 
     fn counters(&self) -> DeviceCounters {
-        let mut sum = self.packet.counters();
+        self.lost.set(self.socket.lost());
+        self.with_own(self.packet.counters())
+    }
+
+    fn counters_at_hand(&self) -> DeviceCounters {
+        self.with_own(self.packet.counters_at_hand())
+    }
+}
+
+impl XdpSlot {
+    /// Adds what the AF_XDP socket has counted.
+    fn with_own(&self, mut sum: DeviceCounters) -> DeviceCounters {
         let own = &self.counters;
         sum.rx_frames += own.rx_frames;
         sum.rx_bytes += own.rx_bytes;
         sum.rx_bypassed += own.rx_bypassed;
         sum.rx_malformed += own.rx_malformed;
-        sum.rx_overrun += self.socket.lost();
+        sum.rx_overrun += self.lost.get();
         sum.tx_frames += own.tx_frames;
         sum.tx_bytes += own.tx_bytes;
         sum.tx_bypassed += own.tx_bypassed;
