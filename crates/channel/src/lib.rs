@@ -34,6 +34,7 @@ mod reply;
 pub mod report;
 mod retired;
 mod returned;
+mod seldom;
 mod send_side;
 mod shrink;
 mod state;
@@ -67,6 +68,7 @@ pub use program::{
 pub use receive_ring::ReceiveRing;
 pub use reply::Reply;
 pub use returned::{Returned, ReturnedRing};
+pub use seldom::Seldom;
 pub use send_side::{SendSide, Sent};
 pub use slipstack_terms::{
     CHOOSER_MAX, ChooserPart, CloseMode, Congestion, GroupChange, KeepAlive, LogLevel,

@@ -17,15 +17,15 @@ impl Engine {
     /// A part of a program; with the last one it holds.
     pub(crate) fn on_chooser_part(&mut self, owner: Owner, part: ChooserPart) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
-        let (Role::Datagram(_), Some(bound)) = (socket.role, socket.bound) else {
+        let (Role::Datagram(_), Some(bound)) = (socket.role, socket.bound()) else {
             return Err(SocketError::NotSupported);
         };
         if part.at == 0 {
-            socket.chooser.clear();
+            socket.chooser.take();
         }
-        socket.chooser.extend(part.bytes());
+        socket.chooser.make().extend(part.bytes());
         if part.is_last() {
-            let code = core::mem::take(&mut socket.chooser);
+            let code = socket.chooser.take();
             if let Some(ports) = &self.ports {
                 ports.choose(bound.addr, part.set_ms, &code);
             }
@@ -36,7 +36,7 @@ impl Engine {
 
     /// A datagram socket is about to be given up.
     pub(crate) fn leave_group(&mut self, owner: Owner) {
-        let bound = self.env.socket(owner).and_then(|socket| socket.bound);
+        let bound = self.env.socket(owner).and_then(|socket| socket.bound());
         if let Some(bound) = bound {
             self.join_group(owner, bound.addr, false);
         }

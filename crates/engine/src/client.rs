@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    EngineEnd, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State, Transport,
+    EngineEnd, Limits, Reason, ReceiveRing, ReturnedRing, Seldom, SendSide, SockId, State,
+    Transport,
 };
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, PortHold, SocketOptions, UdpId};
@@ -99,7 +100,8 @@ pub(crate) struct Socket {
     /// Listed in `Client::ring_holders`; belongs to the index, not to its present use, so that an
     /// index is listed once however often it is used.
     pub(crate) is_listed: bool,
-    pub(crate) bound: Option<Bound>,
+    /// The address and port that it is bound to; accepted connections have none.
+    bound: Option<Box<Bound>>,
     /// Options set before the connection exists.
     pub(crate) options: Option<Box<SocketOptions>>,
     /// The listeners to which a listener leaves new connections.
@@ -111,7 +113,7 @@ pub(crate) struct Socket {
     /// [`crate::owners::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,
     /// The parts that have come of a program that chooses sockets.
-    pub(crate) chooser: Vec<u8>,
+    pub(crate) chooser: Seldom<Vec<u8>>,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
     /// When bytes were last received.
@@ -140,7 +142,7 @@ impl Socket {
         listener: None,
         queue: None,
         is_tell_due: false,
-        chooser: Vec::new(),
+        chooser: Seldom::NONE,
         lost: 0,
         received_at: Instant(0),
         step: STEP,
@@ -148,6 +150,18 @@ impl Socket {
         receive: ReceiveRing::NEW,
         returned: None,
     };
+
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        self.bound.as_deref().copied()
+    }
+
+    pub(crate) fn set_bound(&mut self, bound: Option<Bound>) {
+        self.bound = bound.map(Box::new);
+    }
+
+    pub(crate) fn take_bound(&mut self) -> Option<Bound> {
+        self.bound.take().map(|bound| *bound)
+    }
 
     /// Bytes of datagrams that may wait.
     pub(crate) fn datagrams_max(&self) -> u64 {

@@ -87,7 +87,7 @@ impl Engine {
     /// its own, and everybody else's are the others'. A port of this engine's alone comes here
     /// anyway, unless the address is not ours (IP_TRANSPARENT).
     fn steer_datagrams(&mut self, owner: Owner, local: SocketAddr, remote: Option<SocketAddr>) {
-        let bound = self.env.socket(owner).and_then(|socket| socket.bound);
+        let bound = self.env.socket(owner).and_then(|socket| socket.bound());
         let is_strange = remote.is_some() && !self.stack.is_own(local.ip());
         let Some(bound) = bound.filter(|bound| bound.is_announced || is_strange) else {
             return;
@@ -98,7 +98,7 @@ impl Engine {
         let ends = remote.map(|remote| Ends::of(local, remote));
         let flow = ends.and_then(|ends| self.env.flows.open_datagrams(&ends));
         if let Some(socket) = self.env.socket(owner) {
-            socket.bound = Some(Bound { flow, ..bound });
+            socket.set_bound(Some(Bound { flow, ..bound }));
         }
         let has_changed = flow.is_some() || bound.flow.is_some();
         if has_changed && let Some(ports) = &self.ports {

@@ -23,7 +23,7 @@ impl Engine {
         reuse_port: bool,
     ) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
-        if socket.bound.is_some() || socket.role != Role::None {
+        if socket.bound().is_some() || socket.role != Role::None {
             return Err(SocketError::InvalidArgument);
         }
         let hold = PortHold {
@@ -59,7 +59,7 @@ impl Engine {
         };
         if let Some((socket, end)) = client.find(owner.sock) {
             end.set_addrs(owner.sock, Some(bound.addr), None);
-            socket.bound = Some(bound);
+            socket.set_bound(Some(bound));
             socket.state |= State::BOUND;
             end.set_state(owner.sock, socket.state, socket.reason, socket.errors);
         }
@@ -110,11 +110,11 @@ impl Engine {
         }
         let options = ListenOptions {
             backlog,
-            reuse_port: socket.bound.is_some_and(|bound| bound.is_shared),
-            is_v6_only: socket.bound.is_some_and(|bound| bound.is_v6_only),
+            reuse_port: socket.bound().is_some_and(|bound| bound.is_shared),
+            is_v6_only: socket.bound().is_some_and(|bound| bound.is_v6_only),
             socket: socket.options.as_deref().cloned().unwrap_or_default(),
         };
-        let mut bound = match socket.bound {
+        let mut bound = match socket.bound() {
             Some(bound) => bound,
             None => self.bind_anywhere(options.socket.port_range)?,
         };
@@ -167,7 +167,7 @@ impl Engine {
         let Role::Listener(id) = socket.role else {
             return Err(SocketError::InvalidState);
         };
-        let bound = socket.bound;
+        let bound = socket.bound();
         socket.role = Role::None;
         if let Some(client) = self.env.client(owner.client) {
             client.listeners.retain(|sock| *sock != owner.sock);
@@ -194,7 +194,7 @@ impl Engine {
             return;
         };
         let kind = socket.kind;
-        let Some(bound) = socket.bound.take() else {
+        let Some(bound) = socket.take_bound() else {
             return;
         };
         if bound.is_reserved {
@@ -219,7 +219,7 @@ impl Engine {
             Role::Stream(_) | Role::Datagram(_) => return Err(SocketError::AlreadyConnected),
         }
         let options = socket.options.as_deref().cloned().unwrap_or_default();
-        let mut bound = socket.bound;
+        let mut bound = socket.bound();
         if let Some(bound) = &mut bound {
             if bound.is_reserved {
                 self.stack
@@ -232,7 +232,7 @@ impl Engine {
             }
         }
         if let Some(socket) = self.env.socket(owner) {
-            socket.bound = bound;
+            socket.set_bound(bound);
             // A new attempt after a failed one begins clean.
             socket.state = socket
                 .state
@@ -383,7 +383,7 @@ impl Engine {
             Role::Stream(conn) => self.stack.tcp_endpoints(conn),
             _ => None,
         };
-        let bound = socket.bound.map(|bound| bound.addr);
+        let bound = socket.bound().map(|bound| bound.addr);
         crate::stats::SocketView {
             client,
             is_udp: socket.kind == slipstack_channel::Transport::Udp,

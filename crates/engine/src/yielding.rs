@@ -49,7 +49,8 @@ impl Engine {
         let Some(socket) = self.env.socket(owner) else {
             return false;
         };
-        let (Role::Listener(id), Some(bound), before) = (socket.role, socket.bound, socket.yields)
+        let (Role::Listener(id), Some(bound), before) =
+            (socket.role, socket.bound(), socket.yields)
         else {
             return false;
         };
@@ -73,7 +74,7 @@ impl Engine {
             return;
         };
         socket.yields = heirs;
-        let port = socket.bound.map_or(0, |bound| bound.addr.port());
+        let port = socket.bound().map_or(0, |bound| bound.addr.port());
         self.stack.tcp_set_yielding(id, true);
         let drained = self.drain(id, port);
         let half_open = self.stack.tcp_detach_half_open(id);
@@ -115,7 +116,7 @@ impl Engine {
     /// Handles a thread that waits for connections again.
     pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
         let socket = self.env.socket(owner).ok_or(SocketError::UnknownId)?;
-        let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound) else {
+        let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound()) else {
             return Err(SocketError::InvalidState);
         };
         if socket.yields == Yields::No {
@@ -172,7 +173,7 @@ impl Environment {
         if self.clients.len() < 2 {
             return owner;
         }
-        let Some(bound) = self.socket(owner).and_then(|socket| socket.bound) else {
+        let Some(bound) = self.socket(owner).and_then(|socket| socket.bound()) else {
             return owner;
         };
         let mut idle = None;
@@ -203,7 +204,7 @@ impl Client {
     fn listeners_on(&self, id: ClientId, port: u16) -> impl Iterator<Item = Listening> {
         self.listeners.iter().filter_map(move |&sock| {
             let socket = self.socket(sock)?;
-            let bound = socket.bound.filter(|it| it.addr.port() == port)?;
+            let bound = socket.bound().filter(|it| it.addr.port() == port)?;
             let is_empty = socket.queue.as_ref().is_some_and(|it| it.waiting() == 0);
             Some(Listening {
                 owner: Owner { client: id, sock },

@@ -4,6 +4,7 @@
 //! the block's place, its size and a generation. The byte at stream offset `o` lies at `o mod
 //! size`. To grow, a new block is allocated: the live span is copied and the word replaced.
 
+use core::num::NonZeroU32;
 use core::ops::Range;
 
 use crate::raw::{RawSlice, RawSpace};
@@ -72,7 +73,7 @@ impl RingWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRing {
     offset: usize,
-    log2: u32,
+    log2: NonZeroU32,
 }
 
 impl ByteRing {
@@ -84,22 +85,23 @@ impl ByteRing {
             return None;
         }
         let end = offset.checked_add(1 << log2)?;
+        let log2 = NonZeroU32::new(log2)?;
         (offset >= arena.start && end <= arena.end).then_some(ByteRing { offset, log2 })
     }
 
     #[inline]
     pub fn word(&self, generation: u32) -> RingWord {
-        RingWord::new(generation, self.log2, self.offset)
+        RingWord::new(generation, self.log2.get(), self.offset)
     }
 
     #[inline]
     pub fn size(&self) -> usize {
-        1 << self.log2
+        1 << self.log2.get()
     }
 
     #[inline]
     pub fn log2(&self) -> u32 {
-        self.log2
+        self.log2.get()
     }
 
     #[inline]

@@ -41,7 +41,7 @@ impl ProgramEnd {
             return Err(KeepError::Nothing);
         };
         let mut rx = local.rx.lock();
-        if rx.kept.len() >= KEPT_MAX {
+        if rx.kept_count() >= KEPT_MAX {
             return Err(KeepError::Full);
         }
         // An engine that replaces the ring from here on finds the mark, or the ring below is the
@@ -52,10 +52,10 @@ impl ProgramEnd {
         let len = self.waiting(sock, &cell, at).min(most);
         let ring = ByteRing::validate(cell.rx_ring(), &self.inner.receive_arena);
         let Some(ring) = ring.filter(|_| len > 0) else {
-            cell.set_rx_kept(!rx.kept.is_empty());
+            cell.set_rx_kept(rx.kept_count() > 0);
             return Err(KeepError::Nothing);
         };
-        rx.kept.push_back(Kept {
+        rx.kept.make().push_back(Kept {
             start: at,
             is_back: false,
         });
@@ -73,7 +73,7 @@ impl ProgramEnd {
         };
         if cell.rx_kept() {
             let mut rx = local.rx.lock();
-            rx.kept.clear();
+            rx.kept.take();
             self.consumed(sock, &cell, &rx);
         }
     }
@@ -85,18 +85,21 @@ impl ProgramEnd {
             return false;
         };
         let mut rx = local.rx.lock();
-        let found = rx.kept.binary_search_by_key(&at, |kept| kept.start);
-        let Some(kept) = found.ok().and_then(|index| rx.kept.get_mut(index)) else {
+        let Some(all) = rx.kept.get_mut() else {
+            return false;
+        };
+        let found = all.binary_search_by_key(&at, |kept| kept.start);
+        let Some(kept) = found.ok().and_then(|index| all.get_mut(index)) else {
             return false;
         };
         if std::mem::replace(&mut kept.is_back, true) {
             return false;
         }
-        while rx.kept.front().is_some_and(|first| first.is_back) {
-            rx.kept.pop_front();
+        while all.front().is_some_and(|first| first.is_back) {
+            all.pop_front();
         }
         self.consumed(sock, &cell, &rx);
-        if rx.kept.is_empty() {
+        if rx.kept_count() == 0 {
             cell.set_rx_read(0);
             cell.set_rx_kept(false);
         }

@@ -429,8 +429,9 @@ impl ProgramEnd {
             let cell = self.cell(sock.index);
             cell.is_some_and(|cell| cell.take(sock.generation))
         };
-        let at = accepted.iter().position(is_there)?;
-        let sock = accepted.remove(at)?;
+        let queue = accepted.get_mut()?;
+        let at = queue.iter().position(is_there)?;
+        let sock = queue.remove(at)?;
         drop(accepted);
         self.inner.sockets.on_taken(sock);
         self.cell(listener.index)?.add_accept_taken();
@@ -439,10 +440,9 @@ impl ProgramEnd {
 
     /// Connections that wait to be accepted.
     pub fn accept_waiting(&self, listener: SockId) -> usize {
-        self.inner
-            .sockets
-            .find(listener)
-            .map_or(0, |local| local.accepted.lock().len())
+        self.inner.sockets.find(listener).map_or(0, |local| {
+            local.accepted.lock().get().map_or(0, VecDeque::len)
+        })
     }
 
     pub fn local(&self, sock: SockId) -> Option<SocketAddr> {

@@ -126,7 +126,7 @@ impl ProgramEnd {
     /// Publishes how far the program has read, and notifies the engine if it asked for that.
     pub(super) fn consumed(&self, sock: SockId, cell: &Cell<'_>, rx: &RxSide) {
         let tail = rx.released();
-        if !rx.kept.is_empty() {
+        if rx.kept_count() > 0 {
             cell.set_rx_read(rx.tail);
         }
         cell.set_rx_tail(tail);

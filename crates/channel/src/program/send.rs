@@ -208,7 +208,7 @@ impl ProgramEnd {
     ) -> usize {
         let acked = self.acked(sock, cell);
         let used = tx.head.saturating_sub(acked) as usize;
-        if !tx.retired.is_empty() {
+        if tx.retired.get().is_some() {
             self.reap(sock, cell, tx);
         }
         if tx.lent.is_some() {
@@ -253,7 +253,8 @@ impl ProgramEnd {
         tx.lap = Lap::NEW;
         if let Some(old) = tx.ring.replace(ring) {
             self.copy_ring(tx, &old, &ring, acked);
-            tx.retired.push((old, tx.generation));
+            let replaced_by = tx.generation;
+            tx.retired.make().push((old, replaced_by));
         }
         cell.set_tx_ring(ring.word(tx.generation));
         if let Some(local) = self.inner.sockets.find(sock)
@@ -278,13 +279,19 @@ impl ProgramEnd {
         }
         let seen = cell.tx_ring_seen();
         let mut arena = self.inner.arena.lock();
-        tx.retired.retain(|(ring, replaced_by)| {
+        let Some(retired) = tx.retired.get_mut() else {
+            return;
+        };
+        retired.retain(|(ring, replaced_by)| {
             let is_seen = seen.wrapping_sub(*replaced_by) & 0x3fff_ffff < 0x2000_0000;
             if is_seen {
                 self.give_back(&mut arena, *ring);
             }
             !is_seen
         });
+        if retired.is_empty() {
+            tx.retired.take();
+        }
     }
 
     /// Frees send rings whose bytes are all acknowledged; stops after a bounded number of others.
@@ -331,7 +338,7 @@ impl ProgramEnd {
             }
             self.give_back(&mut self.inner.arena.lock(), ring);
         }
-        let owns_one = tx.ring.is_some() || !tx.retired.is_empty();
+        let owns_one = tx.ring.is_some() || tx.retired.get().is_some();
         local.is_listed.store(owns_one, Ordering::Relaxed);
         !owns_one
     }
@@ -349,7 +356,7 @@ impl ProgramEnd {
         if let Some(ring) = tx.ring.take() {
             self.give_back(&mut arena, ring);
         }
-        for (ring, _) in tx.retired.drain(..) {
+        for (ring, _) in tx.retired.take() {
             self.give_back(&mut arena, ring);
         }
         local.is_closing.store(true, Ordering::Release);

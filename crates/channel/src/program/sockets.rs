@@ -11,6 +11,7 @@ use slipstack_terms::Transport;
 use crate::cell::TxMark;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
+use crate::seldom::Seldom;
 use crate::shrink::Lap;
 use crate::state::StateWord;
 
@@ -30,7 +31,7 @@ pub(super) struct TxSide {
     /// Stream offset after the last byte written.
     pub(super) head: u64,
     /// Replaced rings that the engine may still read, with the generation that replaced them.
-    pub(super) retired: Vec<(ByteRing, u32)>,
+    pub(super) retired: Seldom<Vec<(ByteRing, u32)>>,
     /// How much of a large ring is used.
     pub(super) lap: Lap,
     /// Listed with those that wait for memory.
@@ -54,7 +55,7 @@ pub(super) struct RxSide {
     /// After the last urgent byte that was taken by itself.
     pub(super) urgent_taken: u64,
     /// Segments that the program keeps, in the stream's order.
-    pub(super) kept: VecDeque<Kept>,
+    pub(super) kept: Seldom<VecDeque<Kept>>,
 }
 
 /// A segment that the program keeps: see [`super::kept`].
@@ -65,10 +66,17 @@ pub(super) struct Kept {
 }
 
 impl RxSide {
+    /// Returns how many segments the program keeps.
+    #[inline]
+    pub(super) fn kept_count(&self) -> usize {
+        self.kept.get().map_or(0, VecDeque::len)
+    }
+
     /// Returns the position up to which the engine may use the ring again.
     #[inline]
     pub(super) fn released(&self) -> u64 {
-        self.kept.front().map_or(self.tail, |first| first.start)
+        let first = self.kept.get().and_then(VecDeque::front);
+        first.map_or(self.tail, |first| first.start)
     }
 }
 
@@ -91,7 +99,7 @@ pub(super) struct SockLocal {
     pub(super) errors_taken: AtomicU8,
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
-    pub(super) accepted: Lock<VecDeque<SockId>>,
+    pub(super) accepted: Lock<Seldom<VecDeque<SockId>>>,
     /// Index, plus one, of the listener that the connection came from.
     listener: AtomicU32,
 }
@@ -106,7 +114,7 @@ impl SockLocal {
     fn begin(&self, generation: u32, kind: Transport) {
         *self.tx.lock() = TxSide::default();
         *self.rx.lock() = RxSide::default();
-        self.accepted.lock().clear();
+        self.accepted.lock().take();
         self.listener.store(0, Ordering::Relaxed);
         self.errors_taken.store(0, Ordering::Relaxed);
         self.is_closing.store(false, Ordering::Relaxed);
@@ -207,7 +215,7 @@ impl Sockets {
         if id.generation == 0 || local.is_closing.load(Ordering::Acquire) {
             return None;
         }
-        accepted.push_back(sock);
+        accepted.make().push_back(sock);
         if let Some(it) = self.find(sock) {
             it.listener
                 .store(u32::from(listener) + 1, Ordering::Relaxed);
@@ -227,8 +235,9 @@ impl Sockets {
         let index = local.listener.load(Ordering::Relaxed).checked_sub(1)?;
         let listener = self.slot(index)?;
         let mut accepted = listener.accepted.lock();
-        let at = accepted.iter().position(|other| *other == sock)?;
-        accepted.remove(at);
+        let queue = accepted.get_mut()?;
+        let at = queue.iter().position(|other| *other == sock)?;
+        queue.remove(at);
         Some(SockId {
             index,
             generation: listener.generation.load(Ordering::Acquire),
@@ -237,6 +246,6 @@ impl Sockets {
 
     /// Everything that waits at a listener.
     pub(super) fn take_accepted(&self, listener: &SockLocal) -> VecDeque<SockId> {
-        core::mem::take(&mut *listener.accepted.lock())
+        listener.accepted.lock().take()
     }
 }

@@ -148,7 +148,7 @@ impl Engine {
     /// A socket that is no connection.
     fn program_row(&mut self, client: ClientId, sock: SockId) -> Option<SocketRow> {
         let (socket, end) = self.env.client(client)?.find(sock)?;
-        let bound = socket.bound.map(|bound| bound.addr)?;
+        let bound = socket.bound().map(|bound| bound.addr)?;
         let plain = SocketRow {
             is_held: !socket.is_closing,
             ..rows::plain(SocketState::Closed, bound, None)
