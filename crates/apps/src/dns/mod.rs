@@ -17,6 +17,7 @@ mod name;
 mod policy;
 mod rate;
 mod ready;
+mod repeated;
 mod responder;
 mod server;
 mod store;

@@ -14,6 +14,7 @@ use super::message::{self, Parsed, Query, TCP_MAX, rcode, refusal};
 use super::name;
 use super::rate::{Limiter, Rate, Verdict};
 use super::ready::Ready;
+use super::repeated::Repeated;
 use super::store::Store;
 use super::transfer::Outgoing;
 use super::tsig::{Rejected, Session};
@@ -40,10 +41,13 @@ pub struct Responder {
     version: u64,
     zones: Arc<Zones>,
     ready: Ready,
+    repeated: Repeated,
     out: Vec<u8>,
     transfer: Option<Box<Outgoing>>,
     limiter: Limiter,
     counts: Arc<Counts>,
+    /// The last response was kept ready.
+    is_ready: bool,
     /// Kind of the last response from a zone, and the length of the name it is about.
     about: (Kind, u8),
 }
@@ -77,10 +81,12 @@ impl Responder {
             version: common.store.version(),
             zones: common.store.current(),
             ready: Ready::new(common.seed),
+            repeated: Repeated::new(common.seed),
             out: Vec::with_capacity(message::UDP_MAX),
             transfer: None,
             limiter: Limiter::new(common.rate, common.seed),
             counts: common.book.open(),
+            is_ready: false,
             about: (Kind::Error, 0),
             common,
         }
@@ -94,6 +100,7 @@ impl Responder {
             self.version = version;
             self.zones = self.common.store.current();
             self.ready.clear();
+            self.repeated.clear();
         }
         &self.zones
     }
@@ -113,6 +120,9 @@ impl Responder {
     ) -> Option<&[u8]> {
         self.out.clear();
         let Arrival { ip, is_tcp, now_ns } = arrival;
+        if !is_tcp && self.repeat(bytes) {
+            return Some(&self.out);
+        }
         let source = Source {
             bytes,
             ip,
@@ -121,8 +131,12 @@ impl Responder {
         };
         match message::parse(bytes) {
             Parsed::Query(query) => {
+                self.is_ready = false;
                 if !self.answer(&query, source, is_passed) {
                     return None;
+                }
+                if self.is_ready && !is_tcp && is_plain(&query) {
+                    self.repeated.note(bytes, &self.out, query.qtype);
                 }
             }
             Parsed::Malformed(id, flags, code) => self.out = refusal(id, flags, code),
@@ -142,6 +156,25 @@ impl Responder {
         transport.add();
         self.counts.note_response(&self.out);
         Some(&self.out)
+    }
+
+    /// Answers a query that differs only in its id from one that was answered recently. Returns
+    /// `false` if it is no such query.
+    #[inline]
+    fn repeat(&mut self, bytes: &[u8]) -> bool {
+        self.zones();
+        if self.limiter.is_on() {
+            return false;
+        }
+        let Some(memo) = self.repeated.find(bytes) else {
+            return false;
+        };
+        self.out.extend_from_slice(&bytes[..2]);
+        self.out.extend_from_slice(memo.response);
+        self.counts.note_query(memo.qtype);
+        self.counts.udp.add();
+        self.counts.note_response(&self.out);
+        true
     }
 
     /// Returns the transfer that the last message requested.
@@ -374,6 +407,7 @@ impl Responder {
         self.zones();
         self.ready.look_for(query, room);
         if let Some(hit) = self.ready.find() {
+            self.is_ready = true;
             self.about = (hit.kind, hit.source_len);
             self.out.extend_from_slice(hit.bytes);
             self.out[..2].copy_from_slice(&query.id.to_be_bytes());
@@ -393,4 +427,9 @@ impl Responder {
         }
         true
     }
+}
+
+/// Returns whether the response to a query depends on its bytes alone.
+fn is_plain(query: &Query<'_>) -> bool {
+    query.tsig_at.is_none() && query.edns.is_none_or(|edns| edns.options.is_empty())
 }
