@@ -97,36 +97,48 @@ impl World {
         Err("the handshake does not end".to_string())
     }
 
-    /// Asks, and reads the answer, which ends with the file.
-    fn ask(&mut self, sock: SockId) -> Result<(), String> {
+    /// Asks on all of the connections at once, and reads the answers, which end with the file.
+    fn ask(&mut self, socks: &[SockId]) -> Result<(), String> {
         let program = self.client.program.clone();
-        program.send(sock, &[IoSlice::new(REQUEST)], false);
-        let (mut answer, mut len) = ([0; 2048], 0);
-        for _ in 0..PATIENCE {
-            self.step();
-            self.now.0 += TURN_NS;
-            self.client.engine.turn(self.now);
-            self.client.drain_events();
-            len += program.recv(sock, &mut [IoSliceMut::new(&mut answer[len..])]);
-            if answer[..len].ends_with(&FILE) {
-                return match answer.starts_with(b"HTTP/1.1 200 OK\r\n") {
-                    true => Ok(()),
-                    false => Err("the answer is another one".to_string()),
-                };
+        for sock in socks {
+            program.send(*sock, &[IoSlice::new(REQUEST)], false);
+        }
+        self.step();
+        self.now.0 += TURN_NS;
+        self.client.engine.turn(self.now);
+        self.client.drain_events();
+        for sock in socks {
+            let mut answer = [0; 2048];
+            let len = program.recv(*sock, &mut [IoSliceMut::new(&mut answer)]);
+            let answer = &answer[..len];
+            if !answer.starts_with(b"HTTP/1.1 200 OK\r\n") || !answer.ends_with(&FILE) {
+                return Err("no answer in the turn of its request, or another one".to_string());
             }
         }
-        Err("the answer did not arrive".to_string())
+        Ok(())
     }
 }
 
-/// Asks `count` times on one connection.
-pub fn run(count: usize) -> Result<(), Box<dyn std::error::Error>> {
+/// Sends requests of which the file comes to be cached.
+fn warm(world: &mut World, sock: SockId) -> Result<(), String> {
+    for _ in 0..PATIENCE {
+        if world.ask(&[sock]).is_ok() {
+            return Ok(());
+        }
+    }
+    Err("the file does not come to be cached".to_string())
+}
+
+/// Asks `count` times, in each turn on `at_once` connections.
+pub fn run(count: usize, at_once: usize) -> Result<(), Box<dyn std::error::Error>> {
     let folder = Folder::new()?;
     let mut world = World::new(Root::open(&folder.0, false, 1 << 20)?)?;
     world.step();
-    let sock = world.connect()?;
-    for _ in 0..count {
-        world.ask(sock)?;
+    let connected = (0..at_once).map(|_| world.connect());
+    let socks = connected.collect::<Result<Vec<_>, _>>()?;
+    warm(&mut world, socks[0])?;
+    for _ in 0..count.div_ceil(at_once) {
+        world.ask(&socks)?;
     }
     Ok(())
 }

@@ -290,10 +290,12 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         "dns" => dns::run(count)?,
-        "http" => http::run(count)?,
+        "http" => http::run(count, 1)?,
+        "http16" => http::run(count, 16)?,
         _ => {
             return Err(
-                "say request, filtered-RULES, connection, burst, datagrams, dns or http".into(),
+                "say request, filtered-RULES, connection, burst, datagrams, dns, http or http16"
+                    .into(),
             );
         }
     }

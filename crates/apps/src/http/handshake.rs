@@ -1,11 +1,11 @@
-//! Start of a connection with TLS.
+//! Start and end of a connection with TLS.
 
 use slipstack_service::ConnectionId;
 
-use super::exchange::{Done, Exchange};
+use super::exchange::{Done, Exchange, Step};
 use super::server::{Cx, Http};
 use super::status::Status;
-use crate::tls::{Handed, Shaken};
+use crate::tls::{Handed, Shaken, Transport};
 
 impl Http {
     /// Hands received bytes of a handshake to a worker.
@@ -36,6 +36,20 @@ impl Http {
         }
         if state.has_ended {
             cx.close(id);
+        }
+    }
+
+    /// Closes a TLS session whose peer has ended, once all its bytes are processed. Without TLS
+    /// [`slipstack_service::Service::on_end`] follows the last byte.
+    pub(super) fn close_ended(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        if let Transport::Plain = state.transport {
+            return;
+        }
+        let is_over = state.step == Step::Head
+            && state.transport.is_drained()
+            && (state.has_ended || state.transport.has_ended(cx, id));
+        if is_over {
+            state.transport.close(cx, id);
         }
     }
 }

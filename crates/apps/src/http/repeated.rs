@@ -11,8 +11,8 @@ use super::request::{Body, Method, Request};
 use super::server::{Cx, Http, OK};
 
 impl Http {
-    /// Answers a head that the connection has sent before as it was answered then. Returns `false`
-    /// if it is another one, or there is no room.
+    /// Answers a head that the connection has sent before as it was answered then. Returns its
+    /// length; `None` if it is another one, or there is no room.
     #[inline]
     pub(super) fn repeat(
         &mut self,
@@ -20,23 +20,22 @@ impl Http {
         id: ConnectionId,
         state: &mut Exchange,
         bytes: &[u8],
-    ) -> bool {
+    ) -> Option<usize> {
         let now_ns = cx.now_ns();
         self.date(now_ns);
-        let Some(memo) = self.memos.find(state.seen, bytes, now_ns) else {
-            return false;
-        };
+        let memo = self.memos.find(state.seen, bytes, now_ns)?;
+        let len = memo.request_len();
         let date = self.date.1.as_bytes();
         let (head, body) = (&memo.head[..], &memo.content.bytes[..]);
         let pieces = [OK.as_bytes(), date, head, KEEP_ALIVE.as_bytes(), body].map(IoSlice::new);
         if !state.transport.write_whole(cx, id, &pieces) {
-            return false;
+            return None;
         }
-        state.transport.consume(cx, id, memo.request_len());
+        state.transport.consume(cx, id, len);
         state.is_timed = false;
         state.keeps_alive = true;
         self.finish(cx, id, state);
-        true
+        Some(len)
     }
 
     /// Remembers the answer to a request that may come again.

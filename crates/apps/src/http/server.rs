@@ -90,8 +90,12 @@ impl Http {
                 state.transport.take_back(bytes);
                 return self.close_ended(cx, id, state);
             }
-            if self.repeat(cx, id, state, &bytes) {
+            if let Some(len) = self.repeat(cx, id, state, &bytes) {
+                let is_last = len == bytes.len() && matches!(state.transport, Transport::Plain);
                 state.transport.take_back(bytes);
+                if is_last {
+                    return;
+                }
                 continue;
             }
             let parsed = request::parse(&bytes);
@@ -114,20 +118,6 @@ impl Http {
             if stays.is_none() {
                 return self.close_ended(cx, id, state);
             }
-        }
-    }
-
-    /// Closes a TLS session whose peer has ended, once all its bytes are processed. Without TLS
-    /// [`Service::on_end`] follows the last byte.
-    fn close_ended(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
-        if let Transport::Plain = state.transport {
-            return;
-        }
-        let is_over = state.step == Step::Head
-            && state.transport.is_drained()
-            && (state.has_ended || state.transport.has_ended(cx, id));
-        if is_over {
-            state.transport.close(cx, id);
         }
     }
 
