@@ -1,9 +1,11 @@
 """Connections that other programs use: SCM_RIGHTS, posix_spawn."""
 
 import hashlib
+import os
+import shutil
 import socket
 
-from harness import test
+from harness import Skip, test
 from harness.process import until
 
 PORT = 7210
@@ -217,3 +219,29 @@ def a_program_in_the_background_keeps_the_connection_of_its_starter(world):
             assert stream.readline() == b"line %d\n" % number
         sock.shutdown(socket.SHUT_WR)
         assert stream.read() == b""
+
+
+@test
+def ssh_in_the_background_keeps_its_connection(world):
+    if not (shutil.which("ssh") and os.path.exists("/usr/sbin/sshd")):
+        raise Skip("ssh and sshd are not installed")
+    folder = world.folder
+    for name in ("host", "user"):
+        world.beside("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name).finish()
+    (folder / "sshd_config").write_text(
+        f"Port {PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+        "StrictModes no\nPidFile none\nUsePAM no\nPermitRootLogin yes\n"
+    )
+    os.makedirs("/run/sshd", exist_ok=True)
+    server = world.peer("/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd_config")
+    until(lambda: "listening" in server.errors(), 10, "sshd listens")
+    options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -F /dev/null"
+    go = folder / "go"
+    remote = f"until [ -e {go} ]; do sleep 0.1; done; seq 1 100000"
+    ssh = f"ssh -f -i {folder}/user {options} -p {PORT} root@{world.peer_address}"
+    started = world.stack("sh", "-c", f"{ssh} '{remote}' > {folder}/numbers")
+    # It is back before the remote command has its first word.
+    started.finish(20)
+    go.touch()
+    expected = "".join(f"{number}\n" for number in range(1, 100_001))
+    until(lambda: (folder / "numbers").read_text() == expected, 20, "all that ssh was sent")
