@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_cut_and_their_length_told() {
+    fn addresses_are_truncated_and_their_length_is_returned() {
         let mut room = [0u8; 4];
         let mut len = 4;
         // SAFETY: `len` is the size of `room`.

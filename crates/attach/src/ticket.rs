@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_holder_could_write_is_no_ticket() {
+    fn a_writable_file_is_no_ticket() {
         let tickets = Tickets::new("a", "eth1").unwrap();
         assert!(tickets.is_valid(&file(&tickets.text, SEALS)));
         let writable = SEALS.difference(SealFlags::WRITE);

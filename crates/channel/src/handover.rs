@@ -137,7 +137,7 @@ mod tests {
     use crate::layout::REGION_BYTES;
 
     #[test]
-    fn images_come_back_with_their_bytes_and_lies_are_left_out() {
+    fn images_come_back_with_their_bytes_and_invalid_ones_are_left_out() {
         let region = Region::create("test", REGION_BYTES).unwrap();
         let mut area = HandoverArea::new(&region).unwrap();
         let arena = send_arena(REGION_BYTES);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_says_what_is_missing() {
+    fn the_summary_reports_missing_frames() {
         let summary = Summary {
             inbound: 3,
             outbound: 4,

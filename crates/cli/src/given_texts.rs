@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_an_interface_is_of_that() {
+    fn options_after_an_interface_belong_to_it() {
         let table = [
             (
                 "--if a --ip 10.1.0.2/24 --gw 10.1.0.1",

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_say_does_not_steer_the_terminal() {
+    fn output_of_programs_does_not_control_the_terminal() {
         let text = "a\u{1b}[2J\u{9b}1mb\nc\td\r";
         assert_eq!(harmless(text), "a\u{fffd}[2J\u{fffd}1mb\nc\td\u{fffd}");
     }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_apart_is_told_by_its_protocol() {
+    fn segments_of_a_super_frame_have_its_protocol() {
         let mut header = [0; 42];
         header[12..14].copy_from_slice(&[0x08, 0]);
         header[23] = protocol::UDP;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_lies_about_what_it_accepted_breaks_nothing() {
+    fn false_counts_of_accepted_connections_break_nothing() {
         let mut queue = AcceptQueue::default();
         queue.on_offered(Instant(0));
         assert_eq!(queue.look(u64::MAX, Instant(0)), Some(1));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_is_kept_and_the_rest_is_sent_again() {
+    fn data_in_order_is_kept_and_the_rest_is_retransmitted() {
         let mut drained = Drained::new(listener(1));
         assert!(drained.take(listener(1), conn(5)) && !drained.take(listener(2), conn(6)));
         assert!(drained.store(conn(5), 0, b"ab"));

@@ -132,7 +132,7 @@ fn exchange(world: &mut World, client: SockId, server: SockId) {
 }
 
 #[test]
-fn random_words_cost_the_liar_its_attachment_and_nobody_else() {
+fn random_words_end_only_the_attachment_of_their_sender() {
     for seed in 1..=60u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut world = World::new();
@@ -168,7 +168,7 @@ fn random_words_cost_the_liar_its_attachment_and_nobody_else() {
 }
 
 #[test]
-fn a_lie_about_the_send_ring_resets_the_liars_connections() {
+fn a_false_send_ring_position_resets_the_connections_of_its_program() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let (client, server) = world.connect(listener, 80);

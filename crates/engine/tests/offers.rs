@@ -98,7 +98,7 @@ fn a_connection_in_use_goes_on_in_another_program_with_what_was_not_read() {
 }
 
 #[test]
-fn who_does_not_know_the_key_gets_nothing_and_nobody_gets_it_twice() {
+fn a_claim_needs_the_key_and_succeeds_once() {
     let mut two = two();
     let from = two.from.clone();
     assert_eq!(two.offer(), Ok(Reply::Done));

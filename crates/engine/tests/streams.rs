@@ -263,7 +263,7 @@ fn a_connection_to_our_own_address_works() {
 }
 
 #[test]
-fn a_writer_that_waits_is_told_of_room() {
+fn a_waiting_writer_is_woken_by_room() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let (client, server) = world.connect(listener, 80);
@@ -387,7 +387,7 @@ fn connections_that_a_closing_listener_did_not_accept_go_to_its_sibling() {
 }
 
 #[test]
-fn what_a_listener_does_not_accept_goes_to_its_sibling_until_it_waits_again() {
+fn unaccepted_connections_go_to_another_listener_until_theirs_waits_again() {
     let mut world = World::new();
     let [away, there] = [(); 2].map(|()| world.listen_shared(1, 80, true));
     let program = world.hosts[0].program.clone();
@@ -420,7 +420,7 @@ fn what_a_listener_does_not_accept_goes_to_its_sibling_until_it_waits_again() {
 
 /// nginx's pair of listeners: `listen 80` and `listen [::]:80 ipv6only=on`.
 #[test]
-fn what_a_closing_listener_did_not_accept_goes_only_to_one_that_takes_its_address() {
+fn unaccepted_connections_of_a_closing_listener_go_only_to_one_of_their_address() {
     for (sibling, v6_only, is_heir) in [
         ("[::]:80", true, false),
         ("[::]:80", false, true),
@@ -448,7 +448,7 @@ fn what_a_closing_listener_did_not_accept_goes_only_to_one_that_takes_its_addres
 }
 
 #[test]
-fn what_a_closing_listener_did_not_accept_goes_only_to_one_of_its_link() {
+fn unaccepted_connections_of_a_closing_listener_go_only_to_one_of_their_link() {
     // Numbers plus one; 0 = any link.
     for (link, siblings_link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut world = World::new();

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_changes_its_lock_changes_nobody_elses() {
+    fn a_program_that_changes_its_lock_does_not_change_others() {
         let scratch = scratch("own");
         let dir = scratch.dir();
         let first = claim(&dir, 1).expect("claim");

@@ -193,7 +193,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_the_keeper_publishes_is_found_by_the_others() {
+    fn values_that_the_keeper_publishes_are_read_by_engines() {
         let ours = Neighbours::create().expect("table");
         let theirs = Neighbours::open(ours.fd().try_clone_to_owned().expect("fd")).expect("open");
         let address = IpAddr::from([10, 254, 0, 1]);

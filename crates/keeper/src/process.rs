@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_is_ready_and_who_sleeps_or_is_gone_is_not() {
+    fn a_running_process_is_ready_and_a_sleeping_or_ended_one_is_not() {
         assert!(is_ready(std::process::id()));
         let mut sleeper = std::process::Command::new("sleep")
             .arg("60")

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_named() {
+    fn errors_name_the_device_that_cannot_be_made() {
         let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &[]);
         let wanted = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.8.0.1"]);
         let error = now.changes_to(&wanted).unwrap_err();

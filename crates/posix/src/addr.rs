@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_is_told_as_ipv4() {
+    fn a_mapped_address_is_reported_as_ipv4() {
         assert_eq!(
             shown("10.0.0.1:80", Family::V6),
             Given::Addr("10.0.0.1:80".parse().unwrap())

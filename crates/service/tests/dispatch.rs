@@ -125,7 +125,7 @@ fn world_of(shape: Shape) -> (World, Arc<Workers>) {
 }
 
 #[test]
-fn what_no_ring_takes_is_dropped_and_counted() {
+fn frames_without_room_in_a_ring_are_dropped_and_counted() {
     let (mut world, workers) = world(Shape::Pipeline, 4, 2);
     world.tell_by_datagram(PORT, &vec![b"?".to_vec(); 100]);
     let all = |world: &World| {

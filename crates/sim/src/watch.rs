@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_says_may_be_said() {
+    fn segments_of_a_correct_connection_are_accepted() {
         let mut watch = open();
         for (flow, flags, numbers, len) in [
             (UP, ACK, (501, 1), 1_000),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_connection_may_say_is_noticed() {
+    fn forbidden_segments_are_reported() {
         let rows: [(&str, &[Said]); 6] = [
             ("outside of the window", &[(UP, ACK, (501, 1), 1_001)]),
             ("acknowledges 502 of 501", &[(DOWN, ACK, (1, 502), 0)]),

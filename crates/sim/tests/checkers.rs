@@ -181,7 +181,7 @@ fn transmit(host: &mut Host, conn: ConnId, offset: u64) {
 }
 
 #[test]
-fn what_a_stack_may_not_tell_is_noticed() {
+fn forbidden_events_are_reported() {
     for &(words, index, lie) in LIES {
         let mut world = busy();
         let conn = conn(&world, index);
@@ -219,7 +219,7 @@ const AFTER_CLOSE: &[(&str, CloseMode, Lie)] = &[
 ];
 
 #[test]
-fn what_may_not_come_after_close_is_noticed() {
+fn events_after_close_are_reported() {
     for &(words, mode, lie) in AFTER_CLOSE {
         let mut world = busy();
         let (now, conn) = (world.now, conn(&world, 0));
@@ -233,7 +233,7 @@ fn what_may_not_come_after_close_is_noticed() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_lost_is_noticed() {
+fn an_acknowledgement_of_lost_data_is_reported() {
     let mut world = busy();
     world.network.set_cut(true);
     world.run_for(20 * MS).unwrap();
@@ -267,7 +267,7 @@ fn an_abort_that_keeps_the_connection_is_noticed() {
 }
 
 #[test]
-fn a_second_connection_and_one_for_nobody_are_noticed() {
+fn a_second_connection_and_one_without_a_listener_are_reported() {
     let lies: [(&str, Tale); 4] = [
         ("accepted a second time", |world, conn| Event::Accepted {
             listener: world.listen(1, 81).unwrap(),
@@ -382,7 +382,7 @@ fn too_many_steps_at_rest_are_noticed() {
 }
 
 #[test]
-fn what_is_left_at_rest_is_noticed() {
+fn remaining_state_at_rest_is_reported() {
     let spoils: [(&str, SpoilWorld); 5] = [
         ("frames still fly", |world| {
             let mut frame = vec![0; 60];

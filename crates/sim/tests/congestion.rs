@@ -27,7 +27,7 @@ fn every_algorithm_fills_a_pipe_with_a_queue_of_its_size() {
 }
 
 #[test]
-fn a_shallow_queue_does_not_starve_anybody() {
+fn a_shallow_queue_starves_no_connection() {
     for (kind, pacing) in [
         (Congestion::Cubic, false),
         (Congestion::Cubic, true),

@@ -115,7 +115,7 @@ fn a_connection_moves_in_the_middle_of_a_transfer() {
 }
 
 #[test]
-fn what_comes_to_the_old_engine_meanwhile_is_passed_on() {
+fn segments_that_reach_the_old_engine_meanwhile_are_forwarded() {
     let (mut world, place, other) = busy();
     let way = Way {
         steered_after_ns: 20 * MS,
@@ -223,7 +223,7 @@ fn a_handshake_that_is_lost_between_engines_is_noticed() {
 }
 
 #[test]
-fn what_an_engine_says_of_a_connection_that_left_is_noticed() {
+fn segments_of_an_engine_whose_connection_has_left_are_reported() {
     let (mut world, place, other) = busy();
     assert!(world.transfer(place, other, PROMPT));
     let (index, conn) = place;
@@ -277,7 +277,7 @@ fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens
 }
 
 #[test]
-fn a_peer_that_is_not_told_of_the_death_is_noticed() {
+fn a_peer_without_a_reset_after_a_crash_is_reported() {
     let (mut world, place, _) = busy();
     world.keeper(KEEPER).probes = false;
     world.network.set_cut(true);
@@ -305,7 +305,7 @@ fn a_segment_of_the_dead_is_noticed() {
 }
 
 #[test]
-fn what_an_ended_program_had_written_is_to_arrive_whole() {
+fn data_of_an_ended_program_has_to_arrive_whole() {
     for is_spoilt in [false, true] {
         let (mut world, (index, conn)) = sending();
         let written = world.hosts[index].fx.streams[&conn].written();
@@ -321,7 +321,7 @@ fn what_an_ended_program_had_written_is_to_arrive_whole() {
 }
 
 #[test]
-fn a_stray_is_left_to_nobody_where_a_stack_is_alone() {
+fn a_segment_of_an_unknown_flow_is_reset_where_a_stack_is_alone() {
     let (world, place, _) = busy();
     let mut world = world;
     let ip = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));

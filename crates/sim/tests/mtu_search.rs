@@ -143,7 +143,7 @@ fn without_the_search_a_black_hole_swallows_everything() {
 }
 
 #[test]
-fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() {
+fn a_path_mtu_from_a_router_expires_after_ten_minutes_without_a_search_too() {
     // RFC 1191 6.3. A queue of half a second, in which ARP requests wait too.
     let slow = |mtu| LinkParams {
         rate: 200_000,

@@ -26,7 +26,7 @@ fn link(bytes_max: u64) -> LinkParams {
 }
 
 #[test]
-fn without_timestamps_dsacks_undo_what_reordering_took() {
+fn without_timestamps_dsacks_undo_the_reductions_of_reordering() {
     let link = link(LinkParams::bandwidth_delay_product(RATE, RTT));
     let mut setup = Setup::new(link, &[Congestion::Cubic]);
     setup.timestamps = false;

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_and_memory_keep_what_they_are_given() {
+    fn registers_and_memory_keep_their_values() {
         // x = 4 * ([0] & 0xf); M[3] = x; a = [0]; x = a; M[4] = a; a = M[3] + x
         let all = [
             (0xb1, 0, 0, 0),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_takes_is_refused() {
+    fn programs_that_no_kernel_accepts_are_refused() {
         for one in [
             (0x02, 0, 0, 16),
             (0x60, 0, 0, 16),

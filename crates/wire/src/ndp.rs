@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_beyond_the_limit_are_not_told() {
+    fn prefixes_beyond_the_limit_are_ignored() {
         let mut body = Vec::from([0; 8]);
         for _ in 0..PREFIXES_MAX + 3 {
             body.extend([3, 4, 64, 0xc0]);

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_tells_what_the_whole_frame_does() {
+    fn a_truncated_frame_parses_like_the_whole_one() {
         let payload = [7; 300];
         for timestamps in [None, Some(STAMPS)] {
             let whole = frame(timestamps, TcpFlags::ACK, &payload);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_out_is_what_comes_in() {
+    fn sent_frames_are_received_unchanged() {
         for timestamps in [None, Some(STAMPS)] {
             for dst in [[10, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0]] {
                 let header = PlainHeader {

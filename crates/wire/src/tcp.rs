@@ -174,7 +174,7 @@ mod tests {
     use std::format;
 
     #[test]
-    fn a_data_offset_that_lies_is_none() {
+    fn a_false_data_offset_is_refused() {
         // RFC 9293 3.1.
         let mut bytes = [0; 40];
         TcpHeader::default().emit(0, &mut bytes);

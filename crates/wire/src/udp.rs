@@ -48,7 +48,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_length_field_that_lies_is_none() {
+    fn a_false_length_field_is_refused() {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&header(1, 2, 12));
         assert_eq!(UdpDatagram::parse(&bytes).unwrap().payload.len(), 12);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_test_module_is_a_test_and_what_follows_its_name_is_not() {
+    fn code_after_a_test_module_is_a_test_and_code_after_its_name_is_not() {
         let file = "crates/stack/src/lib.rs";
         let inline = "#[cfg(test)]\nmod tests {\n// RFC 9293 3.5\n}\n";
         assert_eq!(state(&Citations::of_file(file, inline)), (false, true));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cited_or_deviated_from_is_listed() {
+    fn citations_and_deviations_are_listed() {
         for (source, expected) in [
             ("// RFC 9293 3.5.1 and 3.5", 0),
             ("// RFC 9293 3.5 and 3.6", 1),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_the_bound_holds() {
+    fn used_entries_stay_and_the_limit_holds() {
         let mut cache = Cache::new(10 * (OVERHEAD + 8));
         for number in 0..1000 {
             cache.put(&format!("p{number:03}"), found(), [].into(), 0);

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_hears_from_the_proxy_alone_that_a_request_came_by_tls() {
+    fn only_the_proxy_tells_a_backend_that_a_request_came_by_tls() {
         let text = "GET / HTTP/1.1\r\nHost: x\r\nx-forwarded-proto: http\r\n\r\n";
         let heads = [true, false].map(|is_secure| asked_by(text, is_secure).unwrap().head);
         let [secure, plain] = heads.map(|head| String::from_utf8(head).unwrap());

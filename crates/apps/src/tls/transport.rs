@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_gathered_of_what_lies_in_pieces() {
+    fn a_record_is_assembled_from_pieces() {
         let pieces = [b"abc".as_slice(), b"", b"defg"].map(IoSlice::new);
         let mut record = Vec::new();
         for at in 0..7 {

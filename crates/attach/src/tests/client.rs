@@ -59,7 +59,7 @@ fn instance(on_attach: impl Fn(usize) -> Step + Send + Sync + 'static) -> Script
 }
 
 #[test]
-fn nobody_is_asked_before_the_first_need_and_everybody_once() {
+fn instances_are_contacted_only_when_needed_and_each_once() {
     let (folder, keeper) = (Folder::new("once"), Script::willing());
     let control = keeper.inherited();
     let program = client(&with_connection(on_eth1(&folder), &control));
@@ -120,7 +120,7 @@ fn descriptors_that_are_missing_or_for_something_else_are_no_channel() {
 
 /// A refusal of an instance is final; silence and invalid answers may be temporary.
 #[test]
-fn what_an_instance_says_decides_whether_it_is_asked_again() {
+fn the_answer_of_an_instance_decides_whether_it_is_contacted_again() {
     type OnAttach = fn(usize) -> Step;
     let cases: [(OnAttach, bool); 4] = [
         (|_| Step::refuse(Refusal::Exhausted), false),
@@ -169,7 +169,7 @@ fn a_keeper_of_another_version_is_final_and_named() {
 }
 
 #[test]
-fn children_know_what_their_parent_knew_and_hold_nothing_of_its() {
+fn children_inherit_their_parents_knowledge_and_none_of_its_descriptors() {
     let (folder, keeper) = (Folder::new("fork"), Script::willing());
     let control = keeper.inherited();
     let program = client(&with_connection(on_eth1(&folder), &control));

@@ -20,7 +20,7 @@ fn check(variables: &[(&str, &str)], welcome: &Welcome) -> Result<(), Error> {
 }
 
 #[test]
-fn who_names_what_there_is_gets_it() {
+fn a_program_that_names_an_existing_interface_gets_it() {
     check(&[], &welcome()).unwrap();
     check(&[("DEVICE", "packet")], &welcome()).unwrap();
     let mut with_port = welcome();

@@ -87,7 +87,7 @@ fn the_directory_of_a_dead_keeper_is_in_nobodys_way() {
 }
 
 #[test]
-fn who_starts_a_keeper_at_the_same_time_meets_the_faster_ones() {
+fn of_programs_that_start_a_keeper_at_once_all_use_the_first() {
     let (folder, keeper) = (Folder::new("faster"), Script::willing());
     let path = control_socket(&folder);
     // The command of the slower starter finds the lock taken; by then the other one listens.

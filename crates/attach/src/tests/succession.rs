@@ -23,7 +23,7 @@ fn is_region(request: &Request) -> bool {
 }
 
 #[test]
-fn who_comes_back_names_itself_and_brings_its_region_again() {
+fn a_reconnecting_program_names_itself_and_passes_its_region_again() {
     let folder = Folder::new("back");
     let (first, second) = (mortal(), Script::willing());
     let control = first.inherited();
@@ -91,7 +91,7 @@ fn with_an_engine_a_successor_that_does_not_know_it_is_the_end() {
 }
 
 #[test]
-fn where_nobody_succeeds_the_next_attempt_waits_for_its_time() {
+fn without_a_successor_the_next_attempt_waits_for_its_time() {
     let folder = Folder::new("nobody");
     let control = mortal().inherited();
     let settings = with_connection(on_eth1(&folder), &control);

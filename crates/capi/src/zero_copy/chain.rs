@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_none_are_told_and_memory_is_bounded() {
+    fn invalid_addresses_are_reported_and_memory_is_bounded() {
         let mut chains = Chains::new(1 << 20..1 << 27);
         let at = chains.make(1, None).unwrap();
         assert!(!chains.fill(at + 1, b"x") && !chains.free(at + 64) && !chains.free(7));

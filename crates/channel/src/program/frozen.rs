@@ -42,7 +42,7 @@ mod tests {
     use crate::{EngineEnd, Limits, State, Transport};
 
     #[test]
-    fn where_a_connection_was_nobody_reads_or_writes() {
+    fn a_connection_that_has_moved_is_not_used_in_its_old_place() {
         let mut end = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(end.region().clone()).unwrap();
         let sock = program.open_socket(Transport::Tcp).unwrap();

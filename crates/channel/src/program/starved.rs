@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_gone_is_not_told() {
+    fn a_closed_socket_gets_no_events() {
         let (_engine, program, mut taken) = full();
         let sock = program.open_socket(Transport::Tcp).unwrap();
         assert_eq!(send(&program, sock), 0);

@@ -257,7 +257,7 @@ fn several_ports_are_interfaces_of_one_stack() {
 }
 
 #[test]
-fn what_is_unknown_or_wrong_is_named_with_its_line() {
+fn unknown_and_wrong_entries_are_named_with_their_line() {
     let notes = |extra: &str| parse(&format!("{BASE}{extra}")).unwrap().notes;
     let key = &notes("[dpdk]\nlcore_maks=1\n")[0];
     assert_eq!(

@@ -69,7 +69,7 @@ fn names_are_unique_and_an_unknown_one_gets_the_nearest() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused_with_its_reason() {
+fn unsupported_sysctls_are_refused_with_a_reason() {
     let refused = |text: &str| {
         let (name, value) = text.split_once('=').unwrap();
         write(find(name).unwrap(), value).unwrap_err().to_string()

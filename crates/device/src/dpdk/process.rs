@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_learns_that_nobody_holds_the_device() {
+    fn the_process_learns_that_the_device_has_no_holder() {
         let port = port();
         let end = reopened(&port.life, OFlags::RDONLY).unwrap();
         let copies = port.fds().into_iter();

@@ -47,7 +47,7 @@ fn frames_have_the_number_of_their_port() {
 }
 
 #[test]
-fn what_is_sent_leaves_by_the_port_of_its_link_alone() {
+fn frames_leave_by_the_port_of_their_link_alone() {
     let (mut slot, [mut far_a, mut far_b]) = joined();
     send(&mut slot, [2, 0, 0, 0, 0, 2], LinkId::new(1, 7));
     assert_eq!(received(&mut far_b, 64), [LinkId::new(0, 7)]);

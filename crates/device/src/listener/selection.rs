@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn arp_is_chosen_by_its_addresses_and_broken_frames_by_nobody() {
+    fn arp_is_steered_by_its_addresses_and_broken_frames_are_not_steered() {
         let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 2, 2, 2, 2, 2];
         arp.extend(PEER);
         arp.extend([0; 6]);

@@ -213,7 +213,7 @@ fn ping(to: Ipv4Addr) {
 }
 
 #[test]
-fn what_has_no_port_goes_to_the_keeper() {
+fn frames_without_a_port_go_to_the_keeper() {
     for_each_back_end("rest", |bench| {
         let steering = bench.steering();
         steering

@@ -70,7 +70,7 @@ fn a_slot_with_a_queue_receives_past_the_kernel_and_others_by_packet_sockets() {
 }
 
 #[test]
-fn the_kernel_keeps_what_the_steering_does_not_name() {
+fn the_kernel_keeps_traffic_that_the_steering_does_not_name() {
     if !net::may_run("xdp") {
         return;
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_names_its_line() {
+    fn errors_name_their_line() {
         let script = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n+0 < S 0:0(0) win 1 nonsense\n";
         assert_eq!(parse(script).unwrap_err().line, 2);
     }

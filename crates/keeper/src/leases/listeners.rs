@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connected_datagram_socket_serves_only_who_is_alone() {
+    fn a_connected_datagram_socket_is_offered_to_a_single_user_only() {
         let datagrams = |client| Listener {
             protocol: Transport::Udp,
             ..listener(client, 5, 80)

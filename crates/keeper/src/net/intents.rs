@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_take_their_family_and_ipv6_both_unless_told_otherwise() {
+    fn wildcards_cover_their_family_and_ipv6_both_unless_v6only() {
         let of = |ip: IpAddr, is_v6_only: bool| Intent {
             ip,
             is_v6_only,

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn open_connections_are_reset_when_nobody_means_to_listen_any_more() {
+    fn open_connections_are_reset_when_no_listener_is_expected_any_more() {
         let mut parked = Parked::default();
         let open = Passed::Open {
             len: 0,

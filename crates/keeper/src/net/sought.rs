@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_looked_for_until_the_last_who_waits_has_gone() {
+    fn an_address_is_resolved_until_the_last_waiting_packet_is_dropped() {
         let wanted = Wanted {
             link: 0,
             own: OWN,

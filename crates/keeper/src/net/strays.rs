@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_said_no_is_not_asked() {
+    fn an_engine_that_has_denied_a_segment_is_not_queried_again() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2]);
         let mut next = |origin| strays.next(flow(1), b"a", asked(2, Some(origin)), 0);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_nobody_waits_no_longer_because_engines_send_it_back() {
+    fn a_returned_segment_of_an_unknown_flow_waits_no_longer() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
         let (mut now, mut origin, mut waits, mut passes) = (0, None, 0, 0);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_due_later_and_later_and_given_up_in_the_end() {
+    fn held_segments_are_due_at_doubled_intervals_and_given_up_in_the_end() {
         let mut strays = Strays::default();
         let mut now = 0;
         strays.hold((b"frame", RxMeta::LOCAL), 80, 0, now);

@@ -72,7 +72,7 @@ fn a_keeper_announces_its_address_as_it_begins_and_once_more() {
 }
 
 #[test]
-fn what_the_stack_says_to_itself_is_heard_before_a_sleep() {
+fn loopback_packets_are_processed_before_a_sleep() {
     let mut net = net();
     assert!(net.prepare_sleep());
     net.finish_sleep();

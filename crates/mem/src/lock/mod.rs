@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_what_nobody_holds_does_nothing() {
+    fn releasing_a_free_lock_does_nothing() {
         let lock = Lock::new(1);
         let guard = lock.lock();
         assert!(!lock.release());

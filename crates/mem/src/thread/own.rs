@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_parent_has_left_is_nobodys() {
+    fn state_left_by_a_parent_has_no_owner() {
         assert!(is_of(id_of(7, 9), 7));
         assert!(!is_of(id_of(7, 9), 8));
         assert!(!is_of(0, std::process::id()));

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_thread_with_room_is_not_cancelled_meanwhile() {
+    fn a_thread_is_not_cancelled_while_it_waits_for_one_with_room() {
         let is_back = AtomicBool::new(false);
         let mut thread = 0;
         let at = (&raw const is_back).cast_mut().cast();

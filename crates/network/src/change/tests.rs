@@ -64,7 +64,7 @@ fn changes_hold_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_there_is_refused_in_linuxs_words() {
+fn duplicates_are_refused_with_linuxs_message() {
     let table = [
         (vec![address("eth1", "10.0.0.5", 24)], "File exists"),
         (vec![address("eth9", "10.0.0.6", 24)], "Cannot find device"),

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_woken_finds_that_all_has_been_handed_out() {
+    fn a_woken_thread_finds_that_all_events_are_distributed() {
         let (mut end, attachment) = attached();
         let all: Vec<_> = (0..SOCKETS as u64)
             .map(|id| connection(&mut end, &attachment, id))

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_twenty_microseconds_leaves_before_the_next_call() {
+    fn sends_held_for_twenty_microseconds_leave_before_the_next_call() {
         let batch = Batch::default();
         batch.set_net(true);
         batch.begin(1, 9);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_stands_in_it_leaves_with_the_send_that_finds_it() {
+    fn without_a_ticker_held_data_leaves_with_the_next_send() {
         let batch = Batch::default();
         batch.begin(1, 9);
         assert!(!batch.is_due(1, 10, || 1_000));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_event_is_answered_at_once() {
+    fn a_single_event_is_answered_at_once() {
         let batch = Batch::default();
         batch.begin(1, 1);
         assert!(batch.is_due(1, 10, || 1_000));

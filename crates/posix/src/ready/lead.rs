@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_alone_is_replaced_by_whoever_comes() {
+    fn a_leader_that_leaves_is_replaced_by_the_next_waiting_thread() {
         let lead = Lead::default();
         assert!(lead.enter(1, SOON));
         assert!(lead.leave(1, Leave::Alone));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_given_the_lead_has_it_when_it_waits() {
+    fn a_thread_that_is_given_the_lead_has_it_when_it_waits() {
         let lead = trusted();
         assert!(lead.hand_on(1, 2, SOON));
         assert!(!lead.hand_on(1, 3, SOON));

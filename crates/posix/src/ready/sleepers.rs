@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claimed_lead_comes_from_who_has_it_and_stays() {
+    fn a_claimed_lead_is_handed_over_by_its_holder_and_stays() {
         let sleepers = Sleepers::default();
         let [leader, claimant, other] = [(); 3].map(|()| sleepers.pool.take());
         assert!(sleepers.try_lead(1, &leader));

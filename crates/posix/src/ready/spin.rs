@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_spins_where_other_engines_have_work_for_the_processors() {
+    fn no_thread_spins_while_other_engines_have_work_for_the_processors() {
         let two = Spinners::of(2);
         let (now, later) = (BUSY_NS, 3 * BUSY_NS);
         assert!(!two.is_crowded(1, now), "it is alone");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_does_not_spin_lets_frames_gather() {
+    fn frames_are_collected_only_with_spinning_off() {
         let of = |policy| Spinner::new(policy, 100, Heuristics::default()).gather_ns();
         assert_eq!(of(Spin::FixedUs(0)), 100_000);
         assert_eq!((of(Spin::FixedUs(1)), of(Spin::Adaptive)), (0, 0));

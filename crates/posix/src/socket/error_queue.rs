@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_of_what_asks_for_them_only() {
+    fn time_stamps_are_reported_only_on_request() {
         let queue = ErrorQueue::default();
         let now = || Duration::from_secs(7);
         assert!(!queue.on_left(None, now));

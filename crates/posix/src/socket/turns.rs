@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_looked_at_comes_next_and_else_they_take_turns() {
+    fn a_peeked_datagram_comes_next_and_otherwise_they_take_turns() {
         let turns = Turns::default();
         assert_eq!([turns.is_kernels(), turns.is_kernels()], [false, true]);
         turns.note_read(true, true);

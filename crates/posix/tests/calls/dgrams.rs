@@ -59,7 +59,7 @@ fn a_connected_socket_sends_without_a_destination() {
 }
 
 #[test]
-fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
+fn a_wildcard_socket_receives_from_the_stack_and_the_kernel() {
     let world = World::new();
     let server = world.socket(DGRAM);
     world.process.bind(server, &v4([0; 4], 0)).unwrap();
@@ -89,7 +89,7 @@ fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
 }
 
 #[test]
-fn who_waits_for_room_hears_of_it_from_whoever_drives_the_engine() {
+fn a_thread_that_waits_for_room_is_woken_by_any_thread_that_drives_the_engine() {
     /// With their headers just more than the send buffer of the test's engine.
     const COUNT: usize = 63;
     let world = World::new();

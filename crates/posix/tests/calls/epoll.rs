@@ -78,7 +78,7 @@ fn an_edge_is_reported_once_per_arrival() {
 }
 
 #[test]
-fn an_edge_triggered_writer_hears_of_room_after_it_was_refused() {
+fn an_edge_triggered_writer_gets_an_event_after_a_full_ring() {
     let world = World::new();
     let (client, server) = world.pair();
     world.nonblock(client);
@@ -114,7 +114,7 @@ fn one_shot_members_rest_until_they_are_modified() {
 }
 
 #[test]
-fn the_end_of_the_stream_and_the_hang_up_are_told() {
+fn the_end_of_the_stream_and_the_hang_up_are_events() {
     let world = World::new();
     let (client, server) = world.pair();
     let set = world.set();
@@ -144,7 +144,7 @@ fn errors_of_ctl_are_linuxs() {
 }
 
 #[test]
-fn kernel_descriptors_share_a_set_and_nobody_starves() {
+fn kernel_descriptors_share_a_set_without_starvation() {
     let world = World::new();
     let (client, server) = world.pair();
     let (reader, writer) = pipe().unwrap();
@@ -245,7 +245,7 @@ fn sleeping_threads_are_each_woken_for_their_own_set() {
 }
 
 #[test]
-fn room_that_comes_while_the_bytes_before_it_are_copied_is_told() {
+fn room_that_comes_while_the_bytes_before_it_are_copied_gives_an_event() {
     let world = World::new();
     let (client, server) = world.pair();
     world.nonblock(client);
@@ -292,7 +292,7 @@ fn a_set_inside_a_set_tells_of_stack_members_too() {
 }
 
 #[test]
-fn who_waits_on_a_set_listens_with_what_is_in_a_set_inside_it() {
+fn waiting_on_a_set_starts_the_listeners_of_sets_inside_it() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     let (inner, outer, outermost) = (world.set(), world.set(), world.set());
@@ -330,7 +330,7 @@ fn arrivals_are_the_last_events_of_a_batch() {
 }
 
 #[test]
-fn a_listener_in_a_set_hears_both_sides_as_one_event() {
+fn a_listener_in_a_set_reports_both_sides_as_one_event() {
     let world = World::new();
     let listener = world.socket(STREAM | NONBLOCK);
     world

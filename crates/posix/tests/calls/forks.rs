@@ -53,7 +53,7 @@ fn a_listener_survives_exec_by_its_description() {
 }
 
 #[test]
-fn who_inherits_only_a_connection_over_exec_is_not_told_the_family() {
+fn a_program_with_only_an_inherited_connection_does_not_get_the_family() {
     let world = World::new();
     let (_client, server) = world.pair();
     world.process.fork_prepare();
@@ -88,7 +88,7 @@ fn a_dead_engine_ends_its_connections_and_not_its_listeners() {
 }
 
 #[test]
-fn who_makes_an_engine_is_inside_a_call() {
+fn a_thread_that_makes_an_engine_is_inside_a_call() {
     // A keeper that it starts would be taken for a program of the program's otherwise.
     let world = World::new();
     let (listener, _) = world.listener(NONBLOCK);

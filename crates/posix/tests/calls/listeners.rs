@@ -181,7 +181,7 @@ fn a_thread_that_waits_gets_the_next_connection_though_one_was_taken_back() {
 }
 
 #[test]
-fn an_address_of_nobody_is_not_available() {
+fn a_foreign_address_is_not_available() {
     let world = World::new();
     let fd = world.socket(STREAM);
     // Not the stack's: the kernel returns EADDRNOTAVAIL.

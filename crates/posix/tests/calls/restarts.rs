@@ -79,7 +79,7 @@ fn a_connection_made_first_takes_the_listeners_along() {
 }
 
 #[test]
-fn a_connected_datagram_socket_hears_of_the_end_once() {
+fn a_connected_datagram_socket_reports_the_end_once() {
     let world = World::new();
     let fd = world.socket(DGRAM);
     world.process.connect(fd, &v4([10, 77, 0, 9], 9)).unwrap();
@@ -145,7 +145,7 @@ fn an_instance_that_gives_no_answer_is_left_alone_for_as_long() {
 }
 
 #[test]
-fn a_listener_whose_engine_ends_while_it_is_told_listens_on_the_next() {
+fn a_listener_whose_engine_ends_during_listen_listens_on_the_next() {
     let world = World::new();
     let (first, _) = world.listener(NONBLOCK);
     world.poll_in(first, libc::POLLIN);

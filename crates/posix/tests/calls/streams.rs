@@ -55,7 +55,7 @@ fn a_refused_connection_says_so_once() {
 }
 
 #[test]
-fn a_nonblocking_attempt_is_told_by_writability_and_so_error() {
+fn a_nonblocking_connect_ends_with_writability_and_so_error() {
     let world = World::new();
     let fd = world.socket(STREAM | NONBLOCK);
     let silent = v4(OWN.octets(), SILENT_PORT);
@@ -83,7 +83,7 @@ fn receive_timeouts_and_dontwait_give_eagain() {
 }
 
 #[test]
-fn a_close_that_lingers_ends_with_the_last_acknowledgement_whoever_drives_the_engine() {
+fn a_close_that_lingers_ends_with_the_last_acknowledgement_whichever_thread_drives_the_engine() {
     /// More than the reader's buffer takes: the rest waits to be acknowledged.
     const LEN: usize = 80_000;
     let world = World::new();
@@ -172,7 +172,7 @@ fn a_full_ring_gives_eagain_and_room_gives_writability() {
 }
 
 #[test]
-fn a_reset_is_told_once_and_hangs_up() {
+fn a_reset_is_reported_once_and_hangs_up() {
     let world = World::new();
     let (client, server) = world.pair();
     let peer = addr_of(world.process.getpeername(client).unwrap());
@@ -219,7 +219,7 @@ fn a_dup_keeps_the_connection_open() {
 }
 
 #[test]
-fn accept_gives_the_peer_and_what_it_was_asked_for() {
+fn accept_returns_the_peer_and_applies_its_flags() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     fails(
@@ -272,7 +272,7 @@ fn loopback_and_foreign_addresses_go_to_the_kernel() {
 }
 
 #[test]
-fn who_is_refused_or_disconnects_uses_the_socket_otherwise() {
+fn a_refused_or_disconnected_socket_can_be_used_again() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     world.poll_in(listener, libc::POLLIN);

@@ -91,7 +91,7 @@ fn a_listener_that_the_engine_refuses_is_taken_from_the_kernel_too() {
 }
 
 #[test]
-fn a_refusal_is_told_even_when_another_engine_has_ended_since() {
+fn a_refusal_is_reported_even_if_another_engine_has_ended_since() {
     let world = World::strict();
     let (listener, _) = world.listener(NONBLOCK);
     let client = world.socket(STREAM | NONBLOCK);

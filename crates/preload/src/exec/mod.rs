@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_environment_gets_ours_back() {
+    fn a_cleared_environment_gets_the_librarys_variables_back() {
         let additions = completed(&ours(), &[b"TZ=UTC"], None).unwrap();
         assert!(additions.dropped.is_empty());
         assert_eq!(additions.added, ours());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn other_preloaded_libraries_are_kept_beside_ours() {
+    fn other_preloaded_libraries_are_kept() {
         let theirs: [&[u8]; 2] = [b"SLIPSTACK_IF=eth1", b"LD_PRELOAD=libfaketime.so"];
         let additions = completed(&ours(), &theirs, None).unwrap();
         assert_eq!(additions.dropped, [1]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inherited_once_is_not_passed_on() {
+    fn inherited_state_is_not_passed_on_twice() {
         let mut theirs: Vec<&[u8]> = vec![b"SLIPSTACK_INHERIT=old"];
         let ours = ours();
         theirs.extend(ours.iter().map(|v| v.as_bytes()));

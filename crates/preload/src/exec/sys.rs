@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libc_writes_is_what_we_read() {
+    fn file_actions_written_by_libc_are_read_correctly() {
         // SAFETY: integers and pointers.
         let mut made: posix_spawn_file_actions_t = unsafe { core::mem::zeroed() };
         let at = &raw mut made;

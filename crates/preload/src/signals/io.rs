@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_we_send_is_told_as_the_kernels() {
+    fn only_sockets_sent_by_the_library_are_reported_as_kernel_sockets() {
         for (code, &band) in (1..).zip(&BANDS) {
             assert_eq!(code_of(SI_SIGIO, band), Some(code));
             assert_eq!(code_of(libc::SI_QUEUE, band), None);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_of_the_help_is_known_and_errors_say_what_is_expected() {
+    fn each_word_of_the_help_is_accepted_and_errors_list_the_alternatives() {
         for (form, _) in WORDS {
             let error = parsed(&format!("{}=?", name_of(form))).unwrap_err();
             assert!(error.contains(form), "{error}");

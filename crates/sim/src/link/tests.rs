@@ -240,7 +240,7 @@ fn jitter_keeps_the_order_and_reordering_does_not() {
 }
 
 #[test]
-fn changes_come_at_their_time_in_whatever_order_they_were_told() {
+fn changes_take_effect_at_their_time_in_any_order_of_input() {
     let params = LinkParams::default();
     let mut link = link(params);
     link.change_at(Instant(20), params);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_due_later_and_later_and_given_up_after_a_second() {
+    fn held_segments_are_due_at_doubled_intervals_and_given_up_after_a_second() {
         let mut search = Search::default();
         search.hold(vec![1], Some(3), 0, Instant(0));
         let mut now = Instant(0);

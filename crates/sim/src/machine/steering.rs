@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_nobody_is_the_keepers() {
+    fn an_unused_port_is_the_keepers() {
         let mut steering = steering(&[1]);
         let other = Flow {
             local: ([10, 0, 0, 2], 81).into(),

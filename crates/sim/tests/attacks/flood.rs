@@ -316,7 +316,7 @@ fn flood(cost_ns: u64, per_second: u64, flood_ns: u64) -> (f64, f64, Flood) {
 }
 
 #[test]
-fn a_million_syns_a_second_shut_nobody_out() {
+fn a_million_syns_a_second_do_not_shut_clients_out() {
     let (served, unharmed, flood) = flood(600, 1_000_000, 600 * MS);
     assert!(served >= 0.99 && unharmed >= 0.98, "{served} {unharmed}");
     assert_eq!(flood.resets, 0);

@@ -124,7 +124,7 @@ fn the_first_address_is_probed_for_before_a_router_is_asked() {
 }
 
 #[test]
-fn an_address_that_somebody_has_is_not_taken() {
+fn an_address_of_another_station_is_not_assigned() {
     // RFC 7217 6.
     let mut host = Host::new();
     let mut tried = Vec::new();
@@ -142,7 +142,7 @@ fn an_address_that_somebody_has_is_not_taken() {
 }
 
 #[test]
-fn an_address_that_is_ours_is_not_given_up_for_a_claim() {
+fn an_assigned_address_is_not_given_up_for_a_claim() {
     let mut host = Host::up();
     let ip = host.learnt().addresses[0].ip;
     assert!(!host.slaac.on_claim(host.now, ip));

@@ -329,7 +329,7 @@ fn a_neighbour_that_moves_is_followed_at_once() {
 }
 
 #[test]
-fn an_engine_is_told_by_its_keeper() {
+fn an_engine_gets_the_result_from_its_keeper() {
     let mut table = Table::with(|config| config.role = Role::Engine);
     let udp = table.bind("0.0.0.0:1000");
     table
@@ -398,7 +398,7 @@ fn ethertype(frame: &[u8]) -> u16 {
 }
 
 #[test]
-fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_learned() {
+fn requests_from_another_network_are_answered_with_a_route_back_and_teach_nothing() {
     let far = Ipv4Addr::new(8, 8, 8, 8);
     let mut table = Table::new();
     table.input(&arp_frame(ArpOperation::Request, PEER_MAC, far, IP));

@@ -145,7 +145,7 @@ fn a_router_that_says_it_is_none_any_more_is_left() {
 }
 
 #[test]
-fn what_waits_for_a_router_that_never_answers_goes_by_the_next() {
+fn packets_for_a_router_that_never_answers_leave_by_the_next() {
     let (mut table, socket) = up([false, true]);
     send(&mut table, socket);
     let (hops, asked) = seen(&mut table);

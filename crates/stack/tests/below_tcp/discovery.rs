@@ -54,7 +54,7 @@ fn solicitation(src: Ipv6Addr, link: Option<[u8; 6]>) -> Vec<u8> {
 }
 
 #[test]
-fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_learned() {
+fn requests_from_another_network_are_answered_with_a_route_back_and_teach_nothing() {
     let mut table = self::table(Role::Standalone, true);
     table.input(&solicitation(FAR, Some(PEER_MAC)));
     let frames = table.take_frames();
@@ -138,7 +138,7 @@ fn announcements(table: &mut Table) -> Vec<(u8, Neighbour)> {
 }
 
 #[test]
-fn who_passes_packets_on_says_that_it_is_a_router() {
+fn a_forwarding_stack_sets_the_router_flag() {
     for (forwarding, want) in [(false, 0), (true, flag::ROUTER)] {
         for asker in [PEER6, FAR, Ipv6Addr::UNSPECIFIED] {
             let mut table = Table::with(|config| {
@@ -191,7 +191,7 @@ fn discovery_in_fragments_is_ignored_and_an_echo_is_not() {
 }
 
 #[test]
-fn what_a_neighbour_told_by_itself_is_used_for_five_seconds_before_it_is_verified() {
+fn an_unsolicited_neighbour_address_is_used_for_five_seconds_before_it_is_verified() {
     // RFC 4861 7.3.1 and 10: DELAY_FIRST_PROBE_TIME, and REACHABLE_TIME for a confirmed entry.
     for (is_confirmed, wait_ms, frames) in [
         (false, 4_000, 1),

@@ -134,7 +134,7 @@ fn a_checksum_left_to_the_device_still_is() {
 }
 
 #[test]
-fn the_last_hop_is_told() {
+fn the_sender_gets_an_error_at_the_last_hop() {
     // RFC 1812 4.3.2.7 and 5.3.1.
     let mut table = router();
     table.input(&patch_ip(datagram(FAR, 10), |header| {
@@ -156,7 +156,7 @@ fn the_last_hop_is_told() {
 }
 
 #[test]
-fn what_has_no_route_is_told() {
+fn the_sender_gets_an_error_without_a_route() {
     // RFC 1812 5.2.7.1.
     let mut table = router();
     table.stack.change_fib(false, |fib| {
@@ -169,7 +169,7 @@ fn what_has_no_route_is_told() {
 }
 
 #[test]
-fn a_path_that_takes_less_is_told_or_gets_fragments() {
+fn a_smaller_next_mtu_gives_an_error_or_fragments() {
     // RFC 1191 4.
     let mut table = router();
     let narrow = Entry {
@@ -285,7 +285,7 @@ fn a_fragment_beyond_the_largest_packet_is_not_cut() {
 }
 
 #[test]
-fn what_may_not_leave_its_link_does_not() {
+fn link_local_packets_are_not_forwarded() {
     // RFC 3927 2.7, RFC 4291 2.5.2.
     let v4 = |src: [u8; 4], dst: [u8; 4]| udp_frame((src.into(), 7), (dst.into(), 53), b"x");
     let local: Ipv6Addr = "fe80::9".parse().unwrap();
@@ -347,7 +347,7 @@ fn a_next_hop_is_asked_for_in_our_own_name() {
 }
 
 #[test]
-fn a_neighbour_that_does_not_answer_is_told_to_the_sender() {
+fn the_sender_gets_an_error_about_a_neighbour_that_does_not_answer() {
     let mut table = router();
     let nobody = Ipv4Addr::new(10, 0, 0, 77);
     table.input(&datagram(nobody, 100));

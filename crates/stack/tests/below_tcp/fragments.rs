@@ -208,7 +208,7 @@ fn malformed_fragments_are_refused() {
 }
 
 #[test]
-fn a_first_fragment_without_its_transport_header_is_told() {
+fn a_first_fragment_without_its_transport_header_gives_an_error() {
     // RFC 7112 5.
     let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
     let first = |bytes| fragment_of(extensions::DESTINATION_OPTIONS, 1, 0, true, bytes);
@@ -249,7 +249,7 @@ fn a_fragment_within_a_fragment_ends_there() {
 }
 
 #[test]
-fn a_rest_that_does_not_come_is_told_to_who_sent_the_first() {
+fn a_reassembly_timeout_gives_an_error_to_the_sender_of_the_first_fragment() {
     let mut table = table();
     table.input(&parts(false, 1, 3000)[0]);
     table.input(&parts(false, 2, 3000)[1]);

@@ -248,7 +248,7 @@ fn who_has_chosen_so_is_refused_or_goes_by_the_link_alone() {
 }
 
 #[test]
-fn errors_about_what_nobody_sent_teach_nothing() {
+fn errors_about_unsent_packets_are_ignored() {
     let mut table = table();
     let udp = bind(&mut table, MtuDiscovery::Want);
     send(&mut table, udp, false, &bytes(100)).unwrap();
@@ -274,7 +274,7 @@ fn a_path_that_takes_less_than_is_believed_is_left_to_cut_packets() {
 }
 
 #[test]
-fn a_path_of_ipv6_that_is_told_to_take_less_than_any_may_is_not_believed() {
+fn an_ipv6_path_mtu_below_the_minimum_is_ignored() {
     let mut table = table();
     let udp = bind(&mut table, MtuDiscovery::Want);
     send(&mut table, udp, true, &bytes(1400)).unwrap();

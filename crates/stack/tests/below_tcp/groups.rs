@@ -96,7 +96,7 @@ fn source(last: u8) -> IpAddr {
 }
 
 #[test]
-fn a_member_hears_its_group_and_others_do_not() {
+fn a_member_receives_its_group_and_others_do_not() {
     // RFC 1112 7.1 and 7.2.
     let mut table = Table::new();
     let member = socket(&mut table, 1000);
@@ -225,7 +225,7 @@ fn what_is_sent_to_a_group_of_one_interface_stays_in_its_host() {
 /// A switch that queries in a router's place (RFC 4541 2.1.1), and a host that requests its first
 /// address.
 #[test]
-fn who_has_no_address_is_heard_by_all_and_by_nobody_alone() {
+fn a_sender_without_an_address_is_received_by_broadcast_and_not_by_unicast() {
     let mut table = Table::new();
     let udp = socket(&mut table, 67);
     change(&mut table, udp, GroupChange::Join);
@@ -253,7 +253,7 @@ fn who_has_no_address_is_heard_by_all_and_by_nobody_alone() {
 }
 
 #[test]
-fn older_routers_hear_what_they_understand() {
+fn older_routers_get_reports_of_their_version() {
     // RFC 3376 7.2.1 and 8.12, RFC 2236 2, 3 and 4.
     for (version, report) in [(1, 0x12), (2, 0x16)] {
         let mut table = Table::new();
@@ -292,7 +292,7 @@ fn older_routers_hear_what_they_understand() {
 }
 
 #[test]
-fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
+fn unsolicited_reports_to_an_older_router_are_repeated_within_ten_seconds() {
     // RFC 2236 8.10.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);

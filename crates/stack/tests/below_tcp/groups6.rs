@@ -64,7 +64,7 @@ fn hear_version_1(table: &mut Table) {
 }
 
 #[test]
-fn an_older_router_hears_version_1_until_it_has_been_silent_for_long_enough() {
+fn an_older_router_gets_version_1_until_it_has_been_silent_for_long_enough() {
     // RFC 3810 8.2.1 and 9.12: twice 125 s, and the ten seconds of the query.
     let (mut table, udp) = table();
     hear_version_1(&mut table);
@@ -87,7 +87,7 @@ fn an_older_router_hears_version_1_until_it_has_been_silent_for_long_enough() {
 }
 
 #[test]
-fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
+fn unsolicited_reports_to_an_older_router_are_repeated_within_ten_seconds() {
     // RFC 2710 7.10. Version 2 repeats it within one second (RFC 3810 9.11).
     let (mut table, udp) = table();
     for (within_a_second, is_old) in [(GROUPS, false), (0, true)] {

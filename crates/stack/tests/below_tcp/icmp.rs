@@ -29,7 +29,7 @@ fn piece(offset: u16, has_more: bool, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_protocol_that_nobody_speaks_is_told_and_errors_are_limited() {
+fn an_unknown_protocol_gives_an_error_and_errors_are_rate_limited() {
     let mut table = Table::new();
     table.introduce_peer();
     let frame = patch_ip(ip_frame(UNKNOWN, PEER, IP, &[7; 40]), |header| {
@@ -51,7 +51,7 @@ fn a_protocol_that_nobody_speaks_is_told_and_errors_are_limited() {
 }
 
 #[test]
-fn a_group_is_told_nothing_of_its_protocol() {
+fn a_multicast_packet_of_an_unknown_protocol_gives_no_error() {
     let mut table = Table::new();
     table.introduce_peer();
     for group in [
@@ -66,7 +66,7 @@ fn a_group_is_told_nothing_of_its_protocol() {
 }
 
 #[test]
-fn of_fragments_of_an_unknown_protocol_their_whole_is_told_once() {
+fn fragments_of_an_unknown_protocol_give_one_error() {
     let mut table = Table::new();
     table.introduce_peer();
     table.input(&piece(800, false, &[8; 80]));
@@ -129,7 +129,7 @@ fn an_echo_is_answered_with_the_class_that_it_came_with() {
 
 /// RFC 4291 2.7.
 #[test]
-fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
+fn groups_of_no_scope_and_of_one_interface_are_not_received_from_the_link() {
     for group in ["ff00::1", "ff01::1"] {
         let (table, answer) = answer_v6(ASKER, group.parse().unwrap(), 0);
         assert_eq!(answer, None);
@@ -139,7 +139,7 @@ fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
 
 /// RFC 4443 3.3: whatever its code.
 #[test]
-fn that_a_rest_did_not_come_reaches_who_has_asked_for_errors() {
+fn a_reassembly_timeout_reaches_a_socket_that_requests_errors() {
     let mut table = Table::with(|config| {
         config
             .network_mut()
@@ -180,7 +180,7 @@ fn an_echo_to_a_group_is_answered_from_an_address_of_ours() {
 }
 
 #[test]
-fn a_source_quench_reaches_nobody() {
+fn a_source_quench_is_ignored() {
     // RFC 5927 6.2, of a segment and of a datagram.
     for protocol in [6, 17] {
         let mut table = Table::new();

@@ -107,7 +107,7 @@ fn introduce(table: &mut Table) {
 }
 
 #[test]
-fn who_asks_for_our_address_is_told_and_learned() {
+fn an_arp_request_is_answered_and_learnt_from() {
     let mut table = table();
     table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
     let (header, kind, body) = sent(&mut table);
@@ -127,7 +127,7 @@ fn who_asks_for_our_address_is_told_and_learned() {
 }
 
 #[test]
-fn who_probes_for_our_address_hears_that_it_is_taken() {
+fn a_probe_for_an_assigned_address_is_answered() {
     let mut table = table();
     table.input(&solicitation(Ipv6Addr::UNSPECIFIED, OWN, None));
     let (header, kind, _) = sent(&mut table);
@@ -353,7 +353,7 @@ fn packets_that_no_host_may_send_are_dropped_by_reason() {
 }
 
 #[test]
-fn a_stack_without_ipv6_hears_none_of_it() {
+fn a_stack_without_ipv6_ignores_it() {
     let mut table = Table::new();
     table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
     assert_eq!(table.count(Counter::DropIpv6NotOurs), 1);
@@ -405,7 +405,7 @@ fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
 }
 
 #[test]
-fn a_closed_port_is_told_and_errors_are_limited() {
+fn a_closed_port_gives_an_error_and_errors_are_rate_limited() {
     // RFC 4443 3.1.
     let mut table = table_with(|config| config.icmp_errors_per_second = 10);
     introduce(&mut table);
@@ -421,7 +421,7 @@ fn a_closed_port_is_told_and_errors_are_limited() {
 }
 
 #[test]
-fn a_host_is_told_of_six_errors_at_once_and_ten_a_second() {
+fn a_host_gets_six_errors_at_once_and_ten_a_second() {
     let mut table = table();
     introduce(&mut table);
     let ask = |table: &mut Table| {
@@ -534,7 +534,7 @@ fn a_query_about_one_group_and_one_of_version_1_are_answered() {
 }
 
 #[test]
-fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
+fn the_groups_of_assigned_addresses_are_reported_unsolicited_and_on_query() {
     // RFC 3810 5.2, 6.1 to 6.3, 9.1 and 9.11, RFC 4291 2.8.
     let mut table = table();
     table.stack.announce_groups(table.now, &mut table.fx);
@@ -567,7 +567,7 @@ fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
 }
 
 #[test]
-fn who_is_not_of_the_link_does_not_answer_for_us() {
+fn neighbours_beyond_the_link_are_ignored() {
     // RFC 2710 3 and 4.
     let mut table = table();
     table.stack.announce_groups(table.now, &mut table.fx);

@@ -174,7 +174,7 @@ fn reports(table: &mut Table) -> Vec<(LinkId, Vec<u8>)> {
 }
 
 #[test]
-fn a_group_is_reported_by_the_port_that_it_is_joined_on_and_heard_there_alone() {
+fn a_group_is_reported_and_received_only_on_the_port_that_joined_it() {
     let mut table = table(|_| {});
     let socket = table.bind("0.0.0.0:4000");
     let group = Ipv4Addr::new(239, 1, 2, 3);

@@ -106,7 +106,7 @@ fn send(table: &mut Table, socket: UdpId, to: Ipv6Addr, payload: &[u8]) -> Vec<V
 }
 
 #[test]
-fn an_address_is_probed_for_from_nobody_and_then_a_router_is_asked() {
+fn an_address_is_probed_for_from_the_unspecified_address_and_then_a_router_is_solicited() {
     // RFC 4861 6.3.7.
     let mut table = table();
     table.pass(1000);
@@ -134,7 +134,7 @@ fn an_address_is_probed_for_from_nobody_and_then_a_router_is_asked() {
 }
 
 #[test]
-fn an_address_is_announced_once_it_is_ours() {
+fn an_address_is_announced_once_it_is_assigned() {
     // RFC 4861 7.2.6.
     let mut table = table();
     table.stack.announce(table.now, &mut table.fx);
@@ -153,7 +153,7 @@ fn an_address_is_announced_once_it_is_ours() {
 }
 
 #[test]
-fn who_claims_an_address_that_is_probed_for_has_it() {
+fn an_address_that_is_claimed_during_its_probe_is_not_assigned() {
     for is_advertisement in [true, false] {
         let mut table = table();
         table.pass(50);
@@ -183,7 +183,7 @@ fn who_claims_an_address_that_is_probed_for_has_it() {
 
 /// RFC 7527 4.1 and 4.2.
 #[test]
-fn a_probe_that_the_link_loops_back_is_nobody_elses() {
+fn a_probe_that_the_link_loops_back_is_no_conflict() {
     let mut table = table();
     table.pass(150);
     let frames = table.take_frames();
@@ -240,7 +240,7 @@ fn an_advertisement_is_followed_while_the_stack_runs() {
 }
 
 #[test]
-fn what_does_not_come_from_a_router_of_the_link_is_not_believed() {
+fn advertisements_from_beyond_the_link_are_ignored() {
     let kind = Icmpv6Kind::RouterAdvertisement([64, 0, 7, 8]);
     let global = "2001:db8::1".parse().unwrap();
     let cases = [
@@ -295,7 +295,7 @@ fn a_redirect_of_the_first_hop_is_followed() {
 }
 
 #[test]
-fn who_a_redirect_says_is_on_the_link_is_asked_for_and_answers() {
+fn the_target_of_an_on_link_redirect_is_resolved_and_answers() {
     let (mut table, ip, socket) = up();
     let body = [FAR.octets(), FAR.octets()].concat();
     table.input(&frame(ROUTER, ip, 255, Icmpv6Kind::Redirect, &body));
@@ -343,7 +343,7 @@ fn a_redirect_against_the_rules_is_dropped_by_reason() {
 }
 
 #[test]
-fn another_stack_on_the_device_follows_what_it_is_told() {
+fn another_stack_on_the_device_applies_the_result() {
     let (mut keeper, ip, _) = up();
     let mut engine = Table::with(|config| config.role = Role::Engine);
     let now = engine.now;

@@ -91,7 +91,7 @@ fn a_reuse_port_group_spreads_senders_and_keeps_each_at_its_socket() {
 }
 
 #[test]
-fn of_sockets_that_share_a_port_without_dividing_it_the_last_one_hears() {
+fn the_last_of_several_sockets_that_reuse_an_address_receives() {
     let mut table = Table::new();
     let only_shared = UdpOptions {
         is_shared: true,
@@ -115,7 +115,7 @@ fn of_sockets_that_share_a_port_without_dividing_it_the_last_one_hears() {
 }
 
 #[test]
-fn a_socket_that_awaits_its_peer_hears_nobody_before() {
+fn a_socket_that_awaits_its_peer_receives_nothing_before() {
     let mut table = Table::new();
     let any = at(Ipv4Addr::UNSPECIFIED, 1000);
     let first = table.stack.udp_bind(any, shared()).unwrap();
@@ -134,7 +134,7 @@ fn a_socket_that_awaits_its_peer_hears_nobody_before() {
 }
 
 #[test]
-fn a_port_that_the_stack_chooses_is_nobody_elses() {
+fn a_port_that_the_stack_chooses_is_unused() {
     let mut table = Table::new();
     table.stack.set_ephemeral(40_000, 40_099);
     let any = at(Ipv4Addr::UNSPECIFIED, 0);
@@ -257,7 +257,7 @@ fn what_is_sent_has_the_right_addresses_and_checksum() {
 }
 
 #[test]
-fn binding_refuses_what_is_taken_or_not_ours() {
+fn binding_refuses_used_and_foreign_addresses() {
     let mut table = Table::new();
     table.bind("0.0.0.0:1000");
     let mut bind = |ip, port, options| table.stack.udp_bind(at(ip, port), options);
@@ -314,7 +314,7 @@ fn a_stale_id_finds_nothing() {
 }
 
 #[test]
-fn sending_refuses_what_cannot_be_sent() {
+fn sending_refuses_impossible_datagrams() {
     let mut table = Table::with(|config| config.network_mut().routes.clear());
     let udp = table.bind("0.0.0.0:1000");
     let mut send = |dst, payload: &[u8]| {
@@ -470,7 +470,7 @@ fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
 }
 
 #[test]
-fn what_comes_back_reaches_a_socket_that_has_asked_and_is_not_connected() {
+fn icmp_errors_reach_an_unconnected_socket_that_requests_them() {
     let mut table = Table::new();
     table.introduce_peer();
     table.fx.events.clear();
@@ -501,7 +501,7 @@ fn what_comes_back_reaches_a_socket_that_has_asked_and_is_not_connected() {
 }
 
 #[test]
-fn a_connected_socket_hears_only_of_what_will_last() {
+fn a_connected_socket_gets_permanent_errors_only() {
     let mut table = Table::new();
     table.introduce_peer();
     table.fx.events.clear();

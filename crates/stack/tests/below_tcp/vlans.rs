@@ -61,7 +61,7 @@ fn ask(whom: Ipv4Addr) -> Vec<u8> {
 }
 
 #[test]
-fn who_asks_in_a_vlan_is_answered_there() {
+fn a_request_in_a_vlan_is_answered_there() {
     let mut table = table();
     for whom in [OWN, VIRTUAL] {
         input_in(&mut table, VLAN, &ask(whom));
@@ -123,7 +123,7 @@ fn a_network_that_takes_the_place_of_another_holds_for_the_next_packet() {
 }
 
 #[test]
-fn nobody_asks_for_a_neighbour_that_is_configured() {
+fn a_configured_neighbour_is_not_resolved() {
     let mut table = table();
     let mut network = network();
     network.neighbours = vec![NeighbourEntry {

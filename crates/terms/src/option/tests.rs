@@ -37,7 +37,7 @@ fn options_come_back_as_they_were() {
 }
 
 #[test]
-fn numbers_that_nobody_writes_are_refused() {
+fn unusual_spellings_of_numbers_are_refused() {
     let one = |number, word| SocketOption::decode(number, crate::words::one(word));
     assert_eq!(one(0, 0), None);
     assert_eq!(one(33, 0), None);

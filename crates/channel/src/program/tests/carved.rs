@@ -152,7 +152,7 @@ fn bytes_of_an_extent_that_is_on_its_way_are_not_there_yet() {
 }
 
 #[test]
-fn lies_about_extents_are_caught() {
+fn false_extents_are_refused() {
     let arena = send_arena(REGION_BYTES);
     let (start, end) = (arena.start as u64, arena.end as u64);
     let table = [

@@ -127,7 +127,7 @@ fn a_frame_in_several_buffers_is_put_together() {
 }
 
 #[test]
-fn a_peer_that_lies_in_its_rings_is_found_out() {
+fn false_ring_positions_of_a_peer_are_detected() {
     let lies: [(&str, Lies); 5] = [
         ("further", |ring| {
             ring.region

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_and_lengths_that_lie_are_invalid() {
+    fn values_out_of_range_and_false_lengths_are_invalid() {
         let int = |level, kind, value: i32| message(level, kind, &value.to_ne_bytes());
         for (family, bad) in [
             (Family::V4, int(libc::IPPROTO_IP, libc::IP_TTL, 0)),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_goes_on_when_there_is_an_answer() {
+    fn a_waiting_thread_continues_when_there_is_an_answer() {
         let (ours, theirs) = control_pair().unwrap();
         let control = Control::new(theirs);
         answer(&ours);

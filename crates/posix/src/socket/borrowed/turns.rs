@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_often_asks_and_ever_more_rarely() {
+    fn a_child_that_answers_often_requests_the_connection_at_growing_intervals() {
         let turns = Turns::default();
         let mut asked = Vec::new();
         for turn in 1..100_000 {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_stack_lacks_is_refused_where_it_would_have_an_effect() {
+    fn unsupported_options_are_refused_if_they_would_have_an_effect() {
         let (on, off) = (1i32.to_ne_bytes(), 0i32.to_ne_bytes());
         let of = |is_stream, level, name, value: &[u8]| refusal(is_stream, level, name, value);
         let (stream, dgram) = (true, false);

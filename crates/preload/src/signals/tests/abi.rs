@@ -130,7 +130,7 @@ fn no_sleep_misses_a_signal(before: u64) {
 
 /// SA_RESETHAND and SA_NODEFER, which the kernel does not get, work all the same. Seven handlers
 /// have run.
-fn flags_of_ours_hold() {
+fn the_librarys_flags_are_kept() {
     handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
     raw::kill_self(libc::SIGUSR1);
     assert_eq!(RAN.load(SeqCst), 8);
@@ -204,5 +204,5 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     no_sleep_misses_a_signal(before);
     what_cannot_be_blocked_comes_once(before);
 
-    flags_of_ours_hold();
+    the_librarys_flags_are_kept();
 }

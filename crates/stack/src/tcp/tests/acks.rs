@@ -72,7 +72,7 @@ fn every_second_full_segment_is_acknowledged() {
 }
 
 #[test]
-fn a_lone_segment_is_acknowledged_within_the_delay() {
+fn a_single_segment_is_acknowledged_within_the_delay() {
     let mut world = established();
     world.peer(ACK, b"x");
     world.flush();
@@ -119,7 +119,7 @@ fn a_program_that_has_not_even_read_is_waited_for_once_more() {
 }
 
 #[test]
-fn no_estimate_is_told_before_the_first_data() {
+fn no_estimate_is_reported_before_the_first_data() {
     let world = established();
     assert_eq!(ato_ms(&world), 0);
 }
@@ -198,7 +198,7 @@ fn data_long_after_a_segment_is_no_answer_to_it() {
 }
 
 #[test]
-fn a_lone_full_segment_of_a_bulk_transfer_waits_for_a_round_trip_at_most() {
+fn the_ack_of_a_single_full_segment_of_a_bulk_transfer_waits_for_a_round_trip_at_most() {
     let mut world = established();
     world.peer(ACK, &FULL);
     let mut estimates = Vec::new();

@@ -301,7 +301,7 @@ fn acks_that_come_late_all_at_once_do_not_let_a_burst_go() {
 }
 
 #[test]
-fn what_the_engine_was_too_late_for_is_caught_up() {
+fn sends_that_the_engine_was_late_for_are_caught_up() {
     let (mut world, cwnd) = after_a_loss();
     let half = cwnd / 2 * FULL;
     world.acknowledge(half);

@@ -124,7 +124,7 @@ fn a_syn_that_is_repeated_without_ecn_is_answered_without() {
 }
 
 #[test]
-fn an_active_open_asks_only_when_told_to() {
+fn an_active_open_offers_ecn_only_if_configured() {
     use Congestion::{Cubic, Dctcp};
     let table = [
         (EcnMode::Off, Cubic, false),

@@ -359,7 +359,7 @@ fn a_deferred_open_that_is_closed_says_nothing() {
 }
 
 #[test]
-fn switched_off_nobody_asks() {
+fn switched_off_no_time_stamps_are_taken() {
     let mut world = world(0);
     connect(&mut world, PEER_PORT);
     assert_eq!(world.only().fast_open, None);

@@ -34,7 +34,7 @@ fn largest_after(mut world: World, written: u64) -> u32 {
 }
 
 #[test]
-fn only_who_can_tell_a_lost_probe_from_other_losses_sends_one() {
+fn only_a_connection_that_can_recognise_a_lost_probe_sends_one() {
     // RFC 4821 6.1.
     assert_eq!(largest_after(searching(true), 200_000), PROBE);
     assert_eq!(largest_after(searching(false), 200_000), BASE);

@@ -74,7 +74,7 @@ fn a_silent_connection_ends_with_a_fin_at_once() {
 }
 
 #[test]
-fn what_was_written_arrives_however_little_the_program_was_told() {
+fn written_data_arrives_even_if_few_acknowledgements_were_reported() {
     let mut world = established_with_stamps();
     world.write(30_000);
     world.acknowledge(3_000);
@@ -98,7 +98,7 @@ fn what_was_written_arrives_however_little_the_program_was_told() {
 }
 
 #[test]
-fn a_peer_that_had_ended_hears_the_end() {
+fn a_peer_that_had_closed_gets_the_fin() {
     let mut world = established();
     world.peer(FIN | ACK, b"bye");
     let ended = Progress {

@@ -121,7 +121,7 @@ fn without_timestamps_an_active_open_leaves_time_wait_alone() {
 }
 
 #[test]
-fn a_syn_that_nobody_listens_for_leaves_time_wait_alone() {
+fn a_syn_to_a_port_without_a_listener_leaves_time_wait_unchanged() {
     let mut world = waiting(false);
     let listener = world.listener.expect("a listener");
     world.stack.tcp_unlisten(listener).unwrap();

@@ -228,7 +228,7 @@ fn without_sack_three_duplicates_resend() {
 }
 
 #[test]
-fn a_lie_about_what_was_never_sent_changes_nothing() {
+fn a_sack_of_unsent_data_changes_nothing() {
     let mut world = established();
     world.write(3_000);
     world.take_sent();
@@ -269,7 +269,7 @@ fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
 }
 
 #[test]
-fn after_a_timeout_what_is_not_sacked_is_sent_again_and_nothing_else() {
+fn after_a_timeout_only_unsacked_data_is_retransmitted() {
     // RFC 6675 5.1.
     let mut world = established();
     world.write(10_000);

@@ -120,7 +120,7 @@ fn a_listeners_user_timeout_is_in_the_syn_ack_and_the_first_segment() {
 }
 
 #[test]
-fn a_new_value_is_told_by_the_next_segment_with_room_for_it() {
+fn the_next_segment_with_room_carries_a_new_value() {
     // RFC 5482 3.
     let mut world = open(enabled());
     set_timeout(&mut world, Some(40_000));
@@ -145,7 +145,7 @@ fn a_new_value_is_told_by_the_next_segment_with_room_for_it() {
 }
 
 #[test]
-fn without_the_configuration_nothing_is_told_and_nothing_heeded() {
+fn without_the_configuration_the_option_is_neither_sent_nor_heeded() {
     let mut world = open(config());
     set_timeout(&mut world, Some(30));
     world.write(100);
@@ -157,7 +157,7 @@ fn without_the_configuration_nothing_is_told_and_nothing_heeded() {
 }
 
 #[test]
-fn what_a_peer_says_makes_patience_longer_within_limits() {
+fn the_peers_value_lengthens_the_timeout_within_limits() {
     // RFC 5482 3.1.
     let table: [(&[u8], core::ops::RangeInclusive<u64>); 7] = [
         // An hour.
@@ -275,7 +275,7 @@ fn keep_alive_waits_for_longer_than_the_user_timeout() {
 }
 
 #[test]
-fn what_was_said_and_what_is_owed_move_with_the_connection() {
+fn the_sent_value_and_the_unsent_one_move_with_the_connection() {
     let mut world = open(enabled());
     say(&mut world, &[28, 4, 0x80, 60]);
     set_timeout(&mut world, Some(45));

@@ -329,7 +329,7 @@ fn a_gap_is_told_of_at_once_however_small_the_window() {
 }
 
 #[test]
-fn the_ack_of_a_burst_waits_for_nobody_without_delayed_acks() {
+fn the_ack_of_a_burst_leaves_at_once_without_delayed_acks() {
     let mut config = config();
     config.tcp.delayed_ack = core::time::Duration::ZERO;
     let (mut world, _) = half_filled(config);

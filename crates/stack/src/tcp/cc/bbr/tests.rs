@@ -441,7 +441,7 @@ fn a_short_path_is_drained_when_only_the_batches_of_its_hosts_are_left() {
 }
 
 #[test]
-fn what_a_spurious_loss_has_lowered_is_raised_again_and_its_probe_repeated() {
+fn bounds_lowered_by_a_spurious_loss_are_restored_and_the_probe_is_repeated() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     run_to(&mut pipe, State::ProbeUp);
     pipe.bbr.model.inflight_hi = 100_000;
