@@ -50,7 +50,7 @@ def every_example_is_short_and_is_c_and_cpp_for_two_compilers(world):
 
 
 @test(modes=ON_STACK)
-def calls_that_make_no_sense_are_told_so(world):
+def invalid_calls_fail_with_an_error(world):
     program = start(world, compiled(world, PROGRAMS / "bad_input.c"))
     assert program.wait(20) == 0, program.tail()
     unknown = world.beside(compiled(world, EXAMPLES / "epoll_http.c"), "--no-such-option")
@@ -242,7 +242,7 @@ def answers_leave_by_the_interface_and_the_vlan_that_the_question_came_by(world)
 
 
 @test(modes=("instance",))
-def a_dispatcher_that_will_see_nothing_is_told_so(world):
+def a_dispatcher_without_traffic_gets_an_error(world):
     server = start(world, compiled(world, PROGRAMS / "answers_with_tag.c"), 0)
     until(lambda: "the packet dispatcher will see no frame" in server.errors(), 5, "the sentence")
     assert server.stop() == 0, server.tail()

@@ -58,7 +58,7 @@ class Load(threading.Thread):
 
 
 @test(modes=("inprocess", "instance"))
-def nstat_shows_what_has_been_added_since_the_last_look(world):
+def nstat_shows_the_increments_since_its_last_run(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
     nstat(world)

@@ -88,7 +88,7 @@ def a_kind_that_does_not_exist_is_refused_with_those_that_do(world):
 
 
 @test(modes=("inprocess",), device="tap")
-def status_and_why_say_of_what_kind_a_device_is(world):
+def status_and_why_name_the_kind_of_a_device(world):
     program = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=program)
     said = "device tap: no interface was named, so one was made"

@@ -78,7 +78,7 @@ def dnsbench_on_the_stack_asks_a_server_on_the_kernel(world):
 
 
 @test(modes=ALONE)
-def dnsbench_counts_what_is_not_answered(world):
+def dnsbench_counts_unanswered_queries(world):
     began = time.monotonic()
     done = at_peer(world)(
         "dnsbench", "--name", "x", "-n", 20, "-q", 7, "--timeout", 100, "--json", "127.0.0.1:9"
@@ -134,7 +134,7 @@ def dnsbench_at_a_constant_rate_counts_the_time_that_queries_waited(world):
 
 
 @test(modes=ALONE)
-def dnsbench_says_what_is_wrong_with_its_input(world):
+def dnsbench_names_errors_of_its_input(world):
     bad = world.folder / "bad"
     bad.write_text("a.test A\nb.test NOTYPE\n")
     for words, said in (

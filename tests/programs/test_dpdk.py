@@ -189,7 +189,7 @@ def an_idle_port_sleeps_and_goes_with_the_last_process_that_is_killed(world):
 
 
 @test(modes=ONLY, device="none")
-def what_dpdk_cannot_do_is_refused_in_a_sentence_and_leaves_nothing(world):
+def impossible_dpdk_options_are_refused_with_a_sentence_and_leave_nothing(world):
     need_dpdk(world)
     huge = int(open("/proc/sys/vm/nr_hugepages").read())
     refused = {
@@ -279,7 +279,7 @@ def the_kernel_asks_through_a_tap_of_dpdks(world):
 
 
 @test(modes=ONLY, device="none")
-def dpdks_memif_and_ours_are_two_ends_of_a_link(world):
+def dpdks_memif_and_slipstacks_are_two_ends_of_a_link(world):
     need_dpdk(world)
     path = world.folder / "memif.sock"
     ours = f"memif:{path},role=server,id=4"

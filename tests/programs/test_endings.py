@@ -53,7 +53,7 @@ def connected(world, port):
 
 
 @test
-def exit_delivers_what_is_queued(world):
+def exit_delivers_queued_data(world):
     ends_in_order(world, "exit", 0)
 
 
@@ -63,22 +63,22 @@ def exit_delivers_to_a_peer_that_reads_late(world):
 
 
 @test
-def _exit_delivers_what_is_queued(world):
+def _exit_delivers_queued_data(world):
     ends_in_order(world, "_exit", 0)
 
 
 @test
-def sigterm_delivers_what_is_queued(world):
+def sigterm_delivers_queued_data(world):
     ends_in_order(world, "sigterm", -signal.SIGTERM)
 
 
 @test
-def ctrl_c_delivers_what_is_queued(world):
+def ctrl_c_delivers_queued_data(world):
     ends_in_order(world, "sigint", -signal.SIGINT)
 
 
 @test
-def kill_9_delivers_what_is_queued(world):
+def kill_9_delivers_queued_data(world):
     ends_in_order(world, "sigkill", -signal.SIGKILL)
 
 
@@ -88,7 +88,7 @@ def kill_9_delivers_to_a_peer_that_reads_late(world):
 
 
 @test
-def sigterm_from_outside_delivers_what_is_queued(world):
+def sigterm_from_outside_delivers_queued_data(world):
     server = world.stack(*world.program("sender.py"), 7800, SIZE, "sleep")
     with connected(world, 7800) as sock:
         # Reads nothing yet, so the rest waits in the buffers.
@@ -210,7 +210,7 @@ def is_echoed(world, port):
 
 
 @test(modes=("instance",), serial=True)
-def kill_9_of_the_instance_is_told_to_its_programs(world):
+def kill_9_of_the_instance_is_reported_to_its_programs(world):
     server = world.stack(*world.program("told.py"), 7950, world.peer_address)
     world.wait_port(7950, process=server)
     sock = world.connect(7950)
@@ -272,12 +272,12 @@ def keeper_ends_while_it_delivers(world, number):
 
 
 @test(modes=SLIPSTACK, serial=True)
-def kill_9_of_the_keeper_does_not_stop_what_it_delivers(world):
+def kill_9_of_the_keeper_does_not_stop_its_deliveries(world):
     keeper_ends_while_it_delivers(world, signal.SIGKILL)
 
 
 @test(modes=SLIPSTACK, serial=True)
-def sigterm_of_the_keeper_does_not_stop_what_it_delivers(world):
+def sigterm_of_the_keeper_does_not_stop_its_deliveries(world):
     keeper_ends_while_it_delivers(world, signal.SIGTERM)
 
 
@@ -308,12 +308,12 @@ def instance_ends_while_its_programs_send(world, end):
 
 
 @test(modes=("instance",))
-def sigterm_of_the_instance_delivers_what_is_queued(world):
+def sigterm_of_the_instance_delivers_queued_data(world):
     instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGTERM))
 
 
 @test(modes=("instance",))
-def ctrl_c_of_the_instance_delivers_what_is_queued(world):
+def ctrl_c_of_the_instance_delivers_queued_data(world):
     instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGINT))
 
 
@@ -347,12 +347,12 @@ def an_instance_under_nohup_outlives_its_terminal(world):
 
 
 @test(modes=("instance",))
-def stop_of_the_instance_delivers_what_is_queued(world):
+def stop_of_the_instance_delivers_queued_data(world):
     instance_ends_while_its_programs_send(world, lambda: world.admin("stop", "t"))
 
 
 @test(modes=("instance",), serial=True)
-def sigterm_of_the_instance_is_told_to_its_programs(world):
+def sigterm_of_the_instance_is_reported_to_its_programs(world):
     server = world.stack(*world.program("told.py"), 7950, world.peer_address)
     world.wait_port(7950, process=server)
     sock = world.connect(7950)
@@ -417,7 +417,7 @@ def nothing_is_left_after_kill_9_of_everything(world):
 
 
 @test(modes=("instance",), serial=True)
-def kill_9_of_the_instance_is_told_to_who_only_asks(world):
+def kill_9_of_the_instance_is_reported_to_a_program_that_only_polls(world):
     """A program that never waits has no wait that the end of its instance could end."""
     with world.at_peer():
         server = socket.create_server((world.peer_address, 7960))
@@ -434,7 +434,7 @@ def kill_9_of_the_instance_is_told_to_who_only_asks(world):
 
 
 @test(modes=("inprocess",), serial=True)
-def without_any_keeper_what_comes_is_acknowledged_in_time(world):
+def without_any_keeper_segments_are_acknowledged_in_time(world):
     """Keeper and standby are killed: the ticker still acts for a program that computes."""
     import json
 

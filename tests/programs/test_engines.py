@@ -177,7 +177,7 @@ def connections_that_one_thread_accepts_move_to_those_that_serve_them(world):
 
 
 @test
-def what_has_come_before_a_connection_moves_goes_along(world):
+def data_received_before_a_connection_moves_moves_with_it(world):
     started(world, "hands", 3)
     # The last thing that is sent, and the end, before the server has accepted it.
     socks = [world.connect(7000) for _ in range(30)]

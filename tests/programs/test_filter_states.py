@@ -21,7 +21,7 @@ def flows(world, *options):
 
 
 @test(modes=("inprocess", "instance"))
-def what_a_rule_has_let_in_goes_on_in_both_directions(world):
+def flows_accepted_by_a_rule_continue_in_both_directions(world):
     started = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=started)
     before = world.connect(8000)
@@ -91,7 +91,7 @@ def flows_that_are_alike_are_limited_and_logs_too(world):
 
 
 @test(modes=("inprocess",))
-def datagrams_are_answered_by_what_is_known(world):
+def answers_to_datagrams_pass_as_part_of_their_flow(world):
     started = world.stack(*world.program("udp_echo.py"), 7000)
     until(lambda: "reached at" in started.errors(), 10, "the stack is up")
     rules(

@@ -58,7 +58,7 @@ def a_hundred_thousand_prefixes_come_from_a_file(world):
 
 
 @test(modes=("inprocess", "instance"))
-def sets_are_switched_and_conditions_told_apart(world):
+def sets_are_switched_and_conditions_distinguished(world):
     started = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=started)
     ipfw(world, "set", "disable", 5)

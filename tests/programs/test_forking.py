@@ -163,7 +163,7 @@ def where_there_is_no_slot_it_stays_and_works(world):
 
 
 @test(modes=("inprocess",))
-def workers_beyond_the_slots_wait_for_one_and_nobody_is_refused(world):
+def workers_beyond_the_slots_wait_for_one_and_no_client_is_refused(world):
     """As Apache's prefork: each worker waits in accept."""
     base = world.device_options()
     world.device_options = lambda: [*base, "--slots", "3"]
@@ -194,7 +194,7 @@ def stewards(started):
 
 
 @test
-def a_parent_that_waits_is_not_woken_for_what_its_children_get(world):
+def a_parent_that_waits_is_not_woken_for_its_childrens_data(world):
     started = server(world, "lines")
     with world.connect(7200) as sock, sock.makefile() as stream:
         for turn in range(2):
@@ -261,7 +261,7 @@ def a_child_answers_after_its_peers_end(world):
 
 
 @test
-def what_a_child_has_sent_arrives_after_its_end(world):
+def data_sent_by_a_child_arrives_after_its_end(world):
     server(world, "bulk")
     with world.connect(7200, 20) as sock:
         time.sleep(0.2)
@@ -354,7 +354,7 @@ def connections_that_a_killed_worker_had_not_accepted_go_to_the_next(world):
 
 
 @test
-def a_child_hears_whether_its_peer_has_ended_or_reset(world):
+def a_child_can_distinguish_a_peers_close_from_a_reset(world):
     for how in ("ended", "ended_poll"):
         started = server(world, how)
         until(lambda: started.output() == "end end 0\n", 5, "the first connection has ended")

@@ -51,7 +51,7 @@ def a_program_with_zero_copy_sends_chains_and_bytes(world):
 
 
 @test(modes=("inprocess", "instance"))
-def what_came_is_kept_where_it_lies_and_echoed_from_buffers(world):
+def received_data_is_kept_in_place_and_echoed_from_buffers(world):
     program = compiled(world, THEIRS / "zero_copy_echo.c", flags=["-fsanitize=address"])
     server = start(world, program, env={"ASAN_OPTIONS": "detect_leaks=0"})
     world.wait_port(80, process=server)
@@ -102,7 +102,7 @@ def one_port_is_served_on_the_stack_and_on_the_kernel(world):
 
 
 @test(modes=("instance",))
-def the_adapters_command_lines_work_without_a_command_of_ours(world):
+def the_adapters_command_lines_work_without_slipstacks_command(world):
     adapter = world.folder / "libff_syscall.so"
     shutil.copy(LIBRARY / "libslipstack.so", adapter)
     world.start_instance("0")
@@ -225,7 +225,7 @@ def an_installed_library_is_found_by_pkg_config(world):
 
 
 @test(modes=("inprocess", "instance"))
-def traffic_is_told_in_both_placements(world):
+def traffic_is_reported_in_both_placements(world):
     server = start(world, compiled(world, THEIRS / "traffic.c"))
     world.wait_port(80, process=server)
     with world.connect(80) as sock:

@@ -132,7 +132,7 @@ def speakers(world):
 
 
 @test
-def members_hear_and_are_heard_and_routers_are_told(world):
+def members_receive_and_send_and_report_to_routers(world):
     world.use_ipv6()
     router = Router(world)
     program = world.stack(*world.program("groups.py"), PORT, world.STACK, "eth1")
@@ -171,7 +171,7 @@ def members_hear_and_are_heard_and_routers_are_told(world):
 
 
 @test
-def two_programs_hear_one_group(world):
+def two_programs_receive_one_group(world):
     """Separate engines in-process: each gets its copy, of its own datagrams and of the other's."""
     world.use_ipv6()
     router = Router(world)

@@ -53,7 +53,7 @@ def connections_to_both(world, nginx):
     return found
 
 
-def holds_up_nobody_else(world, hold):
+def delays_no_other_worker(world, hold):
     nginx = Nginx(world, workers=2)
     found = connections_to_both(world, nginx)
     held, other = sorted(found)
@@ -129,14 +129,14 @@ def debugged(pid):
 
 @test
 def a_stopped_worker_holds_up_its_own_connections_alone(world):
-    holds_up_nobody_else(world, stopped)
+    delays_no_other_worker(world, stopped)
 
 
 @test
 def a_frozen_worker_holds_up_its_own_connections_alone(world):
-    holds_up_nobody_else(world, frozen)
+    delays_no_other_worker(world, frozen)
 
 
 @test
 def a_worker_in_a_debugger_holds_up_its_own_connections_alone(world):
-    holds_up_nobody_else(world, debugged)
+    delays_no_other_worker(world, debugged)

@@ -37,7 +37,7 @@ def a_script_keeps_its_connection_beside_the_programs_that_it_runs(world):
 
 
 @test
-def a_static_program_that_a_script_starts_is_told_of(world):
+def a_static_program_that_a_script_starts_is_reported(world):
     """ldconfig is static everywhere."""
     started = world.stack("/bin/sh", "-c", "/sbin/ldconfig -V; :")
     assert "ldconfig" in started.finish()

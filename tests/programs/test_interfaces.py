@@ -146,7 +146,7 @@ def forwarded(world, engine):
 
 
 @test(modes=("inprocess", "instance"))
-def packets_for_others_pass_through_the_engine(world):
+def forwarded_packets_pass_through_the_engine(world):
     """The path's MTU is announced or discovered: the second link has a smaller one than the
     first."""
     world.use_ipv6()
@@ -246,7 +246,7 @@ def a_vlan_of_the_second_interface_is_served(world):
 
 
 @test(modes=("inprocess",))
-def what_cannot_be_on_several_interfaces_is_refused_with_one_sentence(world):
+def options_for_one_interface_are_refused_on_several_with_one_sentence(world):
     world.use_second_pair()
     table = [
         (["--if", "eth2"], "eth2 is there twice"),

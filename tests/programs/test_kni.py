@@ -214,7 +214,7 @@ while heard.recv(100):
 
 
 @test(modes=("inprocess",))
-def what_goes_to_the_kernel_is_limited_and_what_goes_to_the_stack_is_not(world):
+def traffic_to_the_kernel_is_limited_and_traffic_to_the_stack_is_not(world):
     share(world, "--kni", "reject", "--kni-tcp", OURS, "--kni-general-rate", 20)
     assert "general 20" in world.admin("knictl").finish()
     counter = world.beside("python3", "-c", COUNT, KERNELS, world.STACK)

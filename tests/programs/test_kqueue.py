@@ -24,7 +24,7 @@ def a_kqueue_server_in_the_loop_of_ff_run_serves(world):
 
 
 @test(modes=ON_STACK)
-def kqueue_tells_what_it_tells_on_freebsd(world):
+def kqueue_reports_the_events_of_freebsd(world):
     program = start(world, compiled(world, PROGRAMS / "kqueue_calls.c"))
     peer = Peer(world)
     for step in (

@@ -138,7 +138,7 @@ def a_stopped_keeper_is_named_and_not_waited_for(world):
 
 
 @test(modes=("instance",))
-def an_instance_without_descriptors_sleeps_while_somebody_knocks(world):
+def an_instance_without_descriptors_sleeps_while_programs_connect(world):
     first = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=first)
     serves(world, 7000)

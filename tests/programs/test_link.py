@@ -64,7 +64,7 @@ class Wire:
 
 
 @test(modes=("kernel",), device="none")
-def delay_and_mtu_are_as_asked_and_the_router_says_what_fits(world):
+def delay_and_mtu_are_as_requested_and_the_router_announces_the_mtu(world):
     wire = Wire(world)
     link = wire.run(
         "delay=20ms", "mtu=1000", "--router", "10.78.0.254", "--pcap", world.folder / "frames"
@@ -101,7 +101,7 @@ def losses_and_cuts_are_counted_by_their_reason(world):
 
 
 @test(modes=("kernel",), device="none")
-def what_makes_no_sense_is_refused_with_a_sentence(world):
+def invalid_requests_are_refused_with_a_sentence(world):
     for words, said in (
         (["a", "b", "speed=1"], "no parameter of a link"),
         (["a", "b", "queue=10k"], "needs a rate"),

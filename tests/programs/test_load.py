@@ -63,7 +63,7 @@ def bench_on_the_stack_finds_every_answer(world):
 
 
 @test(modes=ALONE)
-def bench_counts_what_is_refused(world):
+def bench_counts_refused_requests(world):
     done = at_peer(world)("bench", "-n", 10, "-r", 1, "--out", world.folder / "x", "127.0.0.1:9")
     assert done.wait(20) == 1
     assert "10 failed" in done.errors(), done.tail()

@@ -57,7 +57,7 @@ def clients_of_a_server_that_loads_connect_at_once(world):
 
 
 @test
-def what_they_send_and_how_they_end_waits_for_the_server(world):
+def data_and_ends_of_clients_wait_for_the_server(world):
     started = loading(world, "accept")
     with contextlib.ExitStack() as stack:
         half, long, gone = connected(world, stack, 3)
@@ -95,7 +95,7 @@ def no_more_than_its_backlog_connect(world):
 
 
 @test
-def a_listener_that_is_closed_resets_who_waits(world):
+def a_listener_that_is_closed_resets_waiting_clients(world):
     started = loading(world, "close")
     with contextlib.ExitStack() as stack:
         for sock in connected(world, stack, 3):

@@ -29,7 +29,7 @@ def serve_once(world, *options):
 
 
 @test(modes=("inprocess",))
-def the_keeper_logs_who_comes_and_leaves_where_that_is_asked_for(world):
+def the_keeper_logs_programs_that_come_and_leave_if_requested(world):
     held = world.stack(*world.program("aborted.py"), 8001, options=("--log", "info"))
     world.wait_port(8001, process=held)
     pid = serve_once(world)
@@ -125,7 +125,7 @@ def each_level_says(world, signs, run):
 
 
 @test(modes=("inprocess",))
-def run_says_at_each_level_what_the_help_says(world):
+def run_logs_at_each_level_as_the_help_describes(world):
     signs = {
         "error": "raise it (ulimit -v",
         "warn": "is reached at",
@@ -159,7 +159,7 @@ def answers_beside(world, port):
 
 
 @test(modes=("inprocess",))
-def a_log_file_has_what_standard_error_would_have(world):
+def a_log_file_has_the_lines_of_standard_error(world):
     file = world.folder / "log"
     options = ("--log", "debug", "--log-file", file)
     held = world.stack(*world.program("aborted.py"), 8000, options=options)
@@ -176,7 +176,7 @@ def a_log_file_has_what_standard_error_would_have(world):
 
 
 @test(modes=("inprocess",))
-def servers_in_an_engine_log_at_each_level_what_belongs_to_it(world):
+def servers_in_an_engine_log_by_level(world):
     signs = {
         "error": None,
         "warn": "connections were refused because a limit was reached",
@@ -203,7 +203,7 @@ def keeper_pid(world):
 
 
 @test(modes=("instance",))
-def an_instance_logs_at_each_level_what_belongs_to_it(world):
+def an_instance_logs_by_level(world):
     signs = {
         "error": None,
         "warn": "the keeper was gone",

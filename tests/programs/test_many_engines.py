@@ -25,7 +25,7 @@ udp.recv(100)
 
 
 @test(modes=("inprocess",), timeout=90)
-def seventy_engines_share_a_port_and_all_hear_a_group(world):
+def seventy_engines_share_a_port_and_all_receive_a_group(world):
     options = ("--slots", "127", "--thread-engines", str(THREADS))
     for _ in range(PROGRAMS):
         server = world.stack(*world.program("engines.py"), "own", 7000, THREADS, options=options)

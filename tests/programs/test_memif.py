@@ -207,7 +207,7 @@ def engines_with_a_queue_each_serve_over_one_link(world):
 
 
 @test(modes=ONLY, device="none")
-def what_memif_cannot_be_is_refused_in_a_sentence(world):
+def impossible_memif_options_are_refused_with_a_sentence(world):
     for kind, words in (
         ("memif", "needs a socket"),
         ("memif:/x,role=both", "role=client or role=server"),

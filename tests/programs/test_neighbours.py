@@ -36,7 +36,7 @@ def is_reached_at_once(world, address):
 
 # The kernel announces nothing (arp_notify and ndisc_notify are off).
 @test(modes=SLIPSTACK)
-def who_has_known_another_by_our_address_reaches_us_at_once(world):
+def a_peer_with_an_outdated_neighbour_entry_reaches_the_stack_at_once(world):
     world.use_ipv6()
     for address in (world.STACK, world.STACK6):
         expect_another(world, address)

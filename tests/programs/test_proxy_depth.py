@@ -350,7 +350,7 @@ def exchanges_end_as_behind_nginx_or_better(world):
 
 
 @test(modes=ALONE)
-def only_what_may_be_repeated_is_sent_again(world):
+def only_repeatable_requests_are_sent_again(world):
     backend = Backend(world)
     serve(
         world, "proxy", "--port", PROXY, "--check-every", 0, "--backend", f"{world.PEER}:{BACKEND}"

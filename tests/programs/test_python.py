@@ -141,7 +141,7 @@ def is_answered(probe, server):
 
 
 @test
-def of_many_udp_clients_each_hears_its_own_answer(world):
+def many_udp_clients_each_get_their_own_answer(world):
     world.peer(*world.program("udp_echo.py"), 7401)
     with world.at_peer():
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -223,17 +223,17 @@ def others_serve(world, how):
 
 
 @test
-def while_a_worker_reads_what_comes_to_its_epoll_set_goes_to_another(world):
+def while_a_worker_reads_connections_go_to_another(world):
     others_serve(world, "read")
 
 
 @test
-def while_a_worker_computes_what_comes_to_its_epoll_set_goes_to_another(world):
+def while_a_worker_computes_connections_go_to_another(world):
     others_serve(world, "compute")
 
 
 @test
-def while_a_worker_waits_for_a_thread_what_comes_to_its_epoll_set_goes_to_another(world):
+def while_a_worker_waits_for_a_thread_connections_go_to_another(world):
     others_serve(world, "lock")
 
 

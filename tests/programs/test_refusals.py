@@ -167,7 +167,7 @@ def missing_capabilities(world):
 
 
 @test(modes=ONLY)
-def who_is_not_root_is_told_that_something_runs(world):
+def a_user_who_is_not_root_learns_that_a_program_runs(world):
     world.skip_unless_others_may_run_it()
     steps = [
         "mount -t tmpfs -o mode=755 none /run || exit",
@@ -341,7 +341,7 @@ def an_interface_that_was_deleted_under_a_program(world):
 
 
 @test(modes=("inprocess", "instance"), device="tap", serial=True)
-def a_tap_that_was_deleted_under_a_program_keeps_nobody_busy(world):
+def a_tap_that_was_deleted_under_a_program_keeps_no_process_busy(world):
     server = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=server)
     (link,) = [

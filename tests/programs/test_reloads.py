@@ -65,13 +65,13 @@ def reloads(world, reload, workers):
 
 
 @test
-def nginx_reloads_leave_nobody_waiting(world):
+def nginx_reloads_leave_no_client_waiting(world):
     nginx = Nginx(world, workers=4, listen=str(PORT))
     reloads_of_nginx(world, nginx)
 
 
 @test
-def reuseport_listeners_of_nginx_leave_nobody_waiting(world):
+def reuseport_listeners_of_nginx_leave_no_client_waiting(world):
     nginx = Nginx(world, workers=4, listen=f"{PORT} reuseport")
     reloads_of_nginx(world, nginx)
 
@@ -85,7 +85,7 @@ def reloads_of_nginx(world, nginx):
 
 
 @test
-def binary_upgrades_of_nginx_leave_nobody_waiting(world):
+def binary_upgrades_of_nginx_leave_no_client_waiting(world):
     nginx = Nginx(world, listen=str(PORT), daemon=True)
     assert nginx.process.wait(5) == 0, nginx.process.tail()
     with Visitors(world, PORT, closing=16) as visitors:

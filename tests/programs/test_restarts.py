@@ -69,7 +69,7 @@ def serve_again(world, servers, is_served):
 
 
 @test(modes=("instance",), serial=True)
-def who_waits_for_connections_gets_those_of_the_next_instance(world):
+def a_waiting_listener_gets_connections_of_the_next_instance(world):
     servers = serving(world, "listener", ("accept", *READY), is_greeted)
     for _ in range(2):
         restart(world)
@@ -77,7 +77,7 @@ def who_waits_for_connections_gets_those_of_the_next_instance(world):
 
 
 @test(modes=("instance",), serial=True)
-def why_tells_who_waits_for_an_instance_that_is_away(world):
+def why_names_programs_that_wait_for_an_instance(world):
     server = world.stack(*world.program("waits.py"), "listener", "accept", 7980)
     until(lambda: is_greeted(world, 7980), 10, "it is served")
 
@@ -94,7 +94,7 @@ def why_tells_who_waits_for_an_instance_that_is_away(world):
 
 
 @test(modes=("instance",), serial=True)
-def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
+def a_waiting_udp_socket_gets_datagrams_of_the_next_instance(world):
     servers = serving(world, "datagrams", ("recv", *READY, *LOOKING), is_answered)
     for _ in range(2):
         restart(world)
@@ -144,7 +144,7 @@ def whatever_a_connection_waits_in_ends_with_its_instance(world):
 
 
 @test(modes=("instance",), serial=True)
-def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
+def a_connected_datagram_socket_reports_the_end_and_continues(world):
     with world.at_peer():
         peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         peer.bind((world.peer_address, 7970))
@@ -172,7 +172,7 @@ def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
 
 
 @test(modes=("instance",), serial=True)
-def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
+def a_program_that_only_sends_datagrams_continues_with_the_next_instance(world):
     with world.at_peer():
         peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         peer.bind((world.peer_address, 7970))
@@ -191,7 +191,7 @@ def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
 
 
 @test(modes=("instance",), serial=True)
-def who_was_let_in_stays_so_though_he_is_not_root(world):
+def an_admitted_program_stays_admitted_without_root(world):
     """Started by root, with another user id afterwards, as nginx's workers."""
     world.skip_unless_others_may_run_it()
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -208,7 +208,7 @@ def who_was_let_in_stays_so_though_he_is_not_root(world):
 
 
 @test(modes=("instance",), serial=True)
-def who_was_not_let_in_stays_out(world):
+def a_refused_program_stays_refused(world):
     world.skip_unless_others_may_run_it()
     words = [
         *world.stack_ns.prefix(),

@@ -91,7 +91,7 @@ def echo_serves_both_families_and_datagrams(world):
 
 
 @test(modes=ALONE)
-def a_silent_connection_holds_nobody_up_and_ends_after_its_time(world):
+def an_idle_connection_delays_no_other_and_ends_after_its_time(world):
     serve(world, "echo", "--port", 7000, "--idle", 2)
     silent = world.connect(7000)
     for _ in range(20):

@@ -86,7 +86,7 @@ def queries_over_tcp_are_answered_in_order_and_whole(world):
 
 
 @test(modes=ALONE)
-def tcp_has_an_idle_time_and_refuses_what_no_message_holds(world):
+def tcp_has_an_idle_timeout_and_refuses_oversized_messages(world):
     zone = world.folder / "zone"
     zone.write_text(
         mixed() + "".join(f'huge TXT "{number:03} {"x" * 250}"\n' for number in range(300))
@@ -158,7 +158,7 @@ def equal_answers_are_limited_in_rate_and_counted(world):
 
 
 @test(modes=ALONE)
-def what_is_no_query_is_refused_or_dropped(world):
+def messages_that_are_no_queries_are_refused_or_dropped(world):
     start(world)
 
     def code(message):

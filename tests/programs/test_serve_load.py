@@ -77,7 +77,7 @@ def a_connection_too_many_of_an_address_is_reset_and_counted(world):
 
 
 @test(modes=ALONE)
-def slow_ends_are_served_and_hold_nobody_up(world):
+def slow_clients_are_served_and_delay_no_other(world):
     http(world, "--head-timeout", 2, "--idle", 10)
     writer, reader = world.connect(PORT), world.connect(PORT)
     reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -94,7 +94,7 @@ def the_engine_keeps_the_share_that_it_is_given(world):
 
 
 @test(modes=ALONE)
-def the_engine_keeps_what_is_short(world):
+def the_engine_answers_short_requests_itself(world):
     server = serve(
         world, "echo", "--port", PORT, "--workers", 2, "--shape", "mixed", "--mixed-max", 100
     )
@@ -109,7 +109,7 @@ def the_engine_keeps_what_is_short(world):
 
 
 @test(modes=ALONE)
-def what_finds_the_ring_full_is_dropped_and_counted(world):
+def datagrams_that_find_the_ring_full_are_dropped_and_counted(world):
     server = serve(
         world, "echo", "--port", PORT, "--workers", 1, "--shape", "pipeline", "--ring", 4
     )

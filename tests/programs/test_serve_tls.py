@@ -310,7 +310,7 @@ def clients_that_do_no_handshake_are_sent_away(world):
 
 
 @test(modes=ALONE)
-def what_was_asked_before_close_notify_is_answered(world):
+def requests_before_close_notify_are_answered(world):
     site = Site(world)
     context = ssl.create_default_context(cafile=world.folder / "one.pem")
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

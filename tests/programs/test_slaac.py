@@ -81,7 +81,7 @@ def a_router_gives_the_stack_its_addresses(world):
 
 
 @test(modes=("inprocess", "instance"))
-def each_interface_has_what_its_own_router_tells(world):
+def each_interface_has_the_parameters_of_its_own_router(world):
     """Both routers have one link-local address, and both links different prefixes."""
     world.use_second_pair()
     prepare(world)
@@ -117,7 +117,7 @@ def each_interface_has_what_its_own_router_tells(world):
 
 
 @test(modes=("inprocess", "instance"))
-def what_is_off_the_link_goes_to_the_router(world):
+def traffic_beyond_the_link_goes_to_the_router(world):
     prepare(world)
     router = world.peer(*world.program("router.py"), PREFIX, 1500)
     until(lambda: "ready" in router.output(), 10, "the router is ready")
@@ -216,7 +216,7 @@ def an_address_is_deprecated_and_removed_when_its_time_is_over(world):
 
 
 @test(modes=("inprocess", "instance"))
-def what_a_router_says_later_is_followed_by_programs_that_run(world):
+def later_advertisements_apply_to_running_programs(world):
     prepare(world)
     router = Router(world, prefixes=[[PREFIX, LONG, LONG]], mtu=1500)
     stack = Stack(world)
@@ -274,7 +274,7 @@ def a_redirect_is_followed_by_programs_that_run(world):
 
 
 @test(modes=("inprocess", "instance"))
-def a_successor_of_the_keeper_goes_on_with_what_routers_say(world):
+def a_successor_of_the_keeper_keeps_the_routers_parameters(world):
     prepare(world)
     world.peer_ns.ip("addr", "add", f"{OTHER}1/64", "dev", "eth1", "nodad")
     router = Router(world, prefixes=[[PREFIX, 25, 25]])

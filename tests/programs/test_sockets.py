@@ -65,7 +65,7 @@ def filters_choose_among_the_sockets_of_several_programs(world):
 
 
 @test(modes=("inprocess", "instance"))
-def connections_are_dropped_one_by_one_and_by_what_they_share(world):
+def connections_are_dropped_one_by_one_and_by_common_properties(world):
     server = world.stack(*world.program("aborted.py"), 8000)
     world.wait_port(8000, process=server)
     clients = [world.connect(8000) for _ in range(6)]

@@ -115,7 +115,7 @@ def a_socket_of_the_kernels_that_is_handed_over_is_named_or_refused(world):
 
 
 @test(modes=("inprocess",))
-def a_child_that_gets_no_engine_hears_of_it_in_accept_and_needs_none_for_lent_datagrams(world):
+def a_child_without_an_engine_fails_in_accept_and_needs_none_for_lent_datagrams(world):
     without_gateway(world)
     hold_slots(world, 1)
     process = world.stack(*world.program("strict.py"), "fork", 7100, options=["--strict"])

@@ -109,7 +109,7 @@ def a_send_outside_a_batch_leaves_at_once(world):
 
 
 @test(serial=True)
-def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
+def a_program_that_computes_after_a_send_is_not_held_until_its_next_wait(world):
     """A program's sends may wait for its next waiting call while it always makes that call at
     once. The first answer after which it computes waits for the ticker, the next ones do not."""
     server = world.stack(*world.program("promptness.py"), 7701)

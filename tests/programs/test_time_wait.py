@@ -116,7 +116,7 @@ def is_acknowledged(wire, frame, peer, ours, ack):
 
 
 @test
-def time_wait_outlives_whoever_closed_first(world):
+def time_wait_outlives_the_program_that_closed_first(world):
     hold_keeper(world)
     server = serve(world)
     with contextlib.closing(Wire(world)) as wire:

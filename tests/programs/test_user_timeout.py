@@ -37,7 +37,7 @@ def segments_with_option(world, options):
 
 
 @test(modes=("kernel", "inprocess", "instance"))
-def nobody_is_told_of_the_timeout(world):
+def the_timeout_is_not_sent(world):
     assert segments_with_option(world, []) == []
 
 
