@@ -1,10 +1,11 @@
 //! Checks of the repository that no compiler makes, and generated files.
 //!
 //! `cargo run -p xtask -- check` checks the dependencies between the crates, the size of files and
-//! functions, the width and the words of lines, the places of `unsafe`, forbidden words, import
-//! cycles inside a crate, numbers of parameters, whether generated files are current, and whether
-//! the paths that documents name exist. `cargo run -p xtask -- reference` writes the generated
-//! files, `-- cycles CRATE` prints the imports that make the cycles of a crate.
+//! functions, the width and the words of lines, names of options outside of their table, the places
+//! of `unsafe`, forbidden words, import cycles inside a crate, numbers of parameters, whether
+//! generated files are current, and whether the paths that documents name exist.
+//! `cargo run -p xtask -- reference` writes the generated files, `-- cycles CRATE` prints the
+//! imports that make the cycles of a crate.
 
 mod cycles;
 mod documents;
@@ -12,6 +13,7 @@ mod functions;
 mod generated;
 mod layering;
 mod lexer;
+mod options;
 mod rfcs;
 mod sources;
 mod width;

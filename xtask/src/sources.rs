@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::{lexer, width, wording};
+use crate::{lexer, options, width, wording};
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -58,6 +58,7 @@ pub fn check(root: &Path) -> Vec<String> {
         }
         if name.ends_with(".rs") {
             check_rust(&name, &text, &mut findings);
+            options::check(&name, &text, &mut findings);
         }
     }
     findings

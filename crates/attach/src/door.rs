@@ -7,7 +7,7 @@ use slipstack_channel::control::net::FilterState;
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{Settings, SpreadRow};
+use slipstack_config::{Settings, SpreadRow, SpreadRule};
 use slipstack_device::Row;
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, Spread};
@@ -88,13 +88,13 @@ pub fn options(settings: &Settings) -> Options {
 }
 
 fn spread(settings: &Settings) -> Spread {
-    match settings.spread.as_str() {
-        "port" => Spread::Port,
-        "shares" => Spread::Shares(settings.spread_shares.clone()),
-        "turns" => Spread::Turns,
-        "table" => Spread::Table(settings.spread_table.iter().map(row).collect()),
-        "program" => Spread::Program(program(settings)),
-        _ => Spread::Hash,
+    match settings.spread {
+        SpreadRule::Hash => Spread::Hash,
+        SpreadRule::Port => Spread::Port,
+        SpreadRule::Shares => Spread::Shares(settings.spread_shares.clone()),
+        SpreadRule::Turns => Spread::Turns,
+        SpreadRule::Table => Spread::Table(settings.spread_table.iter().map(row).collect()),
+        SpreadRule::Program => Spread::Program(program(settings)),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 use slipstack_channel::control::net::{FilterState, NetworkState};
 use slipstack_channel::control::{ControlError, ControlSocket, Hello, Welcome};
-use slipstack_config::Settings;
+use slipstack_config::{OPTION, Settings};
 use slipstack_device::find;
 use slipstack_keeper::process::leave_starters_bounds;
 use slipstack_keeper::run;
@@ -140,7 +140,7 @@ fn command(settings: &Settings) -> Result<PathBuf, Error> {
 fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = settings.keeper_environment();
     for (name, value) in &mut variables {
-        if *name == "SLIPSTACK_DEVICE" {
+        if *name == OPTION.device.env {
             *value = absolute(value);
         }
     }

@@ -1,7 +1,7 @@
 //! The network that the settings describe, as the value that keepers, engines and programs share.
 
 use slipstack_channel::control::net::{
-    Interface, KernelShare, Listed, NetworkState, RouteEntry, RuleEntry, ShareAction,
+    Interface, KernelShare, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_config::{Cidr, PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
 use slipstack_device::{LinkId, VlanTag};
@@ -79,17 +79,10 @@ fn vlan(settings: &Settings, spec: &VlanSpec, ports: &[Interface]) -> Interface 
 fn share(settings: &Settings) -> Option<KernelShare> {
     let ranges = |list: &[PortRange]| list.iter().map(|it| (it.first, it.last)).collect();
     Some(KernelShare {
-        listed: match settings.kni.as_deref()? {
-            "accept" => Listed::Kernel,
-            _ => Listed::Stack,
-        },
+        listed: settings.kni?,
         tcp: ranges(&settings.kni_tcp),
         udp: ranges(&settings.kni_udp),
-        action: match settings.kni_action.as_str() {
-            "alltokni" => ShareAction::AllToKernel,
-            "alltoff" => ShareAction::AllToStack,
-            _ => ShareAction::Default,
-        },
+        action: settings.kni_action,
         rates: [
             settings.kni_console_rate,
             settings.kni_general_rate,

@@ -1,6 +1,6 @@
 //! The arguments of `ff_init`: F-Stack's own, and the options of `slipstack run`.
 
-use slipstack_config::{Kind, OPTIONS, Scope, find_option};
+use slipstack_config::{Kind, OPTION, OPTIONS, Scope, find_option};
 
 /// Arguments of `ff_init`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -112,21 +112,22 @@ fn by_interface(options: Vec<(&'static str, String)>) -> Vec<(&'static str, Stri
     let mut all: Vec<(&'static str, String)> = Vec::new();
     let mut further: Vec<String> = Vec::new();
     for (variable, text) in options {
-        let is_first = !all.iter().any(|(known, _)| *known == "SLIPSTACK_IF");
-        match (variable, further.last_mut()) {
-            ("SLIPSTACK_IF", _) if !is_first => further.push(text),
-            ("SLIPSTACK_IP", Some(spec)) => append(spec, "ip", &text),
-            ("SLIPSTACK_GW", Some(spec)) => append(spec, "gw", &text),
+        let is_first = !all.iter().any(|(known, _)| *known == OPTION.interface.env);
+        let of_interface = [OPTION.addresses, OPTION.gateways, OPTION.vlans];
+        let option = of_interface.iter().find(|it| it.env == variable);
+        let has_link = variable == OPTION.vlans.env && text.contains(',');
+        match (option, further.last_mut()) {
+            _ if variable == OPTION.interface.env && !is_first => further.push(text),
             // With addresses it is a link of its own, which names its interface.
-            ("SLIPSTACK_VLAN", Some(spec)) if text.contains(',') => {
+            (Some(_), Some(spec)) if has_link => {
                 let interface = spec.split(',').next().unwrap_or_default();
                 all.push((variable, format!("{text},if={interface}")));
             }
-            ("SLIPSTACK_VLAN", Some(spec)) => append(spec, "vlan", &text),
+            (Some(option), Some(spec)) => append(spec, option.name, &text),
             _ => all.push((variable, text)),
         }
     }
-    all.extend(further.into_iter().map(|spec| ("SLIPSTACK_ALSO_IF", spec)));
+    all.extend(further.into_iter().map(|spec| (OPTION.further.env, spec)));
     all
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
+use slipstack_config::{ConfigError, Kind, Layers, OPTION, OPTIONS, OptionSpec, Scope, Source};
 
 use crate::given_texts::given;
 
@@ -16,9 +16,9 @@ pub fn with_options(command: Command, scopes: &[Scope]) -> Command {
         .iter()
         .filter(|option| scopes.contains(&option.scope))
         .fold(command, |command, option| {
-            let argument = match option.name {
-                "if" => argument(option).action(ArgAction::Append),
-                _ => argument(option),
+            let argument = match option.name == OPTION.interface.name {
+                true => argument(option).action(ArgAction::Append),
+                false => argument(option),
             };
             // A command's own letter comes before an option's (htstress has -c).
             let is_taken = argument.get_short().is_some_and(|short| {
@@ -51,7 +51,7 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
-        _ if option.name == "config" => argument
+        _ if option.name == OPTION.config.name => argument
             .short('c')
             .visible_alias("conf")
             .value_name(option.value)
@@ -66,19 +66,19 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
 /// Reads file and environment, and lays the command line over them.
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     // A file of F-Stack's is read for the device that it is to be used with.
-    let device = given(matches, "device");
+    let device = given(matches, OPTION.device.name);
     if let Some(text) = &device {
-        Layers::default().set("device", text.clone(), Source::CommandLine)?;
+        Layers::default().set(OPTION.device.name, text.clone(), Source::CommandLine)?;
     }
-    let variable = |name: &str| match name {
-        "SLIPSTACK_DEVICE" if device.is_some() => device.clone(),
+    let variable = |name: &str| match &device {
+        Some(device) if name == OPTION.device.env => Some(device.clone()),
         _ => std::env::var_os(name).and_then(|text| text.into_string().ok()),
     };
     let process = matches.try_get_one::<u32>("proc-id").ok().flatten();
-    let named = given(matches, "config").map(PathBuf::from);
+    let named = given(matches, OPTION.config.name).map(PathBuf::from);
     let file = named.or_else(|| {
-        let is_chosen = variable("SLIPSTACK_CONFIG").is_some();
-        let name = given(matches, "name").filter(|_| !is_chosen)?;
+        let is_chosen = variable(OPTION.config.env).is_some();
+        let name = given(matches, OPTION.name.name).filter(|_| !is_chosen)?;
         file_of_instance(Path::new(INSTANCE_FILES), &name)
     });
     let mut layers = match file {
@@ -104,12 +104,13 @@ fn file_of_instance(folder: &Path, name: &str) -> Option<PathBuf> {
 
 /// Makes paths absolute: the keeper works in another directory, and a program may change to one.
 fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
-    for name in ["run-dir", "pcap", "log-file", "filter"] {
+    let paths = [OPTION.run_dir, OPTION.pcap, OPTION.log_file, OPTION.filter];
+    for name in paths.map(|option| option.name) {
         let whole = layers
             .text(name)
             .filter(|text| Path::new(text).is_relative())
             // The filter may be the commands themselves.
-            .filter(|text| name != "filter" || text.starts_with('.'))
+            .filter(|text| name != OPTION.filter.name || text.starts_with('.'))
             .and_then(|text| {
                 std::path::absolute(text)
                     .ok()?

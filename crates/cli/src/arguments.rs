@@ -1,6 +1,7 @@
 //! Arguments of the commands that start instances and read configuration files.
 
 use clap::{Arg, ArgAction, Command};
+use slipstack_config::OPTION;
 
 /// `--proc-id` and `--proc-type`, as F-Stack's programs take them.
 pub fn of_process(command: Command) -> Command {
@@ -32,7 +33,7 @@ pub fn of_group(command: Command) -> Command {
                 .long("count")
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32).range(1..=64))
-                .conflicts_with("name")
+                .conflicts_with(OPTION.name.name)
                 .help("Number of instances, named 0, 1 and so on, one for each of --cores"),
         )
         .arg(

@@ -1,7 +1,7 @@
 //! The whole command line, built from the options table.
 
 use clap::{Arg, ArgAction, Command};
-use slipstack_config::{OPTIONS, Scope};
+use slipstack_config::{OPTION, Scope};
 
 use crate::args::{argument, with_options};
 use crate::{arguments, counters, sockets, sysctl};
@@ -334,7 +334,7 @@ fn capture_command() -> Command {
                 .value_parser(clap::value_parser!(u32).range(1..))
                 .help("End after this number of seconds"),
         )
-        .args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
+        .arg(argument(&OPTION.interface));
     with_options(command, &[Scope::All])
 }
 
@@ -360,11 +360,8 @@ fn words_command(name: &'static str, about: &'static str, examples: &'static str
 
 /// Adds the options of a command that asks the stacks of a device, or of all.
 fn with_device(command: Command) -> Command {
-    let device = OPTIONS
-        .iter()
-        .filter(|option| option.name == "if")
-        .map(argument);
-    with_options(command.args(device), &[Scope::All])
+    let device = argument(&OPTION.interface);
+    with_options(command.arg(device), &[Scope::All])
 }
 
 fn json_argument() -> Arg {

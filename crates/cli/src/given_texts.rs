@@ -1,14 +1,18 @@
 //! The texts of options on a command line, by the `--if` that they follow.
 
 use clap::ArgMatches;
-use slipstack_config::{Kind, find_option};
+use slipstack_config::{Kind, OPTION, find_option};
 
 /// Options that are of the last `--if` before them.
-const OF_INTERFACE: [&str; 3] = ["ip", "gw", "vlan"];
+const OF_INTERFACE: [&str; 3] = [
+    OPTION.addresses.name,
+    OPTION.gateways.name,
+    OPTION.vlans.name,
+];
 
 /// The text of an option that this command has and the user gave.
 pub fn given(matches: &ArgMatches, name: &str) -> Option<String> {
-    if name == "also-if" {
+    if name == OPTION.further.name {
         return further(matches);
     }
     if !is_given(matches, name) {
@@ -39,7 +43,7 @@ pub fn given(matches: &ArgMatches, name: &str) -> Option<String> {
 
 /// A VLAN with addresses names its interface; other options follow that.
 fn of_interface(name: &str, text: &str, interface: &str) -> Option<String> {
-    let is_vlan = name == "vlan" && text.contains(',');
+    let is_vlan = name == OPTION.vlans.name && text.contains(',');
     is_vlan.then(|| format!("{text},if={interface}"))
 }
 
@@ -51,28 +55,26 @@ fn further(matches: &ArgMatches) -> Option<String> {
     for (number, (place, interface)) in places.iter().enumerate() {
         let end = places.get(number + 1).map_or(usize::MAX, |(end, _)| *end);
         let mut spec = (*interface).to_owned();
-        for (name, word) in [("ip", "ip"), ("gw", "gw"), ("vlan", "vlan")] {
+        for name in OF_INTERFACE {
             let here = values(matches, name).filter(|(at, _)| (*place..end).contains(at));
             for (_, text) in here {
-                match word {
-                    "vlan" if text.contains(',') => {}
-                    "vlan" => spec.push_str(&format!(",vlan={text}")),
-                    _ => text
-                        .split(',')
-                        .for_each(|one| spec.push_str(&format!(",{word}={one}"))),
+                // A VLAN with addresses names its interface.
+                if of_interface(name, text, interface).is_none() {
+                    text.split(',')
+                        .for_each(|one| spec.push_str(&format!(",{name}={one}")));
                 }
             }
         }
         all.push(spec);
     }
-    let named = values(matches, "also-if").map(|(_, text)| text.to_owned());
+    let named = values(matches, OPTION.further.name).map(|(_, text)| text.to_owned());
     all.extend(named);
     (!all.is_empty()).then(|| all.join(";"))
 }
 
 /// Every `--if` after the first, with its place among the arguments.
 fn interfaces(matches: &ArgMatches) -> Vec<(usize, &str)> {
-    values(matches, "if").skip(1).collect()
+    values(matches, OPTION.interface.name).skip(1).collect()
 }
 
 /// Returns the user's values of an option, with their places among the arguments.

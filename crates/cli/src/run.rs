@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use clap::ArgMatches;
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
-use slipstack_config::{Layers, LogLevel, Settings};
+use slipstack_config::{Layers, LogLevel, OPTION, Settings};
 
 use crate::failure::Failure;
 use crate::given::settings;
@@ -97,7 +97,7 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
         })?;
         numbers.push(control.into_raw_fd().to_string());
     }
-    command.env("SLIPSTACK_CONTROL_FD", numbers.join(","));
+    command.env(OPTION.control_fds.env, numbers.join(","));
     Ok(())
 }
 
@@ -116,7 +116,7 @@ fn set_environment(command: &mut Command, layers: &Layers, own: &Path) {
     for (name, text) in layers.environment() {
         command.env(name, text);
     }
-    command.env("SLIPSTACK_BIN", own);
+    command.env(OPTION.bin.env, own);
 }
 
 fn own_path() -> Result<PathBuf, Failure> {

@@ -36,7 +36,7 @@ pub enum Reader {
 }
 
 /// One row of the table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
     /// Long name on the command line, without the dashes, and the key in the TOML file.
     pub name: &'static str,
@@ -51,14 +51,6 @@ pub struct OptionSpec {
     pub value: &'static str,
     /// One sentence for `--help`, the reference and the sample file.
     pub help: &'static str,
-}
-
-impl OptionSpec {
-    /// Returns whether the option is allowed in a configuration file.
-    #[must_use]
-    pub fn is_in_file(&self) -> bool {
-        !matches!(self.scope, Scope::Internal) && self.name != "config"
-    }
 }
 
 /// Writes an option's name as the end of a variable's name: `tcp-ecn` becomes `TCP_ECN`.
@@ -84,8 +76,9 @@ pub(crate) const fn ascii(bytes: &[u8]) -> &str {
     }
 }
 
-/// Declares the options: each row becomes an [`OptionSpec`] in `OPTIONS` and a field of `Settings`
-/// of its type, which reads and writes its text by [`crate::value::Value`].
+/// Declares the options: each row becomes an [`OptionSpec`] in `OPTIONS`, a field of `OPTION` with
+/// the same, and a field of `Settings` of its type, which reads and writes its text by
+/// [`crate::value::Value`].
 macro_rules! options {
     ($(
         $(#[$doc:meta])*
@@ -96,7 +89,15 @@ macro_rules! options {
             help: $help:literal,
         }
     )+) => {
-        pub const OPTIONS: &[OptionSpec] = &[$(OptionSpec {
+        /// The rows of the table by the names of their fields in [`Settings`].
+        #[derive(Debug)]
+        pub struct Rows {$(
+            #[doc = $help]
+            pub $field: OptionSpec,
+        )+}
+
+        /// Each row by its name: code that speaks of one option names it so.
+        pub const OPTION: &Rows = &Rows {$($field: OptionSpec {
             name: $name,
             env: {
                 const PLAIN: &str = concat!("SLIPSTACK_", $name);
@@ -110,7 +111,10 @@ macro_rules! options {
             change: Change::$change,
             value: $value,
             help: $help,
-        }),+];
+        }),+};
+
+        /// All rows in their order.
+        pub const OPTIONS: &[OptionSpec] = &[$(OPTION.$field),+];
 
         /// Settings of `run`, `instance`, `keeper` and the preload library.
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,9 +125,11 @@ macro_rules! options {
         )+}
 
         impl Settings {
-            /// Types the text of every option.
-            pub(crate) fn typed(layers: &Layers) -> Result<Settings, ConfigError> {
-                Ok(Settings {$($field: layers.value($name)?),+})
+            /// Types the text of every option; `text` gives the one in force.
+            pub(crate) fn typed<'a>(
+                text: impl Fn(&OptionSpec) -> Option<&'a str>,
+            ) -> Result<Settings, ConfigError> {
+                Ok(Settings {$($field: typed(&OPTION.$field, text(&OPTION.$field))?),+})
             }
 
             /// Text of every option that is set, in the order of the table.

@@ -5,6 +5,7 @@
 //! the instance's name.
 
 use crate::error::{ConfigError, Source};
+use crate::table::OPTION;
 
 type Found = (&'static str, &'static str, String);
 
@@ -14,24 +15,37 @@ pub(crate) fn adapter_values(
 ) -> Result<Vec<Found>, ConfigError> {
     let mut found = Vec::new();
     let instances = match variable("FF_NB_FSTACK_INSTANCE") {
-        Some(text) => Some(number("FF_NB_FSTACK_INSTANCE", "instance", &text, (1, 64))?),
+        Some(text) => Some(number(
+            "FF_NB_FSTACK_INSTANCE",
+            OPTION.instances.name,
+            &text,
+            (1, 64),
+        )?),
         None => None,
     };
     if let Some(text) = variable("FF_PROC_ID") {
-        let id = number("FF_PROC_ID", "instance", &text, (0, 1023))?;
+        let id = number("FF_PROC_ID", OPTION.instances.name, &text, (0, 1023))?;
         if let Some(count) = instances.filter(|count| id >= *count) {
             return Err(ConfigError::Combination(format!(
                 "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} \
                  instances, counted from 0"
             )));
         }
-        found.push(("instance", "FF_PROC_ID", id.to_string()));
+        found.push((OPTION.instances.name, "FF_PROC_ID", id.to_string()));
     } else if let Some(count) = instances {
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-        found.push(("instance", "FF_NB_FSTACK_INSTANCE", names.join(",")));
+        found.push((
+            OPTION.instances.name,
+            "FF_NB_FSTACK_INSTANCE",
+            names.join(","),
+        ));
     }
     if let Some(text) = variable("FF_INITIAL_LCORE_ID") {
-        found.push(("cores", "FF_INITIAL_LCORE_ID", cores_of_mask(&text)?));
+        found.push((
+            OPTION.cores.name,
+            "FF_INITIAL_LCORE_ID",
+            cores_of_mask(&text)?,
+        ));
     }
     Ok(found)
 }
@@ -60,7 +74,7 @@ fn cores_of_mask(text: &str) -> Result<String, ConfigError> {
         .ok()
         .filter(|mask| *mask != 0);
     let mask = mask.ok_or_else(|| ConfigError::Value {
-        option: "cores",
+        option: OPTION.cores.name,
         source: Source::Environment("FF_INITIAL_LCORE_ID"),
         text: text.to_owned(),
         must: "a hexadecimal mask of cores such as 0x4".into(),

@@ -9,8 +9,7 @@ use crate::fstack;
 use crate::ini::{self, FstackFile};
 use crate::kind::Kind;
 use crate::profile;
-use crate::table::{OPTIONS, find_option};
-use crate::value::Value;
+use crate::table::{OPTION, OPTIONS, find_option};
 
 /// The default file.
 pub const SYSTEM_FILE: &str = "/etc/slipstack.toml";
@@ -46,7 +45,7 @@ impl Layers {
         let mut layers = Layers::default();
         let variable = |name: &str| variable(name).filter(|text| !text.is_empty());
         layers.is_for_dpdk = asks_for_dpdk(&variable);
-        match variable("SLIPSTACK_CONFIG") {
+        match variable(OPTION.config.env) {
             Some(file) => layers.read_file(Path::new(&file))?,
             None if Path::new(SYSTEM_FILE).exists() => layers.read_file(Path::new(SYSTEM_FILE))?,
             None => {}
@@ -124,7 +123,7 @@ impl Layers {
     /// # Errors
     /// There is none of this name, or its file cannot be used.
     pub fn take_profile(&mut self) -> Result<(), ConfigError> {
-        let Some(name) = self.text("profile").map(str::to_owned) else {
+        let Some(name) = self.text(OPTION.profile.name).map(str::to_owned) else {
             return Ok(());
         };
         let (text, file) = profile::find(&name)?;
@@ -155,14 +154,18 @@ impl Layers {
             let cores: Vec<String> = ini.cores.iter().map(usize::to_string).collect();
             return match cores.as_slice() {
                 [] => Ok(()),
-                cores => self.set("cores", cores.join(","), source()),
+                cores => self.set(OPTION.cores.name, cores.join(","), source()),
             };
         };
         if let Some(prefix) = &ini.log_prefix {
-            self.set("log-file", format!("{prefix}{process}.log"), source())?;
+            self.set(
+                OPTION.log_file.name,
+                format!("{prefix}{process}.log"),
+                source(),
+            )?;
         }
         match ini.cores.get(process as usize) {
-            Some(core) => self.set("cores", core.to_string(), source()),
+            Some(core) => self.set(OPTION.cores.name, core.to_string(), source()),
             None if ini.cores.is_empty() && process == 0 => Ok(()),
             None => Err(ConfigError::Combination(format!(
                 "{}: lcore_mask has {} bits, so there is no process {process} (they count from 0)",
@@ -240,8 +243,11 @@ impl Layers {
             });
         }
         let has_argument = |(text, _): &(String, Source)| text.starts_with("dpdk:");
-        if (option.name, text.as_str()) == ("device", DPDK)
-            && self.values.get("device").is_some_and(has_argument)
+        if (option.name, text.as_str()) == (OPTION.device.name, DPDK)
+            && self
+                .values
+                .get(OPTION.device.name)
+                .is_some_and(has_argument)
         {
             // Its arguments are those of the file.
             return Ok(());
@@ -261,15 +267,6 @@ impl Layers {
         }
     }
 
-    /// The value in force, typed. Its text has been checked, except for a default.
-    pub(crate) fn value<T: Value>(&self, name: &str) -> Result<T, ConfigError> {
-        let Some(text) = self.text(name) else {
-            return Ok(T::absent());
-        };
-        T::parse(text)
-            .map_err(|must| ConfigError::Combination(format!("--{name} must be {must}: '{text}'")))
-    }
-
     /// Where the text in force comes from.
     #[must_use]
     pub fn source(&self, name: &str) -> Source {
@@ -287,13 +284,14 @@ impl Layers {
                 .map(|(text, _)| (option.env, text.clone()))
         };
         // The values of both are among these.
-        let is_handed = |option: &&OptionSpec| !["config", "profile"].contains(&option.name);
+        let is_handed = |option: &&OptionSpec| {
+            ![OPTION.config.name, OPTION.profile.name].contains(&option.name)
+        };
         let handed = OPTIONS.iter().filter(is_handed);
         let mut variables: Vec<_> = handed.filter_map(set).collect();
         if self.has_file {
             // Its values are among these, and the program may not be able to read it.
-            let config = find_option("config").map(|option| (option.env, NO_FILE.to_owned()));
-            variables.extend(config);
+            variables.push((OPTION.config.env, NO_FILE.to_owned()));
         }
         variables
     }
@@ -323,7 +321,7 @@ fn drop_ins(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
 /// Returns whether the environment, in which a command has its own `--device` too, requests DPDK's
 /// ports.
 fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
-    let device = variable("SLIPSTACK_DEVICE").unwrap_or_default();
+    let device = variable(OPTION.device.env).unwrap_or_default();
     device.split(':').next() == Some(DPDK)
 }
 

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use slipstack_device::DeviceKind;
+use slipstack_terms::{ShareAction, SpreadRule, XdpMode};
 
 use crate::error::ConfigError;
 use crate::layers::Layers;
@@ -24,7 +25,7 @@ impl Settings {
     /// # Errors
     /// A combination of options that makes no sense.
     pub fn from_layers(layers: &Layers) -> Result<Settings, ConfigError> {
-        let settings = Settings::typed(layers)?;
+        let settings = Settings::typed(|option| layers.text(option.name))?;
         settings.check_combinations()?;
         Ok(settings)
     }
@@ -34,7 +35,7 @@ impl Settings {
     /// # Errors
     /// A value that cannot be used.
     pub fn naming(layers: &Layers) -> Result<Settings, ConfigError> {
-        Settings::typed(layers)
+        Settings::typed(|option| layers.text(option.name))
     }
 
     fn check_combinations(&self) -> Result<(), ConfigError> {
@@ -52,20 +53,20 @@ impl Settings {
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
             ));
         }
-        if self.xdp_mode != "auto" && !self.is_device("xdp") {
+        if self.xdp_mode != XdpMode::Auto && !self.is_device("xdp") {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
         if self.xdp_busy_poll != 0 && !self.is_device("xdp") {
             return wrong("--xdp-busy-poll needs --device xdp".to_owned());
         }
-        let has = |rule: &str, is_given: bool| (self.spread == rule) == is_given;
-        if !has("shares", !self.spread_shares.is_empty()) {
+        let has = |rule: SpreadRule, is_given: bool| (self.spread == rule) == is_given;
+        if !has(SpreadRule::Shares, !self.spread_shares.is_empty()) {
             return wrong("--spread shares and --spread-shares NUMBERS go together".to_owned());
         }
-        if !has("table", !self.spread_table.is_empty()) {
+        if !has(SpreadRule::Table, !self.spread_table.is_empty()) {
             return wrong("--spread table and --spread-table ROWS go together".to_owned());
         }
-        if !has("program", self.spread_program.is_some()) {
+        if !has(SpreadRule::Program, self.spread_program.is_some()) {
             return wrong("--spread program and --spread-program FILE go together".to_owned());
         }
         self.check_share()?;
@@ -108,7 +109,7 @@ impl Settings {
         let has_lists = !self.kni_tcp.is_empty() || !self.kni_udp.is_empty();
         let has_lists = has_lists || rates.iter().any(|rate| *rate > 0);
         match self.kni {
-            None if has_lists || self.kni_action != "default" => wrong(
+            None if has_lists || self.kni_action != ShareAction::Default => wrong(
                 "--kni-tcp, --kni-udp, --kni-action and rates need --kni reject or --kni accept",
             ),
             Some(_) if self.interface.is_none() || self.makes_interface() => {
@@ -211,10 +212,10 @@ impl Settings {
     pub fn device_with_mode(&self) -> Option<String> {
         match self.device_asked()? {
             "xdp" if self.xdp_busy_poll != 0 => {
-                let (mode, frames) = (&self.xdp_mode, self.xdp_busy_poll);
+                let (mode, frames) = (self.xdp_mode.name(), self.xdp_busy_poll);
                 Some(format!("xdp:{mode},busy={frames}"))
             }
-            "xdp" => Some(format!("xdp:{}", self.xdp_mode)),
+            "xdp" => Some(format!("xdp:{}", self.xdp_mode.name())),
             other => Some(other.to_owned()),
         }
     }

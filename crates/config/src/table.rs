@@ -3,18 +3,19 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
+use slipstack_terms::{
+    Congestion, EcnMode, Listed, LogLevel, ShareAction, Spin, SpreadRule, XdpMode,
+};
 
 use crate::cidr::Cidr;
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
 use crate::error::ConfigError;
 use crate::interface::InterfaceSpec;
 use crate::kind::{CoreList, Kind, PortRange};
-use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::spread::SpreadRow;
 use crate::sysctl::SysctlSetting;
-use crate::value::Value;
+use crate::value::{Value, typed};
 use crate::vlan::VlanSpec;
 
 options! {
@@ -47,8 +48,8 @@ options! {
         help: "Kind of device: auto",
     }
 
-    xdp_mode: String = "xdp-mode" "MODE" {
-        kind: Kind::Choice(&["auto", "native", "generic", "zerocopy"]),
+    xdp_mode: XdpMode = "xdp-mode" "MODE" {
+        kind: Kind::Choice(XdpMode::NAMES),
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Where the program of --device xdp is: native (in the driver), generic (in the \
@@ -109,8 +110,8 @@ options! {
         help: "Pass packets for others on to their next hop, by whichever interface leads there",
     }
 
-    kni: Option<String> = "kni" "METHOD" {
-        kind: Kind::Choice(&["reject", "accept"]),
+    kni: Option<Listed> = "kni" "METHOD" {
+        kind: Kind::Choice(Listed::NAMES),
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "The kernel has the stack's addresses too, and gets (reject) all but the listed \
@@ -133,8 +134,8 @@ options! {
         help: "With --kni: the UDP ports listed",
     }
 
-    kni_action: String = "kni-action" "ACTION" {
-        kind: Kind::Choice(&["default", "alltokni", "alltoff"]),
+    kni_action: ShareAction = "kni-action" "ACTION" {
+        kind: Kind::Choice(ShareAction::NAMES),
         default: "default",
         scope: RunAndInstance, reader: Keeper, change: Live,
         help: "With --kni: who gets what is new: default (as listed), alltokni (all to the kernel) \
@@ -223,8 +224,8 @@ options! {
             a stack, thread with an engine of its own, or instance; the keeper has one beside them",
     }
 
-    spread: String = "spread" "RULE" {
-        kind: Kind::Choice(&["hash", "port", "shares", "turns", "table", "program"]),
+    spread: SpreadRule = "spread" "RULE" {
+        kind: Kind::Choice(SpreadRule::NAMES),
         default: "hash",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Which of several engines that listen on a port gets a new flow: hash (of both ends, \
@@ -471,6 +472,14 @@ options! {
 #[must_use]
 pub fn find_option(name: &str) -> Option<&'static OptionSpec> {
     OPTIONS.iter().find(|option| option.name == name)
+}
+
+impl OptionSpec {
+    /// Returns whether the option is allowed in a configuration file.
+    #[must_use]
+    pub fn is_in_file(&self) -> bool {
+        !matches!(self.scope, Scope::Internal) && self.name != OPTION.config.name
+    }
 }
 
 impl Settings {

@@ -27,6 +27,21 @@ fn every_default_passes_its_own_check() {
 }
 
 #[test]
+fn the_defaults_are_those_of_a_stack_and_of_the_types() {
+    let found = settings(&[]).unwrap();
+    let default = slipstack_stack::StackConfig::default();
+    let mut tuned = default.clone();
+    found.tune(&mut tuned);
+    for tunable in slipstack_stack::Tunable::ALL {
+        let (now, by_default) = (tuned.tunable(*tunable), default.tunable(*tunable));
+        assert_eq!(now, by_default, "{}", tunable.name());
+    }
+    assert_eq!((found.log, found.spin), Default::default());
+    assert_eq!((found.xdp_mode, found.spread), Default::default());
+    assert_eq!(found.kni_action, Default::default());
+}
+
+#[test]
 fn names_and_variables_are_unique_and_follow_the_pattern() {
     for (index, option) in OPTIONS.iter().enumerate() {
         assert!(

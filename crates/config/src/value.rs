@@ -3,9 +3,13 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
-use slipstack_terms::{Congestion, EcnMode, LogLevel, Spin};
+use slipstack_terms::{
+    Congestion, EcnMode, Listed, LogLevel, ShareAction, Spin, SpreadRule, XdpMode,
+};
 
 use crate::cidr::Cidr;
+use crate::declare::OptionSpec;
+use crate::error::ConfigError;
 use crate::interface::{self, InterfaceSpec};
 use crate::kind::{self, CoreList, PortRange};
 use crate::routing::{self, RouteSpec, RuleSpec};
@@ -23,6 +27,16 @@ pub(crate) trait Value: Sized {
 
     /// Returns the text that [`Value::parse`] reads as this value, or `None` if it is absent.
     fn text(&self) -> Option<String>;
+}
+
+/// Returns the typed value of an option. Its text has been checked, except for a default.
+pub(crate) fn typed<T: Value>(option: &OptionSpec, text: Option<&str>) -> Result<T, ConfigError> {
+    let Some(text) = text else {
+        return Ok(T::absent());
+    };
+    T::parse(text).map_err(|must| {
+        ConfigError::Combination(format!("--{} must be {must}: '{text}'", option.name))
+    })
 }
 
 impl<T: Value> Value for Option<T> {
@@ -172,4 +186,12 @@ macro_rules! choices {
         }
     )+};
 }
-choices!(Congestion, EcnMode, LogLevel);
+choices!(
+    Congestion,
+    EcnMode,
+    Listed,
+    LogLevel,
+    ShareAction,
+    SpreadRule,
+    XdpMode
+);

@@ -18,7 +18,8 @@ mod state;
 
 pub use change::{Change, ChangeError, Mode, RouteKey};
 pub use refused::Refused;
-pub use share::{KernelShare, Listed, ShareAction};
+pub use share::KernelShare;
+pub use slipstack_terms::{Listed, ShareAction};
 pub use state::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
 };

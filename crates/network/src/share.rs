@@ -3,28 +3,10 @@
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use slipstack_terms::{Listed, ShareAction};
 
 /// Ranges of ports at most.
 const RANGES_MAX: usize = 256;
-
-/// The side that has the listed ports; the other side has all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Listed {
-    Stack,
-    Kernel,
-}
-
-/// The action on shared ports that an operator has set for now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ShareAction {
-    /// As listed.
-    #[default]
-    Default,
-    /// New flows go to the kernel.
-    AllToKernel,
-    /// New flows go to the stack.
-    AllToStack,
-}
 
 /// How the stack shares its addresses with the kernel. Ports are inclusive ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

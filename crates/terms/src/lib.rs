@@ -40,7 +40,7 @@ pub use learnt::{Learnt, LearntAddress, LearntNetwork, Redirected};
 pub use mtu_discovery::MtuDiscovery;
 pub use option::{SocketOption, SocketOptions};
 pub use ports::PortRange;
-pub use settings::{EcnMode, LogLevel, Spin};
+pub use settings::{EcnMode, Listed, LogLevel, ShareAction, Spin, SpreadRule, XdpMode};
 pub use state::SocketState;
 pub use tcp_info::TcpInfo;
 pub use transport::Transport;

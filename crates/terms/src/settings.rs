@@ -1,5 +1,7 @@
 //! Settings that several crates read.
 
+use serde::{Deserialize, Serialize};
+
 /// Declares an enumeration whose variants have the names that users type.
 macro_rules! named {
     ($(#[$meta:meta])* $type:ident {
@@ -63,6 +65,57 @@ named! {
         Passive = "passive",
         /// Asked for too.
         On = "on",
+    }
+}
+
+named! {
+    /// Where the program of a device of kind `xdp` is.
+    XdpMode {
+        /// In the driver if that can, else in the kernel's own code.
+        #[default]
+        Auto = "auto",
+        Native = "native",
+        Generic = "generic",
+        /// In the driver, which uses Slipstack's memory.
+        ZeroCopy = "zerocopy",
+    }
+}
+
+named! {
+    /// The rule by which new flows of a port that several engines serve are spread over them.
+    SpreadRule {
+        #[default]
+        Hash = "hash",
+        Port = "port",
+        Shares = "shares",
+        Turns = "turns",
+        Table = "table",
+        Program = "program",
+    }
+}
+
+named! {
+    /// The side that has the listed ports of addresses that the kernel has too, by F-Stack's word
+    /// for what the kernel does with them; the other side has all others.
+    #[derive(Serialize, Deserialize)]
+    Listed {
+        #[default]
+        Stack = "reject",
+        Kernel = "accept",
+    }
+}
+
+named! {
+    /// The action on shared ports that an operator has set for now.
+    #[derive(Serialize, Deserialize)]
+    ShareAction {
+        /// As listed.
+        #[default]
+        Default = "default",
+        /// New flows go to the kernel.
+        AllToKernel = "alltokni",
+        /// New flows go to the stack.
+        AllToStack = "alltoff",
     }
 }
 

@@ -158,11 +158,13 @@ fn family_of(conf: Option<&str>) -> u64 {
 
 /// Returns the default of a variable: no socket goes to the kernel by itself.
 fn usual(variable: &str) -> Option<String> {
-    match variable {
-        "SLIPSTACK_STRICT" => Some("true".to_owned()),
-        "SLIPSTACK_BIN" => Some(command()?.to_string_lossy().into_owned()),
-        _ => None,
+    if variable == config::OPTION.is_strict.env {
+        return Some("true".to_owned());
     }
+    let command = (variable == config::OPTION.bin.env)
+        .then(command)
+        .flatten()?;
+    Some(command.to_string_lossy().into_owned())
 }
 
 /// The `slipstack` command: beside the library, in the `bin` beside its folder, or in PATH.

@@ -5,6 +5,7 @@ use super::file::NoteKind;
 use super::porter::Porter;
 use super::reader::Entry;
 use crate::error::ConfigError;
+use crate::table::OPTION;
 
 /// Devices of each kind at most.
 const DEVICES_MAX: u32 = 32;
@@ -33,7 +34,7 @@ pub(crate) fn device(porter: &mut Porter<'_>, port: u32) -> Result<(), ConfigErr
         .map(|key| porter.line("dpdk", key))
         .find(|line| *line > 0);
     porter.give(
-        "device",
+        OPTION.device.name,
         format!("dpdk:{}", words.join(" ")),
         line.unwrap_or(0),
     );

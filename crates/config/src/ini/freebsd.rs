@@ -6,6 +6,7 @@ use super::porter::Porter;
 use super::reader::Entry;
 use crate::error::ConfigError;
 use crate::sysctl::{self, Meaning, SysctlError};
+use crate::table::OPTION;
 
 /// Gives FreeBSD's settings to the options; most become `--sysctl`.
 pub(crate) fn freebsd(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
@@ -22,7 +23,7 @@ pub(crate) fn freebsd(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
         }
     }
     if !settings.is_empty() {
-        porter.give("sysctl", settings.join(";"), line);
+        porter.give(OPTION.sysctls.name, settings.join(";"), line);
     }
     Ok(())
 }
@@ -34,7 +35,7 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
         "kern.features.inet6" => return Ok(None),
         "net.inet.ip.forwarding" | "net.inet6.ip6.forwarding" => {
             if fields::switch(&entry.value).map_err(|must| porter.wrong(entry, &must))? {
-                porter.give("forward", "true".to_owned(), entry.line);
+                porter.give(OPTION.is_forwarding.name, "true".to_owned(), entry.line);
             }
             return Ok(None);
         }
@@ -90,7 +91,9 @@ fn accept_routers(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<Strin
     let mode = fields::number(&entry.value, 0, 2).map_err(|must| porter.wrong(entry, &must))?;
     let is_v6 = |address: &str| address.contains(':');
     let given = &porter.out.given;
-    let has_v6 = given.iter().any(|it| it.option == "ip" && is_v6(&it.text));
+    let has_v6 = given
+        .iter()
+        .any(|it| it.option == OPTION.addresses.name && is_v6(&it.text));
     let off = porter.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
     match (mode, has_v6, off) {
         (0, ..) => {}
@@ -102,7 +105,7 @@ fn accept_routers(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<Strin
             );
         }
         (_, _, Some(false)) => porter.note(entry, NoteKind::Moot, "IPv6 is off"),
-        _ => porter.give("slaac", "true".to_owned(), entry.line),
+        _ => porter.give(OPTION.is_autoconfigured.name, "true".to_owned(), entry.line),
     }
     Ok(None)
 }

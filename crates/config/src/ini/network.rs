@@ -7,6 +7,7 @@ use super::{dpdk, fields};
 use crate::cidr::Cidr;
 use crate::error::ConfigError;
 use crate::interface::InterfaceSpec;
+use crate::table::OPTION;
 use crate::vlan::VlanSpec;
 
 /// Linux's main table, which is F-Stack's FIB 0.
@@ -67,7 +68,7 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
         let reason = "[dpdk] port_list names no port".to_owned();
         return Err(porter.refusal(line, reason));
     };
-    porter.give("if", first.interface.clone(), line);
+    porter.give(OPTION.interface.name, first.interface.clone(), line);
     if porter.is_dpdk {
         if attachments.iter().any(|other| other.port != first.port) {
             let reason = "[dpdk] port_list names several ports, and a stack has one of DPDK's";
@@ -184,18 +185,18 @@ fn attach(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), Config
     let addresses = own_addresses(porter, section)?;
     if let Some(vlan) = attachment.vlan {
         let line = porter.line("dpdk", "vlan_filter");
-        porter.give("vlan", vlan.to_string(), line);
+        porter.give(OPTION.vlans.name, vlan.to_string(), line);
     }
     let line = porter.line(section, "addr");
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    porter.give("ip", addresses.join(","), line);
+    porter.give(OPTION.addresses.name, addresses.join(","), line);
     let gateways = gateways(porter, section)?;
     if !gateways.is_empty() {
         let line = porter
             .line(section, "gateway")
             .max(porter.line(section, "gateway6"));
         let gateways: Vec<String> = gateways.iter().map(ToString::to_string).collect();
-        porter.give("gw", gateways.join(","), line);
+        porter.give(OPTION.gateways.name, gateways.join(","), line);
     }
     Ok(())
 }
@@ -215,7 +216,7 @@ fn attach_further(porter: &mut Porter<'_>, ports: &[Attachment]) -> Result<(), C
         specs.push(spec.to_string());
     }
     let line = porter.line("dpdk", "port_list");
-    porter.give("also-if", specs.join(";"), line);
+    porter.give(OPTION.further.name, specs.join(";"), line);
     Ok(())
 }
 
@@ -248,10 +249,10 @@ fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), Con
         specs.push(spec.to_string());
     }
     let line = porter.line("dpdk", "vlan_filter");
-    porter.give("vlan", specs.join(";"), line);
+    porter.give(OPTION.vlans.name, specs.join(";"), line);
     if !further.is_empty() {
         let line = porter.line("dpdk", "port_list");
-        porter.give("also-if", further.join(";"), line);
+        porter.give(OPTION.further.name, further.join(";"), line);
     }
     Ok(())
 }
@@ -358,10 +359,10 @@ fn rules(porter: &mut Porter<'_>, attachments: &[Attachment]) -> Result<(), Conf
         }
     }
     if !rules.is_empty() {
-        porter.give("rule", rules.join(";"), line);
+        porter.give(OPTION.rules.name, rules.join(";"), line);
     }
     if !routes.is_empty() {
-        porter.give("route", routes.join(";"), line);
+        porter.give(OPTION.routes.name, routes.join(";"), line);
     }
     Ok(())
 }

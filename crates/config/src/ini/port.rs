@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use slipstack_terms::{Listed, ShareAction};
+
 use super::file::{FstackFile, NoteKind};
 use super::keys::{Use, keys_of, section_of};
 use super::machine::Interfaces;
@@ -10,6 +12,7 @@ use super::reader::Entry;
 use super::{dpdk, fields, freebsd, network};
 use crate::error::ConfigError;
 use crate::nearest::nearest;
+use crate::table::OPTION;
 
 /// F-Stack's prefix of log files.
 const LOG_PREFIX: &str = "./f-stack-";
@@ -81,7 +84,7 @@ impl Porter<'_> {
             6..=7 => "info",
             _ => "debug",
         };
-        self.give("log", name.to_owned(), self.line("dpdk", key));
+        self.give(OPTION.log.name, name.to_owned(), self.line("dpdk", key));
         if own > 0 {
             let prefix = self.entry("dpdk", "fstack_log_file_prefix");
             let prefix = prefix.map_or(LOG_PREFIX.to_owned(), |entry| entry.value.clone());
@@ -112,14 +115,14 @@ impl Porter<'_> {
             .entry("pcap", "savepath")
             .map_or(".", |entry| entry.value.as_str());
         let path = format!("{}/f-stack.pcap", folder.trim_end_matches('/'));
-        self.give("pcap", path, self.line("pcap", "enable"));
+        self.give(OPTION.pcap.name, path, self.line("pcap", "enable"));
         self.give(
-            "pcap-snaplen",
+            OPTION.pcap_snaplen.name,
             snaplen.to_string(),
             self.line("pcap", "snaplen"),
         );
         self.give(
-            "pcap-file-size",
+            OPTION.pcap_file_size.name,
             savelen.to_string(),
             self.line("pcap", "savelen"),
         );
@@ -151,7 +154,7 @@ impl Porter<'_> {
                 found.ok_or_else(|| format!("one of {}", choices.join(", ")))
             }
         };
-        let method = self.parsed("kni", "method", one_of(&["reject", "accept"]))?;
+        let method = self.parsed("kni", "method", one_of(Listed::NAMES))?;
         let line = self.line("kni", "enable");
         let method = method.ok_or_else(|| {
             self.refusal(
@@ -159,25 +162,32 @@ impl Porter<'_> {
                 "[kni] needs method=reject or method=accept".to_owned(),
             )
         })?;
-        self.give("kni", method, self.line("kni", "method"));
-        for (key, option) in [("tcp_port", "kni-tcp"), ("udp_port", "kni-udp")] {
+        self.give(OPTION.kni.name, method, self.line("kni", "method"));
+        for (key, option) in [
+            ("tcp_port", OPTION.kni_tcp.name),
+            ("udp_port", OPTION.kni_udp.name),
+        ] {
             if let Some(ports) = self.parsed("kni", key, ports)? {
                 self.give(option, ports, self.line("kni", key));
             }
         }
         for (key, option) in [
-            ("console_packets_ratelimit", "kni-console-rate"),
-            ("general_packets_ratelimit", "kni-general-rate"),
-            ("kernel_packets_ratelimit", "kni-kernel-rate"),
+            ("console_packets_ratelimit", OPTION.kni_console_rate.name),
+            ("general_packets_ratelimit", OPTION.kni_general_rate.name),
+            ("kernel_packets_ratelimit", OPTION.kni_kernel_rate.name),
         ] {
             let rate = |text: &str| text.parse::<u32>().map_err(|_| "a number".to_owned());
             if let Some(rate) = self.parsed("kni", key, rate)?.filter(|rate| *rate > 0) {
                 self.give(option, rate.to_string(), self.line("kni", key));
             }
         }
-        let actions = one_of(&["default", "alltokni", "alltoff"]);
+        let actions = one_of(ShareAction::NAMES);
         if let Some(action) = self.parsed("kni", "kni_action", actions)? {
-            self.give("kni-action", action, self.line("kni", "kni_action"));
+            self.give(
+                OPTION.kni_action.name,
+                action,
+                self.line("kni", "kni_action"),
+            );
         }
         Ok(())
     }

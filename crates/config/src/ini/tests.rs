@@ -1,6 +1,8 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use slipstack_terms::{Listed, ShareAction};
+
 use super::fields::*;
 use super::keys::{SECTIONS, Use};
 use super::reader::{Entry, read};
@@ -111,13 +113,13 @@ fn ports_are_shared_with_the_kernel() {
     let kni = "[kni]\nenable=1\nmethod=Reject\ntcp_port=80,443\nudp_port=53-54\n\
          kni_action=alltokni\ngeneral_packets_ratelimit=1000\nkernel_packets_ratelimit=0\n";
     let found = settings(&format!("{BASE}{kni}"), 0);
-    assert_eq!(found.kni.as_deref(), Some("reject"));
+    assert_eq!(found.kni, Some(Listed::Stack));
     let tcp: Vec<String> = found.kni_tcp.iter().map(ToString::to_string).collect();
     assert_eq!(
         (tcp.join(" "), found.kni_udp[0].last),
         ("80 443".into(), 54)
     );
-    assert_eq!(found.kni_action, "alltokni");
+    assert_eq!(found.kni_action, ShareAction::AllToKernel);
     assert_eq!((found.kni_general_rate, found.kni_kernel_rate), (1000, 0));
     let off = kni.replace("enable=1", "enable=0");
     assert_eq!(settings(&format!("{BASE}{off}"), 0).kni, None);

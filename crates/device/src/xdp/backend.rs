@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
+use slipstack_terms::XdpMode;
 
 use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
@@ -48,21 +49,23 @@ enum Mode {
 impl Mode {
     fn name(self) -> &'static str {
         match self {
-            Mode::Native => "native",
-            Mode::Generic => "generic",
-            Mode::ZeroCopy => "zerocopy",
+            Mode::Native => XdpMode::Native.name(),
+            Mode::Generic => XdpMode::Generic.name(),
+            Mode::ZeroCopy => XdpMode::ZeroCopy.name(),
         }
     }
 
     /// Which are tried, in order.
     fn wanted(text: Option<&str>) -> Result<&'static [Mode], DeviceError> {
-        match text {
-            None | Some("auto") => Ok(&[Mode::Native, Mode::Generic]),
-            Some("native") => Ok(&[Mode::Native]),
-            Some("generic") => Ok(&[Mode::Generic]),
-            Some("zerocopy") => Ok(&[Mode::ZeroCopy]),
-            Some(other) => Err(DeviceError::Unsuitable(format!(
-                "there is no XDP mode \"{other}\"; there are: auto, native, generic, zerocopy"
+        let text = text.unwrap_or(XdpMode::Auto.name());
+        match XdpMode::from_name(text) {
+            Some(XdpMode::Auto) => Ok(&[Mode::Native, Mode::Generic]),
+            Some(XdpMode::Native) => Ok(&[Mode::Native]),
+            Some(XdpMode::Generic) => Ok(&[Mode::Generic]),
+            Some(XdpMode::ZeroCopy) => Ok(&[Mode::ZeroCopy]),
+            None => Err(DeviceError::Unsuitable(format!(
+                "there is no XDP mode \"{text}\"; there are: {}",
+                XdpMode::NAMES.join(", ")
             ))),
         }
     }

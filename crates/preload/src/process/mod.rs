@@ -107,7 +107,7 @@ fn begin() -> Option<Process> {
 /// The keeper and the command line tool always use the kernel.
 fn is_slipstack_itself() -> bool {
     let own = std::fs::read_link("/proc/self/exe");
-    let bin = variable("SLIPSTACK_BIN");
+    let bin = variable(config::OPTION.bin.env);
     matches!((own, bin), (Ok(own), Some(bin)) if own == Path::new(&bin))
 }
 

@@ -11,12 +11,6 @@ use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
 
-const ACTIONS: [(&str, ShareAction); 3] = [
-    ("default", ShareAction::Default),
-    ("alltokni", ShareAction::AllToKernel),
-    ("alltoff", ShareAction::AllToStack),
-];
-
 /// The request in the words.
 #[derive(Default)]
 struct Asked {
@@ -82,10 +76,9 @@ fn parse(words: &mut Words<'_>) -> Result<Asked, Failure> {
 
 fn action(words: &mut Words<'_>) -> Result<ShareAction, Failure> {
     let word = words.value("-a")?;
-    let mut actions = ACTIONS.iter();
-    let found = actions.find(|(name, _)| name.eq_ignore_ascii_case(word));
-    let wrong = || Failure::new("knictl: -a wants default, alltokni or alltoff");
-    found.map(|(_, action)| *action).ok_or_else(wrong)
+    let names = ShareAction::NAMES.join(", ");
+    ShareAction::from_name(&word.to_ascii_lowercase())
+        .ok_or_else(|| Failure::new(format!("knictl: -a wants one of {names}")))
 }
 
 /// A list of ports; `none` is the empty one.
@@ -99,19 +92,6 @@ fn ports(words: &mut Words<'_>, option: &str) -> Result<Vec<(u16, u16)>, Failure
     Ok(ranges.iter().map(|it| (it.first, it.last)).collect())
 }
 
-fn name_of(action: ShareAction) -> &'static str {
-    let mut actions = ACTIONS.iter();
-    let found = actions.find(|(_, other)| *other == action);
-    found.map_or("default", |(name, _)| name)
-}
-
-fn method_of(share: &KernelShare) -> &'static str {
-    match share.listed {
-        Listed::Stack => "reject",
-        Listed::Kernel => "accept",
-    }
-}
-
 fn list(ranges: &[(u16, u16)]) -> String {
     let range = |&(first, last): &(u16, u16)| PortRange { first, last }.to_string();
     let texts: Vec<String> = ranges.iter().map(range).collect();
@@ -123,8 +103,8 @@ fn text(share: &KernelShare) -> String {
         Listed::Stack => "listed ports to the stack, the others to the kernel",
         Listed::Kernel => "listed ports to the kernel, the others to the stack",
     };
-    let mut text = format!("action  {}\n", name_of(share.action));
-    let _ = writeln!(text, "method  {} ({listed})", method_of(share));
+    let mut text = format!("action  {}\n", share.action.name());
+    let _ = writeln!(text, "method  {} ({listed})", share.listed.name());
     for (name, ranges) in [("tcp", &share.tcp), ("udp", &share.udp)] {
         let ports = match ranges.is_empty() {
             true => "none".to_owned(),
@@ -144,8 +124,8 @@ fn text(share: &KernelShare) -> String {
 
 fn json(share: &KernelShare) -> String {
     let value = serde_json::json!({
-        "action": name_of(share.action),
-        "method": method_of(share),
+        "action": share.action.name(),
+        "method": share.listed.name(),
         "tcp": list(&share.tcp),
         "udp": list(&share.udp),
         "rates": share.rates,

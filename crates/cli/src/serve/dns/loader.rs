@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use slipstack_apps::dns::{Policy, Store, Zone, follow_catalog, load, parse_name};
-use slipstack_config::SYSTEM_FILE;
+use slipstack_config::{OPTION, SYSTEM_FILE};
 
 use super::config::File;
 use super::log;
@@ -115,9 +115,12 @@ impl Loader {
 
 /// The file in force, as for the other options.
 fn config_file(matches: &ArgMatches) -> Option<PathBuf> {
-    let given = matches.try_get_one::<String>("config").ok().flatten();
+    let given = matches
+        .try_get_one::<String>(OPTION.config.name)
+        .ok()
+        .flatten();
     let named = given.map(PathBuf::from).or_else(|| {
-        let named = std::env::var_os("SLIPSTACK_CONFIG");
+        let named = std::env::var_os(OPTION.config.env);
         named.filter(|name| !name.is_empty()).map(PathBuf::from)
     });
     let system = || Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists());
