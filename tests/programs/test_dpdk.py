@@ -73,6 +73,18 @@ def fetch(world, prefix, address=None, port=8000, path="big", content=CONTENT):
     into.unlink()
 
 
+def fetch_by(world, start):
+    """Has `start` run curl on a stack of its own, which fetches the file; returns that process."""
+    into = world.folder / "fetched"
+    retry = ["--retry", "5", "--retry-all-errors"]
+    url = f"http://{world.STACK}:8000/big"
+    client = start("curl", "-sS", *retry, "-m", "20", "-o", into, url)
+    assert client.wait(30) == 0, client.tail()
+    assert into.read_bytes() == CONTENT
+    into.unlink()
+    return client
+
+
 def processes(world):
     """Processes with DPDK of this world."""
     return [pid for pid in world.stack_ns.pids() if name_of(pid) == "slipstack-dpdk"]
@@ -288,24 +300,8 @@ def dpdks_memif_and_slipstacks_are_two_ends_of_a_link(world):
     )
     web_server(world, world.stack_ns, ours)
     client_ns = world._namespace("c")
-    into = world.folder / "fetched"
-    words = [
-        "curl",
-        "-sS",
-        "--retry",
-        "5",
-        "--retry-all-errors",
-        "-m",
-        "20",
-        "-o",
-        into,
-        f"http://{world.STACK}:8000/big",
-    ]
     for _ in range(2):
-        client = run(world, client_ns, theirs, *words, address=world.PEER)
-        assert client.wait(30) == 0, client.tail()
-        assert into.read_bytes() == CONTENT
-        into.unlink()
+        fetch_by(world, lambda *curl: run(world, client_ns, theirs, *curl, address=world.PEER))
 
 
 CONTAINER = """
@@ -338,26 +334,15 @@ def a_container_without_a_card_joins_a_vhost_user_socket_by_config_ini(world):
     conf = world.folder / "config.ini"
     conf.write_text(CONTAINER.format(path=path, address=world.PEER, gateway=world.STACK))
     client_ns = world._namespace("c")
-    into = world.folder / "fetched"
-    curl = [
-        "curl",
-        "-sS",
-        "--retry",
-        "5",
-        "--retry-all-errors",
-        "-m",
-        "20",
-        "-o",
-        into,
-        f"http://{world.STACK}:8000/big",
-    ]
-    words = [world.slipstack, "run", "--run-dir", world.run_dir, "--config", conf, "--", *curl]
+    options = ["--run-dir", world.run_dir, "--config", conf]
+
+    def start(*curl):
+        words = [world.slipstack, "run", *options, "--", *curl]
+        return world.process([*client_ns.prefix(), *map(str, words)])
+
     for _ in range(2):
-        client = world.process([*client_ns.prefix(), *map(str, words)])
-        assert client.wait(30) == 0, client.tail()
+        client = fetch_by(world, start)
         assert "DPDK port f-stack-0" in client.errors(), client.errors()
-        assert into.read_bytes() == CONTENT
-        into.unlink()
 
 
 @test(modes=ONLY, device="none")
@@ -394,23 +379,7 @@ def frames_pass_through_testpmd_from_a_vhost_user_socket_to_memif(world):
         )
         assert forwarder.is_running(), forwarder.tail()
         web_server(world, world.stack_ns, f"memif:{memif},role=client")
-        into = world.folder / "fetched"
-        words = [
-            "curl",
-            "-sS",
-            "--retry",
-            "5",
-            "--retry-all-errors",
-            "-m",
-            "20",
-            "-o",
-            into,
-            f"http://{world.STACK}:8000/big",
-        ]
         client_ns = world._namespace("c")
-        client = run(
-            world, client_ns, dpdk(f"--vdev=virtio_user0,path={vhost}"), *words, address=world.PEER
-        )
-        assert client.wait(30) == 0, client.tail()
-        assert into.read_bytes() == CONTENT
+        device = dpdk(f"--vdev=virtio_user0,path={vhost}")
+        fetch_by(world, lambda *curl: run(world, client_ns, device, *curl, address=world.PEER))
     assert forwarder.wait(20) == 0, forwarder.tail()

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
+use slipstack_wire::arp::{ArpOperation, ArpPacket};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{self, Ipv6Header, Ipv6Packet};
@@ -46,25 +46,14 @@ fn answer_arp(header: &EthernetHeader, payload: &[u8]) -> Option<Vec<u8>> {
     if !is_question {
         return None;
     }
-    let mut frame = vec![0; ethernet::HEADER_LEN + arp::PACKET_LEN];
-    reply_header(header, EtherType::ARP).emit(&mut frame);
-    ArpPacket {
+    let told = ArpPacket {
         operation: ArpOperation::Reply,
         sender_mac: STATION,
         sender_ip: asked.target_ip,
         target_mac: asked.sender_mac,
         target_ip: asked.sender_ip,
-    }
-    .emit(&mut frame[ethernet::HEADER_LEN..]);
-    Some(frame)
-}
-
-fn reply_header(header: &EthernetHeader, ethertype: EtherType) -> EthernetHeader {
-    EthernetHeader {
-        dst: header.src,
-        src: STATION,
-        ethertype,
-    }
+    };
+    Some(told.frame_to(header.src).into())
 }
 
 fn answer_solicitation(header: &EthernetHeader, payload: &[u8]) -> Option<Vec<u8>> {
@@ -94,7 +83,12 @@ fn advertisement(header: &EthernetHeader, target: Ipv6Addr, asker: Ipv6Addr) -> 
         body: &body[..body_len],
     };
     let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
-    reply_header(header, EtherType::IPV6).emit(&mut frame);
+    EthernetHeader {
+        dst: header.src,
+        src: STATION,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut frame);
     Ipv6Header {
         traffic_class: 0,
         flow_label: 0,
@@ -117,22 +111,8 @@ mod tests {
     const ASKER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn request(sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
-        let mut frame = vec![0; ethernet::HEADER_LEN + arp::PACKET_LEN];
-        EthernetHeader {
-            dst: ethernet::BROADCAST,
-            src: ASKER,
-            ethertype: EtherType::ARP,
-        }
-        .emit(&mut frame);
-        ArpPacket {
-            operation: ArpOperation::Request,
-            sender_mac: ASKER,
-            sender_ip: sender.into(),
-            target_mac: [0; 6],
-            target_ip: target.into(),
-        }
-        .emit(&mut frame[ethernet::HEADER_LEN..]);
-        frame
+        let asked = ArpPacket::request(ASKER, sender.into(), target.into());
+        asked.frame_to(ethernet::BROADCAST).into()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::control::net::Interface;
 use slipstack_device::{Device, LinkId, RxMeta, Slots, TxOffload};
 use slipstack_mem::{Descriptor, RawSlice, now_ns};
-use slipstack_wire::arp::{ArpOperation, ArpPacket, PACKET_LEN};
+use slipstack_wire::arp::{ArpPacket, FRAME_LEN};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{self, Ipv6Header, Ipv6Packet};
@@ -102,23 +102,8 @@ fn find_owner(device: &mut dyn Device, addresses: &[Wanted]) -> Option<(Wanted, 
     owner
 }
 
-fn arp_probe(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + PACKET_LEN] {
-    let mut frame = [0; ethernet::HEADER_LEN + PACKET_LEN];
-    EthernetHeader {
-        dst: ethernet::BROADCAST,
-        src: mac,
-        ethertype: EtherType::ARP,
-    }
-    .emit(&mut frame);
-    ArpPacket {
-        operation: ArpOperation::Request,
-        sender_mac: mac,
-        sender_ip: Ipv4Addr::UNSPECIFIED,
-        target_mac: [0; 6],
-        target_ip: address,
-    }
-    .emit(&mut frame[ethernet::HEADER_LEN..]);
-    frame
+fn arp_probe(mac: [u8; 6], address: Ipv4Addr) -> [u8; FRAME_LEN] {
+    ArpPacket::request(mac, Ipv4Addr::UNSPECIFIED, address).frame_to(ethernet::BROADCAST)
 }
 
 /// RFC 4862 5.4.2: from the unspecified address to the solicited-node group of the address.

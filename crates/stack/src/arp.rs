@@ -128,13 +128,7 @@ impl Cx<'_> {
 
     fn send_announcement(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
         let link = self.net.routes.link_of_own(ip);
-        let announcement = ArpPacket {
-            operation: ArpOperation::Request,
-            sender_mac: self.net.macs.on(link),
-            sender_ip: ip,
-            target_mac: [0; 6],
-            target_ip: ip,
-        };
+        let announcement = ArpPacket::request(self.net.macs.on(link), ip, ip);
         send_arp(
             &announcement,
             (ethernet::BROADCAST, link),

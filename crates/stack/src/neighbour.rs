@@ -16,8 +16,8 @@ use core::time::Duration;
 
 use hashbrown::HashTable;
 use slipstack_wire::TxOffload;
-use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
-use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::arp::ArpPacket;
+use slipstack_wire::ethernet;
 
 use slipstack_network::NeighbourEntry;
 use slipstack_wire::LinkId;
@@ -554,14 +554,12 @@ fn send_request(
         _ => return,
     };
     counters.bump(Counter::TxArpRequests);
-    let arp = ArpPacket {
-        operation: ArpOperation::Request,
-        sender_mac: mac,
-        sender_ip: ip,
-        target_mac: [0; 6],
-        target_ip: target,
-    };
-    send_arp(&arp, (to, link), counters, fx);
+    send_arp(
+        &ArpPacket::request(mac, ip, target),
+        (to, link),
+        counters,
+        fx,
+    );
 }
 
 /// Puts an ARP packet on the link.
@@ -571,14 +569,7 @@ pub(crate) fn send_arp(
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
-    let mut frame = [0u8; ethernet::HEADER_LEN + arp::PACKET_LEN];
-    EthernetHeader {
-        dst: to,
-        src: arp.sender_mac,
-        ethertype: EtherType::ARP,
-    }
-    .emit(&mut frame);
-    arp.emit(&mut frame[ethernet::HEADER_LEN..]);
+    let frame = arp.frame_to(to);
     let frame = FrameOut {
         header: &frame,
         payload: Payload::None,

@@ -2,7 +2,11 @@
 
 use core::net::Ipv4Addr;
 
+use crate::ethernet::{self, EtherType, EthernetHeader};
+
 pub const PACKET_LEN: usize = 28;
+/// A packet behind the header of its frame.
+pub const FRAME_LEN: usize = ethernet::HEADER_LEN + PACKET_LEN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOperation {
@@ -41,6 +45,30 @@ impl ArpPacket {
             target_mac: mac_at(packet, 18),
             target_ip: ip_at(packet, 24),
         })
+    }
+
+    /// A request of a station for the link-layer address of `target`.
+    pub fn request(sender_mac: [u8; 6], sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> Self {
+        Self {
+            operation: ArpOperation::Request,
+            sender_mac,
+            sender_ip,
+            target_mac: [0; 6],
+            target_ip,
+        }
+    }
+
+    /// Returns the frame that carries the packet from its sender to `dst`.
+    pub fn frame_to(&self, dst: [u8; 6]) -> [u8; FRAME_LEN] {
+        let mut frame = [0; FRAME_LEN];
+        EthernetHeader {
+            dst,
+            src: self.sender_mac,
+            ethertype: EtherType::ARP,
+        }
+        .emit(&mut frame);
+        self.emit(&mut frame[ethernet::HEADER_LEN..]);
+        frame
     }
 
     /// Writes the first [`PACKET_LEN`] bytes of `out`, which must be that long.

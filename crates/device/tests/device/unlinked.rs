@@ -7,30 +7,16 @@ use std::time::{Duration, Instant};
 use slipstack_device::{
     Capture, Device, DeviceError, Direction, RingPosition, RxMeta, Slots, TxOffload,
 };
-use slipstack_wire::arp::{ArpOperation, ArpPacket, PACKET_LEN};
-use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::arp::ArpPacket;
+use slipstack_wire::ethernet::{self, EthernetHeader};
 
 use crate::net;
 
 const OWN: [u8; 6] = [2, 9, 9, 9, 9, 9];
 
 fn arp_request(mac: [u8; 6]) -> Vec<u8> {
-    let mut frame = vec![0; ethernet::HEADER_LEN + PACKET_LEN];
-    EthernetHeader {
-        dst: ethernet::BROADCAST,
-        src: mac,
-        ethertype: EtherType::ARP,
-    }
-    .emit(&mut frame);
-    ArpPacket {
-        operation: ArpOperation::Request,
-        sender_mac: mac,
-        sender_ip: net::STACK,
-        target_mac: [0; 6],
-        target_ip: net::PEER,
-    }
-    .emit(&mut frame[ethernet::HEADER_LEN..]);
-    frame
+    let asked = ArpPacket::request(mac, net::STACK, net::PEER);
+    asked.frame_to(ethernet::BROADCAST).into()
 }
 
 fn datagram(number: u8) -> Vec<u8> {

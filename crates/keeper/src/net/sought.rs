@@ -62,28 +62,14 @@ impl Sought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipstack_wire::arp::{ArpOperation, ArpPacket, PACKET_LEN};
-    use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+    use slipstack_wire::arp::ArpPacket;
+    use slipstack_wire::ethernet::BROADCAST;
 
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn arp(station: [u8; 6], sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
-        let mut frame = vec![0; ethernet::HEADER_LEN + PACKET_LEN];
-        EthernetHeader {
-            dst: ethernet::BROADCAST,
-            src: station,
-            ethertype: EtherType::ARP,
-        }
-        .emit(&mut frame);
-        ArpPacket {
-            operation: ArpOperation::Request,
-            sender_mac: station,
-            sender_ip: sender.into(),
-            target_mac: [0; 6],
-            target_ip: target.into(),
-        }
-        .emit(&mut frame[ethernet::HEADER_LEN..]);
-        frame
+        let asked = ArpPacket::request(station, sender.into(), target.into());
+        asked.frame_to(BROADCAST).into()
     }
 
     #[test]

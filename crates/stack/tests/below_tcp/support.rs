@@ -147,27 +147,19 @@ impl Table {
 }
 
 pub fn arp_frame(operation: ArpOperation, mac: [u8; 6], from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
-    let mut frame = vec![0; 42];
     let dst = if operation == ArpOperation::Request {
         BROADCAST
     } else {
         MAC
     };
-    EthernetHeader {
-        dst,
-        src: mac,
-        ethertype: EtherType::ARP,
-    }
-    .emit(&mut frame);
-    ArpPacket {
+    let packet = ArpPacket {
         operation,
         sender_mac: mac,
         sender_ip: from,
         target_mac: MAC,
         target_ip: to,
-    }
-    .emit(&mut frame[14..]);
-    frame
+    };
+    packet.frame_to(dst).into()
 }
 
 pub fn ip_frame(proto: u8, src: Ipv4Addr, dst: Ipv4Addr, payload: &[u8]) -> Vec<u8> {

@@ -1,11 +1,8 @@
 //! `slipstack arp`, `ff_arp`.
 
-use std::net::IpAddr;
-
 use slipstack_config::Settings;
 
-use super::neighbours::{self, Neighbour, Table};
-use super::take_engine;
+use super::neighbours::{self, Common, Neighbour, Table};
 use crate::failure::Failure;
 use crate::net::words::Words;
 use crate::output::print;
@@ -16,7 +13,6 @@ struct Chosen {
     verb: Verb,
     is_all: bool,
     interface: Option<String>,
-    is_json: bool,
 }
 
 #[derive(Default, PartialEq)]
@@ -31,49 +27,41 @@ enum Verb {
 pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let mut words = Words::new("arp", words);
     let mut chosen = Chosen::default();
-    let mut engine = 0;
-    while words.peek().is_some_and(|word| word.starts_with('-')) {
-        match take_engine(&mut words, "-p")? {
-            Some(number) => engine = number,
-            None => option(&mut chosen, &mut words)?,
-        }
-    }
+    let Common { engine, is_json } =
+        neighbours::options(&mut words, "-p", |letter, words| chosen.take(letter, words))?;
     let table = Table::find(settings, engine, true)?;
     match chosen.verb {
-        Verb::Show => show(&table, &chosen, &mut words),
+        Verb::Show => show(&table, &chosen, is_json, &mut words),
         Verb::Set => neighbours::set(&table, &mut words, chosen.interface.as_deref()),
         Verb::File => neighbours::from_file(&table, &mut words),
         Verb::Delete if chosen.is_all => neighbours::delete_all(&table),
-        Verb::Delete => {
-            let ip = delete(&table, &mut words)?;
-            print(&format!("{ip} ({ip}) deleted\n"))
-        }
+        Verb::Delete => delete(&table, &mut words),
     }
 }
 
-/// Takes letters that stand together (`-an`).
-fn option(chosen: &mut Chosen, words: &mut Words<'_>) -> Result<(), Failure> {
-    let word = words.next().unwrap_or_default();
-    if word == "--json" {
-        chosen.is_json = true;
-        return Ok(());
-    }
-    for letter in word.chars().skip(1) {
+impl Chosen {
+    /// Returns false if there is no such letter.
+    fn take(&mut self, letter: char, words: &mut Words<'_>) -> Result<bool, Failure> {
         match letter {
-            'a' => chosen.is_all = true,
+            'a' => self.is_all = true,
             // Addresses are always numbers.
             'n' => {}
-            'd' => chosen.verb = Verb::Delete,
-            's' | 'S' => chosen.verb = Verb::Set,
-            'f' => chosen.verb = Verb::File,
-            'i' => chosen.interface = Some(words.value("-i")?.to_owned()),
-            _ => return Err(words.unknown(word)),
+            'd' => self.verb = Verb::Delete,
+            's' | 'S' => self.verb = Verb::Set,
+            'f' => self.verb = Verb::File,
+            'i' => self.interface = Some(words.value("-i")?.to_owned()),
+            _ => return Ok(false),
         }
+        Ok(true)
     }
-    Ok(())
 }
 
-fn show(table: &Table, chosen: &Chosen, words: &mut Words<'_>) -> Result<(), Failure> {
+fn show(
+    table: &Table,
+    chosen: &Chosen,
+    is_json: bool,
+    words: &mut Words<'_>,
+) -> Result<(), Failure> {
     let wanted = match words.next() {
         Some(text) => Some(neighbours::address(words, text, true)?),
         None => None,
@@ -81,7 +69,7 @@ fn show(table: &Table, chosen: &Chosen, words: &mut Words<'_>) -> Result<(), Fai
     words.end()?;
     let mut found = table.list(chosen.interface.as_deref())?;
     found.retain(|it| wanted.is_none_or(|ip| it.ip == ip));
-    if chosen.is_json {
+    if is_json {
         return neighbours::print_json(&found);
     }
     if let (Some(ip), true) = (wanted, found.is_empty()) {
@@ -98,12 +86,11 @@ fn line(it: &Neighbour) -> String {
     )
 }
 
-fn delete(table: &Table, words: &mut Words<'_>) -> Result<IpAddr, Failure> {
+fn delete(table: &Table, words: &mut Words<'_>) -> Result<(), Failure> {
     let text = words.value("-d")?;
     let ip = neighbours::address(words, text, true)?;
     // Proxy entries, which the stack does not have.
     words.take("pub");
     words.end()?;
-    neighbours::delete(table, ip)?;
-    Ok(ip)
+    neighbours::delete_one(table, ip)
 }

@@ -7,8 +7,7 @@ use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::net::zone::{plain, zone_of};
 use slipstack_config::Settings;
 
-use super::neighbours::{self, Table};
-use super::take_engine;
+use super::neighbours::{self, Common, Table};
 use crate::failure::Failure;
 use crate::net::names::{network_of, shown_name};
 use crate::net::words::Words;
@@ -21,7 +20,6 @@ struct Chosen {
     interface: Option<String>,
     /// Seconds after which the list is shown again.
     again: Option<u64>,
-    is_json: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -39,16 +37,11 @@ enum Verb {
 pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let mut words = Words::new("ndp", words);
     let mut chosen = Chosen::default();
-    let mut engine = 0;
-    while words.peek().is_some_and(|word| word.starts_with('-')) {
-        match take_engine(&mut words, "-C")? {
-            Some(number) => engine = number,
-            None => option(&mut chosen, &mut words)?,
-        }
-    }
+    let Common { engine, is_json } =
+        neighbours::options(&mut words, "-C", |letter, words| chosen.take(letter, words))?;
     let table = Table::find(settings, engine, false)?;
     match chosen.verb {
-        Verb::Show => show(&table, &chosen, &mut words),
+        Verb::Show => show(&table, &chosen, is_json, &mut words),
         Verb::Set => neighbours::set(&table, &mut words, chosen.interface.as_deref()),
         Verb::File => neighbours::from_file(&table, &mut words),
         Verb::Clear => neighbours::delete_all(&table),
@@ -58,43 +51,43 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             let text = words.value("-d")?;
             let ip = neighbours::address(&words, text, false)?;
             words.end()?;
-            neighbours::delete(&table, ip)?;
-            print(&format!("{ip} ({ip}) deleted\n"))
+            neighbours::delete_one(&table, ip)
         }
     }
 }
 
-fn option(chosen: &mut Chosen, words: &mut Words<'_>) -> Result<(), Failure> {
-    let word = words.next().unwrap_or_default();
-    if word == "--json" {
-        chosen.is_json = true;
-        return Ok(());
-    }
-    for letter in word.chars().skip(1) {
+impl Chosen {
+    /// Returns false if there is no such letter.
+    fn take(&mut self, letter: char, words: &mut Words<'_>) -> Result<bool, Failure> {
         match letter {
             // Addresses are always numbers, and all of them are shown.
             'a' | 'n' => {}
-            'A' => chosen.again = Some(words.parsed("-A")?),
-            'c' => chosen.verb = Verb::Clear,
-            'd' => chosen.verb = Verb::Delete,
-            's' => chosen.verb = Verb::Set,
-            'f' => chosen.verb = Verb::File,
-            'p' => chosen.verb = Verb::Prefixes,
-            'r' => chosen.verb = Verb::Routers,
-            'i' => chosen.interface = Some(words.value("-i")?.to_owned()),
+            'A' => self.again = Some(words.parsed("-A")?),
+            'c' => self.verb = Verb::Clear,
+            'd' => self.verb = Verb::Delete,
+            's' => self.verb = Verb::Set,
+            'f' => self.verb = Verb::File,
+            'p' => self.verb = Verb::Prefixes,
+            'r' => self.verb = Verb::Routers,
+            'i' => self.interface = Some(words.value("-i")?.to_owned()),
             'H' | 'I' | 'P' | 'R' => {
                 return Err(Failure::new(format!(
                     "ndp: -{letter} changes what routers have told; it ends with its lifetime, or \
                      without --slaac"
                 )));
             }
-            _ => return Err(words.unknown(word)),
+            _ => return Ok(false),
         }
+        Ok(true)
     }
-    Ok(())
 }
 
-fn show(table: &Table, chosen: &Chosen, words: &mut Words<'_>) -> Result<(), Failure> {
+fn show(
+    table: &Table,
+    chosen: &Chosen,
+    is_json: bool,
+    words: &mut Words<'_>,
+) -> Result<(), Failure> {
     let wanted = match words.next() {
         Some(text) => Some(neighbours::address(words, text, false)?),
         None => None,
@@ -103,7 +96,7 @@ fn show(table: &Table, chosen: &Chosen, words: &mut Words<'_>) -> Result<(), Fai
     loop {
         let mut found = table.list(chosen.interface.as_deref())?;
         found.retain(|it| wanted.is_none_or(|ip| it.ip == ip));
-        if chosen.is_json {
+        if is_json {
             neighbours::print_json(&found)?;
         } else {
             let mut text = row(["Neighbor", "Linklayer Address", "Netif", "Expire", "S"]);

@@ -7,6 +7,7 @@ use serde::Serialize;
 use slipstack_channel::control::net::{Answer, Change, Mode, NeighbourEntry, NetworkState, Query};
 use slipstack_config::Settings;
 
+use super::take_engine;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, mac_text, parse_mac, shown_name};
 use crate::net::target::Target;
@@ -23,6 +24,42 @@ pub(super) struct Neighbour {
     pub is_permanent: bool,
     #[serde(skip)]
     entry: NeighbourEntry,
+}
+
+/// Options that both commands have.
+pub(super) struct Common {
+    pub engine: u32,
+    pub is_json: bool,
+}
+
+/// Takes the options that come first: `--json`, that of the engine, and letters that may stand
+/// together (`-an`). `letter` returns false for one that the command does not have.
+pub(super) fn options<'a>(
+    words: &mut Words<'a>,
+    of_engine: &str,
+    mut letter: impl FnMut(char, &mut Words<'a>) -> Result<bool, Failure>,
+) -> Result<Common, Failure> {
+    let mut common = Common {
+        engine: 0,
+        is_json: false,
+    };
+    while words.peek().is_some_and(|word| word.starts_with('-')) {
+        if let Some(number) = take_engine(words, of_engine)? {
+            common.engine = number;
+            continue;
+        }
+        let word = words.next().unwrap_or_default();
+        if word == "--json" {
+            common.is_json = true;
+            continue;
+        }
+        for one in word.chars().skip(1) {
+            if !letter(one, words)? {
+                return Err(words.unknown(word));
+            }
+        }
+    }
+    Ok(common)
 }
 
 /// The neighbours of one family in one stack.
@@ -154,17 +191,23 @@ pub(super) fn from_file(table: &Table, words: &mut Words<'_>) -> Result<(), Fail
     Ok(())
 }
 
-pub(super) fn delete(table: &Table, ip: IpAddr) -> Result<(), Failure> {
+pub(super) fn delete_one(table: &Table, ip: IpAddr) -> Result<(), Failure> {
     let found = table.list(None)?;
     let found = found.iter().find(|it| it.ip == ip);
-    let found = found.ok_or_else(|| Failure::new(format!("cannot locate {ip}")))?;
-    table.forget(found)
+    delete(
+        table,
+        found.ok_or_else(|| Failure::new(format!("cannot locate {ip}")))?,
+    )
 }
 
 pub(super) fn delete_all(table: &Table) -> Result<(), Failure> {
-    for it in table.list(None)? {
-        table.forget(&it)?;
-        print(&format!("{} ({}) deleted\n", it.ip, it.ip))?;
-    }
-    Ok(())
+    table
+        .list(None)?
+        .iter()
+        .try_for_each(|it| delete(table, it))
+}
+
+fn delete(table: &Table, it: &Neighbour) -> Result<(), Failure> {
+    table.forget(it)?;
+    print(&format!("{} ({}) deleted\n", it.ip, it.ip))
 }
