@@ -11,7 +11,7 @@
 //! are in `epoll`.
 //!
 //! The modules from the bottom up, each of which uses only those before it: `errno`, `addr`,
-//! `kernel`, `outcome`; `ready`; `attachment`; `socket`; `epoll` and `kqueue`; `lending`;
+//! `kernel`, `outcome`; `ready`; `attachment`; `socket`; `epoll`, `poll` and `kqueue`; `lending`;
 //! `process`; `calls`.
 
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ pub mod kernel;
 pub mod kqueue;
 mod lending;
 pub mod outcome;
+mod poll;
 pub mod process;
 mod ready;
 mod socket;

@@ -132,7 +132,7 @@ const LAYERS: &[Layers] = &[
             &["ready"],
             &["attachment"],
             &["socket"],
-            &["epoll", "interfaces", "kqueue"],
+            &["epoll", "interfaces", "kqueue", "poll"],
             &["lending"],
             &["process"],
             &["calls"],

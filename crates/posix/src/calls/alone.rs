@@ -125,7 +125,7 @@ impl Process {
         }
         self.leave_kernels_set(socket);
         self.on_intent(socket);
-        self.tell_report();
+        self.report.tell(&self.engines);
         self.insist_on_listening(socket)
     }
 

@@ -378,13 +378,7 @@ impl Process {
         socket.set_inode(inode.parse().unwrap_or(0));
         socket.note_v6_only(number);
         let is_wildcard = addr.ip().is_unspecified();
-        socket.cold.lock().bound = Some(Bound {
-            addr,
-            is_wildcard,
-            is_port_chosen: false,
-            is_port_unseen: false,
-            at_ns: 0,
-        });
+        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
         let decided = match kind {
             Kind::Stream if item.starts_with('b') => None,
             Kind::Stream => {

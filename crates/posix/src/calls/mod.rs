@@ -18,7 +18,6 @@ mod poll;
 pub(crate) mod receive;
 mod receive_datagram;
 mod requests;
-mod select;
 mod send;
 mod send_datagram;
 mod send_pieces;

@@ -272,7 +272,7 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         self.on_intent(&socket);
-        self.tell_report();
+        self.report.tell(&self.engines);
         self.insist_on_listening(&socket)
     }
 

@@ -116,7 +116,7 @@ impl Process {
                 Ok(attachment)
             }
             Err(error) => {
-                self.tell_report_again();
+                self.report.tell_again();
                 on_trouble(&error, begun);
                 Err(Errno::ENETDOWN)
             }

@@ -3,7 +3,6 @@
 mod attaching;
 pub(crate) mod chosen;
 pub(crate) mod engines;
-mod kqueues;
 pub(crate) mod lending;
 mod log;
 mod network;
@@ -21,9 +20,8 @@ pub(crate) mod table;
 mod verbosity;
 pub(crate) mod wait;
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use slipstack_channel::{Attach, Rule};
 use slipstack_mem::{Descriptor, Lock};
@@ -31,11 +29,11 @@ use slipstack_mem::{Descriptor, Lock};
 use crate::addr::AddrBytes;
 use crate::attachment::Attachment;
 use crate::kernel::Kernel;
+use crate::kqueue::Kqueues;
 use crate::lending::Lending;
 use crate::outcome::{Divert, Outcome};
 use crate::process::chosen::Chosen;
 use crate::process::engines::Engines;
-use crate::process::kqueues::Kqueues;
 use crate::process::log::Log;
 use crate::process::network::Network;
 use crate::process::numbers::Numbers;
@@ -94,8 +92,6 @@ pub struct Process {
     /// The entries that a fork which is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
     pub(crate) kqueues: Kqueues,
-    /// Rung by signals that a kqueue watches.
-    pub(crate) signal_bell: OnceLock<OwnedFd>,
     /// Taken while a set comes into another.
     pub(crate) nesting: Lock<()>,
     pub(crate) owners: Owners,
@@ -144,7 +140,6 @@ impl Process {
             held: Lock::new(Vec::new()),
             nesting: Lock::new(()),
             kqueues: Kqueues::default(),
-            signal_bell: OnceLock::new(),
             owners: Owners::default(),
             numbers: Numbers::default(),
             ids: AtomicU64::new(1),
@@ -209,7 +204,7 @@ impl Process {
         );
         all.extend(self.engines.station.sleepers.numbers());
         all.extend(self.numbers.descriptors());
-        all.extend(self.signal_bell.get().map(AsRawFd::as_raw_fd));
+        all.extend(self.kqueues.descriptor());
         all.extend(self.report.number());
         all.extend(self.lending.descriptors());
         all.retain(|fd| *fd >= 0);

@@ -101,7 +101,7 @@ impl Process {
             self.report.on_kernel(number, socket, why, given);
         }
         watches.iter().for_each(Watch::end);
-        self.tell_report();
+        self.report.tell(&self.engines);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Process {
                     _ => Reason::Away,
                 };
                 self.report.on_listener(socket, listener, why);
-                self.tell_report();
+                self.report.tell(&self.engines);
             }
             Err(error) => {
                 listener.refuse();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::report::{Place, Row, Why};
 
-use crate::process::Process;
+use crate::process::engines::Engines;
 use crate::process::report::{Given, Reason, Report};
 use crate::socket::description::{Description, Kind};
 use crate::socket::{Dgram, Listener, Side, Stream};
@@ -106,20 +106,21 @@ impl Report {
     }
 }
 
-impl Process {
+impl Report {
     /// Reports all rows again: the keeper may have forgotten this process, because a failed
     /// attachment ends the connection.
-    pub(crate) fn tell_report_again(&self) {
-        self.report.is_told.store(false, Ordering::Relaxed);
+    pub(crate) fn tell_again(&self) {
+        self.is_told.store(false, Ordering::Relaxed);
     }
 
-    /// Sockets that never need an engine are described all the same.
-    pub(crate) fn tell_report(&self) {
-        if self.engines.first().is_none()
-            && !self.report.is_told.swap(true, Ordering::Relaxed)
-            && let Some(table) = self.report.table()
+    /// Tells the keeper of rows while there is no engine: sockets that never need one are described
+    /// all the same.
+    pub(crate) fn tell(&self, engines: &Engines) {
+        if engines.first().is_none()
+            && !self.is_told.swap(true, Ordering::Relaxed)
+            && let Some(table) = self.table()
         {
-            self.engines.attach.report(table.fd());
+            engines.attach.report(table.fd());
         }
     }
 }

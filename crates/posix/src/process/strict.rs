@@ -130,7 +130,7 @@ impl Process {
         for number in numbers {
             self.report.on_refusal(number, socket, given);
         }
-        self.tell_report();
+        self.report.tell(&self.engines);
     }
 }
 

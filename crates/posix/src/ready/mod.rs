@@ -6,6 +6,7 @@
 
 mod batch;
 mod lead;
+mod look;
 mod sleepers;
 mod spin;
 mod station;
@@ -13,6 +14,7 @@ mod waiter;
 mod watch;
 
 pub(crate) use lead::Leave;
+pub(crate) use look::{Ask, Look};
 pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};
 pub(crate) use spin::{Spinner, Spinners};
 pub(crate) use station::Station;

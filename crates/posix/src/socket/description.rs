@@ -48,6 +48,20 @@ pub(crate) struct Bound {
     pub(crate) at_ns: u64,
 }
 
+impl Bound {
+    /// A socket that comes from another program, of which the kernel's part alone tells where it
+    /// is bound.
+    pub(crate) fn of_kernel(addr: std::net::SocketAddr) -> Bound {
+        Bound {
+            addr,
+            is_wildcard: addr.ip().is_unspecified(),
+            is_port_chosen: false,
+            is_port_unseen: false,
+            at_ns: 0,
+        }
+    }
+}
+
 /// Fields that are rarely touched.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {

@@ -13,7 +13,8 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::subject::Subject;
-use crate::process::wait::{Ask, Look, Plan};
+use crate::process::wait::Plan;
+use crate::ready::{Ask, Look};
 use crate::socket::description::Decided;
 use crate::socket::kernel_socket::is_ready;
 

@@ -6,7 +6,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Decided, Description, Kind};
-use crate::socket::options::attaching::{ATTACH, CHOOSE, DETACH, UNCHOOSE, program, read_filter};
+use crate::socket::options::attaching::{ATTACH, CHOOSE, DETACH, UNCHOOSE, program};
 
 impl Process {
     /// Sets an option of a datagram socket where it lives, which judges it. `None`: that is
@@ -35,8 +35,7 @@ impl Process {
         value: &[u8],
     ) -> Result<(), Errno> {
         if let ATTACH | CHOOSE = (level, name) {
-            let code = read_filter(&*self.kernel, value)?;
-            self.numbers.keep_spare();
+            let code = self.program_of(value)?;
             return self.set_where_it_lives(it, (level, name), &code);
         }
         self.set_where_it_lives(it, (level, name), value)?;

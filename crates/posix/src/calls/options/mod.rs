@@ -1,6 +1,5 @@
 //! setsockopt and getsockopt.
 
-mod choosers;
 mod elsewhere;
 mod memory;
 mod sockopt;

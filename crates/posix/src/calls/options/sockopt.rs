@@ -8,13 +8,14 @@ use rustix::net::SocketFlags;
 use slipstack_channel::Congestion;
 
 use crate::addr::Family;
+use crate::calls::options::memory::figures_of;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::ancillary::TIMESTAMPING_NEW;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
-    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_value, looks_beyond, read_filter,
+    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, filter_of, read_filter,
 };
 use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::socket::options::push_chooser;
@@ -44,8 +45,11 @@ impl Process {
             return Ok(());
         }
         let code = match (level, name) {
-            ATTACH => self.filter_for(&socket, value)?,
-            CHOOSE => self.chooser_for(&socket, value)?,
+            ATTACH => filter_of(self.program_of(value)?, self.runs_program(&socket))?,
+            CHOOSE => {
+                let code = self.program_of(value)?;
+                chooser_of(&code, self.runs_program(&socket), self.now_ns())?
+            }
             UNCHOOSE => chooser_value(&[], self.now_ns()),
             _ => Vec::new(),
         };
@@ -108,16 +112,17 @@ impl Process {
         Ok(())
     }
 
-    /// The instructions of a filter, which finds a packet's bytes here and nothing beside them.
+    /// The instructions of a program of classic BPF.
     #[cold]
-    fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
+    pub(super) fn program_of(&self, value: &[u8]) -> Result<Vec<u8>, Errno> {
         let code = read_filter(&*self.kernel, value)?;
         self.numbers.keep_spare();
-        let is_ours = socket.kind == Kind::Dgram && self.network.policy().is_some();
-        if is_ours && looks_beyond(&code, &[]) {
-            return Err(Errno::EOPNOTSUPP);
-        }
         Ok(code)
+    }
+
+    /// Whether engines run the programs of a socket, and not the kernel alone.
+    fn runs_program(&self, socket: &Description) -> bool {
+        socket.kind == Kind::Dgram && self.network.policy().is_some()
     }
 
     /// The kernel's part has the option too, and judges it.
@@ -163,15 +168,15 @@ impl Process {
             }
         }
         match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, options),
-            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, options),
-            (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, options),
+            (libc::SOL_SOCKET, libc::SO_LINGER) => stream.apply_linger(options),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => stream.apply_inline(options),
+            (libc::IPPROTO_TCP, libc::TCP_INQ) => stream.apply_inq(options),
             (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
-                apply_unsent_low(stream, options);
+                stream.apply_unsent_low(options);
                 socket.on_change();
             }
             (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
-                apply_low_water(stream, options);
+                stream.apply_low_water(options);
                 socket.on_change();
             }
             _ => {}
@@ -276,7 +281,8 @@ impl Process {
                 }
                 _ => {}
             }
-            if let Some(len) = self.figures_of(fd, (&socket, stream), (level, name), value)? {
+            let size = |name| self.buffer_size(fd, name);
+            if let Some(len) = figures_of((&socket, stream), (level, name), value, size)? {
                 return Ok(len);
             }
         }
@@ -294,6 +300,13 @@ impl Process {
             return Ok(len);
         }
         self.ask_kernel(&socket, level, name, value)
+    }
+
+    /// The value of SO_SNDBUF or SO_RCVBUF.
+    fn buffer_size(&self, fd: i32, name: i32) -> Outcome<u32> {
+        let mut value = [0; 4];
+        self.getsockopt(fd, libc::SOL_SOCKET, name, &mut value)?;
+        Ok(u32::from_ne_bytes(value))
     }
 
     /// A value of an int that the kernel's part does not know, or has for another purpose.
@@ -438,11 +451,7 @@ impl Process {
         }
         if !options.is_empty() {
             socket.error_queue.set(options.error_queue_wishes());
-            apply_linger(stream, &options);
-            apply_inline(stream, &options);
-            apply_inq(stream, &options);
-            apply_unsent_low(stream, &options);
-            apply_low_water(stream, &options);
+            stream.apply(&options);
         }
     }
 
@@ -516,38 +525,6 @@ fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
         _ => return Ok(None),
     };
     Ok(i32::try_from(info.pmtu).ok())
-}
-
-fn apply_linger(stream: &Stream, options: &Options) {
-    let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
-        return;
-    };
-    let on = int_of(bytes).unwrap_or(0);
-    let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
-    // sk_setsockopt(): a negative time is a very long one.
-    *stream.linger.lock() = (on != 0).then_some(seconds.cast_unsigned());
-}
-
-fn apply_inline(stream: &Stream, options: &Options) {
-    stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
-}
-
-fn apply_inq(stream: &Stream, options: &Options) {
-    stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
-}
-
-/// DEVIATION(Linux): without TCP_NOTSENT_LOWAT the system's `tcp_notsent_lowat` is not used.
-fn apply_unsent_low(stream: &Stream, options: &Options) {
-    let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
-    stream.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());
-}
-
-/// sock_set_rcvlowat().
-fn apply_low_water(stream: &Stream, options: &Options) {
-    if let Some(bytes) = options.int(libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        stream.set_low_water(bytes.max(1));
-    }
 }
 
 /// Switched off, it empties the error queue.

@@ -133,13 +133,7 @@ impl Process {
     pub(crate) fn own_datagrams(&self, socket: &Description, number: Descriptor) -> Option<Dgram> {
         let addr = self.network.zoned(kernel_name(number)?);
         let is_wildcard = addr.ip().is_unspecified();
-        socket.cold.lock().bound = Some(Bound {
-            addr,
-            is_wildcard,
-            is_port_chosen: false,
-            is_port_unseen: false,
-            at_ns: 0,
-        });
+        socket.cold.lock().bound = Some(Bound::of_kernel(addr));
         Some(Dgram::new(match is_wildcard {
             true => Side::Both,
             false => Side::Stack,

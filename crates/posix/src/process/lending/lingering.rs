@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use crate::lending::post::Until;
 use crate::outcome::Divert;
 use crate::process::Process;
-use crate::process::wait::{Look, Plan};
+use crate::process::wait::Plan;
+use crate::ready::Look;
 
 /// Interval at which the wait of a program without a steward's thread moves bytes.
 const LOOK_NS: u64 = 2_000_000;

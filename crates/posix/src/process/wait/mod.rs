@@ -5,7 +5,6 @@
 //! socket of theirs becomes ready or the leader leaves.
 
 mod leaving;
-mod look;
 mod sleeping;
 
 use std::cell::Cell;
@@ -21,9 +20,8 @@ use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::ready::Station;
-use crate::ready::{Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
+use crate::ready::{Ask, Leave, Look, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::socket::description::Description;
-pub(crate) use look::{Ask, Look};
 use sleeping::Slept;
 
 /// Interval at which kernel descriptors are checked while a wait spins.
@@ -471,7 +469,7 @@ impl Process {
                     self.sleep_leading(waiter, &attachment, at, now, left)
                 }
                 Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
-                _ => self.sleep_in_ppoll(waiter, at.plan, None, left),
+                _ => at.plan.sleep_in_ppoll(&*self.kernel, waiter, None, left),
             };
             waiter.wake_up(slept.rang);
             kernel = slept.kernel;
@@ -513,9 +511,12 @@ impl Process {
             at.station.sleepers.stop_leading(waiter);
             return match attachment.is_pumped() {
                 // Another thread hands out the events, and rings if some of them are for this one.
-                true => {
-                    self.sleep_in_ppoll(waiter, at.plan, None, least(left, Some(PUMPED_SLEEP_NS)))
-                }
+                true => at.plan.sleep_in_ppoll(
+                    &*self.kernel,
+                    waiter,
+                    None,
+                    least(left, Some(PUMPED_SLEEP_NS)),
+                ),
                 false => Slept::NOT_AT_ALL,
             };
         };
@@ -525,7 +526,9 @@ impl Process {
         }
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
         at.station.sleepers.set_leader_until(until);
-        let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
+        let slept = at
+            .plan
+            .sleep_in_ppoll(&*self.kernel, waiter, Some(&wait_on), left);
         if at.station.sleepers.stop_leading(waiter) {
             let woke_ns = slept.woke_ns.unwrap_or(now);
             attachment.driver.finish_wait(slept.driver, woke_ns);

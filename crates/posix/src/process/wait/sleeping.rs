@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use slipstack_channel::WaitOn;
 
-use crate::process::Process;
-use crate::process::wait::{Ask, Plan, least};
-use crate::ready::{BLIND_SLEEP_NS, Waiter};
+use crate::kernel::Kernel;
+use crate::process::wait::{Plan, least};
+use crate::ready::{Ask, BLIND_SLEEP_NS, Waiter};
 
 /// The outcome of one sleep.
 pub(super) struct Slept {
@@ -29,11 +29,13 @@ impl Slept {
     };
 }
 
-impl Process {
+impl Plan<'_> {
+    /// Sleeps until the waiter is rung, or one of the descriptors of the plan or the driver has
+    /// something, for `left_ns` at most.
     pub(super) fn sleep_in_ppoll(
         &self,
+        kernel: &dyn Kernel,
         waiter: &Waiter,
-        plan: &Plan<'_>,
         wait_on: Option<&WaitOn>,
         left_ns: Option<u64>,
     ) -> Slept {
@@ -45,8 +47,8 @@ impl Process {
         };
         let driver = wait_on.map_or(&[][..], |wait_on| &wait_on.fds);
         let mine = std::iter::once(waiter.doorbell()).chain(driver.iter().copied());
-        let all = mine.map(readable).chain(plan.kernel.iter().copied());
-        let count = 1 + driver.len() + plan.kernel.len();
+        let all = mine.map(readable).chain(self.kernel.iter().copied());
+        let count = 1 + driver.len() + self.kernel.len();
         let mut few = [readable(-1); ON_STACK];
         let mut many = Vec::new();
         let fds = if count <= ON_STACK {
@@ -63,7 +65,8 @@ impl Process {
             false => least(left_ns, Some(BLIND_SLEEP_NS)),
         };
         let timeout = left_ns.map(Duration::from_nanos);
-        let outcome = self.kernel.ppoll(fds, timeout, plan.mask);
+        let outcome = kernel.ppoll(fds, timeout, self.mask);
+        let woke_ns = Some(kernel.now_ns());
         let kernel = &fds[1 + driver.len()..];
         Slept {
             // A handler that ended the sleep has rung as well, unheard.
@@ -73,7 +76,7 @@ impl Process {
                 Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Ask::Nothing,
                 _ => Ask::Due,
             },
-            woke_ns: Some(self.now_ns()),
+            woke_ns,
         }
     }
 }

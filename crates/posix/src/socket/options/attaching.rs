@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use slipstack_channel::ChooserPart;
+use slipstack_channel::{CHOOSER_MAX, ChooserPart};
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
@@ -17,11 +17,11 @@ pub(crate) const DETACH: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_FILTER)
 pub(crate) const CHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
 pub(crate) const UNCHOOSE: (i32, i32) = (libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF);
 /// Ancillary offsets that a program which chooses a socket may read (SKF_AD_CPU, SKF_AD_RANDOM).
-pub(crate) const BESIDE: [i32; 2] = [-0x1000 + 36, -0x1000 + 56];
+const BESIDE: [i32; 2] = [-0x1000 + 36, -0x1000 + 56];
 /// BPF_MAXINSNS (linux/bpf_common.h).
 const INSTRUCTIONS_MAX: usize = 4096;
 /// Bytes of one: `struct sock_filter`.
-pub(crate) const INSTRUCTION: usize = 8;
+const INSTRUCTION: usize = 8;
 
 /// Gives a kernel socket the filter of these instructions.
 pub(crate) fn attach_filter(kernel: &dyn Kernel, fd: i32, code: &[u8]) -> Result<(), Errno> {
@@ -96,7 +96,7 @@ pub(crate) fn filter_in(options: &Options) -> Option<&[u8]> {
 
 /// Returns whether a filter reads more than a datagram and its header: its interface, its
 /// link-layer header. `known`: ancillary offsets that are supported.
-pub(crate) fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
+fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
     const CLASS: u16 = 0x07;
     const LOADS: [u16; 2] = [0x00, 0x01];
     const MODE: u16 = 0xe0;
@@ -109,6 +109,27 @@ pub(crate) fn looks_beyond(code: &[u8], known: &[i32]) -> bool {
             && k < 0
             && !known.contains(&k)
     })
+}
+
+/// Returns the instructions of a filter if it finds a packet's bytes and nothing beside them, or if
+/// the kernel runs it.
+pub(crate) fn filter_of(code: Vec<u8>, is_ours: bool) -> Result<Vec<u8>, Errno> {
+    match is_ours && looks_beyond(&code, &[]) {
+        true => Err(Errno::EOPNOTSUPP),
+        false => Ok(code),
+    }
+}
+
+/// Returns the value under which a program that chooses among the sockets of a SO_REUSEPORT group
+/// is recorded: checked here, run by engines, or by the kernel.
+pub(crate) fn chooser_of(code: &[u8], is_ours: bool, now_ns: u64) -> Result<Vec<u8>, Errno> {
+    if is_ours && looks_beyond(code, &BESIDE) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if is_ours && code.len() > CHOOSER_MAX * INSTRUCTION {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(chooser_value(code, now_ns))
 }
 
 #[cfg(test)]

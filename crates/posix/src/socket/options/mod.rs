@@ -8,6 +8,7 @@ pub(crate) mod attaching;
 pub(crate) mod limit;
 pub(crate) mod meaning;
 pub(crate) mod multicast;
+mod of_stream;
 pub(crate) mod record;
 pub(crate) mod refusals;
 mod repeating;

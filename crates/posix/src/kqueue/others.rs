@@ -1,15 +1,15 @@
 //! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and their
 //! common part.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use slipstack_mem::{Descriptor, raised};
 
-use crate::calls::kqueue::change::At;
 use crate::errno::Errno;
+use crate::kqueue::at::At;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::{Inner, Key, OTHERS_MAX, Queue};
 use crate::kqueue::{
@@ -17,7 +17,6 @@ use crate::kqueue::{
     EVFILT_USER, EVFILT_VNODE, Kevent, NOTE_EXIT, NOTE_FFAND, NOTE_FFCOPY, NOTE_FFCTRLMASK,
     NOTE_FFLAGSMASK, NOTE_FFOR, NOTE_PDATAMASK, NOTE_TRIGGER,
 };
-use crate::process::Process;
 
 /// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32
 /// bits.
@@ -30,16 +29,16 @@ pub(super) const PROCESS: u64 = INSIDE << 1;
 
 const SIGNAL_MAX: usize = 64;
 
-impl Process {
-    pub(super) fn register_other(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+impl At<'_> {
+    pub(super) fn register_other(self, change: &Kevent) -> Result<(), Errno> {
         let key = (change.filter, change.ident);
-        let mut inner = at.queue.inner.lock();
+        let mut inner = self.queue.inner.lock();
         let is_known = inner.others.contains_key(&key);
         if change.flags & EV_DELETE != 0 {
             if !is_known && change.flags & EV_ADD == 0 {
                 return Err(Errno::ENOENT);
             }
-            self.forget_other(at, &mut inner, key);
+            self.forget_other(&mut inner, key);
             return Ok(());
         }
         if !is_known {
@@ -49,9 +48,9 @@ impl Process {
             if inner.others.len() >= OTHERS_MAX {
                 return Err(Errno::ENOMEM);
             }
-            self.add_other(at, &mut inner, change)?;
+            self.add_other(&mut inner, change)?;
         } else if change.filter == EVFILT_TIMER && change.flags & EV_ADD != 0 {
-            self.set_timer(at, &mut inner, change)?;
+            self.set_timer(&mut inner, change)?;
         } else if let Some(note) = inner.others.get_mut(&key) {
             note.change(change);
             match change.filter {
@@ -65,98 +64,84 @@ impl Process {
         if is_told {
             inner.activate(key);
         }
-        at.queue.note_active(&inner);
+        self.queue.note_active(&inner);
         drop(inner);
-        if at.queue.is_active() {
-            at.set.wake();
+        if self.queue.is_active() {
+            self.set.wake();
         }
         Ok(())
     }
 
-    fn add_other(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
+    fn add_other(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let key = (change.filter, change.ident);
         let mut note = Note::new(change);
         match change.filter {
-            EVFILT_TIMER => return self.set_timer(at, inner, change),
+            EVFILT_TIMER => return self.set_timer(inner, change),
             EVFILT_USER => {
                 note.fflags = 0;
                 touch(&mut note, change);
             }
             EVFILT_SIGNAL => {
-                self.watch_signal(at, inner, change.ident)?;
+                self.watch_signal(inner, change.ident)?;
                 note.flags |= EV_CLEAR;
             }
             EVFILT_PROC => {
-                self.watch_process(at, inner, change)?;
+                self.watch_process(inner, change)?;
                 note.flags |= EV_CLEAR | EV_ONESHOT;
             }
-            _ => self.watch_file(at, inner, change)?,
+            _ => self.watch_file(inner, change)?,
         }
         inner.others.insert(key, note);
         Ok(())
     }
 
-    fn forget_other(&self, at: At<'_>, inner: &mut Inner, key: Key) {
+    fn forget_other(self, inner: &mut Inner, key: Key) {
         inner.forget(key);
         match key.0 {
-            EVFILT_TIMER => self.rearm(at.queue, inner),
+            EVFILT_TIMER => self.rearm(inner),
             // Closing it takes it out of the set.
             EVFILT_PROC => drop(inner.processes.remove(&key.1)),
             EVFILT_SIGNAL => _ = inner.signals.remove(&key.1),
             EVFILT_VNODE => inner.forget_file(i32::try_from(key.1).unwrap_or(-1)),
             _ => {}
         }
-        at.queue.note_active(inner);
+        self.queue.note_active(inner);
     }
 
     /// Adds a descriptor of the queue's own to its set. It ends sleeps once for each thing that
     /// happens.
-    pub(super) fn watch_inside(
-        &self,
-        at: At<'_>,
-        fd: BorrowedFd<'_>,
-        data: u64,
-    ) -> Result<(), Errno> {
-        let set = Descriptor::new(at.number).ok_or(Errno::EBADF)?;
+    pub(super) fn watch_inside(self, fd: BorrowedFd<'_>, data: u64) -> Result<(), Errno> {
+        let set = Descriptor::new(self.number).ok_or(Errno::EBADF)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(set.as_fd(), fd, epoll::EventData::new_u64(data), flags)?;
-        at.set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        self.set.kernel_members.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn watch_signal(&self, at: At<'_>, inner: &mut Inner, signal: usize) -> Result<(), Errno> {
+    fn watch_signal(self, inner: &mut Inner, signal: usize) -> Result<(), Errno> {
         if signal == 0 || signal > SIGNAL_MAX {
             return Err(Errno::EINVAL);
         }
         let number = i32::try_from(signal).map_err(|_| Errno::EINVAL)?;
-        let bell = self.signal_bell()?;
-        self.kernel.watch_signal(number, bell.as_raw_fd())?;
+        let bell = self.host.signal_bell()?;
+        self.host.kernel().watch_signal(number, bell.as_raw_fd())?;
         if !inner.is_bell_in_set {
-            self.watch_inside(at, bell.as_fd(), BELL)?;
+            self.watch_inside(bell.as_fd(), BELL)?;
             inner.is_bell_in_set = true;
         }
         inner
             .signals
-            .insert(signal, self.kernel.signals_seen(number));
-        at.queue.has_signals.store(true, Ordering::Release);
+            .insert(signal, self.host.kernel().signals_seen(number));
+        self.queue.has_signals.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn signal_bell(&self) -> Result<&OwnedFd, Errno> {
-        if let Some(bell) = self.signal_bell.get() {
-            return Ok(bell);
-        }
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fresh = raised(eventfd(0, flags)?);
-        Ok(self.signal_bell.get_or_init(|| fresh))
-    }
-
     /// Counts signals that have arrived since the last report.
-    pub(super) fn count_signals(&self, inner: &mut Inner) {
+    pub(super) fn count_signals(self, inner: &mut Inner) {
         let mut come = Vec::new();
         for (signal, told) in &mut inner.signals {
             let number = i32::try_from(*signal).unwrap_or(0);
-            let now = self.kernel.signals_seen(number);
+            let now = self.host.kernel().signals_seen(number);
             let more = now.wrapping_sub(*told);
             if more != 0 {
                 *told = now;
@@ -173,7 +158,7 @@ impl Process {
 
     /// Watches a process. Linux reports only its end: for the rest (NOTE_FORK, NOTE_EXEC,
     /// NOTE_TRACK) there would never be an event.
-    fn watch_process(&self, at: At<'_>, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
+    fn watch_process(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         if change.fflags & !NOTE_PDATAMASK != NOTE_EXIT {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -181,13 +166,13 @@ impl Process {
         let pid = Pid::from_raw(number).ok_or(Errno::ESRCH)?;
         let process = raised(pidfd_open(pid, PidfdFlags::empty())?);
         let data = PROCESS | u64::from(number.cast_unsigned());
-        self.watch_inside(at, process.as_fd(), data)?;
+        self.watch_inside(process.as_fd(), data)?;
         inner.processes.insert(change.ident, process);
         Ok(())
     }
 
     /// A process has ended. Its status is known of children alone.
-    pub(super) fn on_process(&self, inner: &mut Inner, ident: usize) {
+    pub(super) fn on_process(self, inner: &mut Inner, ident: usize) {
         let Some(process) = inner.processes.remove(&ident) else {
             return;
         };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use slipstack_mem::Descriptor;
 
-use crate::calls::kqueue::change::{At, is_fresh};
 use crate::epoll::Target;
+use crate::kqueue::at::At;
+use crate::kqueue::change::is_fresh;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::Inner;
 use crate::kqueue::{EV_EOF, EVFILT_EMPTY, EVFILT_READ, Kevent, NOTE_LOWAT};
-use crate::process::Process;
 use crate::ready::bits;
 use crate::socket::description::{Decided, Description, Kind};
 
@@ -55,10 +55,10 @@ pub(super) struct Outcome {
     pub(super) has_changed: bool,
 }
 
-impl Process {
+impl At<'_> {
     /// Returns the events of a descriptor's notes.
     pub(super) fn tell_member(
-        &self,
+        self,
         inner: &mut Inner,
         look: Look<'_>,
         put: &mut dyn FnMut(Kevent) -> bool,
@@ -103,7 +103,7 @@ impl Process {
         outcome
     }
 
-    fn told_by(&self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> Option<NoteEvent> {
+    fn told_by(self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> Option<NoteEvent> {
         let of_filter = bits_of(note.filter);
         if note.is_forced {
             let data = self.data_of(note, look, is_kernels_listener);
@@ -149,7 +149,7 @@ impl Process {
     }
 
     /// Bytes that may be read or written, or connections that may be accepted.
-    fn data_of(&self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> i64 {
+    fn data_of(self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> i64 {
         let count = match (look.target, note.filter) {
             (Some(Target::Socket(socket)), EVFILT_READ) => self.readable(socket),
             (Some(Target::Socket(socket)), EVFILT_EMPTY) => match socket.decided() {
@@ -165,7 +165,7 @@ impl Process {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    fn readable(&self, socket: &Arc<Description>) -> usize {
+    fn readable(self, socket: &Arc<Description>) -> usize {
         match socket.decided() {
             Some(Decided::Stream(stream)) => stream.unread(),
             Some(Decided::Dgram(dgram)) => dgram.next_len().unwrap_or(0),
@@ -182,11 +182,12 @@ impl Process {
     }
 
     /// Connections that wait at a listener of the kernel's (tcpi_unacked of tcp_get_info()).
-    fn waiting_in_kernel(&self, fd: i32) -> usize {
+    fn waiting_in_kernel(self, fd: i32) -> usize {
         const AT: usize = 24;
         let mut info = [0; AT + 4];
         let told = self
-            .kernel
+            .host
+            .kernel()
             .getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
         match (told, info[AT..].try_into()) {
             (Ok(len), Ok(word)) if len == info.len() => u32::from_ne_bytes(word) as usize,
@@ -234,19 +235,19 @@ fn error_of(socket: &Description) -> u32 {
     error.map_or(0, |error| error.freebsd().cast_unsigned())
 }
 
-impl Process {
+impl At<'_> {
     /// Re-arms the member's item after a check so that the next event is seen.
-    pub(super) fn settle_member(&self, at: At<'_>, inner: &mut Inner, fd: i32, outcome: Outcome) {
+    pub(super) fn settle_member(self, inner: &mut Inner, fd: i32, outcome: Outcome) {
         let Some(member) = inner.members.get(&fd) else {
             return;
         };
         // An item of ours only tells its notes that a check is due.
-        let is_due = match self.table.is_ours(fd) {
+        let is_due = match self.host.is_ours(fd) {
             true => member.is_empty(),
             false => outcome.has_changed || (outcome.is_level && member.is_edge()),
         };
         if is_due {
-            let _ = self.watch_member(at, inner, fd);
+            let _ = self.watch_member(inner, fd);
         }
     }
 }

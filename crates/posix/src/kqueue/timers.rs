@@ -10,16 +10,15 @@ use rustix::time::{
 };
 use slipstack_mem::raised;
 
-use crate::calls::kqueue::change::At;
-use crate::calls::kqueue::others::ALARM;
 use crate::errno::Errno;
+use crate::kqueue::at::At;
 use crate::kqueue::note::Note;
-use crate::kqueue::queue::{Clock, Inner, Queue};
+use crate::kqueue::others::ALARM;
+use crate::kqueue::queue::{Clock, Inner};
 use crate::kqueue::{
     EV_CLEAR, EV_ONESHOT, EVFILT_TIMER, Kevent, NOTE_ABSTIME, NOTE_MSECONDS, NOTE_NSECONDS,
     NOTE_SECONDS, NOTE_USECONDS,
 };
-use crate::process::Process;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -40,16 +39,11 @@ fn length_ns(change: &Kevent) -> Result<u64, Errno> {
     Ok(count.saturating_mul(ns))
 }
 
-impl Process {
+impl At<'_> {
     /// Sets a timer, again if it runs already.
-    pub(super) fn set_timer(
-        &self,
-        at: At<'_>,
-        inner: &mut Inner,
-        change: &Kevent,
-    ) -> Result<(), Errno> {
+    pub(super) fn set_timer(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let length = length_ns(change)?;
-        let now = self.now_ns();
+        let now = self.host.kernel().now_ns();
         let is_absolute = change.fflags & NOTE_ABSTIME != 0;
         let due_ns = match is_absolute {
             true => {
@@ -62,7 +56,7 @@ impl Process {
         let is_once = is_absolute || change.flags & EV_ONESHOT != 0;
         let period_ns = if is_once { 0 } else { length.max(1) };
         if inner.alarm.is_none() {
-            self.make_alarm(at, inner)?;
+            self.make_alarm(inner)?;
         }
         let mut note = Note::new(change);
         // filt_timerattach()
@@ -76,22 +70,22 @@ impl Process {
             .clocks
             .insert(change.ident, Clock { due_ns, period_ns });
         inner.due.insert((due_ns, change.ident));
-        self.rearm(at.queue, inner);
+        self.rearm(inner);
         Ok(())
     }
 
-    fn make_alarm(&self, at: At<'_>, inner: &mut Inner) -> Result<(), Errno> {
+    fn make_alarm(self, inner: &mut Inner) -> Result<(), Errno> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let alarm = raised(timerfd_create(TimerfdClockId::Monotonic, flags)?);
-        self.watch_inside(at, alarm.as_fd(), ALARM)?;
+        self.watch_inside(alarm.as_fd(), ALARM)?;
         inner.alarm = Some(alarm);
         Ok(())
     }
 
     /// The alarm rings when the first timer is due.
-    pub(super) fn rearm(&self, queue: &Queue, inner: &mut Inner) {
+    pub(super) fn rearm(self, inner: &mut Inner) {
         let next = inner.due.first().map_or(u64::MAX, |(due, _)| *due);
-        queue.next_due_ns.store(next, Ordering::Release);
+        self.queue.next_due_ns.store(next, Ordering::Release);
         if next == inner.alarm_ns {
             return;
         }
@@ -101,7 +95,7 @@ impl Process {
         };
         let left = match next {
             u64::MAX => 0,
-            next => next.saturating_sub(self.now_ns()).max(1),
+            next => next.saturating_sub(self.host.kernel().now_ns()).max(1),
         };
         let zero = Timespec {
             tv_sec: 0,
@@ -119,9 +113,9 @@ impl Process {
     }
 
     /// Counts expired timers.
-    pub(super) fn run_timers(&self, queue: &Queue, inner: &mut Inner) {
-        let now = self.now_ns();
-        if queue.next_due_ns.load(Ordering::Acquire) > now {
+    pub(super) fn run_timers(self, inner: &mut Inner) {
+        let now = self.host.kernel().now_ns();
+        if self.queue.next_due_ns.load(Ordering::Acquire) > now {
             return;
         }
         while let Some((due, ident)) = inner.due.first().copied().filter(|(due, _)| *due <= now) {
@@ -142,6 +136,6 @@ impl Process {
             }
             inner.activate((EVFILT_TIMER, ident));
         }
-        self.rearm(queue, inner);
+        self.rearm(inner);
     }
 }

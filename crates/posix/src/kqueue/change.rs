@@ -1,68 +1,34 @@
-//! kqueue and the changes that kevent applies: kqueue_register().
-
-use std::sync::Arc;
+//! The changes that kevent applies: kqueue_register().
 
 use slipstack_mem::Descriptor;
 
-use crate::calls::kqueue::members::bits_of;
-use crate::epoll::Set;
+use crate::epoll::Target;
 use crate::errno::Errno;
+use crate::kqueue::at::At;
+use crate::kqueue::members::bits_of;
 use crate::kqueue::note::Note;
-use crate::kqueue::queue::{Inner, Member, Queue, place_of};
+use crate::kqueue::queue::{Inner, Member, place_of};
 use crate::kqueue::{
     EV_ADD, EV_DELETE, EV_ERROR, EV_RECEIPT, EVFILT_EMPTY, EVFILT_PROC, EVFILT_READ, EVFILT_SIGNAL,
     EVFILT_TIMER, EVFILT_USER, EVFILT_VNODE, EVFILT_WRITE, Kevent,
 };
-use crate::outcome::{Divert, Outcome};
-use crate::process::Process;
-use crate::process::table::Entry;
+use crate::outcome::Divert;
 use crate::ready::bits;
 use crate::socket::description::{Decided, Kind};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 
-/// A kqueue that a change or a wait is about.
-#[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    pub(super) number: i32,
-    pub(super) set: &'a Arc<Set>,
-    pub(super) queue: &'a Queue,
-}
-
-impl Process {
-    /// `kqueue`.
-    pub fn kqueue(&self) -> Outcome<i32> {
-        let number = self.epoll_create1(0)?;
-        // Numbers that are too high for the table have no place for notes.
-        let Some(set) = self.table.set(number) else {
-            if let Some(number) = Descriptor::new(number) {
-                number.close();
-            }
-            return Err(Errno::EMFILE.into());
-        };
-        let _ = set.queue.set(Queue::new());
-        self.kqueues.add(&set);
-        Ok(number)
-    }
-
-    /// Whether the number is a kqueue.
-    #[must_use]
-    pub fn is_kqueue(&self, number: i32) -> bool {
-        let set = self.table.set(number);
-        set.is_some_and(|set| set.queue.get().is_some())
-    }
-
+impl At<'_> {
     /// Makes one change. An error and a receipt are events, which `put` takes while there is room.
     ///
     /// # Errors
     /// The event, if `put` takes none.
-    pub(super) fn apply(
-        &self,
-        at: At<'_>,
+    pub(crate) fn apply(
+        self,
         change: &Kevent,
         put: &mut dyn FnMut(Kevent) -> bool,
     ) -> Result<(), Errno> {
-        let outcome = self.register(at, change);
+        let outcome = self.register(change);
         let is_receipt = change.flags & EV_RECEIPT != 0;
         if outcome.is_ok() && !is_receipt {
             return Ok(());
@@ -78,23 +44,23 @@ impl Process {
         }
     }
 
-    fn register(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+    fn register(self, change: &Kevent) -> Result<(), Errno> {
         match change.filter {
-            EVFILT_READ | EVFILT_WRITE | EVFILT_EMPTY => self.register_member(at, change),
+            EVFILT_READ | EVFILT_WRITE | EVFILT_EMPTY => self.register_member(change),
             EVFILT_TIMER | EVFILT_USER | EVFILT_SIGNAL | EVFILT_PROC | EVFILT_VNODE => {
-                self.register_other(at, change)
+                self.register_other(change)
             }
             _ => Err(Errno::EINVAL),
         }
     }
 
-    fn register_member(&self, at: At<'_>, change: &Kevent) -> Result<(), Errno> {
+    fn register_member(self, change: &Kevent) -> Result<(), Errno> {
         let fd = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
         let place = place_of(change.filter).ok_or(Errno::EINVAL)?;
-        if fd == at.number {
+        if fd == self.number {
             return Err(Errno::EINVAL);
         }
-        let mut inner = at.queue.inner.lock();
+        let mut inner = self.queue.inner.lock();
         let known = inner.members.get_mut(&fd);
         let note = known.and_then(|member| member.notes[place].as_mut());
         match note {
@@ -117,11 +83,11 @@ impl Process {
                 note.data = change.data;
             }
         }
-        let known = self.target_of(fd).map(|id| (id, at.set.edges_of(fd, id)));
-        let outcome = self.watch_member(at, &mut inner, fd);
+        let known = self.target_of(fd).map(|id| (id, self.set.edges_of(fd, id)));
+        let outcome = self.watch_member(&mut inner, fd);
         // The change is a reason to check its own note, and no event for the others.
         if let Some((id, before)) = known {
-            at.set.keep_edges(fd, id, before | bits_of(change.filter));
+            self.set.keep_edges(fd, id, before | bits_of(change.filter));
         }
         if outcome.is_err()
             && let Some(member) = inner.members.get_mut(&fd)
@@ -135,7 +101,7 @@ impl Process {
     }
 
     /// Why there is no such note.
-    fn missing(&self, fd: i32) -> Errno {
+    fn missing(self, fd: i32) -> Errno {
         match Descriptor::new(fd).map(|fd| rustix::io::fcntl_getfd(fd.as_fd()).is_ok()) {
             Some(true) => Errno::ENOENT,
             _ => Errno::EBADF,
@@ -144,16 +110,16 @@ impl Process {
 
     /// Whether the descriptor can have a note of the filter, and whether it is a listener of the
     /// kernel's.
-    fn check_member(&self, fd: i32, filter: i16) -> Result<bool, Errno> {
-        match self.table.find(fd) {
-            Some(Entry::Socket(socket)) if filter == EVFILT_EMPTY => match socket.kind {
+    fn check_member(self, fd: i32, filter: i16) -> Result<bool, Errno> {
+        match self.host.target(fd) {
+            Some(Target::Socket(socket)) if filter == EVFILT_EMPTY => match socket.kind {
                 Kind::Stream => Ok(false),
                 Kind::Dgram => Err(Errno::EINVAL),
             },
-            Some(Entry::Socket(_)) => Ok(false),
-            Some(Entry::Set(_)) if filter == EVFILT_READ => Ok(false),
-            Some(Entry::Set(_)) => Err(Errno::EINVAL),
-            None | Some(Entry::Routes(_)) => {
+            Some(Target::Socket(_)) => Ok(false),
+            Some(Target::Set(_)) if filter == EVFILT_READ => Ok(false),
+            Some(Target::Set(_)) => Err(Errno::EINVAL),
+            None => {
                 if filter == EVFILT_EMPTY {
                     return Err(Errno::EINVAL);
                 }
@@ -165,18 +131,21 @@ impl Process {
     }
 
     /// Updates the epoll item of a descriptor to its notes' wishes, and checks it.
-    pub(super) fn watch_member(&self, at: At<'_>, inner: &mut Inner, fd: i32) -> Result<(), Errno> {
+    pub(super) fn watch_member(self, inner: &mut Inner, fd: i32) -> Result<(), Errno> {
         let Some(member) = inner.members.get_mut(&fd) else {
             return Ok(());
         };
         if member.is_empty() {
             inner.members.remove(&fd);
-            return match self.set_ctl(at.number, libc::EPOLL_CTL_DEL, fd, None) {
+            return match self
+                .host
+                .set_ctl(self.number, libc::EPOLL_CTL_DEL, fd, None)
+            {
                 Err(Divert::Errno(error)) if !is_gone(error) => Err(error),
                 _ => Ok(()),
             };
         }
-        let events = wanted(member, self.table.is_ours(fd));
+        let events = wanted(member, self.host.is_ours(fd));
         let event = libc::epoll_event {
             events,
             u64: u64::from(fd.cast_unsigned()),
@@ -187,10 +156,10 @@ impl Process {
         };
         member.events = events;
         let second = libc::EPOLL_CTL_ADD ^ libc::EPOLL_CTL_MOD ^ first;
-        let outcome = match self.set_ctl(at.number, first, fd, Some(event)) {
+        let outcome = match self.host.set_ctl(self.number, first, fd, Some(event)) {
             // The number was closed, or has become another's, since then.
             Err(Divert::Errno(Errno::ENOENT | Errno::EEXIST)) => {
-                self.set_ctl(at.number, second, fd, Some(event))
+                self.host.set_ctl(self.number, second, fd, Some(event))
             }
             outcome => outcome,
         };
@@ -200,25 +169,24 @@ impl Process {
             Err(_) => return Err(Errno::EBADF),
         }
         if member.notes.iter().flatten().any(|note| note.is_forced) {
-            self.queue_member(at, fd);
+            self.queue_member(fd);
         }
         Ok(())
     }
 
     /// Queues a member for the next check, whatever has happened to it.
-    fn queue_member(&self, at: At<'_>, fd: i32) {
+    fn queue_member(self, fd: i32) {
         if let Some(id) = self.target_of(fd) {
-            at.set.queue_item_of(fd, id);
+            self.set.queue_item_of(fd, id);
         }
     }
 
     /// Returns the identity of the object behind a number of ours.
-    fn target_of(&self, fd: i32) -> Option<u64> {
-        match self.table.find(fd)? {
-            Entry::Socket(socket) => Some(socket.id),
-            Entry::Set(set) => Some(set.id),
-            Entry::Routes(_) => None,
-        }
+    fn target_of(self, fd: i32) -> Option<u64> {
+        Some(match self.host.target(fd)? {
+            Target::Socket(socket) => socket.id,
+            Target::Set(set) => set.id,
+        })
     }
 }
 

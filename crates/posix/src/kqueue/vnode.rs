@@ -6,16 +6,15 @@ use std::os::fd::AsFd;
 use rustix::fs::{fstat, inotify};
 use slipstack_mem::{Descriptor, raised};
 
-use crate::calls::kqueue::change::At;
-use crate::calls::kqueue::others::FILES;
 use crate::errno::Errno;
+use crate::kqueue::at::At;
 use crate::kqueue::files::File;
+use crate::kqueue::others::FILES;
 use crate::kqueue::queue::Inner;
 use crate::kqueue::{
     EV_CLEAR, EVFILT_VNODE, Kevent, NOTE_ATTRIB, NOTE_CLOSE, NOTE_CLOSE_WRITE, NOTE_DELETE,
     NOTE_EXTEND, NOTE_LINK, NOTE_OPEN, NOTE_READ, NOTE_RENAME, NOTE_REVOKE, NOTE_WRITE,
 };
-use crate::process::Process;
 
 const ALL: u32 = NOTE_DELETE
     | NOTE_WRITE
@@ -29,23 +28,18 @@ const ALL: u32 = NOTE_DELETE
     | NOTE_CLOSE_WRITE
     | NOTE_READ;
 
-impl Process {
-    pub(super) fn watch_file(
-        &self,
-        at: At<'_>,
-        inner: &mut Inner,
-        change: &Kevent,
-    ) -> Result<(), Errno> {
+impl At<'_> {
+    pub(super) fn watch_file(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let number = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
         let fd = Descriptor::new(number).ok_or(Errno::EBADF)?;
-        if change.fflags & !ALL != 0 || self.table.is_ours(number) {
+        if change.fflags & !ALL != 0 || self.host.is_ours(number) {
             return Err(Errno::EINVAL);
         }
         let stat = fstat(fd.as_fd())?;
         if inner.files.inotify.is_none() {
             let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
             let fresh = raised(inotify::init(flags)?);
-            self.watch_inside(at, fresh.as_fd(), FILES)?;
+            self.watch_inside(fresh.as_fd(), FILES)?;
             inner.files.inotify = Some(fresh);
         }
         let Some(instance) = &inner.files.inotify else {

@@ -1,4 +1,4 @@
-//! A wait's looks at what it waits for.
+//! How a wait checks what it waits for.
 
 /// The way in which a look treats the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

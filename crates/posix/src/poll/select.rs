@@ -1,10 +1,4 @@
-//! select and pselect, by way of poll.
-
-use std::time::Duration;
-
-use crate::errno::Errno;
-use crate::outcome::Outcome;
-use crate::process::Process;
+//! The sets of select as the entries of a poll, and back.
 
 /// POLLIN_SET, POLLOUT_SET and POLLEX_SET of fs/select.c.
 const READ: i16 =
@@ -14,41 +8,13 @@ const EXCEPT: i16 = libc::POLLPRI;
 
 const WORD: usize = u64::BITS as usize;
 
-impl Process {
-    /// select and pselect. The sets are the words of the program's `fd_set`s, at least `nfds` bits
-    /// each; only those are read and written. `timeout` becomes the remaining time.
-    pub fn select(
-        &self,
-        nfds: i32,
-        read: Option<&mut [u64]>,
-        write: Option<&mut [u64]>,
-        except: Option<&mut [u64]>,
-        timeout: &mut Option<Duration>,
-        mask: Option<&libc::sigset_t>,
-    ) -> Outcome<usize> {
-        let nfds = usize::try_from(nfds).map_err(|_| Errno::EINVAL)?;
-        let sets = [read, write, except];
-        let mut fds = wanted(nfds, &sets);
-        let begun = self.now_ns();
-        let outcome = self.poll(&mut fds, *timeout, mask);
-        if let Some(left) = timeout {
-            // poll_select_finish(): however the call ended.
-            let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
-            *left = left.saturating_sub(passed);
-        }
-        if outcome? > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
-            return Err(Errno::EBADF.into());
-        }
-        Ok(write_back(nfds, sets, &fds))
-    }
-}
-
 fn is_set(set: Option<&[u64]>, fd: usize) -> bool {
     set.and_then(|words| words.get(fd / WORD))
         .is_some_and(|word| word >> (fd % WORD) & 1 == 1)
 }
 
-fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::pollfd> {
+/// The entries that the sets ask for.
+pub(crate) fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::pollfd> {
     let mut fds = Vec::new();
     for fd in 0..nfds {
         let mut events = 0;
@@ -69,7 +35,11 @@ fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::pollfd> {
 }
 
 /// Leaves the requested bits that hold in the sets; returns their number.
-fn write_back(nfds: usize, sets: [Option<&mut [u64]>; 3], fds: &[libc::pollfd]) -> usize {
+pub(crate) fn write_back(
+    nfds: usize,
+    sets: [Option<&mut [u64]>; 3],
+    fds: &[libc::pollfd],
+) -> usize {
     let mut count = 0;
     for (set, bits) in sets.into_iter().zip([READ, WRITE, EXCEPT]) {
         let Some(words) = set else { continue };

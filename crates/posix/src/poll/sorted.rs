@@ -1,0 +1,148 @@
+//! The descriptors of one poll, separated into ours and the kernel's, and the checks of them.
+
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slipstack_mem::Descriptor;
+
+use crate::epoll::Target;
+use crate::socket::description::{Decided, Description};
+use crate::socket::kernel_socket::ready_in_kernel;
+
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// The descriptors of one call, separated into ours and the kernel's.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// Indices in the program's array, for each of `targets`.
+    ours: Vec<usize>,
+    targets: Vec<Target>,
+    /// Sockets that have no part in the kernel so far.
+    undecided: Vec<Arc<Description>>,
+    /// Indices in the program's array, for each of `kernel`.
+    indices: Vec<usize>,
+    kernel: Vec<libc::pollfd>,
+}
+
+impl Sorted {
+    /// Takes the entry of the program's array at `index` in. `target`: the object of ours behind
+    /// its number.
+    pub(crate) fn add(&mut self, index: usize, fd: &libc::pollfd, target: Option<Target>) {
+        let has_kernel = match &target {
+            None | Some(Target::Set(_)) => true,
+            Some(Target::Socket(socket)) => {
+                let has_kernel = socket.kernel_speaks();
+                if !has_kernel && socket.decided().is_none() {
+                    self.undecided.push(Arc::clone(socket));
+                }
+                has_kernel
+            }
+        };
+        if let Some(target) = target {
+            self.targets.push(target);
+            self.ours.push(index);
+        }
+        if has_kernel {
+            self.indices.push(index);
+            self.kernel.push(libc::pollfd { revents: 0, ..*fd });
+        }
+    }
+
+    /// The sockets and sets that are ours.
+    pub(crate) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Descriptors for which the kernel answers, alone or beside us.
+    pub(crate) fn kernel(&self) -> &[libc::pollfd] {
+        &self.kernel
+    }
+
+    /// Whether the kernel has a part of one of them now of which this does not know.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.undecided.iter().any(|socket| socket.kernel_speaks())
+    }
+
+    /// Whether the bytes of all that are ours come by pairs, of which the kernel knows everything.
+    pub(crate) fn are_lent(&self) -> bool {
+        self.targets.iter().all(is_lent)
+    }
+
+    /// Writes the state of each entry; returns the number of entries with any event. The kernel is
+    /// asked if it is due, or if something of ours is ready.
+    pub(crate) fn look(&self, fds: &mut [libc::pollfd], is_kernel_due: bool) -> usize {
+        for fd in fds.iter_mut() {
+            fd.revents = 0;
+        }
+        let count = self.look_at_ours(fds);
+        match is_kernel_due || count > 0 {
+            true => self.look_at_kernel(fds),
+            false => count,
+        }
+    }
+
+    fn look_at_ours(&self, fds: &mut [libc::pollfd]) -> usize {
+        let mut count = 0;
+        for (index, target) in self.ours.iter().zip(&self.targets) {
+            let fd = &mut fds[*index];
+            // EPOLL's bits and POLL's are the same numbers.
+            let ready = target.readiness() as i16 & (fd.events | ALWAYS);
+            fd.revents = ready;
+            count += usize::from(ready != 0);
+        }
+        count
+    }
+
+    /// Adds the kernel's results for its descriptors; returns the number of entries with any event.
+    fn look_at_kernel(&self, fds: &mut [libc::pollfd]) -> usize {
+        let numbers: Vec<Option<Descriptor>> = self
+            .kernel
+            .iter()
+            .map(|fd| Descriptor::new(fd.fd))
+            .collect();
+        let mut polled: Vec<PollFd<'_>> = numbers
+            .iter()
+            .flatten()
+            .zip(&self.kernel)
+            .map(|(number, fd)| {
+                let events = PollFlags::from_bits_retain(fd.events as u16);
+                PollFd::from_borrowed_fd(number.as_fd(), events)
+            })
+            .collect();
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if !polled.is_empty() && matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1..)) {
+            for (index, polled) in self.indices.iter().zip(&polled) {
+                fds[*index].revents |= polled.revents().bits() as i16;
+            }
+        }
+        fds.iter().filter(|fd| fd.revents != 0).count()
+    }
+
+    /// Reports numbers that another thread has closed during a wait as POLLNVAL, or the state of
+    /// the new file. Returns the number of entries with any event.
+    pub(crate) fn look_for_closed(
+        &self,
+        fds: &mut [libc::pollfd],
+        is_closed: impl Fn(i32) -> bool,
+    ) -> usize {
+        for index in &self.ours {
+            let fd = &mut fds[*index];
+            if is_closed(fd.fd) {
+                let events = PollFlags::from_bits_retain(fd.events as u16);
+                fd.revents = ready_in_kernel(Descriptor::new(fd.fd), events).bits() as i16;
+            }
+        }
+        fds.iter().filter(|fd| fd.revents != 0).count()
+    }
+}
+
+/// Whether a connection's bytes come by a pair.
+fn is_lent(target: &Target) -> bool {
+    let Target::Socket(socket) = target else {
+        return false;
+    };
+    matches!(socket.decided(), Some(Decided::Foreign(it)) if it.is_taken())
+}

@@ -1,0 +1,52 @@
+//! Recorded options of a connection that act on the program's side of it.
+
+use crate::socket::Stream;
+use crate::socket::options::Options;
+use crate::socket::options::record::int_of;
+
+impl Stream {
+    /// Applies all that have been recorded before there was a connection.
+    pub(crate) fn apply(&self, options: &Options) {
+        self.apply_linger(options);
+        self.apply_inline(options);
+        self.apply_inq(options);
+        self.apply_unsent_low(options);
+        self.apply_low_water(options);
+    }
+
+    /// SO_LINGER.
+    pub(crate) fn apply_linger(&self, options: &Options) {
+        let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
+            return;
+        };
+        let on = int_of(bytes).unwrap_or(0);
+        let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
+        // sk_setsockopt(): a negative time is a very long one.
+        *self.linger.lock() = (on != 0).then_some(seconds.cast_unsigned());
+    }
+
+    /// SO_OOBINLINE.
+    pub(crate) fn apply_inline(&self, options: &Options) {
+        self.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
+    }
+
+    /// TCP_INQ.
+    pub(crate) fn apply_inq(&self, options: &Options) {
+        self.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
+    }
+
+    /// TCP_NOTSENT_LOWAT.
+    /// DEVIATION(Linux): without it the system's `tcp_notsent_lowat` is not used.
+    pub(crate) fn apply_unsent_low(&self, options: &Options) {
+        let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+        self.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());
+    }
+
+    /// SO_RCVLOWAT, as sock_set_rcvlowat().
+    pub(crate) fn apply_low_water(&self, options: &Options) {
+        if let Some(bytes) = options.int(libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            self.set_low_water(bytes.max(1));
+        }
+    }
+}
