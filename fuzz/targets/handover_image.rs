@@ -193,7 +193,7 @@ fn connection(kind: u8) -> [u8; ConnectionImage::LEN] {
     send(16, stamps, 100, &mut world);
     let conn = world.pick(0).expect("the handshake is done");
     world.known(conn).written = 3000;
-    stack.tcp_written(NOW, conn, 3000, false);
+    stack.tcp_written(conn, 3000, false);
     if kind == 2 {
         stack.tcp_shutdown(NOW, conn, &mut world);
     }

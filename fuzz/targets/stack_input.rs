@@ -67,7 +67,7 @@ fn step(kind: u8, body: &[u8], now: &mut Instant, stack: &mut Stack, world: &mut
         (9, Some(conn)) => {
             let known = world.known(conn);
             known.written = known.written.max(u64::from(body.len() as u32) << 7);
-            stack.tcp_written(*now, conn, world.known(conn).written, false);
+            stack.tcp_written(conn, world.known(conn).written, false);
         }
         (10, Some(conn)) => {
             let received = world.known(conn).received;

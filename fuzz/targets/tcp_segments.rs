@@ -104,7 +104,7 @@ fn call(kind: u8, rest: &mut &[u8], now: &mut Instant, stack: &mut Stack, world:
                 .min(known.acked() + UNSENT_MAX)
                 .max(known.written);
             let written = known.written;
-            stack.tcp_written(*now, conn, written, argument & 1 == 1);
+            stack.tcp_written(conn, written, argument & 1 == 1);
         }
         2 | 3 => {
             let upto = known

@@ -24,15 +24,6 @@ pub enum Placement {
     Instance,
 }
 
-/// How a process ends or gives its engine up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// In order: sent data is still delivered.
-    Orderly,
-    /// The program image is replaced.
-    Exec,
-}
-
 /// The descriptors and the time that a blocking thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitOn {
@@ -146,7 +137,7 @@ pub trait Driver: Send + Sync {
     /// Ends the use of the engine because the process ends or is replaced: in-process hands the
     /// connections to the keeper; remote informs the instance. No other method may be called
     /// afterwards.
-    fn goodbye(&self, why: Exit);
+    fn goodbye(&self);
 
     /// Descriptors that the program must not close.
     fn descriptors(&self) -> Vec<RawFd> {

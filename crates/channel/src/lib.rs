@@ -45,7 +45,7 @@ pub use attach::{Attach, AttachError, EngineHandle};
 pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
-pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
+pub use driver::{Driver, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, Opened, flows};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use slipstack_channel::Heuristics;
 use slipstack_channel::report::Why;
 use slipstack_channel::{
-    Attach, AttachError, Driver, EngineEnd, EngineHandle, Exit, Placement, Policy, ProgramEnd,
+    Attach, AttachError, Driver, EngineEnd, EngineHandle, Placement, Policy, ProgramEnd,
     TurnOutcome, WaitOn,
 };
 use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkState, Role, Setup, StackConfig};
@@ -338,7 +338,7 @@ impl Driver for VirtualDriver {
         false
     }
 
-    fn goodbye(&self, _why: Exit) {}
+    fn goodbye(&self) {}
 
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()

@@ -204,7 +204,7 @@ impl Engine {
                 {
                     self.note_rcvbuf(owner, rcvbuf);
                 }
-                self.stack.tcp_written(now, conn, sent.upto, sent.more);
+                self.stack.tcp_written(conn, sent.upto, sent.more);
             }
             Role::None if socket.kind == Transport::Udp => {
                 socket.send.look(end, owner.sock);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::control::ControlSocket;
-use slipstack_channel::{Command, Driver, Exit, Placement, ProgramEnd, TurnOutcome, WaitOn};
+use slipstack_channel::{Command, Driver, Placement, ProgramEnd, TurnOutcome, WaitOn};
 use slipstack_mem::Doorbell;
 
 /// An engine in another process.
@@ -120,7 +120,7 @@ impl Driver for Remote {
         self.is_dead.load(Ordering::Acquire)
     }
 
-    fn goodbye(&self, _why: Exit) {
+    fn goodbye(&self) {
         if self.is_over.swap(true, Ordering::AcqRel) || self.is_dead() {
             return;
         }

@@ -308,7 +308,7 @@ impl Engine {
             let sent = socket.send.look(end, owner.sock);
             socket.receive.release(end, owner.sock);
             if sent.upto != before {
-                self.stack.tcp_written(now, conn, sent.upto, sent.more);
+                self.stack.tcp_written(conn, sent.upto, sent.more);
             }
             self.close_stream(now, conn, mode, unread);
             return;

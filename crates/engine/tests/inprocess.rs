@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::control::TimeWaitEntry;
-use slipstack_channel::{CloseMode, Command, Driver, Exit, Transport};
+use slipstack_channel::{CloseMode, Command, Driver, Transport};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::supervisor::Supervisor;
@@ -60,7 +60,7 @@ fn a_program_that_came_back_is_woken_though_the_ticker_waits_on_the_doorbell_too
         driver.finish_wait([false, true], now_ns());
         driver.turn(now_ns());
     }
-    driver.goodbye(Exit::Orderly);
+    driver.goodbye();
 }
 
 /// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it
@@ -86,7 +86,7 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
         frames += peer.rx(16, &mut |_: &[u8], _: RxMeta| {});
     }
     assert_eq!(frames, 2);
-    driver.goodbye(Exit::Orderly);
+    driver.goodbye();
 }
 
 /// The messages to a keeper at the end, in order.
@@ -146,7 +146,7 @@ fn an_engine_that_ends_tells_what_is_in_time_wait_after_its_connections() {
         let keeper = Arc::new(Listening::default());
         let bell = Doorbell::new().unwrap();
         let driver = InProcess::new(host.engine, bell, keeper.clone()).unwrap();
-        driver.goodbye(Exit::Orderly);
+        driver.goodbye();
         assert_eq!(*keeper.0.lock(), want);
     }
 }

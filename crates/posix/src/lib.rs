@@ -39,7 +39,7 @@ pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use outcome::{Divert, Outcome};
 pub use process::lending::{Gift, Leaving, Passing, Succession, is_passed};
-pub use process::{Accepted, Exit, Process, Received, Settings};
+pub use process::{Accepted, Process, Received, Settings};
 pub use slipstack_channel::{Heuristics, LogLevel, Spin};
 pub use slipstack_mem::OURS_USUALLY_FROM;
 pub use slipstack_mem::thread::{own as own_threads, spawn_quiet};

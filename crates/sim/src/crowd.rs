@@ -216,7 +216,7 @@ impl Crowd {
         let asked = u64::from(rounds + 1) * REQUEST.len() as u64;
         let written = u64::from(rounds + 1) * ANSWER_LEN;
         self.stack.tcp_consumed(now, conn, asked);
-        self.stack.tcp_written(now, conn, written, false);
+        self.stack.tcp_written(conn, written, false);
         self.stack.flush(now, &mut self.fx);
         self.stack.on_timers(now, &mut self.fx);
         let answer = self.fx.sent.take().ok_or(Refused::Request(index))?;

@@ -60,7 +60,7 @@ impl Program {
             return Ok(());
         }
         self.read(now, host, rng)?;
-        self.write(now, host, rng);
+        self.write(host, rng);
         self.end(now, host)
     }
 
@@ -100,7 +100,7 @@ impl Program {
         }
     }
 
-    fn write(&mut self, now: Instant, host: &mut Host, rng: &mut Rng) {
+    fn write(&mut self, host: &mut Host, rng: &mut Rng) {
         loop {
             let limit = u64::from(host.stack.tcp_sndbuf(self.conn)).max(1);
             let streams = host.fx.streams.entry(self.conn).or_default();
@@ -117,8 +117,7 @@ impl Program {
             let upto = written + len;
             // Never with the last bytes before the peer's turn: they would wait like corked ones.
             let more = upto < goal && rng.below(32) == 0;
-            let at = host.clock(now);
-            host.stack.tcp_written(at, self.conn, upto, more);
+            host.stack.tcp_written(self.conn, upto, more);
         }
     }
 

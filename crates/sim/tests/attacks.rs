@@ -75,9 +75,7 @@ fn a_hundred_thousand_segments_out_of_order_fill_a_bounded_table() {
 fn split_acks_open_the_window_no_faster() {
     let sent_after = |pieces: u32| {
         let (mut victim, open) = one_connection(1000);
-        victim
-            .stack
-            .tcp_written(victim.now, open.conn, 1 << 19, false);
+        victim.stack.tcp_written(open.conn, 1 << 19, false);
         victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
         victim.now.0 += 10 * MS;
         for i in 1..=pieces {
@@ -97,9 +95,7 @@ fn split_acks_open_the_window_no_faster() {
 #[test]
 fn optimistic_acks_earn_nothing() {
     let (mut victim, open) = one_connection(1000);
-    victim
-        .stack
-        .tcp_written(victim.now, open.conn, 1 << 19, false);
+    victim.stack.tcp_written(open.conn, 1 << 19, false);
     victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
     victim.fx.said.clear();
     for i in 1..1000 {
@@ -120,9 +116,7 @@ fn optimistic_acks_earn_nothing() {
 fn a_tiny_mss_is_not_believed_and_its_sacks_are_bounded() {
     let (mut victim, open) = one_connection(1);
     victim.fx.listens = true;
-    victim
-        .stack
-        .tcp_written(victim.now, open.conn, 1 << 19, false);
+    victim.stack.tcp_written(open.conn, 1 << 19, false);
     victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
     let largest = victim.fx.said.iter().map(|said| said.len).max();
     let info = victim
@@ -160,7 +154,7 @@ fn a_herd_of_closed_windows_costs_a_probe_in_two_minutes_each() {
     };
     for open in &herd {
         victim.suffer(&closed(open));
-        victim.stack.tcp_written(victim.now, open.conn, 100, false);
+        victim.stack.tcp_written(open.conn, 100, false);
     }
     let mut probes = [0u64; 30];
     for (minute, probes) in probes.iter_mut().enumerate() {

@@ -399,8 +399,8 @@ fn remaining_state_at_rest_is_reported() {
         ("left over (open", stay_open),
         ("something is still to be sent", |world| {
             stay_open(world);
-            let (now, conn) = (world.now, conn(world, 0));
-            world.hosts[0].stack.tcp_written(now, conn, 1, false);
+            let conn = conn(world, 0);
+            world.hosts[0].stack.tcp_written(conn, 1, false);
         }),
         ("a timer still runs", |world| {
             let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99)), PORT);

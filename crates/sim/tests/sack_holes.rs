@@ -33,10 +33,7 @@ impl World {
         let open = victim.open(from, 1000, offer).expect("a connection");
         let mut world = World { victim, open };
         world.hear(0, &[]);
-        world
-            .victim
-            .stack
-            .tcp_written(world.victim.now, open.conn, 1 << 29, false);
+        world.victim.stack.tcp_written(open.conn, 1 << 29, false);
         let mut una = 0;
         for _ in 0..FLIGHT {
             una += 2 * MSS;

@@ -99,7 +99,7 @@ impl Stack {
 
     /// The program has put stream bytes up to `upto` into its send ring. They leave with `flush`.
     #[inline]
-    pub fn tcp_written(&mut self, _now: Instant, conn: ConnId, upto: u64, more: bool) {
+    pub fn tcp_written(&mut self, conn: ConnId, upto: u64, more: bool) {
         self.tcp.written(conn, upto, more);
     }
 

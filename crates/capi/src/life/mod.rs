@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use slipstack_abi::raw;
 use slipstack_attach::FrameHook;
 use slipstack_config as config;
-use slipstack_posix::{Errno, Exit, Process, Settings};
+use slipstack_posix::{Errno, Process, Settings};
 
 use crate::arguments::Arguments;
 use crate::dispatcher::{Place, Program};
@@ -230,6 +230,6 @@ extern "C" fn fork_child() {
 
 extern "C" fn end() {
     if let Some(process) = process() {
-        process.exit(Exit::Orderly);
+        process.exit();
     }
 }

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{Driver, Exit, Placement, SockId, TurnOutcome, WaitOn};
+use slipstack_channel::{Driver, Placement, SockId, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
@@ -350,7 +350,7 @@ impl Driver for InProcess {
         false
     }
 
-    fn goodbye(&self, _why: Exit) {
+    fn goodbye(&self) {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }

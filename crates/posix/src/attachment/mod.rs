@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    CloseMode, Command, Driver, EngineHandle, Envelope, Exit, Placement, ProgramEnd, Reply, SockId,
+    CloseMode, Command, Driver, EngineHandle, Envelope, Placement, ProgramEnd, Reply, SockId,
     SocketError, SocketOption, State, TcpInfo, Transport, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
@@ -128,9 +128,9 @@ impl Attachment {
         self.is_left.load(Ordering::Acquire)
     }
 
-    pub(crate) fn goodbye(&self, why: Exit) {
+    pub(crate) fn goodbye(&self) {
         self.is_left.store(true, Ordering::Release);
-        self.driver.goodbye(why);
+        self.driver.goodbye();
     }
 
     fn place(&self, index: u32) -> Option<&Place> {

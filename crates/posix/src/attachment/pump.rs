@@ -67,8 +67,8 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags, poll};
     use slipstack_channel::{
-        Driver, EngineEnd, EngineHandle, Exit, Heuristics, Limits, Placement, ProgramEnd, SockId,
-        State, Transport, TurnOutcome, WaitOn,
+        Driver, EngineEnd, EngineHandle, Heuristics, Limits, Placement, ProgramEnd, SockId, State,
+        Transport, TurnOutcome, WaitOn,
     };
     use slipstack_mem::Descriptor;
 
@@ -108,7 +108,7 @@ mod tests {
             false
         }
 
-        fn goodbye(&self, _why: Exit) {}
+        fn goodbye(&self) {}
     }
 
     fn attached() -> (EngineEnd, Arc<Attachment>) {

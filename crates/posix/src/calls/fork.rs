@@ -13,10 +13,10 @@ use crate::addr::Family;
 use crate::addr::stack_addr;
 use crate::epoll::{Set, Target};
 use crate::lending::Inheritance;
+use crate::process::Process;
 use crate::process::lending::Ways;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
-use crate::process::{Exit, Process};
 use crate::ready::{Awaited, Watcher};
 use crate::socket::borrowed::Borrowed;
 use crate::socket::description::{Bound, Decided, Description, Kind, New};
@@ -202,9 +202,9 @@ impl Process {
             }
         }
         self.has_intents.store(true, Ordering::Relaxed);
-        for (number, entry) in self.table.all() {
+        for (_, entry) in self.table.all() {
             if let Entry::Set(set) = entry {
-                replace_members(number, &set, &renewed);
+                replace_members(&set, &renewed);
             }
         }
     }
@@ -304,7 +304,7 @@ impl Process {
             told.push(format!("k{:x}", self.engines.attach.family()));
         }
         for attachment in self.engines.all() {
-            attachment.goodbye(channel::Exit::Exec);
+            attachment.goodbye();
         }
         (!told.is_empty()).then(|| told.join(","))
     }
@@ -408,11 +408,10 @@ impl Process {
     }
 
     /// Hands the connections over. Later calls see a stack that is gone.
-    pub fn exit(&self, how: Exit) {
-        let _ = how;
+    pub fn exit(&self) {
         for attachment in self.engines.homes.try_attachments() {
             attachment.commands();
-            attachment.goodbye(channel::Exit::Orderly);
+            attachment.goodbye();
         }
         // A thread that was interrupted inside a call may hold the place.
         let Some(attachment) = self
@@ -424,7 +423,7 @@ impl Process {
             return;
         };
         attachment.commands();
-        attachment.goodbye(channel::Exit::Orderly);
+        attachment.goodbye();
     }
 }
 
@@ -438,8 +437,7 @@ fn renew_set(set: &Set) {
 }
 
 /// Points the items of an inherited set at the child's descriptions.
-fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description>)]) {
-    let _ = number;
+fn replace_members(set: &Arc<Set>, renewed: &[(u64, Arc<Description>)]) {
     for (item, old) in set.members() {
         let Target::Socket(old) = old else { continue };
         match renewed.iter().find(|(id, _)| *id == old.id) {

@@ -20,8 +20,8 @@ pub(crate) mod table;
 mod verbosity;
 pub(crate) mod wait;
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::{Attach, Rule};
 use slipstack_mem::{Descriptor, Lock};
@@ -67,15 +67,6 @@ pub struct Received {
 
 /// Size of a write from which on it pays to process acknowledgements: a largest frame.
 const BULK: usize = 64 << 10;
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// `exit`, `_exit` or return from main.
-    Orderly,
-    /// A signal whose default action ends the process.
-    Signal(i32),
-}
 
 /// One process's sockets, epoll sets and attachment.
 pub struct Process {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use slipstack_posix::{Exit, Process};
+use slipstack_posix::Process;
 
 use super::last::has_other_threads;
 use super::sys::exit_at_once;
@@ -21,7 +21,7 @@ pub extern "C" fn end_in_order() {
     {
         raw::with_room(|| leave_to_borrowers(process));
     }
-    end(Exit::Orderly);
+    end();
 }
 
 /// Others may use connections of the process: a helper goes on with them, or else this process
@@ -53,16 +53,13 @@ pub fn end_helper() -> ! {
         let _in_call = InCall::enter();
         raw::with_room(|| process.outlast_borrowers());
     }
-    end(Exit::Orderly);
+    end();
     exit_at_once()
 }
 
-/// The process ends by the default action of `signal`.
-pub fn end_by_signal(signal: i32) {
-    end(Exit::Signal(signal));
-}
-
-fn end(how: Exit) {
+/// The process ends without waiting for others: by the default action of a signal, or because
+/// nobody else has its connections any more.
+pub fn end() {
     let Some(process) = current() else { return };
     if IS_ENDED.swap(true, Relaxed) {
         return;
@@ -73,7 +70,7 @@ fn end(how: Exit) {
     }
     let _in_call = InCall::enter();
     // A signal's handler may have no more than 8 KiB.
-    raw::with_room(|| process.exit(how));
+    raw::with_room(|| process.exit());
 }
 
 /// The child of a fork ends on its own account.

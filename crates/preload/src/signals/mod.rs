@@ -110,7 +110,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 /// Signals that `siginterrupt` made interrupt calls (for `signal`).
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 /// The work before a signal ends the process.
-static AT_END: OnceLock<fn(c_int)> = OnceLock::new();
+static AT_END: OnceLock<fn()> = OnceLock::new();
 /// One change at a time. Taken inside a guard only, so no handler waits for it.
 static CHANGE: Lock = Lock::new();
 
@@ -162,8 +162,8 @@ pub fn arm() {
     });
 }
 
-/// Has `run` called, with the signal, before one ends the process by its default action.
-pub fn at_end(run: fn(c_int)) {
+/// Has `run` called before a signal ends the process by its default action.
+pub fn at_end(run: fn()) {
     _ = AT_END.set(run);
 }
 

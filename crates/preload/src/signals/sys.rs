@@ -203,7 +203,7 @@ unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 /// The default action of a signal that ends the process, after the handover.
 fn end(signal: c_int) {
     if let Some(run) = AT_END.get() {
-        run(signal);
+        run();
     }
     install(signal, Wanted::Plain(Action::DEFAULT));
     raw::kill_self(signal);

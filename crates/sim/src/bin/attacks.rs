@@ -99,9 +99,7 @@ fn sending(victim: &mut Victim) -> Open {
     let open = opened(victim);
     let grant = Forged::new(open.from, ACK, open.seq, open.ack);
     victim.suffer(&grant.frame());
-    victim
-        .stack
-        .tcp_written(victim.now, open.conn, 1 << 29, false);
+    victim.stack.tcp_written(open.conn, 1 << 29, false);
     victim.suffer(&grant.frame());
     open
 }
@@ -294,9 +292,7 @@ fn closed_windows(count: u32) {
     };
     for open in &herd {
         victim.suffer(&closed(open));
-        victim
-            .stack
-            .tcp_written(victim.now, open.conn, 1 << 20, false);
+        victim.stack.tcp_written(open.conn, 1 << 20, false);
     }
     for i in 0..count {
         victim.suffer(&closed(&herd[(i % HERD) as usize]));

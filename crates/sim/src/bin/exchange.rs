@@ -92,7 +92,7 @@ fn server_turn(side: &mut Side, now: Instant, frames: &[Vec<u8>], closes: bool) 
             Event::Received { conn, upto } => {
                 let answers = upto / REQUEST.len() as u64;
                 stack.tcp_consumed(now, conn, upto);
-                stack.tcp_written(now, conn, answers * ANSWER.len() as u64, false);
+                stack.tcp_written(conn, answers * ANSWER.len() as u64, false);
                 if closes {
                     stack.tcp_close(now, conn, CloseMode::Orderly, false, fx);
                 }
@@ -156,14 +156,14 @@ impl Pair {
         let stack = &mut self.client.stack;
         match event {
             Event::Connected { conn } => {
-                stack.tcp_written(self.now, conn, REQUEST.len() as u64, false);
+                stack.tcp_written(conn, REQUEST.len() as u64, false);
             }
             Event::Received { conn, upto } => {
                 stack.tcp_consumed(self.now, conn, upto);
                 self.answered += u64::from(upto.is_multiple_of(ANSWER.len() as u64));
                 if !self.closes && self.answered < self.wanted {
                     let requests = (self.answered + 1) * REQUEST.len() as u64;
-                    stack.tcp_written(self.now, conn, requests, false);
+                    stack.tcp_written(conn, requests, false);
                 }
             }
             Event::Fin { conn } => {

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
-use slipstack_channel::Exit;
 use slipstack_mem::thread::own as own_threads;
 use slipstack_mem::{Descriptor, raised};
 
@@ -319,7 +318,7 @@ impl Process {
         self.lending.is_confined.store(true, Ordering::Relaxed);
         if let Some(attachment) = self.engines.first() {
             attachment.lose();
-            attachment.goodbye(Exit::Orderly);
+            attachment.goodbye();
             self.on_engine_death(&attachment);
         }
         wait_until(|| own_threads().next().is_none());

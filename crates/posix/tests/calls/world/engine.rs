@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, Ends, EngineEnd, Envelope, Exit, Limits, Placement, Reason, ReceiveRing,
-    Reply, SendSide, SockId, SocketError, SocketState, State, TcpInfo, Ticket, Transport,
-    TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Envelope, Limits, Placement, Reason, ReceiveRing, Reply,
+    SendSide, SockId, SocketError, SocketState, State, TcpInfo, Ticket, Transport, TurnOutcome,
+    WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -200,7 +200,7 @@ impl Driver for FakeEngine {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    fn goodbye(&self, _why: Exit) {}
+    fn goodbye(&self) {}
 }
 
 impl Inner {

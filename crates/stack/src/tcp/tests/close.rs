@@ -78,7 +78,7 @@ fn both_sides_may_close_at_once() {
 fn a_fin_follows_everything_that_was_written() {
     let mut world = established();
     let conn = world.conn.unwrap();
-    world.stack.tcp_written(world.now, conn, 1500, false);
+    world.stack.tcp_written(conn, 1500, false);
     world.stack.tcp_shutdown(world.now, conn, &mut world.fx);
     world.flush();
     let sent = world.take_sent();

@@ -363,7 +363,7 @@ impl World {
 
     pub fn write(&mut self, upto: u64) {
         let conn = self.conn.unwrap();
-        self.stack.tcp_written(self.now, conn, upto, false);
+        self.stack.tcp_written(conn, upto, false);
         self.flush();
     }
 

@@ -99,9 +99,7 @@ impl Play {
             }
             Step::Write(bytes) => {
                 self.written += u64::from(bytes);
-                world
-                    .stack
-                    .tcp_written(now, conn, self.written, bytes % 5 == 0);
+                world.stack.tcp_written(conn, self.written, bytes % 5 == 0);
             }
             Step::Read(bytes) => {
                 self.read += u64::from(bytes);

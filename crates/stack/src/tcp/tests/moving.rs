@@ -254,7 +254,7 @@ proptest! {
             world.flush();
             world.peer(ACK, &[seed; 200]);
             world.flush();
-            world.stack.tcp_written(world.now, conn, 20_000, false);
+            world.stack.tcp_written(conn, 20_000, false);
             world.sleep(5 * SECOND);
         }
     }
@@ -426,7 +426,7 @@ fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
     let mut world = established();
     let conn = world.conn.unwrap();
     let image = {
-        world.stack.tcp_written(world.now, conn, 2000, false);
+        world.stack.tcp_written(conn, 2000, false);
         world.stack.tcp_image(conn).unwrap()
     };
     assert_eq!(image.presume_sent().send_offsets(), Some((0, 2000)));

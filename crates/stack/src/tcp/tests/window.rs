@@ -412,7 +412,7 @@ fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
     let conn = world.conn.unwrap();
     // The connection is known to answer: the ACK of new data waits for its answer.
     world.peer(ACK, &[1; 100]);
-    world.stack.tcp_written(world.now, conn, 100, false);
+    world.stack.tcp_written(conn, 100, false);
     world.flush();
     world.take_sent();
     world.ack = world.ack.wrapping_add(100);
