@@ -51,6 +51,33 @@ pub fn queues(interface: &str, direction: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The place of a card in the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// Lanes of its PCI Express link that are in use.
+    pub lanes: Option<u32>,
+    /// Its memory node with the cores there, on a machine with several nodes.
+    pub node: Option<(u32, String)>,
+}
+
+impl Card {
+    /// Reads the folders of a device and of the machine's memory nodes. A virtual interface has
+    /// neither lanes nor a node.
+    pub fn read(device: &Path, nodes: &Path) -> Card {
+        let number = |file: &str| {
+            let text = fs::read_to_string(device.join(file)).ok()?;
+            text.trim().parse::<u32>().ok()
+        };
+        // -1 where the machine does not say, as on one without nodes.
+        let node = number("numa_node").filter(|_| nodes.join("node1").is_dir());
+        let cores = |node: &u32| fs::read_to_string(nodes.join(format!("node{node}/cpulist"))).ok();
+        Card {
+            lanes: number("current_link_width").filter(|lanes| *lanes != 0),
+            node: node.and_then(|node| Some((node, cores(&node)?.trim().to_owned()))),
+        }
+    }
+}
+
 /// Numbers of the interface's interrupts, in the order of its queues as far as they have one.
 pub fn interrupts(interface: &str) -> Vec<u32> {
     let folder = format!("/sys/class/net/{interface}/device/msi_irqs");
@@ -97,6 +124,29 @@ mod tests {
         assert!(is_same_mask("00000002,00000000", &mask(&[33])));
         assert!(is_same_mask("0", ""));
         assert!(!is_same_mask("3", "1"));
+    }
+
+    #[test]
+    fn a_card_has_lanes_and_on_a_machine_with_several_nodes_the_cores_of_its_own() {
+        let folder = std::env::temp_dir().join(format!("slipstack-card-{}", std::process::id()));
+        let (device, nodes) = (folder.join("device"), folder.join("node"));
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(Card::read(&device, &nodes), Card::default());
+        write(device.join("current_link_width"), "16\n");
+        write(device.join("numa_node"), "1\n");
+        write(nodes.join("node0/cpulist"), "0-7\n");
+        let card = Card::read(&device, &nodes);
+        assert_eq!((card.lanes, card.node), (Some(16), None));
+        write(nodes.join("node1/cpulist"), "8-15\n");
+        let card = Card::read(&device, &nodes);
+        assert_eq!(card.node, Some((1, "8-15".to_owned())));
+        write(device.join("numa_node"), "-1\n");
+        write(device.join("current_link_width"), "0\n");
+        assert_eq!(Card::read(&device, &nodes), Card::default());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use slipstack_device::ethtool::{Ethtool, Field};
 
 use super::Proposal;
 use super::item::Place;
-use super::machine::{cores, interrupts, is_same_mask, mask, queues};
+use super::machine::{Card, cores, interrupts, is_same_mask, mask, queues};
 
 /// Entries of a ring that are worth their memory.
 const RING_MAX: u32 = 4096;
@@ -26,6 +26,7 @@ pub fn proposals(interface: &str) -> Vec<Proposal> {
     plan.driver(cores.len() as u32);
     plan.spread(&cores);
     plan.interrupts(&cores);
+    plan.card();
     plan.system();
     plan.proposals
 }
@@ -150,6 +151,27 @@ impl Plan<'_> {
             self.add(place.name(), place, why, |now| {
                 (now == "active").then(|| "inactive".to_owned())
             });
+        }
+    }
+
+    /// The card's place in the machine, which nothing here can change.
+    fn card(&mut self) {
+        let device = PathBuf::from(format!("/sys/class/net/{}/device", self.interface));
+        let card = Card::read(&device, Path::new("/sys/devices/system/node"));
+        if let Some(lanes) = card.lanes {
+            let why = match queues(self.interface, "rx").len() > lanes as usize {
+                true => "fewer than queues: more queues than lanes slow a card down (ethtool -L)",
+                false => "enough for the card's queues",
+            };
+            self.told("PCIe lanes of the card", lanes.to_string(), why);
+        }
+        if let Some((node, cores)) = card.node {
+            let why = "run engines on cores of the card's node (--cores), frames lie there";
+            self.told(
+                "memory node of the card",
+                format!("{node}: cores {cores}"),
+                why,
+            );
         }
     }
 
