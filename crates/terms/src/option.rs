@@ -120,6 +120,12 @@ options! {
     32 AwaitsPeer(bool) => awaits_peer: bool;
     /// Connections may be from an address that is not ours (IP_TRANSPARENT).
     33 Transparent(bool) => is_transparent: bool;
+    /// Datagrams over IPv4 leave without a checksum (SO_NO_CHECK).
+    34 NoChecksum(bool) => no_checksum: bool;
+    /// Datagrams over IPv6 leave without a checksum (UDP_NO_CHECK6_TX).
+    35 NoChecksumV6(bool) => no_checksum_v6: bool;
+    /// Datagrams over IPv6 that have no checksum are taken (UDP_NO_CHECK6_RX).
+    36 TakesNoChecksumV6(bool) => takes_no_checksum_v6: bool;
 }
 
 #[cfg(test)]

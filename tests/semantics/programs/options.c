@@ -13,7 +13,6 @@ static int is_left_out(int which, int level, int name) {
         {SOL_SOCKET, 65},
         {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
         {SOL_SOCKET, 72 /* SO_BUF_LOCK */},
-        {SOL_SOCKET, 11 /* SO_NO_CHECK */},
         {IPPROTO_TCP, 16 /* TCP_THIN_LINEAR_TIMEOUTS */},
         {SOL_SOCKET, 50 /* SO_ATTACH_BPF */},
         {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */},
@@ -43,8 +42,6 @@ static int is_left_out(int which, int level, int name) {
         {IPPROTO_TCP, 45},
         {IPPROTO_TCP, 46},
         {IPPROTO_UDP, 100},
-        {IPPROTO_UDP, 101},
-        {IPPROTO_UDP, 102},
     };
     for (int i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i][0] == level && places[i][1] == name) return 1;

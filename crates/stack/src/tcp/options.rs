@@ -124,14 +124,7 @@ pub fn change(
         SocketOption::KeepAlive(keep) => set_keep_alive(conn, keep, now, cx),
         SocketOption::UserTimeout(timeout) => user_timeout::set(conn, timeout.map_or(0, ms), cx),
         SocketOption::RcvBuf(bytes) => fix_rcvbuf(conn, bytes.max(RCVBUF_MIN)),
-        SocketOption::SndBuf(bytes) => {
-            conn.snd.limit = bytes;
-            conn.opts.fixed.set_limit(true);
-            fx.event(Event::SendLimit {
-                conn: conn.id,
-                bytes,
-            });
-        }
+        SocketOption::SndBuf(bytes) => fix_sndbuf(conn, bytes, fx),
         SocketOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
         SocketOption::MaxSeg(Some(mss)) => {
             conn.opts.mss_max = conn.opts.mss_max.min(mss.max(MSS_MIN));
@@ -170,9 +163,19 @@ pub fn change(
         | SocketOption::Rank(_)
         | SocketOption::AwaitsPeer(_)
         | SocketOption::Chooser(_)
-        | SocketOption::Multicast(_) => return Err(SocketError::NotSupported),
+        | SocketOption::Multicast(_)
+        | SocketOption::NoChecksum(_)
+        | SocketOption::NoChecksumV6(_)
+        | SocketOption::TakesNoChecksumV6(_) => return Err(SocketError::NotSupported),
     }
     Ok(())
+}
+
+fn fix_sndbuf(conn: &mut Connection, bytes: u32, fx: &mut impl Effects) {
+    conn.snd.limit = bytes;
+    conn.opts.fixed.set_limit(true);
+    let conn = conn.id;
+    fx.event(Event::SendLimit { conn, bytes });
 }
 
 fn set_quick_ack(conn: &mut Connection, on: bool) {

@@ -37,7 +37,7 @@ impl Udp {
             cx.counters.bump(Counter::DropUdpMalformed);
             return UdpOutcome::Done;
         };
-        if !is_checksum_right(ip, &datagram, meta) {
+        if !is_checksum_right(ip, &datagram, meta) && !self.takes_bare(ip, &datagram, meta) {
             cx.counters.bump(Counter::DropUdpChecksum);
             return UdpOutcome::Done;
         }
@@ -86,6 +86,20 @@ impl Udp {
             Some(Chosen::Elsewhere) => cx.counters.bump(Counter::UdpStrays),
         }
         UdpOutcome::Done
+    }
+
+    /// Returns whether a datagram over IPv6 has no checksum, and is for a socket that does not want
+    /// one (UDP_NO_CHECK6_RX).
+    #[cold]
+    fn takes_bare(&self, ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> bool {
+        let from = SocketAddr::new(ip.src, datagram.src_port);
+        let to = SocketAddr::new(ip.dst, datagram.dst_port);
+        let taker = || self.find_taker(from, to, meta.link);
+        let is_bare = datagram.checksum == 0 && ip.src.is_ipv6();
+        is_bare
+            && taker()
+                .and_then(|id| self.find(id))
+                .is_some_and(|socket| socket.options.socket.takes_no_checksum_v6)
     }
 
     /// Returns whether a datagram to a group is for this socket.

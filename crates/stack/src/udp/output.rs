@@ -165,7 +165,9 @@ fn send_many(
     if header_len + usize::from(size.get()) > usize::from(mtu) {
         return Err(SocketError::MessageTooLong);
     }
-    if payload.len().div_ceil(usize::from(size.get())) > SEGMENTS_MAX {
+    // udp_send_skb(): what a device cuts it gives checksums.
+    let is_bare = !has_checksum(socket, packet.dst);
+    if is_bare || payload.len().div_ceil(usize::from(size.get())) > SEGMENTS_MAX {
         return Err(SocketError::InvalidArgument);
     }
     if cx.config.has_udp_segmentation && !path.local {
@@ -189,7 +191,7 @@ fn send_one(
     let segment = OutSegment {
         header: &udp::header(socket.local.port(), to.port, payload.len()),
         payload: Payload::Inline(payload),
-        checksum_at: Some(udp::CHECKSUM_AT),
+        checksum_at: has_checksum(socket, packet.dst).then_some(udp::CHECKSUM_AT),
         gso_mss,
     };
     let way = (packet, socket.mtu_discovery(packet.dst));
@@ -209,6 +211,14 @@ fn send_one(
         Output::Unreachable(Reason::MessageTooLong) => Err(SocketError::MessageTooLong),
         Output::Unreachable(Reason::NetUnreachable) => Err(SocketError::NetUnreachable),
         Output::Unreachable(_) => Err(SocketError::HostUnreachable),
+    }
+}
+
+fn has_checksum(socket: &Socket, dst: IpAddr) -> bool {
+    let options = &socket.options.socket;
+    match dst {
+        IpAddr::V4(_) => !options.no_checksum,
+        IpAddr::V6(_) => !options.no_checksum_v6,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod apart;
 mod arp;
+mod bare;
 mod default_routers;
 mod discovery;
 mod forward;

@@ -9,6 +9,9 @@ use crate::socket::options::{limit, multicast, way};
 
 /// Not in libc (linux/in.h).
 const IP_LOCAL_PORT_RANGE: i32 = 51;
+/// Not in libc (linux/udp.h).
+const UDP_NO_CHECK6_TX: i32 = 101;
+const UDP_NO_CHECK6_RX: i32 = 102;
 
 impl Options {
     /// Returns the stack's counterpart of an option; `None` for those it has no use for.
@@ -85,6 +88,9 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
+            (libc::SOL_UDP, UDP_NO_CHECK6_TX) => SocketOption::NoChecksumV6(int()? != 0),
+            (libc::SOL_UDP, UDP_NO_CHECK6_RX) => SocketOption::TakesNoChecksumV6(int()? != 0),
+            (libc::SOL_SOCKET, libc::SO_NO_CHECK) => SocketOption::NoChecksum(int()? != 0),
             (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE) => {
                 let bounds = int()?.cast_unsigned();
                 SocketOption::PortRange(PortRange {

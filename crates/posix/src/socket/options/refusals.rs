@@ -13,8 +13,6 @@ const TCP_RTO_MAX_MS: i32 = 44;
 const TCP_RTO_MIN_US: i32 = 45;
 const TCP_DELACK_MAX_US: i32 = 46;
 const UDP_ENCAP: i32 = 100;
-const UDP_NO_CHECK6_TX: i32 = 101;
-const UDP_NO_CHECK6_RX: i32 = 102;
 const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// Segment authentication (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
@@ -63,10 +61,6 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
         // Buffers that tune themselves are not locked.
         (libc::SOL_SOCKET, SO_BUF_LOCK) if is_stream && is_set(value) => Some(Errno::ENOPROTOOPT),
-        // Datagrams have their checksums.
-        (libc::SOL_SOCKET, libc::SO_NO_CHECK) if !is_stream && is_set(value) => {
-            Some(Errno::ENOPROTOOPT)
-        }
         (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
             if is_stream && value.iter().any(|byte| *byte != u8::MAX) =>
         {
@@ -80,10 +74,8 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
 fn is_refused_if_set(level: i32, name: i32) -> bool {
     matches!(
         (level, name),
-        (
-            libc::SOL_UDP,
-            UDP_ENCAP | UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX
-        ) | (libc::IPPROTO_IP, libc::IP_OPTIONS)
+        (libc::SOL_UDP, UDP_ENCAP)
+            | (libc::IPPROTO_IP, libc::IP_OPTIONS)
             | (libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS)
     )
 }
@@ -113,12 +105,11 @@ mod tests {
         assert_eq!(of(dgram, udp, UDP_ENCAP, &on), Some(Errno::ENOPROTOOPT));
         let thin = (stream, libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS);
         let lock = (stream, socket, SO_BUF_LOCK);
-        for (is_stream, level, name) in [thin, lock, (dgram, socket, libc::SO_NO_CHECK)] {
+        for (is_stream, level, name) in [thin, lock] {
             assert_eq!(of(is_stream, level, name, &off), None);
             assert_eq!(of(is_stream, level, name, &on), Some(Errno::ENOPROTOOPT));
         }
         assert_eq!(of(dgram, socket, SO_BUF_LOCK, &on), None);
-        assert_eq!(of(stream, socket, libc::SO_NO_CHECK, &on), None);
         let stamps = (stamping::RX_SOFTWARE | stamping::SOFTWARE).to_ne_bytes();
         assert_eq!(of(dgram, socket, libc::SO_TIMESTAMPING, &stamps), None);
         let refused = of(stream, socket, libc::SO_TIMESTAMPING, &stamps);
