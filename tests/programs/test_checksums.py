@@ -1,4 +1,5 @@
-"""Datagrams without a checksum: SO_NO_CHECK, UDP_NO_CHECK6_TX and UDP_NO_CHECK6_RX."""
+"""Options between datagrams, and datagrams without a checksum: SO_NO_CHECK, UDP_NO_CHECK6_TX and
+UDP_NO_CHECK6_RX."""
 
 import socket
 
@@ -6,6 +7,7 @@ from harness import test
 from harness.world import PYTHON
 
 PORT = 7660
+IP_RECVTTL = 12
 UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX = 101, 102
 # A datagram without a checksum over each family, one with it, and which of the answers come.
 PROGRAM = """
@@ -70,3 +72,31 @@ def a_datagram_without_a_checksum_is_sent_and_taken_as_asked(world):
         found = udp_checksums(raw, 4)
     assert found["bare"] == found["tx 1"] == 0, found
     assert found["full"] != 0 and found["tx 0"] != 0, found
+
+
+TTLS = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.connect((sys.argv[1], int(sys.argv[2])))
+sock.send(b"first")
+for ttl in range(1, 65):
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+    sock.send(b"%d" % ttl)
+"""
+
+
+@test
+def an_option_holds_for_what_is_sent_after_it(world):
+    """As traceroute does."""
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with sock:
+        sock.settimeout(10)
+        sock.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+        sock.bind((world.PEER, PORT))
+        world.stack(PYTHON, "-c", TTLS, world.PEER, PORT).finish(20)
+        assert sock.recv(100) == b"first"
+        for ttl in range(1, 65):
+            data, control, _, _ = sock.recvmsg(100, 100)
+            told = int.from_bytes(control[0][2], "little")
+            assert (int(data), told) == (ttl, ttl)

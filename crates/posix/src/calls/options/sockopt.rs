@@ -200,6 +200,10 @@ impl Process {
         if let (Some((attachment, sock)), Some(option)) =
             (dgram.part(), options.for_stack(level, name))
         {
+            if attachment.program.tx_unsent(sock) > 0 {
+                // Datagrams that have not left yet keep the value they were sent with.
+                let _ = attachment.info(sock);
+            }
             attachment.set_option(sock, option);
         }
         if let (CHOOSE | UNCHOOSE, Some((attachment, sock))) = ((level, name), dgram.part()) {
