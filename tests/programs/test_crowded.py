@@ -1,5 +1,5 @@
 """Many of a kind, and ends at the worst moment: children beside connections, threads, children that
-are killed."""
+are killed, connections that go round, ends that close at one moment."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import signal
 import time
 
 from harness import test
+from harness.process import until
 
 LINE = b"line\n"
 
@@ -72,3 +73,25 @@ def a_child_that_is_killed_while_its_connection_moves_ends_that_alone(world):
             kept[0].sendall(LINE)
             assert kept[1].readline() == LINE
     assert started.is_running(), started.tail()
+
+
+@test
+def a_connection_goes_round_several_processes(world):
+    started = world.stack(*world.program("circle.py"), 7163, 3, 30)
+    world.wait_port(7163, process=started)
+    for _ in range(5):
+        with world.connect(7163) as sock, sock.makefile("rb") as stream:
+            for turn in range(30):
+                sock.sendall(b"%d\n" % turn)
+                assert stream.readline() == b"%d %d\n" % (turn % 3, turn)
+            assert stream.readline() == b""
+
+
+@test
+def two_programs_that_close_at_one_moment_lose_nothing(world):
+    server = world.stack(*world.program("both_close.py"), "serve", 7164)
+    until(lambda: "listens" in server.output() or not server.is_running(), 10, "the server listens")
+    words = [*world.program("both_close.py"), "ask", world.address, 7164]
+    for start in (world.stack, world.peer):
+        assert start(*words).finish(60) == "100 of 100\n"
+    assert server.output() == "listens\n", server.tail()
