@@ -71,7 +71,7 @@ pub(crate) fn meet_as_asked(
         let (socket, welcome) = meet(settings, hello)?;
         match check_network(settings, &welcome) {
             Err(_) if welcome.is_unused && Instant::now() < until => {
-                // Whoever has come meanwhile keeps it.
+                // A program that has attached meanwhile keeps it running.
                 let _ = ask(&socket, &Request::Stop { is_forced: false });
                 drop(socket);
                 std::thread::sleep(INSTANCE_PAUSE);

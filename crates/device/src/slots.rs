@@ -217,7 +217,7 @@ impl Slots {
             &self.steering,
         )?;
         opened.link.vlan = vlan;
-        // What hung on the former interface has gone with it.
+        // Ports and programs of the former interface have gone with it.
         self.ports = vec![Port::of(&opened)];
         self.link = opened.link;
         let slots = opened.slots.into_iter();

@@ -122,7 +122,7 @@ impl Steward {
             attachment.close(sock, CloseMode::Abort);
             attachment.commands();
         }
-        // Whoever else has the pair is served by the child, which has its other end too.
+        // Other holders of the pair are served by the child, which has its other end too.
         self.end_pump_as(given.pump, Pump::end_here);
     }
 

@@ -99,7 +99,7 @@ fn what_leaves_from_a_virtual_address_goes_by_the_vlans_gateway() {
     let frames = taken(&mut table);
     assert_eq!(frames.len(), 1);
     assert_eq!((frames[0].0, &frames[0].1[..6]), (VLAN, &ROUTER_MAC[..]));
-    // The same from the device's own address goes by the other gateway, which is resolved there.
+    // A datagram from the device's own address goes by the other gateway, which is resolved there.
     let own = table.bind("10.0.0.5:7");
     let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);
     sent.unwrap();

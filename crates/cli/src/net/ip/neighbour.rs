@@ -112,7 +112,7 @@ fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), 
             continue;
         }
         if state != "PERMANENT" {
-            // What is set can be deleted.
+            // A configured entry can be deleted.
             let mode = Mode::Replace;
             changes.push(Change::AddNeighbour { entry, mode });
         }

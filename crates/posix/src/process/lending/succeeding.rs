@@ -230,7 +230,7 @@ impl Process {
             .into_iter()
             .partition(|(_, pump)| ids.contains(&pump.socket().id));
         gone.into_iter().for_each(|(_, pump)| pump.end_here(self));
-        // Who uses what stays speaks to the helper, if there is one.
+        // Users of the connections that stay talk to the helper, if there is one.
         let children = match ids.is_empty() {
             true => children,
             false => {

@@ -38,7 +38,7 @@ fn answers_to_a_strange_address_are_taken_by_both_ends() {
     world.to = STRANGE;
     let ack = syn.header.seq.wrapping_add(1);
     let none = TcpOptions::default();
-    // Of another port of the peer's, and to another one here.
+    // From another port of the peer, and to another one here.
     for ports in [(PEER_PORT + 1, PORT), (PEER_PORT, PORT + 1)] {
         world.inject(ports, ISS, ack, SYN | ACK, &none, &[]);
         world.none();
