@@ -3,6 +3,7 @@
 import json
 
 from harness import test
+from harness.process import until
 
 
 def run(world, *words):
@@ -82,5 +83,19 @@ def sysctls_and_reloads_are_told_in_json_and_help_is_there(world):
     assert told == {"net.ipv4.tcp_fin_timeout": 60}, told
     assert len(json.loads(world.admin("sysctl", "-a", "--json").finish())) > 50
     assert "route" in run(world, "help") and "nodad" in run(world, "addr", "help")
+    rule = "100 setfib 10 ip from 10.9.0.0/24 to any out"
+    world.admin("ipfw", "add", *rule.split())
+    rules = json.loads(world.admin("ipfw", "--json", "list").finish())
+    assert 100 in [rule["number"] for rule in rules], rules
+    words = [str(world.slipstack), "monitor", "--run-dir", str(world.run_dir)]
+    watching = world.beside(*words)
+
+    def hears():
+        world.admin("ip", "route", "replace", "10.6.0.0/16", "via", world.PEER)
+        world.admin("ip", "route", "del", "10.6.0.0/16")
+        return "Deleted 10.6.0.0/16" in watching.output()
+
+    until(hears, 10, "a change is printed")
+    watching.stop()
     refused = world.admin("ip", "neigh", "flush")
     assert refused.wait() == 1 and "which neighbours" in refused.errors()

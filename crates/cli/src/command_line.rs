@@ -61,6 +61,7 @@ fn network_commands(command: Command) -> Command {
              slipstack ip -json route show table all\n  \
              slipstack ip help",
         ))
+        .subcommand(monitor_command())
         .subcommand(words_command(
             "ifconfig",
             "Show and change interfaces and addresses, as F-Stack's ff_ifconfig",
@@ -109,6 +110,16 @@ fn network_commands(command: Command) -> Command {
     --udp PORTS  The UDP ports listed\n\n\
     Connections stay where they are.",
         ))
+}
+
+fn monitor_command() -> Command {
+    words_command(
+        "monitor",
+        "Print each change of a running stack's network until it is ended, as ip monitor",
+        "Examples:\n  \
+         slipstack monitor\n  \
+         slipstack monitor --if eth1",
+    )
 }
 
 /// Commands of neighbours with FreeBSD's grammar.

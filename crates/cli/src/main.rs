@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         "config" => config::run(matches),
         "wait" => wait::run(matches),
         "ip" => net::run(matches, net::ip::run),
+        "monitor" => net::run(matches, net::ip::watch),
         "ifconfig" => net::run(matches, net::bsd::ifconfig::run),
         "route" => net::run(matches, net::bsd::route::run),
         "arp" => net::run(matches, net::bsd::arp::run),

@@ -115,6 +115,13 @@ fn one(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Fa
     }
 }
 
+/// `slipstack monitor`, which is `ip monitor`.
+pub fn watch(settings: &Settings, words: &[String]) -> Result<(), Failure> {
+    let words = Words::new("monitor", words);
+    words.end()?;
+    monitor(&Target::find(settings, 0)?)
+}
+
 /// Tells of each change until it is ended.
 pub fn monitor(target: &Target) -> Result<(), Failure> {
     let mut answer = target.ask(Query::Watch)?;

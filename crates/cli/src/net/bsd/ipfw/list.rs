@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use slipstack_channel::control::net::{FilterCountRow, FilterRule};
+use slipstack_channel::control::net::{FilterCountRow, FilterRule, RuleEntry};
 
 use super::Times;
 use super::fib::fib_text;
@@ -52,7 +52,9 @@ impl Firewall<'_> {
             false => Counts::new(),
         };
         if self.style.is_json {
-            return self.print_json(&shown, &counts);
+            let fibs = self.state.rules.iter();
+            let fibs = fibs.filter(|rule| set.is_none() && is_meant(rule.priority));
+            return self.print_json(&shown, &counts, &fibs.collect::<Vec<_>>());
         }
         let mut text = String::new();
         if !self.style.has_states_alone {
@@ -133,7 +135,13 @@ impl Firewall<'_> {
         text
     }
 
-    fn print_json(&self, rules: &[&FilterRule], counts: &Counts) -> Result<(), Failure> {
+    /// With the rules that choose tables, which the filter does not count.
+    fn print_json(
+        &self,
+        rules: &[&FilterRule],
+        counts: &Counts,
+        fibs: &[&RuleEntry],
+    ) -> Result<(), Failure> {
         let now = Clock::now();
         let writer = self.writer();
         let rows = rules.iter().map(|rule| {
@@ -148,7 +156,19 @@ impl Firewall<'_> {
                 "last_match": count.and_then(|it| now.seconds_of(it.last_ns)),
             })
         });
-        let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>());
+        let fibs = fibs.iter().map(|rule| {
+            serde_json::json!({
+                "number": rule.priority,
+                "set": 0,
+                "rule": fib_text(rule),
+                "packets": 0,
+                "bytes": 0,
+                "last_match": null,
+            })
+        });
+        let mut rows: Vec<serde_json::Value> = rows.chain(fibs).collect();
+        rows.sort_by_key(|row| row["number"].as_u64());
+        let text = serde_json::to_string_pretty(&rows);
         print(&format!(
             "{}\n",
             text.map_err(|e| Failure::new(e.to_string()))?
