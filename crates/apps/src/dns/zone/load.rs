@@ -1,5 +1,6 @@
 //! Master files (RFC 1035 5), read by the crate `domain`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,12 @@ impl Reader {
                 "{line}:{column}: this parenthesis is not closed"
             )));
         }
-        let read = guarded(|| self.read_entries(origin, path, text.into(), depth));
+        // The parser wants the last line to end, too.
+        let text = match text.last() {
+            None | Some(b'\n') => Cow::Borrowed(text),
+            Some(_) => Cow::Owned([text, b"\n"].concat()),
+        };
+        let read = guarded(|| self.read_entries(origin, path, (&*text).into(), depth));
         read.unwrap_or_else(|| {
             Err(syntax(
                 " the parser failed at something in this file".to_owned(),
@@ -178,4 +184,27 @@ impl Reader {
 /// Reads base 64 (RFC 4648 4), as keys are written.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     domain::utils::base64::decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE: &str = "$TTL 60\n@ SOA ns host 1 2 3 4 5\n@ NS ns\nns A 10.0.0.1\n";
+
+    #[test]
+    fn the_last_line_may_end_with_the_file() {
+        for last in [
+            "w A 10.0.0.2",
+            "*.w TXT $1 ",
+            "w TXT \"a\" ",
+            "w TXT a ; and so on",
+            "  ",
+        ] {
+            let zone = load_text("a.test", format!("{ZONE}{last}").as_bytes());
+            let ended = load_text("a.test", format!("{ZONE}{last}\n").as_bytes());
+            let count = |zone: Result<Zone, LoadError>| zone.unwrap().records().count();
+            assert_eq!(count(zone), count(ended), "{last}");
+        }
+    }
 }
