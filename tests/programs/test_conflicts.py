@@ -27,7 +27,7 @@ def an_address_that_another_station_has_is_refused(world):
     mac = world.peer_ns.ip("-br", "link", "show", "eth1").split()[2]
     for address in (f"{world.PEER}/24", f"{world.PEER6}/64"):
         why = changed(world, "ip", "addr", "add", address, "dev", "eth1")
-        taken = f"Address already in use: {mac} has {address.split('/')[0]}; with nodad"
+        taken = f"Address already in use: {mac} has {address.split('/')[0]}; use nodad"
         assert taken in why, why
     bsd = "f-stack-0", "inet", world.PEER, "netmask", "255.255.255.255", "alias"
     assert "already in use" in changed(world, "ifconfig", *bsd)

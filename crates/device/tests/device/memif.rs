@@ -174,7 +174,7 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
         let end = Instant::now() + PATIENCE;
         while !keeper
             .take_notice()
-            .is_some_and(|text| text.contains("gone"))
+            .is_some_and(|text| text.contains("ended"))
         {
             assert!(Instant::now() < end);
             received(&mut *keeper);

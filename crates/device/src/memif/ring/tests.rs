@@ -129,7 +129,7 @@ fn a_frame_in_several_buffers_is_put_together() {
 #[test]
 fn false_ring_positions_of_a_peer_are_detected() {
     let lies: [(&str, Lies); 5] = [
-        ("further", |ring| {
+        ("exceeds", |ring| {
             ring.region
                 .u16(HEAD_AT)
                 .unwrap()
