@@ -4,6 +4,7 @@ FreeBSD's options and output."""
 import os
 
 from harness import test
+from harness.process import until
 
 MAC = "02:00:00:00:00:08"
 
@@ -54,7 +55,7 @@ def neighbours(world):
     with world.connect(8000) as client:
         client.sendall(b"who\n")
         assert client.makefile().readline()
-    assert world.PEER in tool(world, "ff_arp", "-a")
+    until(lambda: world.PEER in tool(world, "ff_arp", "-a"), 10, "the neighbour is shown again")
 
 
 def neighbours_of_ipv6(world):
