@@ -50,7 +50,7 @@ def it_shows_changes_and_restores_the_former_settings(world):
     assert not list(Path(world.run_dir).glob("tune-*"))
     again = tune(world, "--undo")
     assert again.wait(10) != 0
-    assert "nothing was changed on eth1" in again.errors(), again.errors()
+    assert "there is no change on eth1 to undo" in again.errors(), again.errors()
 
 
 @test(modes=("inprocess",))

@@ -7,15 +7,16 @@ import sys
 
 
 def call(host, port, source="any", mark=0):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The address may have a zone (fe80::1%eth1).
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     try:
-        with socket.socket(family) as connected:
+        with socket.socket(family, kind) as connected:
             connected.settimeout(2)
             if mark:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, int(mark))
             if source != "any":
                 connected.bind((source, 0))
-            connected.connect((host, int(port)))
+            connected.connect(address)
             return connected.getsockname()[0]
     except OSError as error:
         return errno.errorcode.get(error.errno, "timeout")
