@@ -121,9 +121,13 @@ def xdp_sockets(pid):
     """Copies of the AF_XDP sockets of a process."""
     found, handle = [], os.pidfd_open(pid)
     for number in os.listdir(f"/proc/{pid}/fd"):
-        if not os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:"):
+        try:
+            is_socket = os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:")
+        except FileNotFoundError:
+            is_socket = False
+        copy = ctypes.CDLL(None).syscall(PIDFD_GETFD, handle, int(number), 0) if is_socket else -1
+        if copy < 0:
             continue
-        copy = ctypes.CDLL(None).syscall(PIDFD_GETFD, handle, int(number), 0)
         # With its family and type, which AF_XDP does not report.
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_RAW, 0, fileno=copy)
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == AF_XDP:
