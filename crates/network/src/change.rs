@@ -489,6 +489,7 @@ impl NetworkState {
         let is_meant = |entry: &NeighbourEntry| (entry.link, entry.ip) == (link, ip);
         let at = self.neighbours.iter().position(is_meant);
         self.neighbours.remove(at.ok_or(Refused::NoSuchNeighbour)?);
+        self.deletions += 1;
         Ok(())
     }
 

@@ -27,6 +27,10 @@ pub struct NetworkState {
     pub rules: Vec<RuleEntry>,
     /// Neighbours that are not resolved.
     pub neighbours: Vec<NeighbourEntry>,
+    /// Counts deletions of neighbours. With another count a stack forgets the neighbours that it has
+    /// learnt, also where it sees several changes as one.
+    #[serde(default)]
+    pub deletions: u64,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
     /// The configuration learnt from routers of the link, if they are solicited.
@@ -209,6 +213,7 @@ impl NetworkState {
             routes,
             rules,
             neighbours,
+            deletions,
             is_forwarding,
             learnt: _,
             tunables: _,
@@ -219,6 +224,7 @@ impl NetworkState {
             && *routes == other.routes
             && *rules == other.rules
             && *neighbours == other.neighbours
+            && *deletions == other.deletions
             && *is_forwarding == other.is_forwarding
     }
 

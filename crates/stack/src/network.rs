@@ -25,8 +25,12 @@ impl Stack {
             return;
         }
         let before = self.net.mtus();
+        let has_deletions = network.deletions != self.config.network.deletions;
         self.config.network = network;
         cx!(self).renew_network();
+        if has_deletions {
+            self.net.neighbours.forget_learnt();
+        }
         cx!(self).ask_on_links(now);
         if self.net.mtus() != before {
             self.tcp.on_link_mtu(now, &mut cx!(self));

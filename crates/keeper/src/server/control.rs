@@ -139,15 +139,14 @@ impl Server {
             return denied(&error.to_string(), None);
         }
         let revision = next.revision;
-        match self.publish(next, now) {
-            Ok(()) => {
-                for change in changes {
-                    if let Change::DelNeighbour { ip, .. } = change {
-                        self.resources.neighbours.forget(*ip);
-                    }
-                }
-                NetAnswer::Changed { revision }
+        // Before the engines hear of it: they would find it again.
+        for change in changes {
+            if let Change::DelNeighbour { ip, .. } = change {
+                self.resources.neighbours.forget(*ip);
             }
+        }
+        match self.publish(next, now) {
+            Ok(()) => NetAnswer::Changed { revision },
             Err(error) => denied(&error.to_string(), None),
         }
     }

@@ -5,7 +5,9 @@
 use std::net::Ipv4Addr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, SocketOption, UdpOptions};
+use slipstack_stack::{
+    Counter, DatagramOut, Event, NetworkState, Role, SocketError, SocketOption, UdpOptions,
+};
 use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ethernet::BROADCAST;
 
@@ -185,6 +187,32 @@ fn a_datagram_waits_for_the_answer_and_then_leaves() {
     assert_eq!(sent.len(), 1);
     assert_eq!(&sent[0][..6], &PEER_MAC);
     assert_eq!(&ip_of(&sent[0]).payload[8..], b"hello");
+}
+
+#[test]
+fn a_deleted_neighbour_is_resolved_again() {
+    let mut table = Table::new();
+    table.input(&arp_frame(ArpOperation::Request, PEER_MAC, PEER, IP));
+    table.take_frames();
+    let udp = table.bind("0.0.0.0:1000");
+    for deletions in [0, 1] {
+        let network = NetworkState {
+            deletions,
+            ..NetworkState::of(1500, vec![(IP.into(), 24)], &[GATEWAY.into()])
+        };
+        table.stack.set_network(table.now, network.into());
+        let datagram = DatagramOut::new(Some(at(PEER, 7)), b"?");
+        let sent = table
+            .stack
+            .udp_send(table.now, udp, &datagram, &mut table.fx);
+        sent.unwrap();
+        let frames = table.take_frames();
+        assert_eq!(frames.len(), 1);
+        match deletions {
+            0 => assert_eq!(frames[0][..6], PEER_MAC),
+            _ => assert_eq!(arp_of(&frames[0]).target_ip, PEER),
+        }
+    }
 }
 
 #[test]
