@@ -27,8 +27,8 @@ pub struct NetworkState {
     pub rules: Vec<RuleEntry>,
     /// Neighbours that are not resolved.
     pub neighbours: Vec<NeighbourEntry>,
-    /// Counts deletions of neighbours. With another count a stack forgets the neighbours that it has
-    /// learnt, also where it sees several changes as one.
+    /// Counts deletions of neighbours. When it has changed a stack forgets the neighbours that it
+    /// has learnt, also if it sees several changes as one.
     #[serde(default)]
     pub deletions: u64,
     /// Packets for others are passed on.
