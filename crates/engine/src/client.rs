@@ -64,6 +64,8 @@ pub(crate) struct Bound {
     pub(crate) link: u16,
     /// The stack keeps the port reserved for this socket.
     pub(crate) is_reserved: bool,
+    /// The stack chose the port, and a connection may have another one.
+    pub(crate) is_picked: bool,
     /// The port authority steers the port here.
     pub(crate) is_announced: bool,
     /// The directory's entry for a connected datagram socket.

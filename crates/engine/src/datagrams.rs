@@ -43,6 +43,7 @@ impl Engine {
             is_shared: asked.is_shared,
             link: options.socket.link,
             is_reserved: false,
+            is_picked: false,
             is_announced,
             flow: None,
         };

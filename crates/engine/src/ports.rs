@@ -92,6 +92,7 @@ impl Engine {
                     is_shared: false,
                     link: options.link,
                     is_reserved: false,
+                    is_picked: false,
                     is_announced,
                     flow: None,
                 };

@@ -39,6 +39,7 @@ impl Engine {
         let range = self.port_range(owner);
         let is_shared = reuse_addr || reuse_port;
         let port = self.reserve_port((hold, addr.port()), is_shared, range)?;
+        let is_picked = addr.port() == 0;
         let addr = SocketAddr::new(addr.ip(), port);
         let bound = Bound {
             addr,
@@ -46,6 +47,7 @@ impl Engine {
             is_shared: reuse_port,
             link: hold.link,
             is_reserved: true,
+            is_picked,
             is_announced: false,
             flow: None,
         };
@@ -92,6 +94,7 @@ impl Engine {
             is_shared: false,
             link: 0,
             is_reserved: true,
+            is_picked: false,
             is_announced: false,
             flow: None,
         })
@@ -226,7 +229,7 @@ impl Engine {
                     .tcp_release_port(&bound.hold(), bound.addr.port());
                 bound.is_reserved = false;
             }
-            if !bound.is_announced {
+            if !bound.is_announced && !bound.is_picked {
                 bound.is_announced =
                     self.announce(Transport::Tcp, (bound.addr, bound.link), true, false)?;
             }
@@ -238,7 +241,11 @@ impl Engine {
                 .state
                 .without(State::HUP | State::RDHUP | State::CLOSED);
         }
-        let local = bound.map(|bound| bound.addr);
+        // A connection that ends may still have the port that was reserved, with the same peer.
+        let local = bound.map(|bound| match bound.is_picked {
+            true => SocketAddr::new(bound.addr.ip(), 0),
+            false => bound.addr,
+        });
         if local.is_some_and(|local| self.is_anothers(local, remote)) {
             return Err(SocketError::AddrNotAvailable);
         }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use pair::World;
 use slipstack_channel::{
-    CloseMode, Command, EventKind, Reason, SockId, SocketOption, State, Transport,
+    CloseMode, Command, EventKind, PortRange, Reason, Reply, SockId, SocketOption, State, Transport,
 };
 
 fn pattern(seed: u64, offset: usize, out: &mut [u8]) {
@@ -513,4 +513,33 @@ fn a_handed_over_connection_stays_in_the_directory_until_the_keeper_has_it() {
     assert_eq!(flows(&handovers[0].region), before);
     host.engine.forget(&handovers[0]);
     assert_eq!(flows(&handovers[0].region), []);
+}
+
+#[test]
+fn a_connection_from_a_picked_port_shares_it_with_none_to_the_same_peer() {
+    let mut world = World::new();
+    world.listen(1, 8080);
+    let (own, remote) = (world.hosts[0].addr, world.hosts[1].addr);
+    // As many connections as there are ports.
+    for count in 0..10 {
+        let sock = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
+        let option = SocketOption::PortRange(PortRange {
+            first: 40_000,
+            last: 40_009,
+        });
+        let set = world.request(0, Command::SetOption { sock, option });
+        assert_eq!(set, Ok(Reply::Done));
+        let bind = Command::Bind {
+            sock,
+            addr: SocketAddr::new(own.into(), 0),
+            reuse_addr: false,
+            reuse_port: false,
+            v6_only: false,
+        };
+        world.request(0, bind).unwrap();
+        let remote = SocketAddr::new(remote.into(), 8080);
+        let connect = Command::Connect { sock, remote };
+        assert!(world.request(0, connect).is_ok(), "connection {count}");
+        world.step();
+    }
 }
