@@ -14,9 +14,13 @@ use rustix::net::{
 };
 
 pub(crate) const NEWLINK: u16 = 16;
+pub(crate) const DELLINK: u16 = 17;
 pub(crate) const GETLINK: u16 = 18;
 pub(crate) const NEWADDR: u16 = 20;
+pub(crate) const DELADDR: u16 = 21;
 pub(crate) const GETADDR: u16 = 22;
+pub(crate) const NEWROUTE: u16 = 24;
+pub(crate) const DELROUTE: u16 = 25;
 pub(crate) const GETROUTE: u16 = 26;
 pub(crate) const NEWQDISC: u16 = 36;
 pub(crate) const DELQDISC: u16 = 37;
@@ -56,6 +60,13 @@ impl Request {
         }
     }
 
+    /// Starts a message that asks for nothing, with the fixed part.
+    pub(crate) fn notice(kind: u16, fixed: &[u8]) -> Request {
+        let mut request = Request::new(kind, 0, fixed);
+        request.bytes[6..8].copy_from_slice(&[0, 0]);
+        request
+    }
+
     /// Starts a question about sockets (NETLINK_SOCK_DIAG), with the fixed part of the message.
     pub fn about_sockets(fixed: &[u8]) -> Request {
         const BY_FAMILY: u16 = 20;
@@ -70,7 +81,7 @@ impl Request {
         self
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         let len = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
         self.bytes
@@ -86,7 +97,7 @@ pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+pub(crate) fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
     let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
     Ok(socket_with(AddressFamily::NETLINK, kind, flags, protocol)?)
 }

@@ -20,6 +20,7 @@ pub mod log;
 mod neighbours;
 mod net;
 mod network;
+mod notices;
 mod orphans;
 mod pair;
 pub mod process;

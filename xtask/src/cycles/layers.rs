@@ -116,7 +116,9 @@ const LAYERS: &[Layers] = &[
                 "random",
                 "runtime",
             ],
-            &["claims", "error", "orphans", "process", "regions", "steer"],
+            &[
+                "claims", "error", "notices", "orphans", "process", "regions", "steer",
+            ],
             &["interfaces", "pair", "routes", "slots"],
             &["autoconf", "conflict", "net"],
             &["resources"],

@@ -36,6 +36,7 @@ use tracing::{error, warn};
 use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
 use crate::net::{Net, Shared};
+use crate::notices::Announcer;
 use crate::orphans::Orphans;
 use crate::random::random_u64;
 use crate::resources::Resources;
@@ -155,6 +156,7 @@ pub struct Server {
     reports: HashMap<ClientId, ReportTable>,
     inquests: inquests::Inquests,
     trials: Vec<trials::Trial>,
+    announcer: Announcer,
     tally: Tally,
     /// When the last standby was forked.
     standby_at: u64,
@@ -199,6 +201,7 @@ impl Server {
             seed(),
             now,
         );
+        let announcer = Announcer::of(&resources.network.state);
         let mut server = Server {
             steer: Steer::with_groups(&resources.state.groups, resources.options.spread.clone()),
             resources,
@@ -214,6 +217,7 @@ impl Server {
             reports: HashMap::new(),
             inquests: inquests::Inquests::default(),
             trials: Vec::new(),
+            announcer,
             tally: Tally {
                 successions: u64::from(is_successor),
                 ..Tally::default()
@@ -301,6 +305,7 @@ impl Server {
         self.look_for_stalls(now);
         self.follow_inquests(now);
         self.follow_trials(now);
+        self.announcer.follow(&self.resources.network.state, now);
         self.empty_vacated(now);
         self.settle_handovers();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

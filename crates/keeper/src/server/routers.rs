@@ -22,6 +22,7 @@ impl Server {
         self.share_ports(&share::ALL);
         self.publish_engines();
         self.resources.save();
+        self.announcer.note(now);
         self.tell_watchers();
         Ok(())
     }

@@ -157,6 +157,7 @@ impl Server {
             self.standby_due,
             self.stalls_due(),
             self.trials_due(),
+            self.announcer.due(),
         ];
         for at in due_now.into_iter().flatten() {
             add(at);

@@ -6,7 +6,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{RecvFlags, recv, recvfrom};
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::AddrBytes;
@@ -14,6 +15,9 @@ use crate::interfaces::question::{DONE, HEADER, Header, NEW_ADDRESS, Question, R
 use crate::outcome::{Divert, Outcome};
 use crate::process::table::Entry;
 use crate::process::{Process, Received};
+
+/// Longest notice of an address.
+const NOTICE_MAX: usize = 512;
 
 impl Process {
     /// The program has made a socket of NETLINK_ROUTE.
@@ -49,6 +53,9 @@ impl Process {
         let Some(Entry::Routes(socket)) = self.table.find(fd) else {
             return Err(Divert::Kernel);
         };
+        if let Some(received) = take_notice(fd, bufs, flags) {
+            return Ok(received);
+        }
         let mut asked = socket.asked.lock();
         let question = asked.as_mut().ok_or(Divert::Kernel)?;
         let number = Descriptor::new(fd).ok_or(Divert::Kernel)?;
@@ -69,6 +76,23 @@ impl Process {
         }
         Ok(deliver(&datagram, bufs, flags))
     }
+}
+
+/// Takes the next datagram if it is a notice of the keeper's, as if the kernel had sent it: some
+/// programs believe nobody else.
+fn take_notice(fd: i32, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Option<Received> {
+    let number = Descriptor::new(fd)?;
+    let waiting = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let (_, _, sender) = recvfrom(number.as_fd(), &mut [0; HEADER][..], waiting).ok()?;
+    let sender = SocketAddrNetlink::try_from(sender?).ok()?;
+    if sender.pid() == 0 {
+        return None;
+    }
+    let mut bytes = vec![0; NOTICE_MAX];
+    let peeks = flags & libc::MSG_PEEK != 0;
+    let how = if peeks { waiting } else { RecvFlags::DONTWAIT };
+    let (len, _) = recv(number.as_fd(), &mut bytes[..], how).ok()?;
+    Some(deliver(bytes.get(..len)?, bufs, flags))
 }
 
 /// The header of the kernel's next datagram, if there is one. It stays.
