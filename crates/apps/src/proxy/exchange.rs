@@ -155,8 +155,8 @@ impl Proxy {
         true
     }
 
+    /// Gives the request to a backend that is next: over a kept connection, or a new one.
     fn find_backend(&mut self, cx: &Cx<'_>, id: ConnectionId, client: &mut Client) {
-        client.step = Step::Reaching;
         let chosen = self.backends.pick(Tried::default(), cx.now_ns());
         if let Some(backend) = chosen {
             while let Some(idle) = self.backends.take_idle(backend) {
@@ -170,12 +170,23 @@ impl Proxy {
                 self.put_side(idle, Side::Server(id));
                 return client.use_backend(idle, true);
             }
-            if self.reach_backend(cx, id, backend) {
-                return;
-            }
         }
-        Figures::add(&self.options.figures.failures);
-        self.give_up(cx, id, client);
+        self.reach_by_new(cx, id, client, chosen);
+    }
+
+    /// Opens a connection to the chosen backend for the request; none gives 502.
+    fn reach_by_new(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        client: &mut Client,
+        chosen: Option<usize>,
+    ) {
+        client.step = Step::Reaching;
+        if !chosen.is_some_and(|backend| self.reach_backend(cx, id, backend)) {
+            Figures::add(&self.options.figures.failures);
+            self.give_up(cx, id, client);
+        }
     }
 
     /// Sends the request's head and body.
@@ -390,9 +401,10 @@ impl Proxy {
             return cx.reset(id);
         }
         if client.may_repeat() {
-            // It ended while the request was under way (RFC 9112 9.3.1).
-            client.is_reused = false;
-            return self.find_backend(cx, id, client);
+            // It ended while the request was under way (RFC 9112 9.3.1). Other kept connections may
+            // be about to end too, and the request is sent once more at most: over a new one.
+            let chosen = self.backends.pick(Tried::default(), cx.now_ns());
+            return self.reach_by_new(cx, id, client, chosen);
         }
         Figures::add(&self.options.figures.failures);
         self.give_up(cx, id, client);
