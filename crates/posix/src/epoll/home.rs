@@ -44,7 +44,7 @@ impl Home {
     }
 
     /// As [`Home::settle`], temporarily.
-    pub(crate) fn lodge(&self, number: u32) {
+    pub(crate) fn settle_temporarily(&self, number: u32) {
         self.0.store(OPEN | number, Ordering::Release);
     }
 }

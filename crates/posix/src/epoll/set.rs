@@ -123,7 +123,7 @@ pub(crate) struct Inner {
     /// The engine that it is at home at, if it is not the first.
     home: Option<Arc<Attachment>>,
     /// Members that have come since the last wait and may be on another engine.
-    pub(crate) strangers: Vec<Weak<Description>>,
+    pub(crate) remote_members: Vec<Weak<Description>>,
 }
 
 impl Inner {
@@ -162,7 +162,7 @@ pub(crate) struct Set {
     /// Waits while it had no home.
     unsettled_waits: AtomicU32,
     /// Members have come that may be on another engine.
-    pub(crate) has_strangers: AtomicBool,
+    pub(crate) has_remote_members: AtomicBool,
 }
 
 impl Set {
@@ -180,7 +180,7 @@ impl Set {
             queue: OnceLock::new(),
             home: Home::default(),
             unsettled_waits: AtomicU32::new(0),
-            has_strangers: AtomicBool::new(false),
+            has_remote_members: AtomicBool::new(false),
         }
     }
 
@@ -485,7 +485,7 @@ impl Set {
         let mut inner = self.inner.lock();
         inner.waiters.clear();
         // The objects they refer to belong to the parent.
-        std::mem::forget(std::mem::take(&mut inner.strangers));
+        std::mem::forget(std::mem::take(&mut inner.remote_members));
         std::mem::forget(inner.home.take());
         inner
             .watches

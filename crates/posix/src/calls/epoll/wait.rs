@@ -44,7 +44,7 @@ impl Process {
         }
         self.engines
             .settle_home(&set, || self.attached_first().is_ok());
-        self.engines.bring_strangers(&set);
+        self.engines.move_remote_members(&set);
         self.realize_set(&set);
         let is_attached = self.engines.place.lock().is_some();
         // Only a check without a wait: a sleeping thread must learn of members that other threads
@@ -73,7 +73,7 @@ impl Process {
         })?;
         // The data that arrived for a foreign connection acknowledged what it had sent, so it can
         // move.
-        self.engines.bring_strangers(&set);
+        self.engines.move_remote_members(&set);
         Ok(count.unwrap_or(0))
     }
 

@@ -248,11 +248,11 @@ impl Homes {
     }
 
     /// As [`Homes::settle`], temporarily.
-    pub(crate) fn lodge(&self, set: &Set, number: u32) {
+    pub(crate) fn settle_temporarily(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
         if set.home.is_unsettled() {
             enter(&mut all, set, number);
-            set.home.lodge(number);
+            set.home.settle_temporarily(number);
         }
     }
 

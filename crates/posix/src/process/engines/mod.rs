@@ -4,9 +4,9 @@
 mod absence;
 mod homes;
 mod listeners;
+mod remote_members;
 mod settling;
 mod sole_waits;
-mod strangers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -27,7 +27,7 @@ impl Engines {
     fn settle_open(&self, set: &Arc<Set>, attaches: impl FnOnce() -> bool) {
         let thread = self.kernel.thread();
         if !set.home.is_unsettled() {
-            return self.settle_lodger(set, thread);
+            return self.settle_again_temporary(set, thread);
         }
         if self.homes.is_first(thread) {
             return self.homes.settle(set, FIRST);
@@ -39,7 +39,7 @@ impl Engines {
             Some(number) => self.homes.settle(set, number),
             None => self.settle_on_another(set, thread, attaches),
         }
-        self.bring_listeners(set);
+        self.move_listeners(set);
     }
 
     /// Whether a set has members that its thread's own engine would serve.
@@ -63,7 +63,7 @@ impl Engines {
     /// Finds an engine for a thread without one: an unused one, a new one, or a shared one.
     fn settle_on_another(&self, set: &Set, thread: usize, attaches: impl FnOnce() -> bool) {
         if !attaches() {
-            return self.homes.lodge(set, FIRST);
+            return self.homes.settle_temporarily(set, FIRST);
         }
         let _turn = self.attaching.lock();
         match self.find_engine() {
@@ -74,16 +74,16 @@ impl Engines {
             None => match self.homes.emptiest() {
                 Some((number, _)) => {
                     self.homes.remember(thread, number);
-                    self.homes.lodge(set, number);
+                    self.homes.settle_temporarily(set, number);
                 }
-                None => self.homes.lodge(set, FIRST),
+                None => self.homes.settle_temporarily(set, FIRST),
             },
         }
     }
 
     /// A thread that shares an engine waits again. A set on which other threads sleep stays: they
     /// would be left behind at its engine.
-    fn settle_lodger(&self, set: &Arc<Set>, thread: usize) {
+    fn settle_again_temporary(&self, set: &Arc<Set>, thread: usize) {
         if set.has_sleepers() {
             return;
         }
@@ -101,7 +101,7 @@ impl Engines {
             self.homes.remember(thread, number);
             self.homes.settle_again(set, number);
         }
-        self.bring_listeners(set);
+        self.move_listeners(set);
         for socket in set.sockets() {
             self.note_member(set, &socket);
         }
@@ -116,7 +116,7 @@ impl Engines {
     }
 
     /// Moves listeners of a set's thread that are real on another engine to the engine of the set.
-    fn bring_listeners(&self, set: &Arc<Set>) {
+    fn move_listeners(&self, set: &Arc<Set>) {
         let Some(home) = self.home_of(set) else {
             return;
         };

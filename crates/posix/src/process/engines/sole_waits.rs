@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::attachment::Attachment;
 use crate::epoll::Target;
 use crate::process::engines::Engines;
-use crate::process::engines::strangers::bring;
+use crate::process::engines::remote_members::move_connection;
 use crate::process::subject::Subject;
 use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
@@ -40,7 +40,7 @@ impl Engines {
         let Some(home) = self.engine_for(thread) else {
             return stream.wait_longer();
         };
-        bring(socket, &home);
+        move_connection(socket, &home);
         match Arc::ptr_eq(stream.attachment(), &home) {
             true => stream.count_user(),
             false => self.homes.exit(&home),

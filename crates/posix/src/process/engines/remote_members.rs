@@ -13,21 +13,21 @@ use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
 
 /// Those of one set that may be elsewhere at most; further ones stay where they are.
-const STRANGERS_MAX: usize = 1024;
+const REMOTE_MEMBERS_MAX: usize = 1024;
 
 impl Set {
-    fn add_stranger(&self, socket: Weak<Description>) {
+    fn add_remote_member(&self, socket: Weak<Description>) {
         let mut inner = self.inner.lock();
-        if inner.strangers.len() < STRANGERS_MAX {
-            inner.strangers.push(socket);
-            self.has_strangers.store(true, Ordering::Release);
+        if inner.remote_members.len() < REMOTE_MEMBERS_MAX {
+            inner.remote_members.push(socket);
+            self.has_remote_members.store(true, Ordering::Release);
         }
     }
 
-    fn take_strangers(&self) -> Vec<Weak<Description>> {
+    fn take_remote_members(&self) -> Vec<Weak<Description>> {
         let mut inner = self.inner.lock();
-        self.has_strangers.store(false, Ordering::Relaxed);
-        std::mem::take(&mut inner.strangers)
+        self.has_remote_members.store(false, Ordering::Relaxed);
+        std::mem::take(&mut inner.remote_members)
     }
 }
 
@@ -43,10 +43,10 @@ impl Engines {
             Some(Decided::Stream(stream)) if stream.may_move() => {
                 let home = self.home_of(set);
                 if home.is_none_or(|home| !Arc::ptr_eq(stream.attachment(), &home)) {
-                    set.add_stranger(Arc::downgrade(socket));
+                    set.add_remote_member(Arc::downgrade(socket));
                     // Now: the thread that waits on the set may sleep, and serve it before it waits
                     // again.
-                    self.bring_strangers(set);
+                    self.move_remote_members(set);
                 }
             }
             _ => {}
@@ -58,35 +58,35 @@ impl Engines {
 
     /// Before a wait on the set.
     #[inline]
-    pub(crate) fn bring_strangers(&self, set: &Set) {
-        if set.has_strangers.load(Ordering::Acquire) {
-            self.bring_all(set);
+    pub(crate) fn move_remote_members(&self, set: &Set) {
+        if set.has_remote_members.load(Ordering::Acquire) {
+            self.move_all(set);
         }
     }
 
     #[cold]
-    fn bring_all(&self, set: &Set) {
+    fn move_all(&self, set: &Set) {
         if set.home.is_unsettled() {
             return;
         }
-        let strangers = set.take_strangers();
+        let remote_members = set.take_remote_members();
         if !self.moves_pay() {
-            return self.let_stay(set);
+            return self.let_members_stay(set);
         }
         let Some(home) = self.home_of(set).filter(|_| self.homes.is_any()) else {
             return;
         };
-        for stranger in strangers {
-            if let Some(socket) = stranger.upgrade()
-                && bring(&socket, &home)
+        for member in remote_members {
+            if let Some(socket) = member.upgrade()
+                && move_connection(&socket, &home)
             {
-                set.add_stranger(stranger);
+                set.add_remote_member(member);
             }
         }
     }
 
     /// Connections end soon: those of a set without anything of its own are served where they are.
-    fn let_stay(&self, set: &Set) {
+    fn let_members_stay(&self, set: &Set) {
         let Some(home) = self.home_of(set) else {
             return;
         };
@@ -103,7 +103,7 @@ impl Engines {
 
 /// Moves a connection to the engine of the threads that wait for it. Returns whether it stays for
 /// now: another attempt may move it.
-pub(super) fn bring(socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
+pub(super) fn move_connection(socket: &Arc<Description>, home: &Arc<Attachment>) -> bool {
     let Some(Decided::Stream(stream)) = socket.decided() else {
         return false;
     };
