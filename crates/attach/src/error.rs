@@ -28,7 +28,7 @@ pub enum Error {
     /// Another keeper holds the device, and is not to be reached (yet).
     Elsewhere,
     /// A keeper is there and gives no answer.
-    Deaf {
+    Unresponsive {
         interface: String,
         /// Its process, where that is sure.
         pid: Option<u32>,
@@ -100,7 +100,7 @@ impl fmt::Display for Error {
             Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
             Error::Control(error) => error.fmt(f),
             Error::Elsewhere => write!(f, "another keeper holds the device and does not answer"),
-            Error::Deaf { interface, pid } => write_deaf(f, interface, *pid),
+            Error::Unresponsive { interface, pid } => write_unresponsive(f, interface, *pid),
             Error::Spawn { bin, error } => write!(
                 f,
                 "the keeper cannot be started with {}: {error}",
@@ -202,7 +202,11 @@ fn write_no_addresses(f: &mut fmt::Formatter<'_>, limit: u64, lacking: u64) -> f
     )
 }
 
-fn write_deaf(f: &mut fmt::Formatter<'_>, interface: &str, pid: Option<u32>) -> fmt::Result {
+fn write_unresponsive(
+    f: &mut fmt::Formatter<'_>,
+    interface: &str,
+    pid: Option<u32>,
+) -> fmt::Result {
     let (which, pid) = match pid {
         Some(pid) => (format!("process {pid}"), pid.to_string()),
         None => ("see ps -C slipstack".to_owned(), "PID".to_owned()),

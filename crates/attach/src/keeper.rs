@@ -37,7 +37,7 @@ pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcom
         let met = connect_or_start(settings, attempt < ATTEMPTS).and_then(|socket| {
             match greet(&socket, hello.clone()) {
                 Ok(welcome) => Ok((socket, welcome)),
-                Err(error) => Err(or_deaf(error, settings, Some(&socket))),
+                Err(error) => Err(or_unresponsive(error, settings, Some(&socket))),
             }
         });
         match met {
@@ -55,7 +55,7 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
         Ok(socket) => return Ok(socket),
         // It is there: beside it none could be started.
         Err(error @ Error::Control(ControlError::TimedOut)) => {
-            return Err(or_deaf(error, settings, None));
+            return Err(or_unresponsive(error, settings, None));
         }
         Err(_) => {}
     }
@@ -70,9 +70,9 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
 }
 
 /// Explains why a keeper does not answer.
-pub fn or_deaf(error: Error, settings: &Settings, socket: Option<&ControlSocket>) -> Error {
+pub fn or_unresponsive(error: Error, settings: &Settings, socket: Option<&ControlSocket>) -> Error {
     match error {
-        Error::Control(ControlError::TimedOut) => Error::Deaf {
+        Error::Control(ControlError::TimedOut) => Error::Unresponsive {
             interface: options(settings)
                 .device
                 .interface()

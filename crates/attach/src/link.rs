@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
 use crate::error::Error;
-use crate::keeper::{meet, or_deaf};
+use crate::keeper::{meet, or_unresponsive};
 
 /// Distance of attempts to reach a keeper that cannot be reached.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -99,7 +99,7 @@ impl KeeperClient {
             Some((Ok(welcome), socket)) => (socket, welcome),
             // By path it would be as silent.
             Some((Err(error @ Error::Control(ControlError::TimedOut)), socket)) => {
-                return Err(or_deaf(error, settings, Some(&socket)));
+                return Err(or_unresponsive(error, settings, Some(&socket)));
             }
             _ => meet(settings, &hello())?,
         };

@@ -88,14 +88,14 @@ pub fn hold_signals() -> Result<Signals, Error> {
 pub struct Signals(OwnedFd);
 
 /// As [`hold_signals`], for a process that reads something again at SIGHUP
-/// ([`HangUps::on_each`]) instead of ending.
+/// ([`HangupSignals::on_each`]) instead of ending.
 ///
 /// # Errors
 /// The kernel's refusal.
-pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
+pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangupSignals), Error> {
     let ends = process::term_signals().map_err(Error::io("receive signals"))?;
     let hang_ups = process::hang_up().map_err(Error::io("receive signals"))?;
-    Ok((Signals(ends), HangUps(hang_ups)))
+    Ok((Signals(ends), HangupSignals(hang_ups)))
 }
 
 /// Holds SIGHUP, and for later the signals that end the process: the thread that waits for SIGHUP
@@ -103,17 +103,17 @@ pub fn hold_signals_and_hang_ups() -> Result<(Signals, HangUps), Error> {
 ///
 /// # Errors
 /// The kernel's refusal.
-pub fn hold_hang_ups() -> Result<HangUps, Error> {
+pub fn hold_hang_ups() -> Result<HangupSignals, Error> {
     process::term_signals().map_err(Error::io("receive signals"))?;
     let fd = process::hang_up().map_err(Error::io("receive signals"))?;
-    Ok(HangUps(fd))
+    Ok(HangupSignals(fd))
 }
 
 /// SIGHUPs that are held.
 #[derive(Debug)]
-pub struct HangUps(OwnedFd);
+pub struct HangupSignals(OwnedFd);
 
-impl HangUps {
+impl HangupSignals {
     /// Calls `run` on a thread of its own each time one has come.
     ///
     /// # Errors
@@ -315,8 +315,8 @@ impl Site<'_> {
             ends_itself,
         } = make(place).map_err(Error::io("make the service"))?;
         engine.attach_owner(inside);
-        let mut porter =
-            Porter::new(self, watch, ends_itself).map_err(Error::io("wait for signals"))?;
+        let mut porter = InstanceService::new(self, watch, ends_itself)
+            .map_err(Error::io("wait for signals"))?;
         let spin = self.settings.spin;
         let ran = run(&mut engine, &bell, spin, &mut porter);
         leave(&mut engine, &self.link);
@@ -348,7 +348,7 @@ fn leave(engine: &mut Engine, link: &KeeperClient) {
 }
 
 /// Looks after an engine's service and its connection to the keeper.
-struct Porter {
+struct InstanceService {
     epoll: OwnedFd,
     stop: Doorbell,
     watch: Box<dyn Watch>,
@@ -363,10 +363,14 @@ struct Porter {
     look_at: u64,
 }
 
-impl Porter {
-    fn new(site: &Site<'_>, watch: Box<dyn Watch>, ends_itself: bool) -> io::Result<Porter> {
+impl InstanceService {
+    fn new(
+        site: &Site<'_>,
+        watch: Box<dyn Watch>,
+        ends_itself: bool,
+    ) -> io::Result<InstanceService> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let mut porter = Porter {
+        let mut porter = InstanceService {
             stop: site.stop.clone(),
             watch,
             ends_itself,
@@ -415,7 +419,7 @@ impl Porter {
     }
 }
 
-impl Reception for Porter {
+impl Reception for InstanceService {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use slipstack_attach::{HangUps, Signals};
+use slipstack_attach::{HangupSignals, Signals};
 
 use crate::failure::Failure;
 use crate::output::{print, say};
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
 /// Signals that come before the instances are ready, and later.
 struct Held {
     ends: Signals,
-    hang_ups: HangUps,
+    hang_ups: HangupSignals,
 }
 
 impl Held {

@@ -23,9 +23,9 @@ use crate::ticket::Tickets;
 /// Most programs and questioners at a time.
 pub(super) const SESSIONS_MAX: usize = 1024;
 /// Most connections of users who have not been authorised.
-const STRANGERS_MAX: usize = 256;
+const UNAUTHORISED_MAX: usize = 256;
 /// Pause after an accept that found no free descriptor.
-const DEAF_NS: u64 = 100_000_000;
+const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 const EVENTS: usize = 64;
 const MESSAGES_PER_TURN: usize = 16;
 
@@ -48,7 +48,7 @@ pub(super) struct ControlServer {
     pub(super) epoll: OwnedFd,
     listener: OwnedFd,
     /// No connection is accepted before this time, because there was no free descriptor.
-    deaf_until: Option<Instant>,
+    accept_paused_until: Option<Instant>,
     /// Held, so that the signals stay on the epoll set.
     _signals: OwnedFd,
     link: Arc<KeeperClient>,
@@ -94,7 +94,7 @@ impl ControlServer {
             is_stopping: false,
             epoll,
             listener,
-            deaf_until: None,
+            accept_paused_until: None,
             _signals: signals,
             link,
             watched: None,
@@ -129,7 +129,7 @@ impl ControlServer {
                 Ok(fd) => fd,
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
                 Err(_) => {
-                    self.deaf_until = Some(Instant(now.0 + DEAF_NS));
+                    self.accept_paused_until = Some(Instant(now.0 + ACCEPT_PAUSE_NS));
                     return self.heed_door(EventFlags::empty());
                 }
             };
@@ -152,7 +152,7 @@ impl ControlServer {
 
     fn add_session(&mut self, socket: ControlSocket, is_trusted: bool) {
         if !is_trusted {
-            self.make_room_for_a_stranger();
+            self.close_oldest_unauthorised();
         }
         if self.sessions.len() >= SESSIONS_MAX {
             self.refused += 1;
@@ -173,13 +173,13 @@ impl ControlServer {
     }
 
     /// Closes the oldest connections that have not been authorised, as the keeper does.
-    fn make_room_for_a_stranger(&mut self) {
-        let strangers = self
+    fn close_oldest_unauthorised(&mut self) {
+        let unauthorised = self
             .sessions
             .iter()
             .filter(|(_, session)| !session.is_trusted);
-        let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
-        if tokens.len() < STRANGERS_MAX {
+        let tokens: Vec<u64> = unauthorised.map(|(token, _)| *token).collect();
+        if tokens.len() < UNAUTHORISED_MAX {
             return;
         }
         if let Some(oldest) = tokens.into_iter().min() {
@@ -274,7 +274,11 @@ impl Reception for ControlServer {
     }
 
     fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()> {
-        if self.deaf_until.take_if(|until| *until <= now).is_some() {
+        if self
+            .accept_paused_until
+            .take_if(|until| *until <= now)
+            .is_some()
+        {
             self.heed_door(EventFlags::IN);
         }
         let mut events = Vec::with_capacity(EVENTS);
@@ -304,6 +308,6 @@ impl Reception for ControlServer {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.deaf_until
+        self.accept_paused_until
     }
 }

@@ -115,11 +115,12 @@ fn without_a_successor_the_next_attempt_waits_for_its_time() {
 fn an_inherited_connection_that_is_silent_is_no_reason_to_start_a_keeper() {
     let error = Error::Control(ControlError::TimedOut);
     let folder = Folder::new("silent");
-    let deaf = crate::keeper::or_deaf(error, &on_eth1(&folder), None);
+    let unresponsive = crate::keeper::or_unresponsive(error, &on_eth1(&folder), None);
     assert!(
-        matches!(&deaf, Error::Deaf { interface, pid: None } if interface == "eth1"),
-        "{deaf}"
+        matches!(&unresponsive, Error::Unresponsive { interface, pid: None } if interface == "eth1"),
+        "{unresponsive}"
     );
-    let closed = crate::keeper::or_deaf(ControlError::Closed.into(), &on_eth1(&folder), None);
+    let closed =
+        crate::keeper::or_unresponsive(ControlError::Closed.into(), &on_eth1(&folder), None);
     assert!(matches!(closed, Error::Control(ControlError::Closed)));
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use slipstack_attach::{HangUps, Place, Serving, Signals, Watch};
+use slipstack_attach::{HangupSignals, Place, Serving, Signals, Watch};
 use slipstack_config::{LogLevel, Settings};
 use slipstack_service::{
     Answerer, Control, Counts, Dispatch, Host, Hosting, Limits, Pool, Refused, Service, Shape,
@@ -54,7 +54,7 @@ impl Common {
     }
 
     /// As [`Common::new`], for a server that reads something again at SIGHUP instead of ending.
-    pub fn with_reload(matches: &ArgMatches) -> Result<(Common, HangUps), Failure> {
+    pub fn with_reload(matches: &ArgMatches) -> Result<(Common, HangupSignals), Failure> {
         Common::with(matches, slipstack_attach::hold_signals_and_hang_ups)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use slipstack_apps::tls::Keys;
-use slipstack_attach::HangUps;
+use slipstack_attach::HangupSignals;
 
 use super::hosting::Common;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ fn files(matches: &ArgMatches) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
     }
 }
 
-fn reload_at(hang_ups: HangUps, keys: Arc<Keys>) -> Result<(), Failure> {
+fn reload_at(hang_ups: HangupSignals, keys: Arc<Keys>) -> Result<(), Failure> {
     let reload = move || match keys.reload() {
         Ok(()) => output::say("slipstack: the certificates have been reloaded"),
         Err(why) => output::say(&format!(

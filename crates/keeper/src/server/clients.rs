@@ -14,8 +14,8 @@ use crate::process::{find_process, watch};
 use crate::resources::Resources;
 
 use super::{
-    CONNECTIONS_MAX, Connection, DEAF_NS, Lost, MESSAGES_PER_TURN, STRANGERS_MAX, Server,
-    lone_family,
+    ACCEPT_PAUSE_NS, CONNECTIONS_MAX, Connection, Lost, MESSAGES_PER_TURN, Server,
+    UNAUTHORISED_MAX, lone_family,
 };
 
 /// An answer with its descriptors, or a refusal.
@@ -37,7 +37,7 @@ impl Server {
                 Ok(fd) => fd,
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
                 Err(_) => {
-                    self.deaf_until = Some(now + DEAF_NS);
+                    self.accept_paused_until = Some(now + ACCEPT_PAUSE_NS);
                     return;
                 }
             };
@@ -51,7 +51,7 @@ impl Server {
 
     fn add_connection(&mut self, socket: ControlSocket, is_trusted: bool) {
         if !is_trusted {
-            self.make_room_for_a_stranger();
+            self.close_oldest_unauthorised();
         }
         if self.connections.len() >= CONNECTIONS_MAX {
             self.tally.refused += 1;
@@ -70,10 +70,10 @@ impl Server {
 
     /// Makes room for a new connection. The socket accepts connections of every user; of those that
     /// have not been authorised, the oldest are closed, so that they cannot keep others out.
-    fn make_room_for_a_stranger(&mut self) {
-        let strangers = self.connections.iter().filter(|(_, it)| !it.is_trusted);
-        let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
-        if tokens.len() < STRANGERS_MAX {
+    fn close_oldest_unauthorised(&mut self) {
+        let unauthorised = self.connections.iter().filter(|(_, it)| !it.is_trusted);
+        let tokens: Vec<u64> = unauthorised.map(|(token, _)| *token).collect();
+        if tokens.len() < UNAUTHORISED_MAX {
             return;
         }
         if let Some(oldest) = tokens.into_iter().min() {

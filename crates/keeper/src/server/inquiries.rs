@@ -11,7 +11,7 @@ use slipstack_channel::report::ReportTable;
 
 use super::Server;
 use super::clients::{Answer, refuse};
-use super::inquests::{Engine, Inquest};
+use super::pending_inquiries::{Engine, PendingInquiry};
 use crate::leases::ClientId;
 
 /// How long an engine may take.
@@ -64,7 +64,7 @@ impl Server {
         inquiry: Inquiry,
         now: u64,
     ) -> Result<(), (Refusal, String)> {
-        if self.inquests.all.len() >= INQUIRIES_MAX {
+        if self.pending_inquiries.all.len() >= INQUIRIES_MAX {
             let message = "too many inquiries are in progress; try again";
             return Err((Refusal::Exhausted, message.to_owned()));
         }
@@ -87,28 +87,28 @@ impl Server {
                 answer: None,
             })
         });
-        self.inquests.last_id += 1;
-        let inquest = Inquest {
-            id: self.inquests.last_id,
+        self.pending_inquiries.last_id += 1;
+        let pending = PendingInquiry {
+            id: self.pending_inquiries.last_id,
             token,
             inquiry,
             until: now + ANSWER_NS,
             engines: engines.collect(),
             own,
         };
-        self.inquests.all.push(inquest);
-        self.follow_inquests(now);
+        self.pending_inquiries.all.push(pending);
+        self.follow_inquiries(now);
         Ok(())
     }
 
     /// Handles an engine that fetches its inquiry.
     pub(super) fn on_next_inquiry(&mut self, client: ClientId) -> Answer {
-        for inquest in &mut self.inquests.all {
-            let mut engines = inquest.engines.iter_mut();
+        for pending in &mut self.pending_inquiries.all {
+            let mut engines = pending.engines.iter_mut();
             let found = engines.find(|it| it.client == client && !it.is_at_work);
             if let Some(engine) = found {
                 engine.is_at_work = true;
-                let (id, inquiry) = (inquest.id, Box::new(inquest.inquiry.clone()));
+                let (id, inquiry) = (pending.id, Box::new(pending.inquiry.clone()));
                 return Ok((Reply::Inquiry { id, inquiry }, Vec::new()));
             }
         }
@@ -125,52 +125,52 @@ impl Server {
         let Some(answer) = fds.into_iter().next() else {
             return refuse(Refusal::BadRequest, "the answer has no file");
         };
-        let inquest = self.inquests.all.iter_mut().find(|it| it.id == id);
-        let engine = inquest.and_then(|inquest| {
-            let mut engines = inquest.engines.iter_mut();
+        let pending = self.pending_inquiries.all.iter_mut().find(|it| it.id == id);
+        let engine = pending.and_then(|pending| {
+            let mut engines = pending.engines.iter_mut();
             engines.find(|it| it.client == client)
         });
         // A late answer is ignored.
         if let Some(engine) = engine {
             engine.answer = Some(answer);
         }
-        self.follow_inquests(now);
+        self.follow_inquiries(now);
         Ok((Reply::Done, Vec::new()))
     }
 
     /// Notifies remaining engines, and sends answers that are complete or overdue.
-    pub(super) fn follow_inquests(&mut self, now: u64) {
+    pub(super) fn follow_inquiries(&mut self, now: u64) {
         let (net, leases) = (&self.net, &self.resources.state.leases);
-        for inquest in &mut self.inquests.all {
+        for pending in &mut self.pending_inquiries.all {
             let is_there = |it: &Engine| leases.clients.find(it.client).is_some();
-            inquest.engines.retain(is_there);
-            for engine in inquest.engines.iter_mut().filter(|it| !it.has_notice) {
+            pending.engines.retain(is_there);
+            for engine in pending.engines.iter_mut().filter(|it| !it.has_notice) {
                 engine.has_notice = net.tell_inquiry(engine.told.slot);
             }
         }
-        let is_over = |it: &Inquest| {
+        let is_over = |it: &PendingInquiry| {
             now >= it.until || it.engines.iter().all(|engine| engine.answer.is_some())
         };
-        let (over, left) = std::mem::take(&mut self.inquests.all)
+        let (over, left) = std::mem::take(&mut self.pending_inquiries.all)
             .into_iter()
             .partition::<Vec<_>, _>(is_over);
-        self.inquests.all = left;
-        for inquest in over {
-            self.answer_inquest(inquest);
+        self.pending_inquiries.all = left;
+        for pending in over {
+            self.answer_pending(pending);
         }
     }
 
-    fn answer_inquest(&mut self, inquest: Inquest) {
+    fn answer_pending(&mut self, pending: PendingInquiry) {
         let keeper = EngineIdentity {
             slot: 0,
             pid: std::process::id(),
             program: "keeper".to_owned(),
             instance: None,
-            has_answered: inquest.own.is_some(),
+            has_answered: pending.own.is_some(),
         };
         let mut told = vec![keeper];
-        let mut files: Vec<OwnedFd> = inquest.own.into_iter().collect();
-        for engine in inquest.engines {
+        let mut files: Vec<OwnedFd> = pending.own.into_iter().collect();
+        for engine in pending.engines {
             told.push(EngineIdentity {
                 has_answered: engine.answer.is_some(),
                 ..engine.told
@@ -178,7 +178,7 @@ impl Server {
             files.extend(engine.answer);
         }
         let reply = Reply::Net(Box::new(NetAnswer::Engines(told)));
-        self.reply(inquest.token, &reply, &files);
+        self.reply(pending.token, &reply, &files);
     }
 
     pub(super) fn on_report(&mut self, client: ClientId, fds: Vec<OwnedFd>) -> Answer {

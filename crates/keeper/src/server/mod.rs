@@ -8,10 +8,10 @@ mod clients;
 mod control;
 mod departures;
 mod endings;
-mod inquests;
 mod inquiries;
 mod mechanisms;
 mod passing;
+mod pending_inquiries;
 mod reopening;
 mod requests;
 mod routers;
@@ -47,7 +47,7 @@ use crate::steer::Steer;
 /// Most control connections at a time.
 const CONNECTIONS_MAX: usize = 2048;
 /// Most connections of users who have not been authorised.
-const STRANGERS_MAX: usize = 256;
+const UNAUTHORISED_MAX: usize = 256;
 /// Messages of one connection that are served before the next one's.
 const MESSAGES_PER_TURN: usize = 16;
 /// Time within which a client whose connection is lost may reconnect.
@@ -56,7 +56,7 @@ const RETURN_NS: u64 = 3_000_000_000;
 const LINGER_NS: u64 = 1_000_000_000;
 const FIRST_CLIENT_NS: u64 = 10_000_000_000;
 /// Pause after an accept that found no free descriptor.
-const DEAF_NS: u64 = 100_000_000;
+const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// Distance of attempts to fork a standby.
 const STANDBY_NS: u64 = 1_000_000_000;
 /// How often exceptions are compared with the flows that exist.
@@ -154,7 +154,7 @@ pub struct Server {
     links: Option<InterfaceWatch>,
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
-    inquests: inquests::Inquests,
+    pending_inquiries: pending_inquiries::PendingInquiries,
     trials: Vec<trials::Trial>,
     announcer: Announcer,
     tally: Tally,
@@ -164,7 +164,7 @@ pub struct Server {
     standby_due: Option<u64>,
     idle_since: Option<u64>,
     /// No connection is accepted before this time, because there was no free descriptor.
-    deaf_until: Option<u64>,
+    accept_paused_until: Option<u64>,
     swept_at: u64,
     kernel_flows_swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more at these times.
@@ -215,7 +215,7 @@ impl Server {
             links: InterfaceWatch::new().ok(),
             lost: HashMap::new(),
             reports: HashMap::new(),
-            inquests: inquests::Inquests::default(),
+            pending_inquiries: pending_inquiries::PendingInquiries::default(),
             trials: Vec::new(),
             announcer,
             tally: Tally {
@@ -223,7 +223,7 @@ impl Server {
                 ..Tally::default()
             },
             idle_since: None,
-            deaf_until: None,
+            accept_paused_until: None,
             swept_at: now,
             kernel_flows_swept_at: now,
             vacated: Vec::new(),
@@ -297,13 +297,13 @@ impl Server {
         for client in overdue {
             self.on_death(client, now);
         }
-        self.deaf_until = self.deaf_until.filter(|until| now < *until);
+        self.accept_paused_until = self.accept_paused_until.filter(|until| now < *until);
         self.follow_routers(now);
         let lines = self.net.take_filter_log(&self.resources.network.state);
         self.log_filter(&lines);
         self.follow_strays(now);
         self.look_for_stalls(now);
-        self.follow_inquests(now);
+        self.follow_inquiries(now);
         self.follow_trials(now);
         self.announcer.follow(&self.resources.network.state, now);
         self.empty_vacated(now);

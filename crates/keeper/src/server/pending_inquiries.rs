@@ -9,7 +9,7 @@ use crate::leases::ClientId;
 /// Interval at which an engine whose inbox is full is notified again.
 const AGAIN_NS: u64 = 5_000_000;
 /// An inquiry under way.
-pub(super) struct Inquest {
+pub(super) struct PendingInquiry {
     pub(super) id: u64,
     /// The connection that gets the answer.
     pub(super) token: u64,
@@ -30,19 +30,20 @@ pub(super) struct Engine {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Inquests {
+pub(super) struct PendingInquiries {
     pub(super) last_id: u64,
-    pub(super) all: Vec<Inquest>,
+    pub(super) all: Vec<PendingInquiry>,
 }
 
-impl Inquests {
+impl PendingInquiries {
     /// Returns when the first of them is due.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
-        let is_untold = |it: &Inquest| it.engines.iter().any(|engine| !engine.has_notice);
+        let is_unnotified =
+            |it: &PendingInquiry| it.engines.iter().any(|engine| !engine.has_notice);
         let times = self.all.iter();
         times
             .map(|it| {
-                if is_untold(it) {
+                if is_unnotified(it) {
                     now + AGAIN_NS
                 } else {
                     it.until

@@ -240,7 +240,7 @@ impl Server {
     ) -> bool {
         let clients = &self.resources.state.leases.clients;
         let family = clients.find(client).map(|client| client.family);
-        let is_stranger = |slot: u16| {
+        let is_other_clients = |slot: u16| {
             let owner = clients.find_by_slot(slot);
             owner.is_some_and(|(_, owner)| Some(owner.family) != family)
         };
@@ -249,7 +249,7 @@ impl Server {
                 flow.proto == Transport::Tcp
                     && flow.local.port() == port
                     && (address.is_unspecified() || flow.local.ip() == address)
-                    && is_stranger(*slot)
+                    && is_other_clients(*slot)
             })
     }
 

@@ -74,7 +74,7 @@ impl Server {
     fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
         let mut sources = vec![Source::Signals];
         let mut fds = vec![PollFd::new(&self.resources.signals, PollFlags::IN)];
-        if self.deaf_until.is_none() {
+        if self.accept_paused_until.is_none() {
             sources.push(Source::Listener);
             fds.push(PollFd::new(&self.resources.listener, PollFlags::IN));
         }
@@ -146,14 +146,14 @@ impl Server {
         for (_, at) in &self.vacated {
             add(*at);
         }
-        if let Some(at) = self.inquests.due(now) {
+        if let Some(at) = self.pending_inquiries.due(now) {
             add(at);
         }
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
         }
         let due_now = [
-            self.deaf_until,
+            self.accept_paused_until,
             self.standby_due,
             self.stalls_due(),
             self.trials_due(),
