@@ -2,7 +2,7 @@
 
 use super::fields;
 use super::file::NoteKind;
-use super::porter::Porter;
+use super::import::FileImport;
 use super::reader::Entry;
 use crate::error::ConfigError;
 use crate::table::OPTION;
@@ -11,29 +11,29 @@ use crate::table::OPTION;
 const DEVICES_MAX: u32 = 32;
 
 /// Returns whether the file needs DPDK: it has devices that the kernel knows nothing of.
-pub(crate) fn is_needed(porter: &Porter<'_>) -> Result<bool, ConfigError> {
-    Ok(count(porter, "nb_vdev")? > 0)
+pub(crate) fn is_needed(import: &FileImport<'_>) -> Result<bool, ConfigError> {
+    Ok(count(import, "nb_vdev")? > 0)
 }
 
 /// Gives the device with its arguments.
-pub(crate) fn device(porter: &mut Porter<'_>, port: u32) -> Result<(), ConfigError> {
-    let vdevs = virtual_devices(porter)?;
-    let bonds = bonds(porter)?;
-    let mut words = environment(porter)?;
-    words.extend(cards(porter, !vdevs.is_empty())?);
+pub(crate) fn device(import: &mut FileImport<'_>, port: u32) -> Result<(), ConfigError> {
+    let vdevs = virtual_devices(import)?;
+    let bonds = bonds(import)?;
+    let mut words = environment(import)?;
+    words.extend(cards(import, !vdevs.is_empty())?);
     let is_numbered = bonds.is_empty();
     words.extend(vdevs.into_iter().chain(bonds));
     words.push("--".to_owned());
     if is_numbered {
         words.push(format!("--port={port}"));
     }
-    words.extend(settings(porter)?);
-    note_moot(porter);
+    words.extend(settings(import)?);
+    note_moot(import);
     let line = ["nb_vdev", "nb_bond", "allow", "pci_whitelist", "port_list"]
         .iter()
-        .map(|key| porter.line("dpdk", key))
+        .map(|key| import.line("dpdk", key))
         .find(|line| *line > 0);
-    porter.give(
+    import.give(
         OPTION.device.name,
         format!("dpdk:{}", words.join(" ")),
         line.unwrap_or(0),
@@ -41,40 +41,40 @@ pub(crate) fn device(porter: &mut Porter<'_>, port: u32) -> Result<(), ConfigErr
     Ok(())
 }
 
-fn count(porter: &Porter<'_>, key: &str) -> Result<u32, ConfigError> {
+fn count(import: &FileImport<'_>, key: &str) -> Result<u32, ConfigError> {
     let any = |text: &str| fields::number(text, 0, DEVICES_MAX);
-    Ok(porter.parsed("dpdk", key, any)?.unwrap_or(0))
+    Ok(import.parsed("dpdk", key, any)?.unwrap_or(0))
 }
 
 /// Memory and processors.
-fn environment(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
+fn environment(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     let mut words = Vec::new();
     let any = |text: &str| fields::number(text, 0, 1 << 20);
-    if let Some(channels) = number_above_zero(porter, "channel")? {
+    if let Some(channels) = number_above_zero(import, "channel")? {
         words.extend(["-n".to_owned(), channels.to_string()]);
     }
-    if let Some(memory) = porter.parsed("dpdk", "memory", any)?.filter(|it| *it > 0) {
+    if let Some(memory) = import.parsed("dpdk", "memory", any)?.filter(|it| *it > 0) {
         words.extend(["-m".to_owned(), memory.to_string()]);
     }
-    let has = |key| porter.parsed("dpdk", key, fields::switch);
+    let has = |key| import.parsed("dpdk", key, fields::switch);
     if has("no_huge")?.unwrap_or(false) {
         words.push("--no-huge".to_owned());
     }
-    if let Some(address) = porter.parsed("dpdk", "base_virtaddr", address)? {
+    if let Some(address) = import.parsed("dpdk", "base_virtaddr", address)? {
         words.push(format!("--base-virtaddr={address}"));
     }
-    if let Some(prefix) = porter.parsed("dpdk", "file_prefix", word)? {
+    if let Some(prefix) = import.parsed("dpdk", "file_prefix", word)? {
         words.push(format!("--file-prefix=container-{prefix}"));
     }
-    if let Some(level) = number_above_zero(porter, "log_level")? {
+    if let Some(level) = number_above_zero(import, "log_level")? {
         words.push(format!("--log-level={level}"));
     }
     Ok(words)
 }
 
-fn number_above_zero(porter: &Porter<'_>, key: &str) -> Result<Option<u32>, ConfigError> {
+fn number_above_zero(import: &FileImport<'_>, key: &str) -> Result<Option<u32>, ConfigError> {
     let small = |text: &str| fields::number(text, 0, 32);
-    Ok(porter.parsed("dpdk", key, small)?.filter(|it| *it > 0))
+    Ok(import.parsed("dpdk", key, small)?.filter(|it| *it > 0))
 }
 
 /// A hexadecimal address.
@@ -95,10 +95,10 @@ fn word(text: &str) -> Result<String, String> {
 }
 
 /// The cards that DPDK may probe, each with the arguments of its driver.
-fn cards(porter: &Porter<'_>, has_vdevs: bool) -> Result<Vec<String>, ConfigError> {
+fn cards(import: &FileImport<'_>, has_vdevs: bool) -> Result<Vec<String>, ConfigError> {
     let mut words = Vec::new();
     for key in ["allow", "pci_whitelist"] {
-        let allowed = porter.parsed("dpdk", key, devices)?.unwrap_or_default();
+        let allowed = import.parsed("dpdk", key, devices)?.unwrap_or_default();
         for device in allowed {
             words.extend(["-a".to_owned(), device]);
         }
@@ -129,17 +129,17 @@ fn devices(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// `[vdevN]`: the end of a vhost-user socket in a container.
-fn virtual_devices(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
+fn virtual_devices(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     let mut words = Vec::new();
-    for number in 0..count(porter, "nb_vdev")? {
+    for number in 0..count(import, "nb_vdev")? {
         let section = format!("vdev{number}");
-        let Some(path) = porter.parsed(&section, "path", word)? else {
+        let Some(path) = import.parsed(&section, "path", word)? else {
             let reason = format!("[{section}] has no path: the socket of vhost-user");
-            return Err(porter.refusal(porter.line("dpdk", "nb_vdev"), reason));
+            return Err(import.refusal(import.line("dpdk", "nb_vdev"), reason));
         };
         let mut text = format!("--vdev=virtio_user{number},path={path}");
         for key in ["queues", "queue_size", "mac", "cq"] {
-            if let Some(value) = porter.parsed(&section, key, word)? {
+            if let Some(value) = import.parsed(&section, key, word)? {
                 text.push_str(&format!(",{key}={value}"));
             }
         }
@@ -149,7 +149,7 @@ fn virtual_devices(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
 }
 
 /// `[bondN]`, in the words of DPDK's driver; `slave` holds those of the further members itself.
-fn bonds(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
+fn bonds(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     const KEYS: [&str; 8] = [
         "slave",
         "primary",
@@ -161,17 +161,17 @@ fn bonds(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
         "down_delay",
     ];
     let mut words = Vec::new();
-    for number in 0..count(porter, "nb_bond")? {
+    for number in 0..count(import, "nb_bond")? {
         let section = format!("bond{number}");
-        if porter.entry(&section, "slave").is_none() {
+        if import.entry(&section, "slave").is_none() {
             let reason = format!("[{section}] has no slave: the devices that it consists of");
-            return Err(porter.refusal(porter.line("dpdk", "nb_bond"), reason));
+            return Err(import.refusal(import.line("dpdk", "nb_bond"), reason));
         }
         let mode = |text: &str| fields::number(text, 0, 6);
-        let mode = porter.parsed(&section, "mode", mode)?.unwrap_or(0);
+        let mode = import.parsed(&section, "mode", mode)?.unwrap_or(0);
         let mut text = format!("--vdev=net_bonding{number},mode={mode}");
         for key in KEYS {
-            if let Some(value) = porter.parsed(&section, key, word)? {
+            if let Some(value) = import.parsed(&section, key, word)? {
                 text.push_str(&format!(",{key}={value}"));
             }
         }
@@ -181,9 +181,9 @@ fn bonds(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
 }
 
 /// Our own options: F-Stack's settings of a port, with its defaults.
-fn settings(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
+fn settings(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
     let has = |key, default| {
-        let found = porter.parsed("dpdk", key, fields::switch)?;
+        let found = import.parsed("dpdk", key, fields::switch)?;
         Ok::<bool, ConfigError>(found.unwrap_or(default))
     };
     let mut words = Vec::new();
@@ -197,7 +197,7 @@ fn settings(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
         words.push("--no-checksum".to_owned());
     }
     let sleep = |text: &str| fields::number(text, 0, 1_000_000);
-    if let Some(us) = porter
+    if let Some(us) = import
         .parsed("dpdk", "idle_sleep", sleep)?
         .filter(|us| *us > 0)
     {
@@ -207,13 +207,13 @@ fn settings(porter: &Porter<'_>) -> Result<Vec<String>, ConfigError> {
 }
 
 /// Notes the keys whose effect differs from F-Stack's.
-fn note_moot(porter: &mut Porter<'_>) {
+fn note_moot(import: &mut FileImport<'_>) {
     let queues: Vec<Entry> = (0..DEVICES_MAX)
-        .filter_map(|number| porter.entry(&format!("vdev{number}"), "queues").cloned())
+        .filter_map(|number| import.entry(&format!("vdev{number}"), "queues").cloned())
         .filter(|entry| entry.value != "1")
         .collect();
     for entry in queues {
         let sentence = "one queue in each direction is used, and all engines share it";
-        porter.note(&entry, NoteKind::Differs, sentence);
+        import.note(&entry, NoteKind::Differs, sentence);
     }
 }

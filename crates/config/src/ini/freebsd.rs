@@ -2,44 +2,44 @@
 
 use super::fields;
 use super::file::NoteKind;
-use super::porter::Porter;
+use super::import::FileImport;
 use super::reader::Entry;
 use crate::error::ConfigError;
 use crate::sysctl::{self, Meaning, SysctlError};
 use crate::table::OPTION;
 
 /// Gives FreeBSD's settings to the options; most become `--sysctl`.
-pub(crate) fn freebsd(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+pub(crate) fn freebsd(import: &mut FileImport<'_>) -> Result<(), ConfigError> {
     let mut settings = Vec::new();
     let mut line = 0;
     for section in ["freebsd.boot", "freebsd.sysctl"] {
-        let mut entries: Vec<Entry> = porter.entries_of(section).cloned().collect();
+        let mut entries: Vec<Entry> = import.entries_of(section).cloned().collect();
         entries.sort_by_key(|entry| entry.line);
         for entry in entries {
-            if let Some(setting) = setting(porter, &entry)? {
+            if let Some(setting) = setting(import, &entry)? {
                 settings.push(setting);
                 line = line.max(entry.line);
             }
         }
     }
     if !settings.is_empty() {
-        porter.give(OPTION.sysctls.name, settings.join(";"), line);
+        import.give(OPTION.sysctls.name, settings.join(";"), line);
     }
     Ok(())
 }
 
 /// The sysctl that an entry sets, if it sets one.
-fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
+fn setting(import: &mut FileImport<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
     match entry.key.as_str() {
         // Read with the addresses.
         "kern.features.inet6" => return Ok(None),
         "net.inet.ip.forwarding" | "net.inet6.ip6.forwarding" => {
-            if fields::switch(&entry.value).map_err(|must| porter.wrong(entry, &must))? {
-                porter.give(OPTION.is_forwarding.name, "true".to_owned(), entry.line);
+            if fields::switch(&entry.value).map_err(|must| import.wrong(entry, &must))? {
+                import.give(OPTION.is_forwarding.name, "true".to_owned(), entry.line);
             }
             return Ok(None);
         }
-        "net.inet6.ip6.accept_rtadv" => return accept_routers(porter, entry),
+        "net.inet6.ip6.accept_rtadv" => return accept_routers(import, entry),
         "net.inet.tcp.functions_default" if entry.value == "bbr" => {
             return Ok(Some("net.ipv4.tcp_congestion_control=bbr".to_owned()));
         }
@@ -50,18 +50,18 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
     let row = match sysctl::find(&entry.key) {
         Ok(row) => row,
         Err(error) => {
-            porter.note(entry, NoteKind::Unknown, error.to_string());
+            import.note(entry, NoteKind::Unknown, error.to_string());
             return Ok(None);
         }
     };
     match sysctl::write(row, &entry.value) {
         Ok(_) => Ok(Some(format!("{}={}", row.name, entry.value))),
         Err(SysctlError::Moot { why, .. }) => {
-            porter.note(entry, NoteKind::Moot, why);
+            import.note(entry, NoteKind::Moot, why);
             Ok(None)
         }
         Err(SysctlError::Fixed { value, why, .. }) => {
-            porter.note(
+            import.note(
                 entry,
                 NoteKind::Differs,
                 format!("it is always {value}: {why}"),
@@ -75,37 +75,40 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
                 let value = entry.value.parse::<u64>().unwrap_or(u64::MAX);
                 let inside = value.clamp(min.into(), max.into());
                 let sentence = format!("the nearest value that the stack takes is {inside}");
-                porter.note(entry, NoteKind::Differs, sentence);
+                import.note(entry, NoteKind::Differs, sentence);
                 Ok(Some(format!("{}={inside}", row.name)))
             }
-            _ => Err(porter.wrong(entry, &must)),
+            _ => Err(import.wrong(entry, &must)),
         },
         Err(error @ (SysctlError::Unknown { .. } | SysctlError::AtStart { .. })) => {
-            Err(porter.refusal(entry.line, error.to_string()))
+            Err(import.refusal(entry.line, error.to_string()))
         }
     }
 }
 
 /// Router advertisements are used where no IPv6 address is given.
-fn accept_routers(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, ConfigError> {
-    let mode = fields::number(&entry.value, 0, 2).map_err(|must| porter.wrong(entry, &must))?;
+fn accept_routers(
+    import: &mut FileImport<'_>,
+    entry: &Entry,
+) -> Result<Option<String>, ConfigError> {
+    let mode = fields::number(&entry.value, 0, 2).map_err(|must| import.wrong(entry, &must))?;
     let is_v6 = |address: &str| address.contains(':');
-    let given = &porter.out.given;
+    let given = &import.out.given;
     let has_v6 = given
         .iter()
         .any(|it| it.option == OPTION.addresses.name && is_v6(&it.text));
-    let off = porter.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
+    let off = import.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
     match (mode, has_v6, off) {
         (0, ..) => {}
         (_, true, _) => {
-            porter.note(
+            import.note(
                 entry,
                 NoteKind::Differs,
                 "the IPv6 addresses are those of the file",
             );
         }
-        (_, _, Some(false)) => porter.note(entry, NoteKind::Moot, "IPv6 is off"),
-        _ => porter.give(OPTION.is_autoconfigured.name, "true".to_owned(), entry.line),
+        (_, _, Some(false)) => import.note(entry, NoteKind::Moot, "IPv6 is off"),
+        _ => import.give(OPTION.is_autoconfigured.name, "true".to_owned(), entry.line),
     }
     Ok(None)
 }

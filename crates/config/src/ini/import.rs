@@ -9,7 +9,7 @@ use super::reader::Entry;
 use crate::error::ConfigError;
 
 /// A file that is being read into options.
-pub(crate) struct Porter<'a> {
+pub(crate) struct FileImport<'a> {
     file: &'a Path,
     pub(crate) interfaces: &'a dyn Interfaces,
     /// The last value of each key of each section.
@@ -19,15 +19,15 @@ pub(crate) struct Porter<'a> {
     pub(crate) out: FstackFile,
 }
 
-impl<'a> Porter<'a> {
+impl<'a> FileImport<'a> {
     pub(crate) fn new(
         entries: Vec<Entry>,
         file: &'a Path,
         interfaces: &'a dyn Interfaces,
         is_dpdk: bool,
-    ) -> Porter<'a> {
+    ) -> FileImport<'a> {
         let keyed = |entry: Entry| ((entry.section.clone(), entry.key.clone()), entry);
-        Porter {
+        FileImport {
             file,
             interfaces,
             keys: entries.into_iter().map(keyed).collect(),
@@ -40,7 +40,7 @@ impl<'a> Porter<'a> {
     }
 }
 
-impl Porter<'_> {
+impl FileImport<'_> {
     /// Returns a value's error: the line, the key and the requirement.
     pub(crate) fn wrong(&self, entry: &Entry, must: &str) -> ConfigError {
         let Entry {

@@ -9,11 +9,11 @@ mod dpdk;
 mod fields;
 mod file;
 mod freebsd;
+mod import;
 mod keys;
 mod machine;
 mod network;
 mod port;
-mod porter;
 mod reader;
 #[cfg(test)]
 mod tests;

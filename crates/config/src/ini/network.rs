@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::porter::Porter;
+use super::import::FileImport;
 use super::{dpdk, fields};
 use crate::cidr::Cidr;
 use crate::error::ConfigError;
@@ -34,75 +34,75 @@ impl Attachment {
 }
 
 /// Finds the interfaces of a file and gives their addresses, gateways and rules to the options.
-pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
-    note_bonds(porter)?;
+pub(crate) fn network(import: &mut FileImport<'_>) -> Result<(), ConfigError> {
+    note_bonds(import)?;
     let list = |text: &str| fields::list(text, 255);
-    let has_port = porter.entries_of("port0").next().is_some();
-    let ports = match porter.parsed("dpdk", "port_list", list)? {
+    let has_port = import.entries_of("port0").next().is_some();
+    let ports = match import.parsed("dpdk", "port_list", list)? {
         Some(ports) => ports,
         None if has_port => vec![0],
         None => {
             let reason = "[dpdk] port_list is missing: it says which [portN] are used".to_owned();
-            return Err(porter.refusal(0, reason));
+            return Err(import.refusal(0, reason));
         }
     };
     let vlans = |text: &str| fields::list(text, 4094);
-    let vlans = porter
+    let vlans = import
         .parsed("dpdk", "vlan_filter", vlans)?
         .unwrap_or_default();
-    let has_section = |id: &&u32| porter.entries_of(&format!("vlan{id}")).next().is_some();
+    let has_section = |id: &&u32| import.entries_of(&format!("vlan{id}")).next().is_some();
     let configured: Vec<u32> = vlans.iter().filter(has_section).copied().collect();
     let attachments = match configured.as_slice() {
         [] => ports
             .iter()
-            .map(|port| of_port(porter, *port, &ports))
+            .map(|port| of_port(import, *port, &ports))
             .collect::<Vec<_>>(),
         ids => ids
             .iter()
-            .map(|id| of_vlan(porter, *id, &vlans, &ports))
+            .map(|id| of_vlan(import, *id, &vlans, &ports))
             .collect(),
     };
     let attachments = attachments.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let line = porter.line("dpdk", "port_list");
+    let line = import.line("dpdk", "port_list");
     let Some(first) = attachments.first() else {
         let reason = "[dpdk] port_list names no port".to_owned();
-        return Err(porter.refusal(line, reason));
+        return Err(import.refusal(line, reason));
     };
-    porter.give(OPTION.interface.name, first.interface.clone(), line);
-    if porter.is_dpdk {
+    import.give(OPTION.interface.name, first.interface.clone(), line);
+    if import.is_dpdk {
         if attachments.iter().any(|other| other.port != first.port) {
             let reason = "[dpdk] port_list names several ports, and a stack has one of DPDK's";
-            return Err(porter.refusal(line, reason.to_owned()));
+            return Err(import.refusal(line, reason.to_owned()));
         }
-        dpdk::device(porter, first.port)?;
+        dpdk::device(import, first.port)?;
     }
     match attachments.as_slice() {
-        [only] => attach(porter, only)?,
+        [only] => attach(import, only)?,
         [first, further @ ..] if first.vlan.is_none() => {
-            attach(porter, first)?;
-            attach_further(porter, further)?;
+            attach(import, first)?;
+            attach_further(import, further)?;
         }
-        vlans => attach_vlans(porter, vlans)?,
+        vlans => attach_vlans(import, vlans)?,
     }
-    rules(porter, &attachments)
+    rules(import, &attachments)
 }
 
 /// Without DPDK bonds are the kernel's.
-fn note_bonds(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+fn note_bonds(import: &mut FileImport<'_>) -> Result<(), ConfigError> {
     let any = |text: &str| fields::number(text, 0, 255);
-    let has_bonds = porter.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0;
-    if has_bonds && !porter.is_dpdk {
+    let has_bonds = import.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0;
+    if has_bonds && !import.is_dpdk {
         let sentence = "the port is a bond that the kernel has made, named by if_name";
-        porter.note_difference(("dpdk", "nb_bond"), sentence);
+        import.note_difference(("dpdk", "nb_bond"), sentence);
     }
     Ok(())
 }
 
-fn of_port(porter: &Porter<'_>, port: u32, ports: &[u32]) -> Result<Attachment, ConfigError> {
+fn of_port(import: &FileImport<'_>, port: u32, ports: &[u32]) -> Result<Attachment, ConfigError> {
     Ok(Attachment {
         section: format!("port{port}"),
         port,
-        interface: interface(porter, port)?,
+        interface: interface(import, port)?,
         vlan: None,
         // A single port uses the main table, whatever its number.
         fib: if ports.len() == 1 { 0 } else { port },
@@ -110,21 +110,21 @@ fn of_port(porter: &Porter<'_>, port: u32, ports: &[u32]) -> Result<Attachment, 
 }
 
 fn of_vlan(
-    porter: &Porter<'_>,
+    import: &FileImport<'_>,
     id: u32,
     filter: &[u32],
     ports: &[u32],
 ) -> Result<Attachment, ConfigError> {
     let section = format!("vlan{id}");
     let any = |text: &str| fields::number(text, 0, 255);
-    let port = porter.parsed(&section, "portid", any)?.unwrap_or(0);
+    let port = import.parsed(&section, "portid", any)?.unwrap_or(0);
     if !ports.contains(&port) {
         let reason = format!("[{section}] is on port {port}, which port_list does not name");
-        return Err(porter.refusal(porter.line(&section, "portid"), reason));
+        return Err(import.refusal(import.line(&section, "portid"), reason));
     }
     let fib = filter.iter().position(|it| *it == id).unwrap_or(0);
     Ok(Attachment {
-        interface: interface(porter, port)?,
+        interface: interface(import, port)?,
         section,
         port,
         vlan: Some(id as u16),
@@ -135,26 +135,26 @@ fn of_vlan(
 /// The interface of a port. DPDK's has the name that F-Stack gives it; the kernel's is the one that
 /// if_name names, else that of the N-th device that `allow` names, else the N-th Ethernet
 /// interface.
-fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
+fn interface(import: &FileImport<'_>, port: u32) -> Result<String, ConfigError> {
     let section = format!("port{port}");
-    if porter.is_dpdk {
-        let named = porter.entry(&section, "if_name");
+    if import.is_dpdk {
+        let named = import.entry(&section, "if_name");
         return Ok(named.map_or(format!("f-stack-{port}"), |entry| entry.value.clone()));
     }
-    let all = porter.interfaces.ethernet();
-    if let Some(named) = porter.entry(&section, "if_name")
+    let all = import.interfaces.ethernet();
+    if let Some(named) = import.entry(&section, "if_name")
         && all.contains(&named.value)
     {
         return Ok(named.value.clone());
     }
-    let allowed = porter
+    let allowed = import
         .entry("dpdk", "allow")
-        .or(porter.entry("dpdk", "pci_whitelist"));
+        .or(import.entry("dpdk", "pci_whitelist"));
     let Some(allowed) = allowed else {
         let found = all.get(port as usize).cloned();
         return found.ok_or_else(|| {
-            let line = porter.line("dpdk", "port_list");
-            porter.refusal(
+            let line = import.line("dpdk", "port_list");
+            import.refusal(
                 line,
                 format!("there is no {port}-th network interface (from 0)"),
             )
@@ -169,8 +169,8 @@ fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
         .collect();
     addresses.sort_unstable();
     let address = addresses.get(port as usize).copied().unwrap_or_default();
-    porter.interfaces.by_pci(address).ok_or_else(|| {
-        porter.wrong(
+    import.interfaces.by_pci(address).ok_or_else(|| {
+        import.wrong(
             allowed,
             &format!(
                 "the PCI addresses of devices with a network interface of the kernel, one for \
@@ -180,50 +180,50 @@ fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
     })
 }
 
-fn attach(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
+fn attach(import: &mut FileImport<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
     let section = attachment.section.as_str();
-    let addresses = own_addresses(porter, section)?;
+    let addresses = own_addresses(import, section)?;
     if let Some(vlan) = attachment.vlan {
-        let line = porter.line("dpdk", "vlan_filter");
-        porter.give(OPTION.vlans.name, vlan.to_string(), line);
+        let line = import.line("dpdk", "vlan_filter");
+        import.give(OPTION.vlans.name, vlan.to_string(), line);
     }
-    let line = porter.line(section, "addr");
+    let line = import.line(section, "addr");
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    porter.give(OPTION.addresses.name, addresses.join(","), line);
-    let gateways = gateways(porter, section)?;
+    import.give(OPTION.addresses.name, addresses.join(","), line);
+    let gateways = gateways(import, section)?;
     if !gateways.is_empty() {
-        let line = porter
+        let line = import
             .line(section, "gateway")
-            .max(porter.line(section, "gateway6"));
+            .max(import.line(section, "gateway6"));
         let gateways: Vec<String> = gateways.iter().map(ToString::to_string).collect();
-        porter.give(OPTION.gateways.name, gateways.join(","), line);
+        import.give(OPTION.gateways.name, gateways.join(","), line);
     }
     Ok(())
 }
 
 /// Ports after the first, each with the table of its number for its gateways, as F-Stack has it.
-fn attach_further(porter: &mut Porter<'_>, ports: &[Attachment]) -> Result<(), ConfigError> {
+fn attach_further(import: &mut FileImport<'_>, ports: &[Attachment]) -> Result<(), ConfigError> {
     let mut specs = Vec::new();
     for port in ports {
         let section = port.section.as_str();
         let spec = InterfaceSpec {
             name: port.interface.clone(),
-            addresses: own_addresses(porter, section)?,
-            gateways: gateways(porter, section)?,
+            addresses: own_addresses(import, section)?,
+            gateways: gateways(import, section)?,
             table: Some(port.table()),
             vlan: None,
         };
         specs.push(spec.to_string());
     }
-    let line = porter.line("dpdk", "port_list");
-    porter.give(OPTION.further.name, specs.join(";"), line);
+    let line = import.line("dpdk", "port_list");
+    import.give(OPTION.further.name, specs.join(";"), line);
     Ok(())
 }
 
 /// Attaches VLANs to ports. The ports' own addresses have no meaning then. The IPv6 gateway of a
 /// VLAN is in the same table as its other one, so that answers leave by the VLAN by which requests
 /// arrived; F-Stack puts all of them into FIB 0.
-fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
+fn attach_vlans(import: &mut FileImport<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
     let first = vlans.first().map(|it| it.interface.clone());
     let mut specs = Vec::new();
     let mut further: Vec<String> = Vec::new();
@@ -238,8 +238,8 @@ fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), Con
         let section = attachment.section.as_str();
         let spec = VlanSpec {
             id: attachment.vlan.unwrap_or(0),
-            addresses: own_addresses(porter, section)?,
-            gateways: gateways(porter, section)?,
+            addresses: own_addresses(import, section)?,
+            gateways: gateways(import, section)?,
             table: Some(attachment.table()),
             mtu: None,
             is_provider: false,
@@ -248,47 +248,47 @@ fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), Con
         };
         specs.push(spec.to_string());
     }
-    let line = porter.line("dpdk", "vlan_filter");
-    porter.give(OPTION.vlans.name, specs.join(";"), line);
+    let line = import.line("dpdk", "vlan_filter");
+    import.give(OPTION.vlans.name, specs.join(";"), line);
     if !further.is_empty() {
-        let line = porter.line("dpdk", "port_list");
-        porter.give(OPTION.further.name, further.join(";"), line);
+        let line = import.line("dpdk", "port_list");
+        import.give(OPTION.further.name, further.join(";"), line);
     }
     Ok(())
 }
 
-fn own_addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
-    let addresses = addresses(porter, section)?;
+fn own_addresses(import: &mut FileImport<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
+    let addresses = addresses(import, section)?;
     if addresses.is_empty() {
-        return Err(porter.refusal(0, format!("[{section}] has no addr")));
+        return Err(import.refusal(0, format!("[{section}] has no addr")));
     }
     Ok(addresses)
 }
 
 /// Every address of a section with its prefix length.
-fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
+fn addresses(import: &mut FileImport<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
     let mut all = Vec::new();
-    let len = porter.parsed(section, "netmask", fields::netmask)?;
-    if let Some(address) = porter.parsed(section, "addr", fields::v4)? {
+    let len = import.parsed(section, "netmask", fields::netmask)?;
+    if let Some(address) = import.parsed(section, "addr", fields::v4)? {
         let Some(len) = len else {
             let reason = format!("[{section}] has an addr without a netmask");
-            return Err(porter.refusal(porter.line(section, "addr"), reason));
+            return Err(import.refusal(import.line(section, "addr"), reason));
         };
-        note_broadcast(porter, section, (address, len))?;
+        note_broadcast(import, section, (address, len))?;
         all.push(cidr(address, len));
     }
     let virtual_v4 = |text: &str| fields::addresses(text, fields::v4);
-    let listed = porter
+    let listed = import
         .parsed(section, "vip_addr", virtual_v4)?
         .unwrap_or_default();
     all.extend(listed.iter().map(|address| cidr(*address, 32)));
-    let has_v6 = porter.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
+    let has_v6 = import.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
     let len = |text: &str| fields::number(text, 16, 128);
-    let own = porter.parsed(section, "prefix_len", len)?.unwrap_or(64);
-    let of_virtual = porter.parsed(section, "vip_prefix_len", len)?.unwrap_or(64);
-    let address = porter.parsed(section, "addr6", fields::v6)?;
+    let own = import.parsed(section, "prefix_len", len)?.unwrap_or(64);
+    let of_virtual = import.parsed(section, "vip_prefix_len", len)?.unwrap_or(64);
+    let address = import.parsed(section, "addr6", fields::v6)?;
     let virtual_v6 = |text: &str| fields::addresses(text, fields::v6);
-    let listed = porter
+    let listed = import
         .parsed(section, "vip_addr6", virtual_v6)?
         .unwrap_or_default();
     if has_v6 != Some(false) {
@@ -310,48 +310,48 @@ fn cidr(address: impl Into<IpAddr>, prefix_len: u8) -> Cidr {
 }
 
 fn note_broadcast(
-    porter: &mut Porter<'_>,
+    import: &mut FileImport<'_>,
     section: &str,
     (address, len): (Ipv4Addr, u8),
 ) -> Result<(), ConfigError> {
-    let given = porter.parsed(section, "broadcast", fields::v4)?;
+    let given = import.parsed(section, "broadcast", fields::v4)?;
     let host_bits = u32::MAX.checked_shr(u32::from(len)).unwrap_or(0);
     let own = Ipv4Addr::from_bits(address.to_bits() | host_bits);
     if given.is_some_and(|given| given != own) {
         let sentence = format!("the broadcast address of the network is {own}");
-        porter.note_difference((section, "broadcast"), &sentence);
+        import.note_difference((section, "broadcast"), &sentence);
     }
     Ok(())
 }
 
-fn gateways(porter: &Porter<'_>, section: &str) -> Result<Vec<IpAddr>, ConfigError> {
-    let v4 = porter
+fn gateways(import: &FileImport<'_>, section: &str) -> Result<Vec<IpAddr>, ConfigError> {
+    let v4 = import
         .parsed(section, "gateway", fields::v4)?
         .map(IpAddr::from);
-    let v6 = porter
+    let v6 = import
         .parsed(section, "gateway6", fields::v6)?
         .map(IpAddr::from);
-    let has_v6 = porter.entry(section, "addr6").is_some();
+    let has_v6 = import.entry(section, "addr6").is_some();
     let v6 = v6.filter(|_| has_v6);
     Ok([v4, v6].into_iter().flatten().collect())
 }
 
 /// Packets from the networks of ipfw_pr are routed by the table of their port.
-fn rules(porter: &mut Porter<'_>, attachments: &[Attachment]) -> Result<(), ConfigError> {
+fn rules(import: &mut FileImport<'_>, attachments: &[Attachment]) -> Result<(), ConfigError> {
     let (mut rules, mut routes, mut line) = (Vec::new(), Vec::new(), 0);
     for attachment in attachments {
         let section = attachment.section.as_str();
-        let networks = porter
+        let networks = import
             .parsed(section, "ipfw_pr", fields::networks)?
             .unwrap_or_default();
         if networks.is_empty() {
             continue;
         }
-        line = porter.line(section, "ipfw_pr");
+        line = import.line(section, "ipfw_pr");
         let table = attachment.table();
         let rule = |(network, len)| format!("from={network}/{len},table={table}");
         rules.extend(networks.into_iter().map(rule));
-        if let Some(gateway) = porter.parsed(section, "gateway", fields::v4)?
+        if let Some(gateway) = import.parsed(section, "gateway", fields::v4)?
             && table != MAIN
             && attachments.len() == 1
         {
@@ -359,10 +359,10 @@ fn rules(porter: &mut Porter<'_>, attachments: &[Attachment]) -> Result<(), Conf
         }
     }
     if !rules.is_empty() {
-        porter.give(OPTION.rules.name, rules.join(";"), line);
+        import.give(OPTION.rules.name, rules.join(";"), line);
     }
     if !routes.is_empty() {
-        porter.give(OPTION.routes.name, routes.join(";"), line);
+        import.give(OPTION.routes.name, routes.join(";"), line);
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use slipstack_terms::{Listed, ShareAction};
 
 use super::file::{FstackFile, NoteKind};
+use super::import::FileImport;
 use super::keys::{Use, keys_of, section_of};
 use super::machine::Interfaces;
-use super::porter::Porter;
 use super::reader::Entry;
 use super::{dpdk, fields, freebsd, network};
 use crate::error::ConfigError;
@@ -24,19 +24,19 @@ pub(crate) fn port(
     interfaces: &dyn Interfaces,
     is_dpdk: bool,
 ) -> Result<FstackFile, ConfigError> {
-    let mut porter = Porter::new(entries, file, interfaces, is_dpdk);
-    porter.is_dpdk |= dpdk::is_needed(&porter)?;
-    porter.note_without_meaning();
-    porter.cores_and_log()?;
-    porter.capture()?;
-    network::network(&mut porter)?;
-    freebsd::freebsd(&mut porter)?;
-    porter.kernel_path()?;
-    porter.out.notes.sort_by_key(|note| note.line);
-    Ok(porter.out)
+    let mut import = FileImport::new(entries, file, interfaces, is_dpdk);
+    import.is_dpdk |= dpdk::is_needed(&import)?;
+    import.note_without_meaning();
+    import.cores_and_log()?;
+    import.capture()?;
+    network::network(&mut import)?;
+    freebsd::freebsd(&mut import)?;
+    import.kernel_path()?;
+    import.out.notes.sort_by_key(|note| note.line);
+    Ok(import.out)
 }
 
-impl Porter<'_> {
+impl FileImport<'_> {
     fn note_without_meaning(&mut self) {
         let entries: Vec<Entry> = self.entries().cloned().collect();
         for entry in entries {
