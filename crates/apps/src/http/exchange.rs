@@ -10,7 +10,7 @@ use slipstack_service::{ConnectionId, Context};
 use super::files::{About, Content, Found, LongFile};
 use super::memo::Seen;
 use super::request::Skip;
-use crate::tls::{Shaken, Transport};
+use crate::tls::{HandshakeResult, Transport};
 
 pub const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
 pub const CLOSE: &str = "Connection: close\r\n\r\n";
@@ -25,7 +25,7 @@ pub enum Done {
     Same(String),
     Piece(std::io::Result<Vec<u8>>),
     /// `None`: its session was somewhere else.
-    Shaken(Option<Shaken>),
+    HandshakeResult(Option<HandshakeResult>),
 }
 
 /// Where a connection is.

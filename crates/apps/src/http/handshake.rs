@@ -5,25 +5,34 @@ use slipstack_service::ConnectionId;
 use super::exchange::{Done, Exchange, Step};
 use super::server::{Cx, Http};
 use super::status::Status;
-use crate::tls::{Handed, Shaken, Transport};
+use crate::tls::{Handed, HandshakeResult, Transport};
 
 impl Http {
     /// Hands received bytes of a handshake to a worker.
-    pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
-        if state.transport.shake(cx, id, Done::Shaken) == Handed::SomethingElse {
+    pub(super) fn advance_handshake(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+    ) {
+        if state
+            .transport
+            .advance_handshake(cx, id, Done::HandshakeResult)
+            == Handed::SomethingElse
+        {
             self.refuse(cx, id, state, Status::BadRequest);
         }
     }
 
     /// Continues with a worker's result.
-    pub(super) fn on_shaken(
+    pub(super) fn on_handshake_result(
         &mut self,
         cx: &Cx<'_>,
         id: ConnectionId,
         state: &mut Exchange,
-        shaken: Shaken,
+        result: HandshakeResult,
     ) {
-        if state.transport.on_shaken(cx, id, shaken).is_err() {
+        if state.transport.on_handshake_result(cx, id, result).is_err() {
             return cx.close(id);
         }
         if state.transport.is_ready() {
@@ -32,7 +41,7 @@ impl Http {
             return self.advance(cx, id, state);
         }
         if !cx.received(id).is_empty() {
-            return self.shake(cx, id, state);
+            return self.advance_handshake(cx, id, state);
         }
         if state.has_ended {
             cx.close(id);

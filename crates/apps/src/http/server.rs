@@ -503,7 +503,7 @@ impl Service for Http {
 
     fn on_data(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
         if !state.transport.is_ready() {
-            return self.shake(cx, id, state);
+            return self.advance_handshake(cx, id, state);
         }
         match state.step {
             Step::Head => self.advance(cx, id, state),
@@ -527,9 +527,9 @@ impl Service for Http {
 
     fn on_result(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, result: Done) {
         match result {
-            Done::Shaken(shaken) => {
-                return match shaken {
-                    Some(shaken) => self.on_shaken(cx, id, state, shaken),
+            Done::HandshakeResult(result) => {
+                return match result {
+                    Some(result) => self.on_handshake_result(cx, id, state, result),
                     None => cx.reset(id),
                 };
             }

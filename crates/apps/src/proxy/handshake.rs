@@ -4,7 +4,7 @@ use slipstack_service::ConnectionId;
 
 use super::server::{Cx, Proxy, Side};
 use crate::http::status::Status;
-use crate::tls::{Handed, Shaken, Transport};
+use crate::tls::{Handed, HandshakeResult, Transport};
 
 impl Side {
     /// Returns whether its bytes may be processed: there is no handshake in progress.
@@ -28,9 +28,9 @@ impl Side {
 
 impl Proxy {
     /// Hands received bytes of a handshake to a worker.
-    pub(super) fn shake(&mut self, cx: &Cx<'_>, id: ConnectionId, mut side: Side) {
+    pub(super) fn advance_handshake(&mut self, cx: &Cx<'_>, id: ConnectionId, mut side: Side) {
         let handed = match side.transport() {
-            Some(transport) => transport.shake(cx, id, |shaken| shaken),
+            Some(transport) => transport.advance_handshake(cx, id, |result| result),
             None => Handed::On,
         };
         match (handed, side) {
@@ -47,10 +47,17 @@ impl Proxy {
     }
 
     /// Continues with a worker's result.
-    pub(super) fn on_shaken(&mut self, cx: &Cx<'_>, id: ConnectionId, shaken: Option<Shaken>) {
+    pub(super) fn on_handshake_result(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        result: Option<HandshakeResult>,
+    ) {
         let mut side = self.take_side(id);
-        let outcome = match (side.transport(), shaken) {
-            (Some(transport), Some(shaken)) => transport.on_shaken(cx, id, shaken).is_ok(),
+        let outcome = match (side.transport(), result) {
+            (Some(transport), Some(result)) => {
+                transport.on_handshake_result(cx, id, result).is_ok()
+            }
             _ => false,
         };
         let goes_on = side.is_ready() || !cx.received(id).is_empty();

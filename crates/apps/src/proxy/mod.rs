@@ -9,8 +9,8 @@ mod backends;
 mod body;
 mod exchange;
 pub mod framing;
+mod handshake;
 mod server;
-mod shaking;
 mod stream;
 
 pub use backends::Balance;

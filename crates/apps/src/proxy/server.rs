@@ -11,7 +11,7 @@ use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service,
 use super::backends::{Backends, Balance, Tried};
 use super::exchange::Client;
 use super::stream::Stream;
-use crate::tls::{Keys, Shaken, Transport};
+use crate::tls::{HandshakeResult, Keys, Transport};
 
 /// The kind of traffic that the proxy passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ struct Attempt {
     tried: Tried,
 }
 
-pub(super) type Cx<'a> = Context<'a, Option<Shaken>>;
+pub(super) type Cx<'a> = Context<'a, Option<HandshakeResult>>;
 
 /// See the module.
 pub struct Proxy {
@@ -285,7 +285,7 @@ impl Proxy {
     /// Something has come on a connection, or there is more room on it.
     pub(super) fn on_progress(&mut self, cx: &Cx<'_>, id: ConnectionId) {
         match self.take_side(id) {
-            side if !side.is_ready() => self.shake(cx, id, side),
+            side if !side.is_ready() => self.advance_handshake(cx, id, side),
             Side::None => {
                 let len = cx.received(id).len();
                 cx.consume(id, len);
@@ -374,7 +374,7 @@ impl Proxy {
 impl Service for Proxy {
     type Connection = ();
     /// `None`: the session was somewhere else.
-    type Result = Option<Shaken>;
+    type Result = Option<HandshakeResult>;
 
     fn on_start(&mut self, cx: &Cx<'_>) {
         for addr in &self.options.listen {
@@ -419,8 +419,14 @@ impl Service for Proxy {
         self.on_progress(cx, id);
     }
 
-    fn on_result(&mut self, cx: &Cx<'_>, id: ConnectionId, (): &mut (), result: Option<Shaken>) {
-        self.on_shaken(cx, id, result);
+    fn on_result(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        (): &mut (),
+        result: Option<HandshakeResult>,
+    ) {
+        self.on_handshake_result(cx, id, result);
     }
 
     fn on_end(&mut self, cx: &Cx<'_>, id: ConnectionId, (): &mut ()) {

@@ -10,7 +10,7 @@ use super::transport::Transport;
 
 /// A session that a worker has advanced.
 #[derive(Debug)]
-pub struct Shaken {
+pub struct HandshakeResult {
     session: Box<Session>,
     /// Bytes to be sent, also after an error.
     out: Vec<u8>,
@@ -37,12 +37,12 @@ impl Transport {
     }
 
     /// Hands received bytes of a handshake to a worker. `result` wraps its result as one of the
-    /// service's, which goes to [`Transport::on_shaken`]; `None`: it cannot continue.
-    pub fn shake<R: Send + 'static>(
+    /// service's, which goes to [`Transport::on_handshake_result`]; `None`: it cannot continue.
+    pub fn advance_handshake<R: Send + 'static>(
         &mut self,
         cx: &Context<'_, R>,
         id: ConnectionId,
-        result: impl FnOnce(Option<Shaken>) -> R + Send + 'static,
+        result: impl FnOnce(Option<HandshakeResult>) -> R + Send + 'static,
     ) -> Handed {
         let Transport::Tls(session) = self else {
             return Handed::On;
@@ -64,7 +64,7 @@ impl Transport {
             let mut session = take(&worker)?;
             let mut out = Vec::new();
             let outcome = session.work(&mut out);
-            Some(Shaken {
+            Some(HandshakeResult {
                 session,
                 out,
                 outcome,
@@ -83,18 +83,18 @@ impl Transport {
     ///
     /// # Errors
     /// The session is over, and its alert is being sent: the connection is to be closed.
-    pub fn on_shaken<R>(
+    pub fn on_handshake_result<R>(
         &mut self,
         cx: &Context<'_, R>,
         id: ConnectionId,
-        shaken: Shaken,
+        result: HandshakeResult,
     ) -> Result<(), Broken> {
-        let is_sent = cx.write(id, &shaken.out) == shaken.out.len();
-        if shaken.outcome.is_err() || !is_sent {
+        let is_sent = cx.write(id, &result.out) == result.out.len();
+        if result.outcome.is_err() || !is_sent {
             cx.consume(id, usize::MAX);
             return Err(Broken);
         }
-        *self = Transport::Tls(shaken.session);
+        *self = Transport::Tls(result.session);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ mod keys;
 mod session;
 mod transport;
 
-pub use handshake::{Handed, Shaken};
+pub use handshake::{Handed, HandshakeResult};
 pub use keys::{HTTP11, Keys};
 pub use session::{Broken, Session};
 pub use transport::{Lent, Transport};

@@ -32,7 +32,7 @@ pub struct Session {
     /// How many are lent.
     lent: Option<usize>,
     is_begun: bool,
-    is_shaken: bool,
+    is_handshake_done: bool,
     /// The peer's close_notify has come.
     has_ended: bool,
 }
@@ -42,7 +42,7 @@ impl fmt::Debug for Session {
         f.debug_struct("Session")
             .field("incoming", &self.incoming.len())
             .field("plain", &self.waiting())
-            .field("is_shaken", &self.is_shaken)
+            .field("is_handshake_done", &self.is_handshake_done)
             .finish_non_exhaustive()
     }
 }
@@ -64,14 +64,14 @@ impl Session {
             taken: 0,
             lent: None,
             is_begun: false,
-            is_shaken: false,
+            is_handshake_done: false,
             has_ended: false,
         })
     }
 
     /// Returns whether the handshake is over.
-    pub fn is_shaken(&self) -> bool {
-        self.is_shaken
+    pub fn is_handshake_done(&self) -> bool {
+        self.is_handshake_done
     }
 
     /// Returns whether the peer has ended its stream.
@@ -153,7 +153,7 @@ impl Session {
                     true
                 }
                 Ok(ConnectionState::WriteTraffic(traffic)) => {
-                    self.is_shaken = true;
+                    self.is_handshake_done = true;
                     send.write(traffic, out)?;
                     false
                 }

@@ -45,7 +45,7 @@ impl Transport {
     pub fn is_ready(&self) -> bool {
         match self {
             Transport::Plain => true,
-            Transport::Tls(session) => session.is_shaken(),
+            Transport::Tls(session) => session.is_handshake_done(),
             Transport::Away => false,
         }
     }
