@@ -8,7 +8,7 @@ impl Engine {
     /// Answers an operator, and looks after the packet filter.
     #[inline(never)]
     pub(crate) fn do_chores(&mut self, now: Instant) -> bool {
-        let progress = self.run_errand(now);
+        let progress = self.run_inquiry(now);
         self.tend_filter(now);
         self.renew_chores();
         progress
@@ -17,6 +17,6 @@ impl Engine {
     /// Called where one of them begins.
     pub(crate) fn renew_chores(&mut self) {
         let has_filter = self.filter_due.is_some() || self.stack.has_filter();
-        self.has_chores = self.errand.is_some() || has_filter;
+        self.has_chores = self.pending_inquiry.is_some() || has_filter;
     }
 }

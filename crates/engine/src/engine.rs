@@ -18,7 +18,7 @@ use crate::effects::Fx;
 use crate::environment::Environment;
 use crate::filtering::HeldFilter;
 use crate::frames::FrameQueue;
-use crate::inquiry::errand::Errand;
+use crate::inquiry::pending::PendingInquiry;
 use crate::load::Load;
 use crate::local::{Fabric, Local};
 use crate::owners::{Deferred, Flows, Offers, Owners};
@@ -112,7 +112,7 @@ pub struct Engine {
     /// Clients that live on this thread.
     pub(crate) owned: Vec<Owned>,
     /// An operator's question while it is being answered.
-    pub(crate) errand: Option<Box<Errand>>,
+    pub(crate) pending_inquiry: Option<Box<PendingInquiry>>,
     pub(crate) filter: HeldFilter,
     /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
@@ -172,7 +172,7 @@ impl Engine {
             arriving: Arriving::default(),
             is_alone: None,
             owned: Vec::new(),
-            errand: None,
+            pending_inquiry: None,
             filter: HeldFilter::default(),
             filter_due: None,
             has_chores: false,
@@ -486,7 +486,7 @@ impl Engine {
             || self.env.local.has_work()
             || self.stack.has_dirty()
             || self.has_owner_work(self.env.now)
-            || self.errand.is_some()
+            || self.pending_inquiry.is_some()
             || self
                 .env
                 .clients

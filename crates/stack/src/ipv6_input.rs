@@ -32,7 +32,7 @@ impl Stack {
         let ip = match accept(&packet, link_group, meta, &self.net) {
             Ok(ip) => ip,
             Err(Counter::DropIpv6NotOurs) => {
-                return self.on_strange_v6(now, bytes, link_group, meta, fx);
+                return self.on_foreign_ipv6(now, bytes, link_group, meta, fx);
             }
             Err(why) => {
                 self.counters.bump(why);

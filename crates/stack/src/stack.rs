@@ -109,7 +109,7 @@ impl Stack {
         let (ip, packet) = match ipv4::accept(bytes, link_group, meta, &self.net) {
             Ok(accepted) => accepted,
             Err(Counter::DropIpv4NotOurs) => {
-                return self.on_strange_v4(now, bytes, link_group, meta, fx);
+                return self.on_foreign_ipv4(now, bytes, link_group, meta, fx);
             }
             Err(why) => {
                 self.counters.bump(why);

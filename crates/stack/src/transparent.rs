@@ -18,7 +18,7 @@ impl Stack {
     /// Takes a packet of IPv4 that is well-formed and not to one of our addresses.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_strange_v4(
+    pub(crate) fn on_foreign_ipv4(
         &mut self,
         now: Instant,
         bytes: &[u8],
@@ -58,7 +58,7 @@ impl Stack {
     /// Takes a packet of IPv6 that is well-formed and not to one of our addresses.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_strange_v6(
+    pub(crate) fn on_foreign_ipv6(
         &mut self,
         now: Instant,
         bytes: &[u8],

@@ -4,7 +4,7 @@
 //! The keeper puts a notice into the inbox; the engine fetches the inquiry, answers a part of it at
 //! the end of each turn, and gives the complete answer to the keeper.
 
-pub(crate) mod errand;
+pub(crate) mod pending;
 mod rows;
 
 use slipstack_channel::control::add_line;
@@ -16,7 +16,7 @@ use crate::client::{ClientId, Role};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::views::link_rows;
-use errand::{Errand, Part};
+use pending_inquiry::{Part, PendingInquiry};
 use rows::{Subject, end, row, subjects};
 
 /// Sockets processed in one turn.
@@ -26,15 +26,15 @@ impl Engine {
     /// Handles the keeper's notice of an inquiry.
     #[cold]
     pub(crate) fn on_inquiry(&mut self, now: Instant) {
-        if self.errand.is_none() {
-            self.next_errand(now);
+        if self.pending_inquiry.is_none() {
+            self.take_next_inquiry(now);
             self.renew_chores();
         }
     }
 
-    fn next_errand(&mut self, now: Instant) {
+    fn take_next_inquiry(&mut self, now: Instant) {
         let asked = self.ports.as_ref().and_then(|ports| ports.next_inquiry());
-        self.errand = asked.map(|asked| {
+        self.pending_inquiry = asked.map(|asked| {
             let left = match &asked.inquiry {
                 Inquiry::Counters
                 | Inquiry::FilterCounts
@@ -44,7 +44,7 @@ impl Engine {
                 Inquiry::Sockets { .. } => self.parts(now, true),
                 Inquiry::Drop { .. } => self.parts(now, false),
             };
-            Box::new(Errand {
+            Box::new(PendingInquiry {
                 asked,
                 left,
                 text: Vec::new(),
@@ -63,40 +63,40 @@ impl Engine {
         parts
     }
 
-    pub(crate) fn run_errand(&mut self, now: Instant) -> bool {
-        let Some(mut errand) = self.errand.take() else {
+    pub(crate) fn run_inquiry(&mut self, now: Instant) -> bool {
+        let Some(mut pending_inquiry) = self.pending_inquiry.take() else {
             return false;
         };
         for _ in 0..ROWS_PER_TURN {
-            let Some(part) = errand.left.pop() else {
-                self.finish_errand(*errand);
-                self.next_errand(now);
+            let Some(part) = pending_inquiry.left.pop() else {
+                self.finish_inquiry(*pending_inquiry);
+                self.take_next_inquiry(now);
                 return true;
             };
-            self.answer_part(now, &mut errand, part);
+            self.answer_part(now, &mut pending_inquiry, part);
         }
-        self.errand = Some(errand);
+        self.pending_inquiry = Some(pending_inquiry);
         true
     }
 
-    fn finish_errand(&mut self, mut errand: Errand) {
-        match &errand.asked.inquiry {
-            Inquiry::Counters => errand.text = counters_text(&self.counter_rows()),
-            Inquiry::FilterCounts => errand.text = filter_text(&self.stack),
-            Inquiry::Tunables => errand.text = tunables_text(&self.stack),
-            Inquiry::FilterStates => errand.text = states_text(&self.stack, self.env.now),
+    fn finish_inquiry(&mut self, mut pending_inquiry: PendingInquiry) {
+        match &pending_inquiry.asked.inquiry {
+            Inquiry::Counters => pending_inquiry.text = counters_text(&self.counter_rows()),
+            Inquiry::FilterCounts => pending_inquiry.text = filter_text(&self.stack),
+            Inquiry::Tunables => pending_inquiry.text = tunables_text(&self.stack),
+            Inquiry::FilterStates => pending_inquiry.text = states_text(&self.stack, self.env.now),
             Inquiry::ZeroFilter { ids, is_log_only } => {
                 self.stack.zero_filter(ids.as_deref(), *is_log_only);
             }
             Inquiry::Sockets { .. } | Inquiry::Drop { .. } => {}
         }
         if let Some(ports) = &self.ports {
-            ports.answer_inquiry(errand.asked.id, &errand.text);
+            ports.answer_inquiry(pending_inquiry.asked.id, &pending_inquiry.text);
         }
     }
 
-    fn answer_part(&mut self, now: Instant, errand: &mut Errand, part: Part) {
-        let (filter, has_figures, is_end) = match &errand.asked.inquiry {
+    fn answer_part(&mut self, now: Instant, pending_inquiry: &mut PendingInquiry, part: Part) {
+        let (filter, has_figures, is_end) = match &pending_inquiry.asked.inquiry {
             Inquiry::Sockets {
                 filter,
                 has_figures,
@@ -122,7 +122,7 @@ impl Engine {
             }
             self.run_deferred(now);
         }
-        add_line(&mut errand.text, &row);
+        add_line(&mut pending_inquiry.text, &row);
     }
 
     fn stack_row(

@@ -7,7 +7,7 @@ use crate::authority::Asked;
 use crate::client::ClientId;
 
 /// An inquiry, its remaining subjects, and the answer so far.
-pub(crate) struct Errand {
+pub(crate) struct PendingInquiry {
     pub(super) asked: Asked,
     pub(super) left: Vec<Part>,
     pub(super) text: Vec<u8>,

@@ -118,7 +118,7 @@ impl Tcp {
             // All engines have refused: the later connection is over, and its peer does not know. A
             // peer of the old one would not have sent this.
             cx.counters.bump(Counter::RxTcpSteps);
-            return self.on_stranger(now, arrival, Opening::default(), cx, fx);
+            return self.on_unknown_flow(now, arrival, Opening::default(), cx, fx);
         }
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
         if is_reopened && self.listeners.choose(key, link, &self.hasher).is_none() {
@@ -173,7 +173,7 @@ impl Tcp {
         if listener.is_none() && packet.pass_on(fx) {
             cx.counters.bump(Counter::TcpStrays);
         } else {
-            self.on_stranger(now, arrival, Opening { listener, iss }, cx, fx);
+            self.on_unknown_flow(now, arrival, Opening { listener, iss }, cx, fx);
         }
     }
 
@@ -213,7 +213,7 @@ impl Tcp {
         };
         cx.counters.bump(Counter::RxTcpSteps);
         conn.segments.on_received(segment, conn.rcv.mss);
-        if input::farewell::try_take(conn, segment) {
+        if input::last_fin::try_take(conn, segment) {
             cx.counters.bump(Counter::RxTcpTaken);
             return self.end(now, index, Verdict::TimeWait, cx, fx);
         }

@@ -194,7 +194,7 @@ impl Listeners {
                 let at = (u128::from(hasher.spread(key)) * many.len() as u128) >> 64;
                 many.get(at as usize).copied()
             }
-            ref many => self.choose_keen(many, hasher.spread(key)),
+            ref many => self.choose_accepting(many, hasher.spread(key)),
         }
     }
 
@@ -227,7 +227,7 @@ impl Listeners {
                 .filter(|(_, is_bound)| *is_bound == has_bound);
             let best: Vec<ListenerId> = best.map(|(id, _)| *id).collect();
             if !best.is_empty() {
-                return self.choose_keen(&best, hasher.spread(key));
+                return self.choose_accepting(&best, hasher.spread(key));
             }
         }
         None
@@ -241,7 +241,7 @@ impl Listeners {
 
     /// One of those that do not yield, if there is one.
     #[cold]
-    fn choose_keen(&self, many: &[ListenerId], spread: u64) -> Option<ListenerId> {
+    fn choose_accepting(&self, many: &[ListenerId], spread: u64) -> Option<ListenerId> {
         let is_keen = |id: &&ListenerId| self.find(**id).is_some_and(|l| !l.is_yielding);
         let keen = many.iter().filter(is_keen).count();
         if keen == 0 {

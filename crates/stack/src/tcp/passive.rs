@@ -28,7 +28,7 @@ impl Tcp {
     /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` matches a segment without ACK
     /// and RST.
     #[inline(never)]
-    pub(super) fn on_stranger(
+    pub(super) fn on_unknown_flow(
         &mut self,
         now: Instant,
         arrival: &Arrival<'_>,

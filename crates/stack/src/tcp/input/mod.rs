@@ -2,9 +2,9 @@
 
 pub mod acceptable;
 pub mod ack;
-pub mod farewell;
 pub mod fastpath;
 pub mod fin;
+pub mod last_fin;
 pub mod marks;
 pub mod rst_syn;
 pub mod text;
