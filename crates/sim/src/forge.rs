@@ -249,7 +249,7 @@ impl Victim {
 
     /// One segment, and everything that follows from it.
     #[inline(never)]
-    pub fn suffer(&mut self, frame: &[u8]) {
+    pub fn receive_frame(&mut self, frame: &[u8]) {
         self.stack
             .on_frame(self.now, frame, RxMeta::VERIFIED, &mut self.fx);
         self.stack.on_timers(self.now, &mut self.fx);
@@ -262,11 +262,11 @@ impl Victim {
         self.fx.said.clear();
         self.fx.events.clear();
         let syn = Forged::new(from, TcpFlags::SYN, iss, 0).with_options(options);
-        self.suffer(&syn.frame());
+        self.receive_frame(&syn.frame());
         let answer = self.fx.said.pop()?;
         let (seq, ack) = (iss.wrapping_add(1), answer.header.seq.wrapping_add(1));
         let last = Forged::new(from, TcpFlags::ACK, seq, ack);
-        self.suffer(&last.frame());
+        self.receive_frame(&last.frame());
         self.fx.listens = listened;
         let conn = self.fx.events.drain(..).find_map(|event| match event {
             Event::Accepted { conn, .. } => Some(conn),

@@ -10,7 +10,7 @@ use slipstack_stack::{
 };
 
 use crate::gso;
-use crate::machine::{Coming, Inbox, Message, Place};
+use crate::machine::{FrameSource, Inbox, Message, Place};
 use crate::second_port;
 use crate::streams::Streams;
 
@@ -176,7 +176,7 @@ impl Host {
     /// Lets the stack process the device's frames.
     pub fn receive(&mut self, now: Instant) {
         let now = self.clock(now);
-        self.fx.set_coming(Some(Coming::from_the_wire(now)));
+        self.fx.set_coming(Some(FrameSource::from_the_wire(now)));
         while let Some((bytes, meta)) = self.inbox.pop_front() {
             self.stack.on_burst_frame(now, &bytes, meta, &mut self.fx);
         }
@@ -186,7 +186,7 @@ impl Host {
     }
 
     /// Processes a frame that came from another stack of the same machine.
-    pub fn take_posted(&mut self, (frame, meta): (&[u8], RxMeta), coming: Coming) {
+    pub fn take_posted(&mut self, (frame, meta): (&[u8], RxMeta), coming: FrameSource) {
         self.posted += 1;
         self.fx.set_coming(Some(coming));
         self.stack.on_frame(coming.now, frame, meta, &mut self.fx);
@@ -205,7 +205,7 @@ impl Host {
                     meta,
                     origin,
                 } => {
-                    let coming = Coming {
+                    let coming = FrameSource {
                         now,
                         origin,
                         is_astray: true,
@@ -278,7 +278,7 @@ impl HostEffects {
         self.closed.insert(conn, closing);
     }
 
-    fn set_coming(&mut self, coming: Option<Coming>) {
+    fn set_coming(&mut self, coming: Option<FrameSource>) {
         match &mut self.place {
             Some(Place::Keeper(keeper)) => keeper.coming = coming,
             Some(Place::Engine(engine)) => engine.now = coming.map_or(engine.now, |it| it.now),

@@ -11,7 +11,7 @@ pub struct Task {
     pub key_in: u64,
     pub bytes_out: u64,
     pub bytes_in: u64,
-    pub rhythm: Rhythm,
+    pub rhythm: WritePattern,
     /// Largest single write and read.
     pub chunk_max: u32,
     /// Pauses between reads, up to this; 0 = read at once.
@@ -38,7 +38,7 @@ impl Task {
             key_in,
             bytes_out,
             bytes_in,
-            rhythm: Rhythm::Free,
+            rhythm: WritePattern::Free,
             chunk_max: 1 << 16,
             pause_ns_max: 0,
             closes_early: false,
@@ -53,8 +53,8 @@ impl Task {
     /// How far the side may have written when it has read `read` bytes.
     pub(crate) fn may_write_upto(&self, read: u64) -> u64 {
         match self.rhythm {
-            Rhythm::Free => self.bytes_out,
-            Rhythm::Turns {
+            WritePattern::Free => self.bytes_out,
+            WritePattern::Turns {
                 every,
                 burst,
                 first,
@@ -68,7 +68,7 @@ impl Task {
 
 /// When a side may write.
 #[derive(Clone, Copy, Debug)]
-pub enum Rhythm {
+pub enum WritePattern {
     Free,
     /// After reading `every` bytes `burst` more; `first` = begins.
     Turns {

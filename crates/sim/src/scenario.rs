@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::link::{LinkParams, Share};
 use crate::network::Network;
 use crate::pcap::Recorder;
-use crate::program::{Rhythm, Task};
+use crate::program::{Task, WritePattern};
 use crate::second_port::{LINK, move_to_second};
 use crate::vlan::Tags;
 use crate::world::{Failure, World};
@@ -216,12 +216,12 @@ fn tasks(rng: &mut Rng) -> (Task, Task) {
     let shape = key_a % 4;
     if shape == 3 {
         let (ask, answer, turns) = (1 + key_a % 1500, 1 + key_b % 6000, 1 + key_b % 20);
-        let client = Rhythm::Turns {
+        let client = WritePattern::Turns {
             every: answer,
             burst: ask,
             first: true,
         };
-        let server = Rhythm::Turns {
+        let server = WritePattern::Turns {
             every: ask,
             burst: answer,
             first: false,
@@ -234,8 +234,8 @@ fn tasks(rng: &mut Rng) -> (Task, Task) {
     let up = if shape == 1 { 0 } else { size(key_a) };
     let down = if shape == 2 { 0 } else { size(key_b) };
     (
-        task(key_a, key_b, up, down, Rhythm::Free),
-        task(key_b, key_a, down, up, Rhythm::Free),
+        task(key_a, key_b, up, down, WritePattern::Free),
+        task(key_b, key_a, down, up, WritePattern::Free),
     )
 }
 

@@ -1,6 +1,6 @@
 //! Hosts, their programs, the link between them, and time.
 
-mod deeds;
+mod delayed;
 mod leaving;
 mod machines;
 mod moving;
@@ -23,8 +23,8 @@ use crate::program::{Program, Task};
 use crate::schedule::Schedule;
 use crate::watch::Watch;
 
-use deeds::Deeds;
-pub use deeds::Ending;
+use delayed::DelayedActions;
+pub use delayed::Ending;
 pub use moving::Way;
 
 /// A failure, and its time.
@@ -53,7 +53,7 @@ pub struct World {
     unfinished: usize,
     /// Hosts of several engines, and pending actions of their keepers.
     pub machines: Vec<Machine>,
-    deeds: Deeds,
+    delayed: DelayedActions,
     /// Engines that listen, and on which ports.
     listeners: BTreeMap<(usize, u16), ListenerId>,
     /// Phases in which connections have moved, a bit for each of [`slipstack_stack::SocketState`].
@@ -91,7 +91,7 @@ impl World {
             schedule,
             unfinished: 0,
             machines: Vec::new(),
-            deeds: Deeds::default(),
+            delayed: DelayedActions::default(),
             listeners: BTreeMap::new(),
             moved_in: 0,
             expected: HashMap::new(),
@@ -247,7 +247,7 @@ impl World {
     /// The next thing that happens before `end`; `false` = nothing does.
     fn step(&mut self, end: Instant) -> Result<bool, Failure> {
         let wakes = (0..self.hosts.len()).filter_map(|host| self.next_wake(host));
-        let others = [self.network.next_arrival(), self.deeds.next_due()];
+        let others = [self.network.next_arrival(), self.delayed.next_due()];
         let Some(next) = wakes.chain(others.into_iter().flatten()).min() else {
             return Ok(false);
         };
@@ -276,7 +276,7 @@ impl World {
                 host.turn_at.get_or_insert(next.plus_nanos(late));
             }
         }
-        self.do_deeds()?;
+        self.run_delayed()?;
         for host in 0..self.hosts.len() {
             if self.next_wake(host).is_some_and(|at| at <= next) {
                 self.turn(host)?;
@@ -331,7 +331,7 @@ impl World {
             let host = &mut self.hosts[index];
             let at = host.clock(self.now);
             host.stack.flush(at, &mut host.fx);
-            self.blame(index)?;
+            self.add_context(index)?;
             let had_local = self.depart(index)?;
             self.post(index);
             let host = &self.hosts[index];
@@ -377,7 +377,7 @@ impl World {
     }
 
     /// The first thing that the stack did and may not do.
-    fn blame(&self, index: usize) -> Result<(), Failure> {
+    fn add_context(&self, index: usize) -> Result<(), Failure> {
         match self.hosts[index].fx.violations.first() {
             Some(why) => Err(self.failure(format!("host {index}: {why}"))),
             None => Ok(()),
@@ -385,7 +385,7 @@ impl World {
     }
 
     fn dispatch(&mut self, index: usize) -> Result<(), Failure> {
-        self.blame(index)?;
+        self.add_context(index)?;
         while let Some(event) = self.hosts[index].fx.events.pop_front() {
             self.on_event(index, event)
                 .map_err(|why| self.failure(format!("host {index}: {why}")))?;

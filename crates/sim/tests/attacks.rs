@@ -51,7 +51,7 @@ fn a_hundred_thousand_segments_out_of_order_fill_a_bounded_table() {
     for i in 0..100_000u32 {
         let ahead = 2 + 2 * (i * 7919 % 30_000);
         let seq = open.seq.wrapping_add(ahead);
-        victim.suffer(
+        victim.receive_frame(
             &Forged::new(open.from, ACK, seq, open.ack)
                 .with_payload(1)
                 .frame(),
@@ -65,7 +65,7 @@ fn a_hundred_thousand_segments_out_of_order_fill_a_bounded_table() {
     // The stream goes on when the gap is filled.
     victim.fx.events.clear();
     let fill = Forged::new(open.from, ACK, open.seq, open.ack).with_payload(1400);
-    victim.suffer(&fill.frame());
+    victim.receive_frame(&fill.frame());
     let received = |e: &Event| matches!(e, Event::Received { upto, .. } if *upto >= 1400);
     assert!(victim.fx.events.iter().any(received));
 }
@@ -76,11 +76,11 @@ fn split_acks_open_the_window_no_faster() {
     let sent_after = |pieces: u32| {
         let (mut victim, open) = one_connection(1000);
         victim.stack.tcp_written(open.conn, 1 << 19, false);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
         victim.now.0 += 10 * MS;
         for i in 1..=pieces {
             let ack = open.ack.wrapping_add(10_000 * i / pieces);
-            victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+            victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
         }
         victim.fx.said.iter().map(|said| said.len).sum::<u32>()
     };
@@ -96,11 +96,11 @@ fn split_acks_open_the_window_no_faster() {
 fn optimistic_acks_earn_nothing() {
     let (mut victim, open) = one_connection(1000);
     victim.stack.tcp_written(open.conn, 1 << 19, false);
-    victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
+    victim.receive_frame(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
     victim.fx.said.clear();
     for i in 1..1000 {
         let ack = open.ack.wrapping_add(10_000 + i * 1000);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
     }
     let data: u32 = victim.fx.said.iter().map(|said| said.len).sum();
     println!(
@@ -117,7 +117,7 @@ fn a_tiny_mss_is_not_believed_and_its_sacks_are_bounded() {
     let (mut victim, open) = one_connection(1);
     victim.fx.listens = true;
     victim.stack.tcp_written(open.conn, 1 << 19, false);
-    victim.suffer(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
+    victim.receive_frame(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
     let largest = victim.fx.said.iter().map(|said| said.len).max();
     let info = victim
         .stack
@@ -133,7 +133,7 @@ fn a_tiny_mss_is_not_believed_and_its_sacks_are_bounded() {
         let left = open.ack.wrapping_add(1 + 2 * (i % 400));
         options.sack.push(left, left.wrapping_add(1));
         let ack = Forged::new(open.from, ACK, open.seq, open.ack).with_options(options);
-        victim.suffer(&ack.frame());
+        victim.receive_frame(&ack.frame());
         victim.now.0 += 10 * US;
     }
     assert!(victim.stack.tcp_info(victim.now, open.conn).is_some());
@@ -153,7 +153,7 @@ fn a_herd_of_closed_windows_costs_a_probe_in_two_minutes_each() {
         ack.frame()
     };
     for open in &herd {
-        victim.suffer(&closed(open));
+        victim.receive_frame(&closed(open));
         victim.stack.tcp_written(open.conn, 100, false);
     }
     let mut probes = [0u64; 30];
@@ -169,7 +169,7 @@ fn a_herd_of_closed_windows_costs_a_probe_in_two_minutes_each() {
         let _ = minute;
         // The peers answer now and then: they are alive.
         for open in &herd {
-            victim.suffer(&closed(open));
+            victim.receive_frame(&closed(open));
         }
     }
     let late: u64 = probes[20..].iter().sum();
@@ -194,7 +194,7 @@ fn blind_guesses_neither_reset_nor_inject() {
             let ack = open.ack.wrapping_add(70_000 + rng.below(1 << 31));
             let segment =
                 Forged::new(open.from, flags, seq, ack).with_payload(usize::from(flags == ACK));
-            victim.suffer(&segment.frame());
+            victim.receive_frame(&segment.frame());
             victim.now.0 += 10 * US;
         }
     }
@@ -221,7 +221,7 @@ fn the_global_limit_of_challenges_cannot_be_counted() {
         // A secret connection is challenged `others` times at most once; then all are.
         for open in opens.iter().take(usize::from(others)).chain(&opens[1..]) {
             let seq = open.seq.wrapping_add(100);
-            victim.suffer(&Forged::new(open.from, TcpFlags::RST, seq, 0).frame());
+            victim.receive_frame(&Forged::new(open.from, TcpFlags::RST, seq, 0).frame());
         }
         count(&victim, Counter::TxTcpChallenges)
     };
@@ -239,7 +239,7 @@ fn initial_numbers_of_neighbouring_flows_are_unrelated() {
     let mut numbers = Vec::new();
     for port in 1000..3000u16 {
         let from = SocketAddr::from(([198, 51, 100, 7], port));
-        victim.suffer(&Forged::new(from, TcpFlags::SYN, 1, 0).frame());
+        victim.receive_frame(&Forged::new(from, TcpFlags::SYN, 1, 0).frame());
         numbers.extend(victim.fx.said.drain(..).map(|said| said.header.seq));
     }
     let near = numbers
@@ -268,7 +268,7 @@ fn malformed_and_impossible_segments_are_dropped_and_counted() {
         ([10, 0, 0, 255], Counter::DropIpv4Martian),
     ] {
         let before = count(&victim, counter);
-        victim.suffer(&from(ip));
+        victim.receive_frame(&from(ip));
         assert_eq!(count(&victim, counter), before + 1, "{ip:?}");
     }
     let mut at = 0u32;
@@ -283,7 +283,7 @@ fn malformed_and_impossible_segments_are_dropped_and_counted() {
             Forged::new(open.from, ACK | TcpFlags::URG, open.seq + at, open.ack).with_payload(10);
         segment.raw_options = Some(raw.to_vec());
         segment.urgent = 0xffff - at as u16;
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         at += 10;
     }
     assert_eq!(victim.fx.stored, u64::from(at));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_sim::host::{Departure, Host};
 use slipstack_sim::network::Network;
-use slipstack_sim::program::{Rhythm, Task};
+use slipstack_sim::program::{Task, WritePattern};
 use slipstack_sim::{Failure, LinkParams, World, checks};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
@@ -55,7 +55,7 @@ fn connect(world: &mut World) {
 /// A connection on which nothing happens: the client waits for a byte, the server for its end.
 fn stay_open(world: &mut World) {
     let (mut client, server) = (Task::new((1, 1), (2, 0)), Task::new((2, 0), (1, 1)));
-    client.rhythm = Rhythm::Turns {
+    client.rhythm = WritePattern::Turns {
         every: 1,
         burst: 1,
         first: false,
@@ -123,13 +123,13 @@ fn a_byte_that_was_not_sent_is_noticed() {
 
 /// A wrong report of a stack to its host in the middle of a transfer, at the client's or the
 /// server's side.
-type Lie = fn(&mut Host, ConnId);
-type Tale = fn(&mut World, ConnId) -> Event;
-type SpoilHost = fn(&mut Host);
-type SpoilWorld = fn(&mut World);
+type FalseReport = fn(&mut Host, ConnId);
+type FalseEvent = fn(&mut World, ConnId) -> Event;
+type HostFault = fn(&mut Host);
+type WorldFault = fn(&mut World);
 
 /// Faults: the checker's sentence, the faulty stack, and the fault.
-const LIES: &[(&str, usize, Lie)] = &[
+const FALSE_REPORTS: &[(&str, usize, FalseReport)] = &[
     ("is handed out", 1, |host, conn| {
         host.fx.store(conn, 0, b"again");
     }),
@@ -182,16 +182,16 @@ fn transmit(host: &mut Host, conn: ConnId, offset: u64) {
 
 #[test]
 fn forbidden_events_are_reported() {
-    for &(words, index, lie) in LIES {
+    for &(words, index, fault) in FALSE_REPORTS {
         let mut world = busy();
         let conn = conn(&world, index);
-        lie(&mut world.hosts[index], conn);
+        fault(&mut world.hosts[index], conn);
         fails_with(&mut world, words);
     }
 }
 
 /// Events that may not come for a connection that its program has closed.
-const AFTER_CLOSE: &[(&str, CloseMode, Lie)] = &[
+const AFTER_CLOSE: &[(&str, CloseMode, FalseReport)] = &[
     ("store after", CloseMode::Orderly, |host, conn| {
         host.fx.store(conn, host.available(conn), b"more");
     }),
@@ -220,12 +220,12 @@ const AFTER_CLOSE: &[(&str, CloseMode, Lie)] = &[
 
 #[test]
 fn events_after_close_are_reported() {
-    for &(words, mode, lie) in AFTER_CLOSE {
+    for &(words, mode, fault) in AFTER_CLOSE {
         let mut world = busy();
         let (now, conn) = (world.now, conn(&world, 0));
         world.hosts[0].close(now, conn, mode).unwrap();
         assert_eq!(world.hosts[0].fx.violations, [] as [String; 0]);
-        lie(&mut world.hosts[0], conn);
+        fault(&mut world.hosts[0], conn);
         let said = world.hosts[0].fx.violations.concat();
         assert!(said.contains(words), "{words}: {said}");
         fails_with(&mut world, words);
@@ -268,7 +268,7 @@ fn an_abort_that_keeps_the_connection_is_noticed() {
 
 #[test]
 fn a_second_connection_and_one_without_a_listener_are_reported() {
-    let lies: [(&str, Tale); 4] = [
+    let lies: [(&str, FalseEvent); 4] = [
         ("accepted a second time", |world, conn| Event::Accepted {
             listener: world.listen(1, 81).unwrap(),
             conn,
@@ -292,10 +292,10 @@ fn a_second_connection_and_one_without_a_listener_are_reported() {
             conn: ConnId { index: 77, ..conn },
         }),
     ];
-    for (words, lie) in lies {
+    for (words, fault) in lies {
         let mut world = busy();
         let conn = conn(&world, 1);
-        let event = lie(&mut world, conn);
+        let event = fault(&mut world, conn);
         world.hosts[1].fx.event(event);
         fails_with(&mut world, words);
     }
@@ -303,7 +303,7 @@ fn a_second_connection_and_one_without_a_listener_are_reported() {
 
 #[test]
 fn a_frame_that_is_lost_between_device_and_stack_is_noticed() {
-    let spoils: [(&str, SpoilHost); 5] = [
+    let spoils: [(&str, HostFault); 5] = [
         ("were counted", |host| host.arrived += 1),
         ("were counted", |host| host.overruns += 1),
         ("frames sent", |host| host.fx.transmitted += 1),
@@ -354,7 +354,7 @@ fn a_world_that_does_not_come_to_an_end_is_noticed() {
 
     // Where nothing takes time, questions and answers go on within one instant.
     let mut standing = world(0);
-    let turns = |first| Rhythm::Turns {
+    let turns = |first| WritePattern::Turns {
         every: 1,
         burst: 1,
         first,
@@ -383,7 +383,7 @@ fn too_many_steps_at_rest_are_noticed() {
 
 #[test]
 fn remaining_state_at_rest_is_reported() {
-    let spoils: [(&str, SpoilWorld); 5] = [
+    let spoils: [(&str, WorldFault); 5] = [
         ("frames still fly", |world| {
             let mut frame = vec![0; 60];
             frame[..6].copy_from_slice(&world.hosts[1].mac);

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use slipstack_sim::host::Host;
 use slipstack_sim::link::QueueParams;
 use slipstack_sim::network::Network;
-use slipstack_sim::program::{Rhythm, Task};
+use slipstack_sim::program::{Task, WritePattern};
 use slipstack_sim::{Failure, LinkParams, World};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{Instant, NetworkState, SocketOptions, StackConfig};
@@ -116,7 +116,7 @@ fn questions_and_answers_never_wait_for_a_delayed_ack() {
     let mut world = world(params, |_| {});
     let turns = 200;
     let ask = Task {
-        rhythm: Rhythm::Turns {
+        rhythm: WritePattern::Turns {
             every: 3000,
             burst: 100,
             first: true,
@@ -124,7 +124,7 @@ fn questions_and_answers_never_wait_for_a_delayed_ack() {
         ..task(100 * turns, 3000 * turns)
     };
     let answer = Task {
-        rhythm: Rhythm::Turns {
+        rhythm: WritePattern::Turns {
             every: 100,
             burst: 3000,
             first: false,

@@ -81,7 +81,7 @@ fn busy() -> (World, (usize, ConnId), usize) {
 }
 
 /// Makes something wrong at an engine.
-type Spoil = fn(&mut World, usize);
+type WorldFault = fn(&mut World, usize);
 
 fn finish(world: &mut World) -> Result<(), Failure> {
     world.run(600 * SECOND)?;
@@ -161,7 +161,7 @@ fn a_connection_whose_port_does_not_count_as_moving_is_reset() {
 
 #[test]
 fn a_connection_or_a_segment_that_is_lost_between_engines_is_noticed() {
-    let spoils: [(&str, Spoil); 4] = [
+    let spoils: [(&str, WorldFault); 4] = [
         ("connections left their engines", |world, other| {
             drop(world.hosts[other].post.pop(Instant::FAR_FUTURE));
         }),
@@ -285,7 +285,7 @@ fn a_peer_without_a_reset_after_a_crash_is_reported() {
     world.run_for(SECOND).unwrap();
     let (local, remote) = client_ends(&world);
     assert_eq!(world.failed(local, remote), None);
-    says(world.is_told(local, remote), "has not heard");
+    says(world.check_knows_of_end(local, remote), "has not heard");
 }
 
 #[test]

@@ -32,12 +32,12 @@ impl World {
         let from = SocketAddr::from(([198, 51, 100, 1], 1000));
         let open = victim.open(from, 1000, offer).expect("a connection");
         let mut world = World { victim, open };
-        world.hear(0, &[]);
+        world.receive_ack(0, &[]);
         world.victim.stack.tcp_written(open.conn, 1 << 29, false);
         let mut una = 0;
         for _ in 0..FLIGHT {
             una += 2 * MSS;
-            world.hear(una, &[]);
+            world.receive_ack(una, &[]);
             // Faster than slow start thinks the path full (RFC 9406).
             world.victim.now.0 -= 9_900;
         }
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// An ACK of all before `una`, and of the blocks.
-    fn hear(&mut self, una: u32, blocks: &[(u32, u32)]) {
+    fn receive_ack(&mut self, una: u32, blocks: &[(u32, u32)]) {
         let open = self.open;
         let mut options = TcpOptions::default();
         for (left, right) in blocks {
@@ -63,7 +63,8 @@ impl World {
                 .push(open.ack.wrapping_add(*left), open.ack.wrapping_add(*right));
         }
         let ack = Forged::new(open.from, ACK, open.seq, open.ack.wrapping_add(una));
-        self.victim.suffer(&ack.with_options(options).frame());
+        self.victim
+            .receive_frame(&ack.with_options(options).frame());
         self.victim.now.0 += 10_000;
         self.victim.fx.events.clear();
     }
@@ -78,7 +79,7 @@ fn a_million_sack_holes_fill_a_bounded_table() {
     for i in 0..1_000_000u32 {
         let hole = i.wrapping_mul(STRIDE) % (FLIGHT / 2);
         let at = una + MSS + 2 * MSS * hole;
-        world.hear(una, &[(at, at + MSS)]);
+        world.receive_ack(una, &[(at, at + MSS)]);
         if i % 10_000 == 0 {
             most = most.max(world.info().sacked);
         }
@@ -88,8 +89,8 @@ fn a_million_sack_holes_fill_a_bounded_table() {
     assert_eq!(most, FLIGHT / 2);
     // All that is there arrives in the end.
     let end = una + (FLIGHT + 1) * MSS;
-    world.hear(una, &[(una + MSS, end)]);
+    world.receive_ack(una, &[(una + MSS, end)]);
     assert!(world.info().sacked >= FLIGHT);
-    world.hear(end, &[]);
+    world.receive_ack(end, &[]);
     assert_eq!(world.info().sacked, 0);
 }

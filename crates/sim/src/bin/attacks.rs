@@ -1,5 +1,6 @@
 //! Repeats one kind of hostile segment against a stack; `scripts/attacks` counts with callgrind the
-//! cost of each for the stack (`Victim::suffer`), and that of ordinary segments for comparison.
+//! cost of each for the stack (`Victim::receive_frame`), and that of ordinary segments for
+//! comparison.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("land", land),
     ("closed-port", closed_port),
     ("fragments", fragments),
-    ("crumbs", crumbs),
+    ("crumbs", tiny_fragments),
     ("cut-again", cut_again),
 ];
 
@@ -76,7 +77,7 @@ fn data(count: u32) {
     let open = opened(&mut victim);
     for i in 0..count {
         let segment = Forged::new(open.from, ACK, open.seq + i * 100, open.ack).with_payload(100);
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         let upto = u64::from(i + 1) * 100;
         victim.stack.tcp_consumed(victim.now, open.conn, upto);
         tick(&mut victim);
@@ -89,7 +90,7 @@ fn acks(count: u32) {
     let open = sending(&mut victim);
     for i in 1..=count {
         let ack = open.ack.wrapping_add(i * 2 * MSS);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
         tick(&mut victim);
     }
 }
@@ -98,9 +99,9 @@ fn acks(count: u32) {
 fn sending(victim: &mut Victim) -> Open {
     let open = opened(victim);
     let grant = Forged::new(open.from, ACK, open.seq, open.ack);
-    victim.suffer(&grant.frame());
+    victim.receive_frame(&grant.frame());
     victim.stack.tcp_written(open.conn, 1 << 29, false);
-    victim.suffer(&grant.frame());
+    victim.receive_frame(&grant.frame());
     open
 }
 
@@ -117,7 +118,7 @@ fn syn_flood(count: u32) {
     let mut victim = Victim::new(|config| config.tcp.syn_cookies = SynCookies::Always);
     for i in 0..count {
         let syn = Forged::new(peer(i), TcpFlags::SYN, i, 0).with_options(offer());
-        victim.suffer(&syn.frame());
+        victim.receive_frame(&syn.frame());
         tick(&mut victim);
     }
 }
@@ -125,9 +126,9 @@ fn syn_flood(count: u32) {
 fn ack_flood(count: u32) {
     let mut victim = Victim::new(|config| config.tcp.syn_cookies = SynCookies::Always);
     let syn = Forged::new(peer(0), TcpFlags::SYN, 1, 0).with_options(offer());
-    victim.suffer(&syn.frame());
+    victim.receive_frame(&syn.frame());
     for i in 0..count {
-        victim.suffer(&Forged::new(peer(i), ACK, i, !i).frame());
+        victim.receive_frame(&Forged::new(peer(i), ACK, i, !i).frame());
         tick(&mut victim);
     }
 }
@@ -145,7 +146,7 @@ fn blind(count: u32, flags: TcpFlags, payload: usize) {
             rng.next_u32()
         };
         let segment = Forged::new(open.from, flags, seq, rng.next_u32()).with_payload(payload);
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         tick(&mut victim);
     }
 }
@@ -170,7 +171,7 @@ fn out_of_order(count: u32) {
     for i in 0..count {
         let ahead = 60_000 - 2 * (i % 29_999);
         let segment = Forged::new(open.from, ACK, open.seq + ahead, open.ack).with_payload(1);
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         tick(&mut victim);
     }
 }
@@ -198,7 +199,7 @@ fn far_ahead(victim: &mut Victim) -> (Open, u32) {
     for _ in 0..2 * HOLES {
         una += 2 * MSS;
         let ack = open.ack.wrapping_add(una);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
         victim.now.0 += 100;
         victim.fx.events.clear();
     }
@@ -221,7 +222,7 @@ fn sack_holes(count: u32) {
     let (open, una) = far_ahead(&mut victim);
     for i in 0..count {
         let at = una + MSS + 2 * MSS * (i * STRIDE % HOLES);
-        victim.suffer(&sack(&open, &[(at, at + MSS)], una));
+        victim.receive_frame(&sack(&open, &[(at, at + MSS)], una));
         tick(&mut victim);
     }
 }
@@ -235,7 +236,7 @@ fn sack_four_holes(count: u32) {
             let at = una + MSS + 2 * MSS * ((4 * i + k) * STRIDE % HOLES);
             (at, at + MSS)
         });
-        victim.suffer(&sack(&open, &blocks, una));
+        victim.receive_frame(&sack(&open, &blocks, una));
         tick(&mut victim);
     }
 }
@@ -246,12 +247,12 @@ fn sack_everything(count: u32) {
     let (open, una) = far_ahead(&mut victim);
     for i in 0..HOLES / 2 {
         let at = una + MSS + 2 * MSS * (i * STRIDE % HOLES);
-        victim.suffer(&sack(&open, &[(at, at + MSS)], una));
+        victim.receive_frame(&sack(&open, &[(at, at + MSS)], una));
         tick(&mut victim);
     }
     for i in 0..count {
         let right = una + 2 * HOLES * MSS - i % 2;
-        victim.suffer(&sack(&open, &[(una + MSS, right)], una));
+        victim.receive_frame(&sack(&open, &[(una + MSS, right)], una));
         tick(&mut victim);
     }
 }
@@ -262,7 +263,7 @@ fn split_acks(count: u32) {
     let open = sending(&mut victim);
     for i in 1..=count {
         let ack = open.ack.wrapping_add(i);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
         tick(&mut victim);
     }
 }
@@ -273,7 +274,7 @@ fn optimistic_acks(count: u32) {
     let open = sending(&mut victim);
     for i in 1..=count {
         let ack = open.ack.wrapping_add((1 << 29) + i * MSS);
-        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        victim.receive_frame(&Forged::new(open.from, ACK, open.seq, ack).frame());
         tick(&mut victim);
     }
 }
@@ -291,11 +292,11 @@ fn closed_windows(count: u32) {
         ack.frame()
     };
     for open in &herd {
-        victim.suffer(&closed(open));
+        victim.receive_frame(&closed(open));
         victim.stack.tcp_written(open.conn, 1 << 20, false);
     }
     for i in 0..count {
-        victim.suffer(&closed(&herd[(i % HERD) as usize]));
+        victim.receive_frame(&closed(&herd[(i % HERD) as usize]));
         tick(&mut victim);
     }
 }
@@ -309,7 +310,7 @@ fn bad_options(count: u32) {
         let mut options = kinds[i as usize % 4].to_vec();
         options.resize(options.len().next_multiple_of(4), 0);
         segment.raw_options = Some(options);
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         tick(&mut victim);
     }
 }
@@ -320,7 +321,7 @@ fn urgent(count: u32) {
     for i in 0..count {
         let mut segment = Forged::new(open.from, ACK | TcpFlags::URG, open.seq, open.ack);
         segment.urgent = (i * 7919) as u16;
-        victim.suffer(&segment.frame());
+        victim.receive_frame(&segment.frame());
         tick(&mut victim);
     }
 }
@@ -329,7 +330,7 @@ fn land(count: u32) {
     let mut victim = victim();
     let own = SocketAddr::from((VICTIM, PORT));
     for i in 0..count {
-        victim.suffer(&Forged::new(own, TcpFlags::SYN, i, 0).frame());
+        victim.receive_frame(&Forged::new(own, TcpFlags::SYN, i, 0).frame());
         tick(&mut victim);
     }
 }
@@ -338,7 +339,7 @@ fn land(count: u32) {
 fn closed_port(count: u32) {
     let mut victim = victim();
     for i in 0..count {
-        victim.suffer(&Forged::new(peer(i), ACK, i, i).frame());
+        victim.receive_frame(&Forged::new(peer(i), ACK, i, i).frame());
         tick(&mut victim);
     }
 }
@@ -348,18 +349,18 @@ fn fragments(count: u32) {
     let mut victim = Victim::new(|config| config.fragments_bytes_max = 1 << 20);
     for i in 0..count {
         let from = Ipv4Addr::from_bits(0xc633_0000 + i);
-        victim.suffer(&fragment(from, i as u16, 8, true, &[1; 1000]));
+        victim.receive_frame(&fragment(from, i as u16, 8, true, &[1; 1000]));
         tick(&mut victim);
     }
 }
 
 /// The smallest pieces of packets, each before the one before it.
-fn crumbs(count: u32) {
+fn tiny_fragments(count: u32) {
     let mut victim = victim();
     for i in 0..count {
         let (packet, piece) = ((i / 128) as u16, 128 - (i % 128) as u16);
         let from = Ipv4Addr::new(198, 51, 100, 1);
-        victim.suffer(&fragment(from, packet, piece * 8, true, &[1; 8]));
+        victim.receive_frame(&fragment(from, packet, piece * 8, true, &[1; 8]));
         tick(&mut victim);
     }
 }
@@ -369,10 +370,10 @@ fn cut_again(count: u32) {
     let mut victim = victim();
     let from = Ipv4Addr::new(198, 51, 100, 1);
     for piece in 1..128 {
-        victim.suffer(&fragment(from, 1, piece * 8, true, &[1; 8]));
+        victim.receive_frame(&fragment(from, 1, piece * 8, true, &[1; 8]));
     }
     for _ in 0..count {
-        victim.suffer(&fragment(from, 1, 8, true, &[1; 127 * 8]));
+        victim.receive_frame(&fragment(from, 1, 8, true, &[1; 127 * 8]));
         tick(&mut victim);
     }
 }

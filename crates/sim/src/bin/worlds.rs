@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         }
     });
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("{}", told(&tally, begin));
+    println!("{}", summary(&tally, begin));
     for (family, seed) in &tally.failed {
         println!("failed: worlds --family {family} --seed {seed}");
     }
@@ -103,7 +103,7 @@ fn work(arguments: &Arguments, next: &AtomicU64, tally: &Mutex<Tally>, begin: In
         tally.add(family, seed, &outcome);
         if number.is_multiple_of(arguments.jobs) && said.elapsed() > PROGRESS {
             said = Instant::now();
-            eprintln!("{}, at seed {seed}", told(&tally, begin));
+            eprintln!("{}, at seed {seed}", summary(&tally, begin));
         }
     }
 }
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-fn told(tally: &Tally, begin: Instant) -> String {
+fn summary(tally: &Tally, begin: Instant) -> String {
     format!(
         "{} worlds in {:.1} s: {} connections, {} MB, {} steps, {:.0} s of virtual time, {} failed",
         tally.worlds,

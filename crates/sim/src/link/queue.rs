@@ -17,7 +17,7 @@ pub(super) struct Queue {
 
 /// A frame's passage through the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Passage {
+pub(super) struct QueueExit {
     /// When its last bit has left.
     pub left_at: Instant,
     /// It found more before it than the marking threshold.
@@ -32,13 +32,13 @@ impl Queue {
         now: Instant,
         len: u64,
         params: &LinkParams,
-    ) -> Result<Passage, DropReason> {
+    ) -> Result<QueueExit, DropReason> {
         self.forget_what_left(now);
         let ahead = self.waiting_bytes;
         if params.rate == 0 {
             // A frame must not overtake frames that an earlier, slower setting still holds.
             let left_at = self.waiting.back().map_or(now, |(at, _)| *at);
-            return Ok(Passage {
+            return Ok(QueueExit {
                 left_at,
                 is_congested: false,
                 backlog_bytes: ahead,
@@ -54,7 +54,7 @@ impl Queue {
         let left_at = free_at.plus_nanos(time_of(len, params.rate));
         self.waiting.push_back((left_at, len));
         self.waiting_bytes += len;
-        Ok(Passage {
+        Ok(QueueExit {
             left_at,
             is_congested: limits.mark_bytes != 0 && ahead > limits.mark_bytes,
             backlog_bytes: self.waiting_bytes,

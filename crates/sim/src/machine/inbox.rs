@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use slipstack_stack::{HalfOpenImage, Instant, RxMeta};
 
-use crate::passage::Passage;
+use crate::moving_connection::MovingConnection;
 
 /// Frames that an inbox has room for.
 const FRAMES_MAX: usize = 256;
@@ -18,7 +18,7 @@ pub enum Message {
         meta: RxMeta,
         origin: Option<u16>,
     },
-    Connection(Box<Passage>),
+    Connection(Box<MovingConnection>),
     /// A handshake that is under way, and how many engines had no listener for it.
     HalfOpen(Box<HalfOpenImage>, u8),
 }

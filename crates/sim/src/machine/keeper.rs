@@ -22,7 +22,7 @@ const DOOMED_NS: u64 = 1_200_000_000;
 
 /// Source of the frame that the stack is processing.
 #[derive(Clone, Copy, Debug)]
-pub struct Coming {
+pub struct FrameSource {
     pub now: Instant,
     /// The engine that does not know it, and lives.
     pub origin: Option<u16>,
@@ -31,7 +31,7 @@ pub struct Coming {
     pub waits: u8,
 }
 
-impl Coming {
+impl FrameSource {
     pub fn from_the_wire(now: Instant) -> Self {
         Self {
             now,
@@ -64,11 +64,11 @@ pub struct Keeper {
     mac: [u8; 6],
     pub search: Search,
     /// Flows of dead programs that are being reset here.
-    pub doomed: BTreeSet<Flow>,
+    pub flows_of_dead: BTreeSet<Flow>,
     resets: Vec<Reset>,
     /// Flows whose segments went to the wrong engine, and the time of the first.
     astray: BTreeMap<Flow, Instant>,
-    pub coming: Option<Coming>,
+    pub coming: Option<FrameSource>,
     /// Whether probes are sent at all: a fault that a test can set.
     pub probes: bool,
 }
@@ -86,7 +86,7 @@ impl Keeper {
             steering,
             mac,
             search: Search::default(),
-            doomed: BTreeSet::new(),
+            flows_of_dead: BTreeSet::new(),
             resets: Vec::new(),
             astray: BTreeMap::new(),
             coming: None,
@@ -120,15 +120,15 @@ impl Keeper {
         }
     }
 
-    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Verdict {
-        let Coming { now, origin, .. } = coming;
+    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: FrameSource) -> Verdict {
+        let FrameSource { now, origin, .. } = coming;
         let flags = segment.get(FLAGS_AT).copied().unwrap_or(0);
         let is_syn = flags & SYN_ACK_RST_FIN == SYN;
         let is_moving = self.search.is_moving(flow.local.port(), now);
         let route = self.steering.find_route(flow);
         if is_syn {
             // A peer that starts over has no use for the reset of its former connection.
-            self.doomed.remove(flow);
+            self.flows_of_dead.remove(flow);
             if route != KEEPER && Some(route) != origin {
                 return Verdict::Pass(route);
             }
@@ -138,7 +138,7 @@ impl Keeper {
             };
         }
         let is_ours = !coming.is_astray && route == KEEPER && !is_moving;
-        if self.doomed.contains(flow) || is_ours {
+        if self.flows_of_dead.contains(flow) || is_ours {
             return Verdict::Answer;
         }
         self.astray.entry(*flow).or_insert(now);
@@ -153,7 +153,7 @@ impl Keeper {
     /// Begins to reset flows of which nothing but their keys is known.
     pub fn reset(&mut self, flows: impl IntoIterator<Item = Flow>, now: Instant) {
         for flow in flows {
-            self.doomed.insert(flow);
+            self.flows_of_dead.insert(flow);
             self.resets.push(Reset {
                 flow,
                 began: now,
@@ -164,9 +164,10 @@ impl Keeper {
 
     /// Returns the flows whose peers are to be probed now, and forgets expired ones.
     pub fn due_probes(&mut self, now: Instant) -> Vec<(SocketAddr, SocketAddr)> {
-        let doomed = &mut self.doomed;
+        let flows_of_dead = &mut self.flows_of_dead;
         // Except those whose peers have started over.
-        self.resets.retain(|reset| doomed.contains(&reset.flow));
+        self.resets
+            .retain(|reset| flows_of_dead.contains(&reset.flow));
         let mut due = Vec::new();
         for reset in self.resets.iter_mut().filter(|reset| reset.due() <= now) {
             if reset.probes_sent < PROBE_AT_NS.len() && self.probes {
@@ -177,7 +178,7 @@ impl Keeper {
         self.resets.retain(|reset| {
             let is_over = reset.probes_sent > PROBE_AT_NS.len();
             if is_over {
-                doomed.remove(&reset.flow);
+                flows_of_dead.remove(&reset.flow);
             }
             !is_over
         });

@@ -19,12 +19,12 @@ use slipstack_stack::{ConnId, TimeWaitImage};
 
 pub use flow::{Flow, KEEPER};
 pub use inbox::{Inbox, Message};
-pub use keeper::{Coming, Keeper};
+pub use keeper::{FrameSource, Keeper};
 pub use place::{Engine, Place};
 pub use steering::Steering;
 
 use crate::host::Host;
-use crate::passage::Passage;
+use crate::moving_connection::MovingConnection;
 
 /// Which host of a world has which slot, and which flow.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Machine {
     /// The keeper's directory of each host's flows, which outlives the host.
     pub directory: BTreeMap<Flow, usize>,
     /// Connections of engines that end in order, until the keeper gets them.
-    pub handovers: Vec<(usize, Passage)>,
+    pub handovers: Vec<(usize, MovingConnection)>,
     /// The hosts' TIME-WAIT entries, which outlive them too.
     pub time_waits: Vec<(usize, TimeWaitImage)>,
     /// How long a message is on its way, at most.
@@ -43,7 +43,7 @@ pub struct Machine {
     /// The flow of each connection that the directory has.
     pub ends: BTreeMap<(usize, ConnId), Flow>,
     /// Frames of engines that are gone, put into the keeper's inbox.
-    pub salvaged: u64,
+    pub moved_frames: u64,
     /// Connections that have left an engine, and those that have arrived at one.
     pub detached: u64,
     pub adopted: u64,
@@ -71,7 +71,7 @@ impl Machine {
             time_waits: Vec::new(),
             post_ns,
             ends: BTreeMap::new(),
-            salvaged: 0,
+            moved_frames: 0,
             detached: 0,
             adopted: 0,
             former: 0,
@@ -119,8 +119,8 @@ impl Machine {
         let ours = || hosts.iter().filter(|host| host.station == self.station);
         let put_in: u64 = ours().map(|host| host.fx.passed_on).sum();
         let posted: u64 = ours().map(|host| host.post.tally.posted).sum();
-        if put_in + self.salvaged != posted {
-            let all = put_in + self.salvaged;
+        if put_in + self.moved_frames != posted {
+            let all = put_in + self.moved_frames;
             return Err(format!("{all} frames were passed on, {posted} posted"));
         }
         let coming: usize = ours().map(|host| host.post.connections()).sum();

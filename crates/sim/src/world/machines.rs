@@ -5,10 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use slipstack_stack::{ConnId, Instant, ListenOptions, RxMeta};
 
-use super::deeds::Deed;
+use super::delayed::DelayedAction;
 use super::{Failure, World};
 use crate::host::Host;
-use crate::machine::{Coming, Engine, Flow, KEEPER, Keeper, Machine, Message, Place, Steering};
+use crate::machine::{
+    Engine, Flow, FrameSource, KEEPER, Keeper, Machine, Message, Place, Steering,
+};
 use crate::network::Arrival;
 
 /// Exceptions of flows that have ended go within this time.
@@ -146,7 +148,7 @@ impl World {
         let now = self.now;
         for message in self.hosts[index].take_post(now) {
             match message {
-                Message::Connection(passage) => self.take_in(index, *passage)?,
+                Message::Connection(moving) => self.take_in(index, *moving)?,
                 Message::HalfOpen(image, hops) => self.take_half_open(index, &image, hops),
                 Message::Frame { .. } => {}
             }
@@ -181,7 +183,7 @@ impl World {
             None => {}
         }
         for segment in held {
-            let coming = Coming {
+            let coming = FrameSource {
                 now,
                 origin: segment.origin,
                 is_astray: true,
@@ -256,22 +258,24 @@ impl World {
             machine.directory.remove(&flow);
         }
         let at = self.now.plus_nanos(self.rng.next_u64() % SWEEP_NS);
-        self.deeds.add(at, number, Deed::Sweep);
+        self.delayed.add(at, number, DelayedAction::Sweep);
     }
 
-    pub(super) fn do_deeds(&mut self) -> Result<(), Failure> {
-        while let Some((number, deed)) = self.deeds.pop(self.now) {
+    pub(super) fn run_delayed(&mut self) -> Result<(), Failure> {
+        while let Some((number, deed)) = self.delayed.pop(self.now) {
             let keeper = self.machines[number].keeper();
             match deed {
-                Deed::Steer(flow) => {
+                DelayedAction::Steer(flow) => {
                     let machine = &self.machines[number];
                     let owner = machine.directory.get(&flow);
                     if let Some(slot) = owner.and_then(|host| machine.slot(*host)) {
                         self.keeper(keeper).steering.except(flow, slot);
                     }
                 }
-                Deed::Bury(host, ending) => self.bury(number, host, ending)?,
-                Deed::Sweep => self.sweep(number),
+                DelayedAction::EngineEnded(host, ending) => {
+                    self.on_engine_end(number, host, ending)?
+                }
+                DelayedAction::Sweep => self.sweep(number),
             }
         }
         Ok(())
@@ -287,10 +291,13 @@ impl World {
         let keeper = machine.keeper();
         let keeper = self.keeper(keeper);
         let Keeper {
-            steering, doomed, ..
+            steering,
+            flows_of_dead,
+            ..
         } = keeper;
         steering.sweep(|flow, slot| {
-            owners.get(flow) == Some(&Some(slot)) || (slot == KEEPER && doomed.contains(flow))
+            owners.get(flow) == Some(&Some(slot))
+                || (slot == KEEPER && flows_of_dead.contains(flow))
         });
     }
 }

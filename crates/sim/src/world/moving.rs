@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use slipstack_stack::{ConnId, Reason, RxMeta};
 
-use super::deeds::{Deed, Ending};
+use super::delayed::{DelayedAction, Ending};
 use super::{Failure, World};
 use crate::machine::{Flow, KEEPER, Message};
-use crate::passage::Passage;
+use crate::moving_connection::MovingConnection;
 use crate::program::Program;
 
 /// After the flows of the dead have been forgotten.
@@ -38,7 +38,7 @@ impl World {
         let Some(number) = self.machine_of(from) else {
             return false;
         };
-        let Some((flow, passage)) = self.detach((from, conn), way.drops_ranges) else {
+        let Some((flow, moving)) = self.detach((from, conn), way.drops_ranges) else {
             return false;
         };
         let keeper = self.machines[number].keeper();
@@ -46,27 +46,32 @@ impl World {
         let port = flow.local.port();
         self.keeper(keeper).search.note_moving(port, now);
         self.note_moved(number);
-        self.send_passage(number, (flow, passage), to, way.takes_ns);
+        self.send_connection(number, (flow, moving), to, way.takes_ns);
         let steered_at = now.plus_nanos(way.steered_after_ns);
-        self.deeds.add(steered_at, number, Deed::Steer(flow));
+        self.delayed
+            .add(steered_at, number, DelayedAction::Steer(flow));
         true
     }
 
-    fn send_passage(
+    fn send_connection(
         &mut self,
         number: usize,
-        (flow, passage): (Flow, Passage),
+        (flow, moving): (Flow, MovingConnection),
         to: usize,
         takes_ns: u64,
     ) {
         self.machines[number].directory.insert(flow, to);
         let at = self.now.plus_nanos(takes_ns);
-        let message = Message::Connection(Box::new(passage));
+        let message = Message::Connection(Box::new(moving));
         self.hosts[to].post.push(at, message);
     }
 
     /// Takes a connection out of its engine, with its program and rings.
-    fn detach(&mut self, place: (usize, ConnId), drops_ranges: bool) -> Option<(Flow, Passage)> {
+    fn detach(
+        &mut self,
+        place: (usize, ConnId),
+        drops_ranges: bool,
+    ) -> Option<(Flow, MovingConnection)> {
         let (from, conn) = place;
         let number = self.machine_of(from)?;
         let host = &mut self.hosts[from];
@@ -85,21 +90,25 @@ impl World {
         let machine = &mut self.machines[number];
         machine.detached += 1;
         machine.ends.remove(&place);
-        let passage = Passage {
+        let moving = MovingConnection {
             image,
             program,
             streams,
         };
-        Some((Flow { local, remote }, passage))
+        Some((Flow { local, remote }, moving))
     }
 
     /// A connection has arrived at an engine, or at the keeper.
-    pub(super) fn take_in(&mut self, index: usize, passage: Passage) -> Result<(), Failure> {
-        let Passage {
+    pub(super) fn take_in(
+        &mut self,
+        index: usize,
+        moving: MovingConnection,
+    ) -> Result<(), Failure> {
+        let MovingConnection {
             image,
             mut program,
             streams,
-        } = passage;
+        } = moving;
         let now = self.now;
         let host = &mut self.hosts[index];
         let at = host.clock(now);
@@ -137,7 +146,7 @@ impl World {
             self.hand_over(number, index)?;
         }
         if ending == Ending::Orderly {
-            self.tell_time_waits(number, index);
+            self.pass_on_time_waits(number, index);
         }
         if ending == Ending::Interrupted {
             self.lose_handovers(number, index);
@@ -147,7 +156,7 @@ impl World {
         let is_handed_over = |flow: &Flow| {
             let mut handovers = machine.handovers.iter();
             let ends = Some((flow.local, flow.remote));
-            handovers.any(|(_, passage)| passage.image.endpoints() == ends)
+            handovers.any(|(_, moving)| moving.image.endpoints() == ends)
         };
         let left = machine.directory.iter();
         for (flow, _) in left.filter(|(flow, host)| **host == index && !is_handed_over(flow)) {
@@ -161,17 +170,18 @@ impl World {
             stays
         });
         let at = self.now.plus_nanos(notice_ns);
-        self.deeds.add(at, number, Deed::Bury(index, ending));
+        self.delayed
+            .add(at, number, DelayedAction::EngineEnded(index, ending));
         Ok(())
     }
 
     /// Drops the hand-over of an engine: its connections are those of a dead program.
     fn lose_handovers(&mut self, number: usize, index: usize) {
         let machine = &mut self.machines[number];
-        let is_lost = |(of, _): &mut (usize, Passage)| *of == index;
-        for (_, passage) in machine.handovers.extract_if(.., is_lost) {
+        let is_lost = |(of, _): &mut (usize, MovingConnection)| *of == index;
+        for (_, moving) in machine.handovers.extract_if(.., is_lost) {
             machine.detached -= 1;
-            self.unfinished -= usize::from(!passage.program.is_done());
+            self.unfinished -= usize::from(!moving.program.is_done());
         }
     }
 
@@ -191,17 +201,17 @@ impl World {
         for place in ours {
             let streams = self.hosts[index].fx.streams.get(&place.1);
             let written = streams.map_or(0, |streams| streams.written());
-            if let Some((flow, passage)) = self.detach(place, false) {
+            if let Some((flow, moving)) = self.detach(place, false) {
                 self.expect_of_peer((flow.remote, flow.local), written);
                 // The directory has it until the keeper does.
-                self.machines[number].handovers.push((index, passage));
+                self.machines[number].handovers.push((index, moving));
             }
         }
         Ok(())
     }
 
     /// Passes TIME-WAIT entries to the keeper, so that their peers are never reset.
-    fn tell_time_waits(&mut self, number: usize, index: usize) {
+    fn pass_on_time_waits(&mut self, number: usize, index: usize) {
         let host = &self.hosts[index];
         let images = host.stack.tcp_time_waits(host.clock(self.now), usize::MAX);
         for image in images {
@@ -213,8 +223,8 @@ impl World {
     /// Those that others have used since are refused.
     fn take_time_waits(&mut self, number: usize, index: usize) {
         let keeper = self.machines[number].keeper();
-        let told = &mut self.machines[number].time_waits;
-        let ours: Vec<_> = told.extract_if(.., |(of, _)| *of == index).collect();
+        let time_waits = &mut self.machines[number].time_waits;
+        let ours: Vec<_> = time_waits.extract_if(.., |(of, _)| *of == index).collect();
         let host = &mut self.hosts[keeper];
         let at = host.clock(self.now);
         for (_, image) in ours {
@@ -233,7 +243,7 @@ impl World {
 
     /// Informs the keeper that an engine is gone: the keys of its flows, and the frames that are
     /// left in its slot.
-    pub(super) fn bury(
+    pub(super) fn on_engine_end(
         &mut self,
         number: usize,
         index: usize,
@@ -244,9 +254,9 @@ impl World {
         let handovers = std::mem::take(&mut self.machines[number].handovers);
         let (ours, others) = handovers.into_iter().partition(|(of, _)| *of == index);
         self.machines[number].handovers = others;
-        let ours: Vec<(usize, Passage)> = ours;
-        for (_, passage) in ours {
-            self.take_in(keeper, passage)?;
+        let ours: Vec<(usize, MovingConnection)> = ours;
+        for (_, moving) in ours {
+            self.take_in(keeper, moving)?;
         }
         self.take_time_waits(number, index);
         let machine = &mut self.machines[number];
@@ -260,24 +270,24 @@ impl World {
                 .map(|(flow, _)| *flow)
                 .collect()
         };
-        let (doomed, carried) = (of(index), of(keeper));
+        let (flows_of_dead, carried) = (of(index), of(keeper));
         machine.directory.retain(|_, host| *host != index);
         machine.ends.retain(|(of, _), _| *of != index);
-        for flow in &doomed {
+        for flow in &flows_of_dead {
             let stack = &mut self.hosts[keeper].stack;
             stack.tcp_forget_time_wait(flow.local, flow.remote);
         }
         let place = self.keeper(keeper);
         place.steering.set_dead(slot, true);
-        for flow in doomed.iter().chain(&carried) {
+        for flow in flows_of_dead.iter().chain(&carried) {
             place.steering.except(*flow, KEEPER);
         }
-        place.reset(doomed, now);
+        place.reset(flows_of_dead, now);
         self.publish_engines(number);
         self.forget_listeners(number, index, ending);
-        self.salvage(number, index);
+        self.move_frames_to_keeper(number, index);
         let noticed = now.plus_nanos(DEATH_NOTICED_NS);
-        self.deeds.add(noticed, number, Deed::Sweep);
+        self.delayed.add(noticed, number, DelayedAction::Sweep);
         self.hosts[keeper].turn_at.get_or_insert(now);
         Ok(())
     }
@@ -296,7 +306,7 @@ impl World {
     }
 
     /// Moves the frames in the queue and the inbox of an engine that is gone to the keeper.
-    fn salvage(&mut self, number: usize, index: usize) {
+    fn move_frames_to_keeper(&mut self, number: usize, index: usize) {
         let mut left: Vec<(Vec<u8>, RxMeta)> = Vec::new();
         let host = &mut self.hosts[index];
         left.extend(host.inbox.drain(..));
@@ -308,7 +318,7 @@ impl World {
         let keeper = self.machines[number].keeper();
         for (frame, meta) in left {
             let at = self.post_at(number);
-            self.machines[number].salvaged += 1;
+            self.machines[number].moved_frames += 1;
             let message = Message::Frame {
                 frame,
                 meta,
@@ -353,9 +363,11 @@ impl World {
     }
 
     /// Returns the peers of TIME-WAIT entries of engines that end, until the keeper has them.
-    pub fn told_of_time_wait(&self, machine: usize) -> Vec<(SocketAddr, SocketAddr)> {
-        let told = self.machines[machine].time_waits.iter();
-        told.map(|(_, image)| (image.remote, image.local)).collect()
+    pub fn time_wait_ends(&self, machine: usize) -> Vec<(SocketAddr, SocketAddr)> {
+        let time_waits = self.machines[machine].time_waits.iter();
+        time_waits
+            .map(|(_, image)| (image.remote, image.local))
+            .collect()
     }
 
     /// Whether the program at `local` has nothing to do with the other end any more.
@@ -366,7 +378,7 @@ impl World {
     }
 
     /// Whether the program at `local` knows that the other end is dead.
-    pub fn is_told(&self, local: SocketAddr, remote: SocketAddr) -> Result<(), Failure> {
+    pub fn check_knows_of_end(&self, local: SocketAddr, remote: SocketAddr) -> Result<(), Failure> {
         let place = self.flows.get(&(local, remote));
         let program = place.and_then(|place| self.programs.get(place));
         let failed = program.and_then(Program::failed);

@@ -57,12 +57,12 @@ pub fn mass_close(setting: &mut Setting) -> Result<(), Failure> {
         client.bytes_in += 1;
         server.bytes_in += 1;
         client.bytes_out += 1_000_000_000;
-        server.rhythm = crate::program::Rhythm::Turns {
+        server.rhythm = crate::program::WritePattern::Turns {
             every: 1_000_000_000,
             burst: 1,
             first: false,
         };
-        client.rhythm = crate::program::Rhythm::Turns {
+        client.rhythm = crate::program::WritePattern::Turns {
             every: 1_000_000_000,
             burst: 100,
             first: true,

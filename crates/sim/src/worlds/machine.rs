@@ -7,7 +7,7 @@ use slipstack_stack::{CloseMode, KeepAlive, SocketOptions};
 
 use super::setting::{CLIENT_PORT, MS, PORT, SECOND, Setting};
 use crate::link::{LinkParams, Loss, Share};
-use crate::program::Rhythm;
+use crate::program::WritePattern;
 use crate::world::{Ending, Failure, Way};
 
 /// A port of the machine that its own connections have.
@@ -141,7 +141,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
         false => Ending::Crash,
     };
     for number in 0..setting.between(1, 12) as u16 {
-        connect_to_the_doomed(setting, ending, number)?;
+        connect_to_ending_engine(setting, ending, number)?;
     }
     let before_ns = 1 << setting.between(20, 30);
     setting.world.run_for(before_ns)?;
@@ -158,7 +158,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.world.end_engine(victim, ending, notice_ns)?;
     setting.world.network.set_cut(false);
     setting.world.must_hold(machine);
-    let former = setting.world.told_of_time_wait(machine);
+    let former = setting.world.time_wait_ends(machine);
     // Its successor listens on the same port at once.
     let successor = setting.add_engine(machine);
     setting.world.share_port(machine, PORT, &[successor])?;
@@ -168,7 +168,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     if is_clean && ending != Ending::Orderly {
         setting.world.run_for(RESET_NS)?;
         for (local, remote) in &peers {
-            setting.world.is_told(*local, *remote)?;
+            setting.world.check_knows_of_end(*local, *remote)?;
         }
         connect_again(setting, &peers)?;
     }
@@ -236,7 +236,7 @@ fn connect_to_the_slow(setting: &mut Setting, number: u16) -> Result<(), Failure
 
 /// Peers that are silent, send or receive when the engine ends. Data that an orderly end leaves has
 /// to arrive whole.
-fn connect_to_the_doomed(
+fn connect_to_ending_engine(
     setting: &mut Setting,
     ending: Ending,
     number: u16,
@@ -258,7 +258,7 @@ fn connect_to_the_doomed(
     if is_silent {
         for task in [&mut client, &mut server] {
             task.bytes_out = 1;
-            task.rhythm = Rhythm::Turns {
+            task.rhythm = WritePattern::Turns {
                 every: 1 << 40,
                 burst: 1,
                 first: false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slipstack_stack::{CloseMode, KeepAlive, SocketOptions};
 
 use super::setting::{CLIENT_PORT, MS, PORT, SECOND, Setting};
-use crate::program::Rhythm;
+use crate::program::WritePattern;
 use crate::world::Failure;
 
 pub fn never_reads(setting: &mut Setting) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ pub fn zero_window(setting: &mut Setting) -> Result<(), Failure> {
         // The answer comes when all is read: until then the client stays, or its orphan would give
         // up.
         let (client, mut server) = setting.tasks(up, 1);
-        server.rhythm = Rhythm::Turns {
+        server.rhythm = WritePattern::Turns {
             every: up,
             burst: 1,
             first: false,
@@ -106,7 +106,7 @@ pub fn simultaneous_close(setting: &mut Setting) -> Result<(), Failure> {
         for task in [&mut client, &mut server] {
             // No data is written and nothing is shut down before that moment.
             task.bytes_out = 1_000;
-            task.rhythm = Rhythm::Turns {
+            task.rhythm = WritePattern::Turns {
                 every: 1_000_000,
                 burst: 1,
                 first: false,

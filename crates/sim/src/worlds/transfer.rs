@@ -2,7 +2,7 @@
 
 use super::setting::{MS, PORT, Setting};
 use crate::link::{LinkParams, Share};
-use crate::program::Rhythm;
+use crate::program::WritePattern;
 use crate::world::Failure;
 
 const BULK_MAX: u64 = 1_500_000;
@@ -38,12 +38,12 @@ pub fn request_response(setting: &mut Setting) -> Result<(), Failure> {
         let (ask, answer) = (setting.between(1, 3000), setting.between(1, 20_000));
         let turns = setting.between(1, 30);
         let (mut client, mut server) = setting.tasks(ask * turns, answer * turns);
-        client.rhythm = Rhythm::Turns {
+        client.rhythm = WritePattern::Turns {
             every: answer,
             burst: ask,
             first: true,
         };
-        server.rhythm = Rhythm::Turns {
+        server.rhythm = WritePattern::Turns {
             every: ask,
             burst: answer,
             first: false,

@@ -189,7 +189,7 @@ impl Flood {
     }
 
     /// Delivers the victim's packets to its clients; forged sources do not answer.
-    fn hear(&mut self, now: u64) {
+    fn receive_ack(&mut self, now: u64) {
         for said in std::mem::take(&mut self.victim.fx.said) {
             if let Some((open, acked)) = self.established.iter_mut().find(|e| e.0.from == said.to) {
                 *acked = (*acked).max(said.header.ack.wrapping_sub(open.seq));
@@ -266,9 +266,9 @@ impl Flood {
                 router_at = now + SECOND;
             }
             let sent = self.victim.fx.frames;
-            self.victim.suffer(&frame);
+            self.victim.receive_frame(&frame);
             now += cost_ns + (self.victim.fx.frames - sent) * cost_ns / 4;
-            self.hear(now);
+            self.receive_ack(now);
         }
     }
 

@@ -48,11 +48,11 @@ fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
         for n in 0..65_536u32 {
             let [_, _, c, d] = n.to_be_bytes();
             let from = Ipv4Addr::new(198, 51, c, d);
-            victim.suffer(&fragment(from, n as u16, 8, true, &vec![1; len]));
+            victim.receive_frame(&fragment(from, n as u16, 8, true, &vec![1; len]));
             victim.now.0 += US;
             if n % 1000 == 0 {
                 for part in honest(sent) {
-                    victim.suffer(&part);
+                    victim.receive_frame(&part);
                 }
                 sent += 1;
             }
@@ -73,7 +73,7 @@ fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
         assert!(waiting * (len as u64 + 320) <= LIMIT, "{waiting}");
         // Waiting fragments are dropped when their time is over.
         victim.now.0 += 31_000 * MS;
-        victim.suffer(&fragment(Ipv4Addr::new(198, 51, 0, 0), 0, 8, true, &[1; 8]));
+        victim.receive_frame(&fragment(Ipv4Addr::new(198, 51, 0, 0), 0, 8, true, &[1; 8]));
         let late = count(&victim, Counter::DropFragmentTimeout);
         assert_eq!(late + count(&victim, Counter::DropFragmentMemory), 65_536);
     }
@@ -85,7 +85,7 @@ fn a_packet_in_crumbs_is_refused() {
     let mut victim = Victim::new(|_| {});
     let from = Ipv4Addr::new(198, 51, 100, 1);
     for n in (0..8000u16).rev() {
-        victim.suffer(&fragment(from, 1, n * 8, true, &[1; 8]));
+        victim.receive_frame(&fragment(from, 1, n * 8, true, &[1; 8]));
         victim.now.0 += US;
     }
     let pieces = count(&victim, Counter::DropFragmentPieces);

@@ -19,22 +19,22 @@ pub enum Ending {
 
 /// A keeper's delayed action.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Deed {
+pub(super) enum DelayedAction {
     /// The steering follows the directory.
     Steer(Flow),
     /// It notices that an engine is gone.
-    Bury(usize, Ending),
+    EngineEnded(usize, Ending),
     Sweep,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Deeds {
-    all: BTreeMap<(Instant, u64), (usize, Deed)>,
+pub(super) struct DelayedActions {
+    all: BTreeMap<(Instant, u64), (usize, DelayedAction)>,
     number: u64,
 }
 
-impl Deeds {
-    pub(super) fn add(&mut self, at: Instant, machine: usize, deed: Deed) {
+impl DelayedActions {
+    pub(super) fn add(&mut self, at: Instant, machine: usize, deed: DelayedAction) {
         self.number += 1;
         self.all.insert((at, self.number), (machine, deed));
     }
@@ -43,7 +43,7 @@ impl Deeds {
         self.all.keys().next().map(|(at, _)| *at)
     }
 
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(usize, Deed)> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(usize, DelayedAction)> {
         self.next_due().filter(|at| *at <= now)?;
         self.all.pop_first().map(|(_, deed)| deed)
     }

@@ -6,7 +6,7 @@ use crate::program::Program;
 use crate::streams::Streams;
 
 #[derive(Debug)]
-pub struct Passage {
+pub struct MovingConnection {
     pub image: ConnectionImage,
     pub program: Program,
     pub streams: Streams,
