@@ -100,7 +100,7 @@ impl Emitter<'_> {
 
     /// Goes to `drop` if a connection of the stack's has the destination, which is not its address,
     /// as its own end, and to `theirs` otherwise.
-    fn drop_strange(&mut self, family: Family, theirs: Label, drop: Label) {
+    fn drop_foreign(&mut self, family: Family, theirs: Label, drop: Label) {
         self.strange_flow(family, theirs);
         let kernel = i32::from(layout::KERNEL_SLOT);
         self.code.jump_if(If::Ne, R0, kernel, drop);
@@ -202,7 +202,7 @@ pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
     emit.ip_header(general);
     emit.match_address(layout::OWN, own);
     emit.if_group(console);
-    emit.drop_strange(Family::V4, general, drop);
+    emit.drop_foreign(Family::V4, general, drop);
     emit.code.bind(general);
     emit.leave_to_kernel(Rate::General, drop);
     emit.code.bind(console);
@@ -235,7 +235,7 @@ pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
     // ff00::/8
     emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
     emit.code.jump_if(If::Eq, R1, 0xff, console);
-    emit.drop_strange(Family::V6, general, drop);
+    emit.drop_foreign(Family::V6, general, drop);
     emit.code.bind(own6);
     emit.unless_shared(Family::V6, general, general, drop);
     emit.code.finish()

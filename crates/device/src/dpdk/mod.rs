@@ -30,7 +30,7 @@ use watch::Watch;
 
 pub use crate::partial::is_partial;
 pub use options::Options;
-pub use rings::{CELLS, DATA_MAX, FRAME_MAX, Lie, Reader, Rings, Tag, Waiting, Way, Writer};
+pub use rings::{CELLS, DATA_MAX, FRAME_MAX, Malformed, Reader, Rings, Tag, Waiting, Way, Writer};
 pub use setup::{Answer, Order, PortDescription, Setup};
 
 /// The row of the table.

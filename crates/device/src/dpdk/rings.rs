@@ -69,7 +69,7 @@ impl Way {
 
 /// A violation of the protocol by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lie;
+pub struct Malformed;
 
 /// Metadata of a frame in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,21 +156,21 @@ impl Rings {
 
     /// Requests a wake-up by the next frame of that direction; check the ring once more before
     /// sleeping.
-    pub fn want_bell(&self, way: Way) {
-        self.store(bell_word(way), 1);
+    pub fn request_wake_up(&self, way: Way) {
+        self.store(wake_up_word(way), 1);
         fence(Ordering::SeqCst);
     }
 
-    pub fn renounce_bell(&self, way: Way) {
-        self.store(bell_word(way), 0);
+    pub fn cancel_wake_up(&self, way: Way) {
+        self.store(wake_up_word(way), 0);
     }
 
     /// Returns whether the reader of that direction sleeps, and clears its request. To be called
     /// after a frame was published.
     #[inline]
-    pub fn take_bell(&self, way: Way) -> bool {
+    pub fn take_wake_up(&self, way: Way) -> bool {
         fence(Ordering::SeqCst);
-        let word = self.word(bell_word(way));
+        let word = self.word(wake_up_word(way));
         word.is_some_and(|word| {
             word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
         })
@@ -194,7 +194,7 @@ impl Rings {
     }
 }
 
-fn bell_word(way: Way) -> usize {
+fn wake_up_word(way: Way) -> usize {
     match way {
         Way::ToSlot => SLOT_SLEEPS_AT,
         Way::FromSlot => DEVICE_SLEEPS_AT,
@@ -333,7 +333,7 @@ impl Reader {
     /// # Errors
     /// The writer's numbers are invalid; the contents of the ring are skipped.
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Waiting>, Lie> {
+    pub fn peek(&mut self) -> Result<Option<Waiting>, Malformed> {
         if self.head == self.tail {
             self.head = self.rings.load(self.way.head_at());
         }
@@ -341,7 +341,7 @@ impl Reader {
         if waiting == 0 {
             return Ok(None);
         }
-        let frame = self.frame_of(waiting).ok_or(Lie);
+        let frame = self.frame_of(waiting).ok_or(Malformed);
         if frame.is_err() {
             self.tail = self.head;
             self.publish();
@@ -517,7 +517,7 @@ mod tests {
         ];
         for lie in lies {
             lie();
-            assert!(matches!(reader.peek(), Err(Lie)));
+            assert!(matches!(reader.peek(), Err(Malformed)));
             assert!(matches!(reader.peek(), Ok(None)));
         }
     }
@@ -525,10 +525,10 @@ mod tests {
     #[test]
     fn a_sleeper_is_woken_once() {
         let rings = Rings::create().unwrap();
-        assert!(!rings.take_bell(Way::ToSlot));
-        rings.want_bell(Way::ToSlot);
-        assert!(!rings.take_bell(Way::FromSlot));
-        assert!(rings.take_bell(Way::ToSlot));
-        assert!(!rings.take_bell(Way::ToSlot));
+        assert!(!rings.take_wake_up(Way::ToSlot));
+        rings.request_wake_up(Way::ToSlot);
+        assert!(!rings.take_wake_up(Way::FromSlot));
+        assert!(rings.take_wake_up(Way::ToSlot));
+        assert!(!rings.take_wake_up(Way::ToSlot));
     }
 }

@@ -104,7 +104,7 @@ impl DpdkSlot {
 
     fn publish(&mut self) {
         self.has_unsent = false;
-        if self.writer.publish() && self.setup.rings.take_bell(Way::FromSlot) {
+        if self.writer.publish() && self.setup.rings.take_wake_up(Way::FromSlot) {
             self.setup.port_bell.ring();
         }
     }
@@ -117,7 +117,7 @@ impl Device for DpdkSlot {
 
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         if self.is_armed.take() {
-            self.setup.rings.renounce_bell(Way::ToSlot);
+            self.setup.rings.cancel_wake_up(Way::ToSlot);
             self.setup.bell.clear();
         }
         let mut done = 0;
@@ -199,7 +199,7 @@ impl Device for DpdkSlot {
             return true;
         }
         self.is_armed.set(true);
-        self.setup.rings.want_bell(Way::ToSlot);
+        self.setup.rings.request_wake_up(Way::ToSlot);
         self.reader.has_frames()
     }
 

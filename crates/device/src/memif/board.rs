@@ -110,11 +110,11 @@ impl Board {
     }
 
     /// Ends a connection whose peer has violated the protocol.
-    pub(super) fn accuse(&self, generation: u32) {
+    pub(super) fn report_violation(&self, generation: u32) {
         self.store(FAULT, generation);
     }
 
-    pub(super) fn is_accused(&self, generation: u32) -> bool {
+    pub(super) fn has_violation(&self, generation: u32) -> bool {
         self.load(FAULT) == generation
     }
 

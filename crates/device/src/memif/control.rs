@@ -17,7 +17,7 @@ use rustix::time::{
 use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
 use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
-use super::ring::{Connection, ConnectionShape, LaneShape, Lie, RingPlace};
+use super::ring::{Connection, ConnectionShape, LaneShape, ProtocolViolation, RingPlace};
 use crate::packets;
 
 /// Most regions of a client.
@@ -45,7 +45,7 @@ pub(super) struct Neighbour {
 
 /// The results of a turn.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct TurnOutcome {
     /// There is another link than before, or none.
     pub has_changed: bool,
     pub notice: Option<String>,
@@ -89,7 +89,7 @@ pub(super) struct Control {
     neighbours: Vec<Neighbour>,
     peer: Option<Peer>,
     generation: u32,
-    blamed: Option<Lie>,
+    violation: Option<ProtocolViolation>,
     is_absence_told: bool,
 }
 
@@ -109,7 +109,7 @@ impl Control {
             peer: None,
             // Another one than any predecessor had.
             generation: slipstack_mem::now_ns() as u32 | 1,
-            blamed: None,
+            violation: None,
             is_absence_told: false,
         };
         control.watch(control.timer.as_fd(), TIMER)?;
@@ -149,8 +149,8 @@ impl Control {
     }
 
     /// Records a protocol error of the peer that this slot has seen.
-    pub(super) fn blame(&mut self, lie: Lie) {
-        self.blamed = Some(lie);
+    pub(super) fn set_violation(&mut self, violation: ProtocolViolation) {
+        self.violation = Some(violation);
     }
 
     /// Wakes the slots of these bits.
@@ -163,14 +163,19 @@ impl Control {
     }
 
     /// Does due work; never waits.
-    pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Connection>) -> News {
-        let mut news = News::default();
-        if self.peer.as_ref().is_some_and(|peer| peer.is_up) && board.is_accused(self.generation) {
-            let lie = self
-                .blamed
+    pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Connection>) -> TurnOutcome {
+        let mut outcome = TurnOutcome::default();
+        if self.peer.as_ref().is_some_and(|peer| peer.is_up) && board.has_violation(self.generation)
+        {
+            let violation = self
+                .violation
                 .take()
-                .map_or("its rings are invalid", |lie| lie.0);
-            self.end(End::Refused(lie.to_owned()), (board, link), &mut news);
+                .map_or("its rings are invalid", |violation| violation.0);
+            self.end(
+                End::Refused(violation.to_owned()),
+                (board, link),
+                &mut outcome,
+            );
             self.retry_after(RETRY_AFTER_LIE);
         }
         let mut events = Vec::with_capacity(16);
@@ -178,13 +183,13 @@ impl Control {
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&none));
         for event in events {
             match event.data.u64() {
-                LISTENER => self.accept(board, link, &mut news),
-                PEER => self.hear(board, link, &mut news),
-                TIMER => self.find_server(&mut news),
+                LISTENER => self.accept(board, link, &mut outcome),
+                PEER => self.hear(board, link, &mut outcome),
+                TIMER => self.find_server(&mut outcome),
                 pair => self.answer((pair - FIRST_PAIR) as usize, link.as_ref()),
             }
         }
-        news
+        outcome
     }
 
     /// Sends the link to a slot that asks.
@@ -218,7 +223,7 @@ impl Control {
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timing);
     }
 
-    fn find_server(&mut self, news: &mut News) {
+    fn find_server(&mut self, outcome: &mut TurnOutcome) {
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
         if self.peer.is_some() {
             return;
@@ -229,7 +234,7 @@ impl Control {
                 if !std::mem::replace(&mut self.is_absence_told, true) {
                     let (socket, why) = (&self.options.socket, explained(&error));
                     let notice = format!("memif: waiting for a server at \"{socket}\": {why}");
-                    news.notice = Some(notice);
+                    outcome.notice = Some(notice);
                 }
                 self.retry_after(RETRY);
             }
@@ -249,7 +254,7 @@ impl Control {
         }
     }
 
-    fn accept(&mut self, board: &Board, link: &mut Option<Connection>, news: &mut News) {
+    fn accept(&mut self, board: &Board, link: &mut Option<Connection>, outcome: &mut TurnOutcome) {
         let Some(listener) = &self.listener else {
             return;
         };
@@ -274,7 +279,7 @@ impl Control {
             max_log2_ring: LOG2_RING_MAX,
         });
         if self.send(&hello, None).is_err() {
-            self.end(End::Gone, (board, link), news);
+            self.end(End::Gone, (board, link), outcome);
         }
     }
 
@@ -286,7 +291,7 @@ impl Control {
         packets::send(&peer.socket, &message.to_bytes(), fds).map_err(|_| End::Gone)
     }
 
-    fn hear(&mut self, board: &Board, link: &mut Option<Connection>, news: &mut News) {
+    fn hear(&mut self, board: &Board, link: &mut Option<Connection>, outcome: &mut TurnOutcome) {
         for _ in 0..MESSAGES_MAX {
             let Some(peer) = &self.peer else {
                 return;
@@ -304,8 +309,8 @@ impl Control {
             };
             match heard {
                 Ok(None) => {}
-                Ok(Some(new)) => self.bring_up(new, (board, link), news),
-                Err(end) => self.end(end, (board, link), news),
+                Ok(Some(new)) => self.open_link(new, (board, link), outcome),
+                Err(end) => self.end(end, (board, link), outcome),
             }
         }
     }
@@ -359,7 +364,7 @@ impl Control {
         let bells = bells.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         self.generation = self.generation.wrapping_add(2);
         let link = Connection::make(self.generation, log2, bells).map_err(failed)?;
-        let link = link.map_err(|lie| End::Refused(lie.0.to_owned()))?;
+        let link = link.map_err(|violation| End::Refused(violation.0.to_owned()))?;
         let mut secret = [0; SECRET_LEN];
         secret[..self.options.secret.len()].copy_from_slice(self.options.secret.as_bytes());
         let init = Message::Init {
@@ -422,25 +427,30 @@ impl Control {
         Ok(None)
     }
 
-    fn bring_up(
+    fn open_link(
         &mut self,
         new: Connection,
         (board, link): (&Board, &mut Option<Connection>),
-        news: &mut News,
+        outcome: &mut TurnOutcome,
     ) {
         if let Some(peer) = &mut self.peer {
             peer.is_up = true;
         }
         self.is_absence_told = false;
-        self.blamed = None;
+        self.violation = None;
         *link = Some(new);
         board.set_generation(self.generation);
         self.wake(u64::MAX);
-        news.has_changed = true;
-        news.notice = Some(format!("memif: connected at \"{}\"", self.options.socket));
+        outcome.has_changed = true;
+        outcome.notice = Some(format!("memif: connected at \"{}\"", self.options.socket));
     }
 
-    fn end(&mut self, end: End, (board, link): (&Board, &mut Option<Connection>), news: &mut News) {
+    fn end(
+        &mut self,
+        end: End,
+        (board, link): (&Board, &mut Option<Connection>),
+        outcome: &mut TurnOutcome,
+    ) {
         let socket = &self.options.socket;
         let was_up = self.peer.as_ref().is_some_and(|peer| peer.is_up);
         match end {
@@ -449,12 +459,12 @@ impl Control {
                 let _ = self.send(&told, None);
                 let notice = format!("memif: the link at \"{socket}\" is down: {why}");
                 if was_up || !std::mem::replace(&mut self.is_absence_told, true) {
-                    news.notice = Some(notice);
+                    outcome.notice = Some(notice);
                 }
             }
             End::Gone if was_up => {
                 let notice = format!("memif: the link at \"{socket}\" is down: the peer has ended");
-                news.notice = Some(notice);
+                outcome.notice = Some(notice);
             }
             End::Gone => {}
         }
@@ -464,7 +474,7 @@ impl Control {
             *link = None;
             board.set_generation(0);
             self.wake(u64::MAX);
-            news.has_changed = true;
+            outcome.has_changed = true;
         }
     }
 }
@@ -524,7 +534,7 @@ impl Offer {
             regions,
         };
         fds.extend(files);
-        Connection::open(shape, fds).map_err(|lie| End::Refused(lie.0.to_owned()))
+        Connection::open(shape, fds).map_err(|violation| End::Refused(violation.0.to_owned()))
     }
 }
 

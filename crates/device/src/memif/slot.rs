@@ -13,7 +13,7 @@ use slipstack_wire::{RxMeta, TxOffload};
 
 use super::board::{Board, Side};
 use super::control::Control;
-use super::ring::{Connection, ConnectionShape, FRAME_MAX, Lie};
+use super::ring::{Connection, ConnectionShape, FRAME_MAX, ProtocolViolation};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::packets;
@@ -165,20 +165,20 @@ impl MemifSlot {
         let Source::Control(control) = &mut self.setup.source else {
             return;
         };
-        let news = control.turn(&self.setup.board, &mut self.link);
-        if news.has_changed {
+        let outcome = control.turn(&self.setup.board, &mut self.link);
+        if outcome.has_changed {
             self.generation = self.setup.board.generation();
             self.begin();
         }
-        self.notice = news.notice.or_else(|| self.notice.take());
+        self.notice = outcome.notice.or_else(|| self.notice.take());
     }
 
-    fn accuse(&mut self, lie: Lie) {
-        self.setup.board.accuse(self.generation);
+    fn report_violation(&mut self, violation: ProtocolViolation) {
+        self.setup.board.report_violation(self.generation);
         self.link = None;
         self.counters.rx_malformed += 1;
         if let Source::Control(control) = &mut self.setup.source {
-            control.blame(lie);
+            control.set_violation(violation);
         }
         let _ = rustix::io::write(&self.setup.keeper_bell, &1u64.to_ne_bytes());
     }
@@ -201,8 +201,8 @@ impl MemifSlot {
         }
         match self.rx_ring(lane, budget - done, sink) {
             Ok(more) => done + more,
-            Err(lie) => {
-                self.accuse(lie);
+            Err(violation) => {
+                self.report_violation(violation);
                 done
             }
         }
@@ -236,7 +236,12 @@ impl MemifSlot {
     }
 
     /// Takes frames out of a ring, if no other slot is there: its own it handles.
-    fn rx_ring(&mut self, lane: usize, budget: usize, sink: &mut dyn Sink) -> Result<usize, Lie> {
+    fn rx_ring(
+        &mut self,
+        lane: usize,
+        budget: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<usize, ProtocolViolation> {
         let MemifSlot {
             setup,
             link,
@@ -398,8 +403,8 @@ impl Device for MemifSlot {
                 link.ring(self.lane);
                 Err(TxFull)
             }
-            Err(lie) => {
-                self.accuse(lie);
+            Err(violation) => {
+                self.report_violation(violation);
                 Ok(())
             }
         }

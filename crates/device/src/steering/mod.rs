@@ -41,7 +41,7 @@ use slipstack_terms::Transport;
 use crate::bpf::sys;
 use crate::error::DeviceError;
 use rules::Chosen;
-use sharing::{chain, heir, level};
+use sharing::{chain, level, successor};
 use table::{Tables, Writer};
 
 pub(crate) use load::{load_steering, maps};
@@ -371,7 +371,7 @@ impl Steering {
         let mut new = old.clone();
         for (bucket, slot) in new.iter_mut().enumerate() {
             if targets[usize::from(*slot)] == 0 {
-                *slot = heir(&old, bucket, &targets).unwrap_or(u8::MAX);
+                *slot = successor(&old, bucket, &targets).unwrap_or(u8::MAX);
             }
         }
         level(&mut new, &targets);

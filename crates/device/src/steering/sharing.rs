@@ -10,7 +10,7 @@ pub(super) fn chain(bucket: u32) -> impl Iterator<Item = u32> {
 
 /// Returns the slot that gets the bucket of one that leaves: the one that its flows were passed on
 /// to while the slot was dead, so that they stay there.
-pub(super) fn heir(old: &[u8], bucket: usize, targets: &[usize; SLOTS_MAX]) -> Option<u8> {
+pub(super) fn successor(old: &[u8], bucket: usize, targets: &[usize; SLOTS_MAX]) -> Option<u8> {
     chain(bucket as u32)
         .map(|bucket| old[bucket as usize])
         .find(|&slot| targets[usize::from(slot)] > 0)

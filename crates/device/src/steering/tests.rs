@@ -52,8 +52,8 @@ fn a_slot_that_leaves_hands_its_buckets_to_those_that_covered_for_it() {
         *slot = 1 + (bucket % 3) as u8;
     }
     let left = wanted(&[1, 2]);
-    let heirs: Vec<_> = (0..BUCKETS).map(|b| heir(&old, b, &left)).collect();
-    assert!(heirs.iter().all(|h| matches!(h, Some(1 | 2))));
+    let successors: Vec<_> = (0..BUCKETS).map(|b| successor(&old, b, &left)).collect();
+    assert!(successors.iter().all(|h| matches!(h, Some(1 | 2))));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) const FRAME_MAX: usize = 65_535 + 18;
 
 /// A violation of the protocol by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lie(pub &'static str);
+pub(super) struct ProtocolViolation(pub &'static str);
 
 /// Where a ring is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,17 +107,19 @@ impl Ring {
         (regions, bell): (&[Region], OwnedFd),
         place: RingPlace,
         (is_client, buffers): (bool, usize),
-    ) -> Result<Ring, Lie> {
+    ) -> Result<Ring, ProtocolViolation> {
         let region = regions.get(usize::from(place.region));
-        let region = region.ok_or(Lie("a ring is in a region that does not exist"))?;
+        let region = region.ok_or(ProtocolViolation(
+            "a ring is in a region that does not exist",
+        ))?;
         let offset = place.offset as usize;
         let is_fit =
             offset.is_multiple_of(64) && place.log2 <= crate::memif::options::LOG2_RING_MAX;
         if !is_fit || region.slice(offset, ring_len(place.log2)).is_none() {
-            return Err(Lie("a ring lies outside of its region"));
+            return Err(ProtocolViolation("a ring lies outside of its region"));
         }
         if region.u32(offset).map(|it| it.load(Ordering::Relaxed)) != Some(COOKIE) {
-            return Err(Lie("a ring has no cookie"));
+            return Err(ProtocolViolation("a ring has no cookie"));
         }
         Ok(Ring {
             region: region.clone(),
@@ -137,11 +139,11 @@ impl Ring {
 
     /// How many descriptors are ours to use, and the first of them.
     #[inline]
-    fn usable(&self) -> Result<(u16, u16), Lie> {
+    fn usable(&self) -> Result<(u16, u16), ProtocolViolation> {
         let (head, tail) = (self.load(HEAD_AT), self.load(TAIL_AT));
         let between = head.wrapping_sub(tail);
         if between > self.size {
-            return Err(Lie(
+            return Err(ProtocolViolation(
                 "the distance from a ring's tail to its head exceeds its length",
             ));
         }
@@ -219,22 +221,27 @@ impl Lane {
 impl Connection {
     /// Maps a link from its shape and its descriptors: the two bells of each queue, then the
     /// regions.
-    pub(super) fn open(shape: ConnectionShape, fds: Vec<OwnedFd>) -> Result<Connection, Lie> {
+    pub(super) fn open(
+        shape: ConnectionShape,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Connection, ProtocolViolation> {
         let mut fds = fds.into_iter();
         let mut bells = Vec::new();
         for _ in &shape.lanes {
             let (Some(rx_bell), Some(tx_bell)) = (fds.next(), fds.next()) else {
-                return Err(Lie("a descriptor is missing"));
+                return Err(ProtocolViolation("a descriptor is missing"));
             };
             bells.push([rx_bell, tx_bell]);
         }
         let mut regions = Vec::new();
         for (fd, len) in fds.zip(&shape.regions) {
             let region = Region::open_foreign(fd, *len);
-            regions.push(region.map_err(|_| Lie("a region is too short or not sealed"))?);
+            regions.push(
+                region.map_err(|_| ProtocolViolation("a region is too short or not sealed"))?,
+            );
         }
         if regions.len() != shape.regions.len() {
-            return Err(Lie("the descriptor of a region is missing"));
+            return Err(ProtocolViolation("the descriptor of a region is missing"));
         }
         let mut lanes = Vec::new();
         for (places, [rx_bell, tx_bell]) in shape.lanes.iter().zip(bells) {
@@ -249,7 +256,7 @@ impl Connection {
             });
         }
         if lanes.is_empty() {
-            return Err(Lie("a link has no rings"));
+            return Err(ProtocolViolation("a link has no rings"));
         }
         Ok(Connection {
             lanes,
@@ -264,7 +271,7 @@ impl Connection {
         generation: u32,
         log2: u8,
         bells: Vec<[OwnedFd; 2]>,
-    ) -> std::io::Result<Result<Connection, Lie>> {
+    ) -> std::io::Result<Result<Connection, ProtocolViolation>> {
         let len = Buffers::of(log2).end;
         let region = Region::create("slipstack-memif", len * bells.len())?;
         let place = |offset: usize| RingPlace {
@@ -336,7 +343,7 @@ impl Connection {
         most: usize,
         into: &mut [u8],
         mut take: impl FnMut(&[u8]),
-    ) -> Result<usize, Lie> {
+    ) -> Result<usize, ProtocolViolation> {
         let rx = &self.lanes[lane].rx;
         let (count, first) = rx.usable()?;
         let (mut used, mut frames) = (0, 0);
@@ -370,13 +377,13 @@ impl Connection {
         first: u16,
         count: u16,
         into: &mut [u8],
-    ) -> Result<Option<(usize, u16)>, Lie> {
+    ) -> Result<Option<(usize, u16)>, ProtocolViolation> {
         let (mut len, mut used) = (0, 0);
         while used < count {
             let desc = rx.read(first.wrapping_add(used));
             let piece = self.place(desc)?;
             let Some(space) = into.get_mut(len..len + piece.len()) else {
-                return Err(Lie("a frame is longer than 64 KiB"));
+                return Err(ProtocolViolation("a frame is longer than 64 KiB"));
             };
             piece.copy_to(space);
             len += piece.len();
@@ -386,15 +393,15 @@ impl Connection {
             }
         }
         match used == rx.size {
-            true => Err(Lie("a frame has no end")),
+            true => Err(ProtocolViolation("a frame has no end")),
             false => Ok(None),
         }
     }
 
-    fn place(&self, desc: Desc) -> Result<RawSlice<'_>, Lie> {
+    fn place(&self, desc: Desc) -> Result<RawSlice<'_>, ProtocolViolation> {
         let region = self.regions.get(usize::from(desc.region));
         let slice = region.and_then(|it| it.slice(desc.offset as usize, desc.len as usize));
-        slice.ok_or(Lie("a buffer lies outside of its region"))
+        slice.ok_or(ProtocolViolation("a buffer lies outside of its region"))
     }
 
     /// Puts a frame in, in one piece. `false`: the ring is full, or the peer's buffers are too
@@ -405,7 +412,7 @@ impl Connection {
         lane: usize,
         header: &[u8],
         payload: [RawSlice<'_>; 2],
-    ) -> Result<bool, Lie> {
+    ) -> Result<bool, ProtocolViolation> {
         let tx = &self.lanes[lane].tx;
         let (count, index) = tx.usable()?;
         let len = header.len() + payload[0].len() + payload[1].len();
@@ -414,17 +421,19 @@ impl Connection {
         }
         let mut desc = tx.buffer(index);
         if (desc.len as usize) < len {
-            return Err(Lie("a buffer is shorter than a frame"));
+            return Err(ProtocolViolation("a buffer is shorter than a frame"));
         }
         let region = self.regions.get(usize::from(desc.region));
-        let region = region.ok_or(Lie("a buffer is in a region that does not exist"))?;
+        let region = region.ok_or(ProtocolViolation(
+            "a buffer is in a region that does not exist",
+        ))?;
         let at = desc.offset as usize;
         let second = at + header.len();
         let is_inside = region.write_from(at, header)
             && copy(region, second, payload[0])
             && copy(region, second + payload[0].len(), payload[1]);
         if !is_inside {
-            return Err(Lie("a buffer lies outside of its region"));
+            return Err(ProtocolViolation("a buffer lies outside of its region"));
         }
         desc.len = len as u32;
         desc.flags = 0;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::memif::control::bell;
 
-type Lies = fn(&Ring);
+type Violations = fn(&Ring);
 
 /// A client and its server in one process.
 fn pair() -> (Connection, Connection) {
@@ -128,7 +128,7 @@ fn a_frame_in_several_buffers_is_put_together() {
 
 #[test]
 fn false_ring_positions_of_a_peer_are_detected() {
-    let lies: [(&str, Lies); 5] = [
+    let lies: [(&str, Violations); 5] = [
         ("exceeds", |ring| {
             ring.region
                 .u16(HEAD_AT)
@@ -153,21 +153,21 @@ fn false_ring_positions_of_a_peer_are_detected() {
             }
         }),
     ];
-    for (word, lie) in lies {
+    for (word, violation) in lies {
         let (client, server) = pair();
         assert!(send(&client, &[5; 60]));
-        lie(&client.lanes[0].tx);
+        violation(&client.lanes[0].tx);
         let found = server.receive(0, 1, &mut vec![0; FRAME_MAX], |_| {});
         let found = found.unwrap_err();
         assert!(found.0.contains(word), "{word}: {found:?}");
     }
-    for lie in [
+    for violation in [
         |desc: &mut Desc| desc.offset = u32::MAX,
         |desc: &mut Desc| desc.region = 7,
         |desc: &mut Desc| desc.len = 8,
     ] {
         let (client, server) = pair();
-        change(&client.lanes[0].rx, lie);
+        change(&client.lanes[0].rx, violation);
         assert!(server.send(0, &[1; 60], [RawSlice::EMPTY; 2]).is_err());
     }
 }
