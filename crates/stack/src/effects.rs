@@ -68,8 +68,8 @@ pub trait Effects {
     }
 
     /// Reports a datagram of this socket, which has asked for errors, that came back.
-    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
-        let _ = (udp, to, reason, told);
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, details: &IcmpDetails<'_>) {
+        let _ = (udp, to, reason, details);
     }
 
     /// Returns whether the program has unread data. The stack is informed of reads only from time

@@ -35,12 +35,12 @@ pub struct FilterRules {
 
 impl Stack {
     /// Replaces the rules. Counts and known flows of rules that stay are kept.
-    pub fn set_filter(&mut self, told: FilterRules) {
+    pub fn set_filter(&mut self, configured: FilterRules) {
         let before = self.net.filter.take();
-        if told.rules.is_empty() {
+        if configured.rules.is_empty() {
             return;
         }
-        let mut filter = Filter::new(&told.rules, told.tables);
+        let mut filter = Filter::new(&configured.rules, configured.tables);
         if let Some(before) = before {
             filter.keep(*before);
         }

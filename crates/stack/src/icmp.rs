@@ -64,11 +64,11 @@ impl Cx<'_> {
             .and_then(|quoted| {
                 let (protocol, error) = parse_flow(&quoted, cause, false)?;
                 let payload = quoted.payload.get(QUOTED_LEN..).unwrap_or(&[]);
-                let told = told_by(ip, bytes, payload);
+                let details = details_of(ip, bytes, payload);
                 Some(Report {
                     protocol,
                     error,
-                    told,
+                    details,
                 })
             });
         let Some(report) = report else {
@@ -224,7 +224,7 @@ pub(crate) fn is_error(message: &[u8]) -> bool {
 }
 
 /// Reads the first bytes of an error.
-fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
+fn details_of<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
     let (kind, code, rest) = match *message {
         [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
         _ => (0, 0, [0; 4]),

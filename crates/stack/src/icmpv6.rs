@@ -87,7 +87,7 @@ impl Cx<'_> {
         Some(Report {
             protocol,
             error,
-            told: told_by(ip, bytes, payload),
+            details: details_of(ip, bytes, payload),
         })
     }
 
@@ -212,7 +212,7 @@ impl Cx<'_> {
 }
 
 /// Reads the first bytes of an error.
-fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
+fn details_of<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> IcmpDetails<'a> {
     let (kind, code, rest) = match *message {
         [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
         _ => (0, 0, [0; 4]),

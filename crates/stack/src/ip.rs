@@ -73,7 +73,7 @@ pub struct IcmpDetails<'a> {
 pub(crate) struct Report<'a> {
     pub protocol: u8,
     pub error: PathError,
-    pub told: IcmpDetails<'a>,
+    pub details: IcmpDetails<'a>,
 }
 
 /// Bytes of a transport's header that every error quotes (RFC 792).

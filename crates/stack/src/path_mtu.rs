@@ -76,11 +76,11 @@ impl PathMtus {
     }
 
     /// Returns `false` if the known one is as low already.
-    pub fn learn(&mut self, now: Instant, dst: IpAddr, told: u16) -> bool {
+    pub fn learn(&mut self, now: Instant, dst: IpAddr, stated: u16) -> bool {
         // RFC 1191 5: a router that does not report an MTU (0) leaves the minimum, and fragments
         // our packets.
-        let mut mtu = told.max(floor(dst.is_ipv4()));
-        let mut is_beneath = told < mtu;
+        let mut mtu = stated.max(floor(dst.is_ipv4()));
+        let mut is_beneath = stated < mtu;
         if let Some(known) = self.known(now, dst) {
             if known.mtu <= mtu && known.is_beneath >= is_beneath {
                 return false;

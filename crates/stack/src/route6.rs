@@ -111,13 +111,13 @@ impl Routes6 {
             let link = zone_of(router).0;
             self.add_way(Prefix::ALL, Target::Via(router.into()), (metric, link));
         }
-        for told in &learnt.redirects {
-            let target = match told.hop == told.destination {
+        for redirect in &learnt.redirects {
+            let target = match redirect.hop == redirect.destination {
                 true => Target::OnLink,
-                false => Target::Via(told.hop.into()),
+                false => Target::Via(redirect.hop.into()),
             };
-            let host = Prefix::host(told.destination.into());
-            self.add_way(host, target, (0, told.link));
+            let host = Prefix::host(redirect.destination.into());
+            self.add_way(host, target, (0, redirect.link));
         }
         self.hear(learnt.addresses.iter().map(|known| (known.ip, known.link)));
         self.fib.build_index();

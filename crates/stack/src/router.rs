@@ -65,13 +65,13 @@ impl Cx<'_> {
         let Some(slaac) = slaac.and_then(|slaac| slaac.on(link)) else {
             return Counter::DropNdpRouter;
         };
-        let told = RouterAdvertisement::parse(rest, body);
-        let Some(told) = told.filter(|_| src.is_unicast_link_local()) else {
+        let message = RouterAdvertisement::parse(rest, body);
+        let Some(message) = message.filter(|_| src.is_unicast_link_local()) else {
             return Counter::DropNdpMalformed;
         };
-        slaac.on_advertisement(now, src, &told, link_mtu);
+        slaac.on_advertisement(now, src, &message, link_mtu);
         self.renew(now);
-        if let Some(mac) = told.link.filter(|mac| is_station(*mac, own)) {
+        if let Some(mac) = message.link.filter(|mac| is_station(*mac, own)) {
             self.hear_neighbour(now, (src, mac), link, fx);
         }
         Counter::RxNdpRouters
@@ -91,10 +91,10 @@ impl Cx<'_> {
         if slaac.is_none_or(|slaac| slaac.on(link).is_none()) {
             return Counter::DropNdpRouter;
         }
-        let Some(told) = Redirect::parse(body) else {
+        let Some(message) = Redirect::parse(body) else {
             return Counter::DropNdpMalformed;
         };
-        let (to, hop) = (told.destination, zoned(told.target, link));
+        let (to, hop) = (message.destination, zoned(message.target, link));
         let to = zoned(to, link);
         let is_sound = src.is_unicast_link_local()
             && !ip.group
@@ -118,7 +118,7 @@ impl Cx<'_> {
             slaac.on_redirect(now, src, redirected);
         }
         let own = self.net.macs.on(link.0);
-        if let Some(mac) = told.link.filter(|mac| is_station(*mac, own)) {
+        if let Some(mac) = message.link.filter(|mac| is_station(*mac, own)) {
             self.hear_neighbour(now, (hop, mac), link, fx);
         }
         self.renew(now);

@@ -172,7 +172,7 @@ impl Stack {
             protocol::TCP => self.tcp.on_path_error(now, &it.error, &mut cx!(self), fx),
             _ => self
                 .udp
-                .on_path_error(now, (&it.error, &it.told), &mut cx!(self), fx),
+                .on_path_error(now, (&it.error, &it.details), &mut cx!(self), fx),
         }
     }
 
@@ -385,7 +385,7 @@ fn report_of(frame: &Held, link: LinkId) -> Option<Report<'_>> {
     };
     let error = error.on_link(link);
     let payload = frame.bytes();
-    let told = IcmpDetails {
+    let details = IcmpDetails {
         offender: error.local.ip(),
         local: error.local.ip(),
         tos: if is_v6 { 0 } else { icmp::error_tos(0) },
@@ -398,7 +398,7 @@ fn report_of(frame: &Held, link: LinkId) -> Option<Report<'_>> {
     Some(Report {
         protocol,
         error,
-        told,
+        details,
     })
 }
 

@@ -26,7 +26,7 @@ impl Announcements {
     /// Adds an address, whose first announcement is due at once. An address that was removed and
     /// returns starts again.
     pub(super) fn add(&mut self, ip: IpAddr) {
-        self.waiting.retain(|told| told.ip != ip);
+        self.waiting.retain(|announcement| announcement.ip != ip);
         self.waiting.push(Announcement {
             ip,
             left: ANNOUNCE_NUM,
@@ -36,16 +36,23 @@ impl Announcements {
 
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<IpAddr> {
         let mut due = Vec::new();
-        for told in self.waiting.iter_mut().filter(|told| told.next_at <= now) {
-            due.push(told.ip);
-            told.left -= 1;
-            told.next_at = now.plus_nanos(ANNOUNCE_INTERVAL_NS);
+        for announcement in self
+            .waiting
+            .iter_mut()
+            .filter(|announcement| announcement.next_at <= now)
+        {
+            due.push(announcement.ip);
+            announcement.left -= 1;
+            announcement.next_at = now.plus_nanos(ANNOUNCE_INTERVAL_NS);
         }
-        self.waiting.retain(|told| told.left > 0);
+        self.waiting.retain(|announcement| announcement.left > 0);
         due
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.iter().map(|told| told.next_at).min()
+        self.waiting
+            .iter()
+            .map(|announcement| announcement.next_at)
+            .min()
     }
 }

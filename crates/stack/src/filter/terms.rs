@@ -19,10 +19,10 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(told: &Addresses) -> Hosts {
+    fn new(given: &Addresses) -> Hosts {
         Hosts {
-            ranges: joined(told.nets.iter().flat_map(|net| ranges_of(*net)).collect()),
-            tables: told.tables.clone(),
+            ranges: joined(given.nets.iter().flat_map(|net| ranges_of(*net)).collect()),
+            tables: given.tables.clone(),
         }
     }
 
@@ -54,20 +54,20 @@ pub struct Clauses {
 
 impl Clauses {
     /// `None`: there are none.
-    pub fn new(told: &[Vec<Term>]) -> Option<Clauses> {
+    pub fn new(given: &[Vec<Term>]) -> Option<Clauses> {
         let check = |term: &Term| {
             let check = match &term.test {
-                Test::Source(told) => Check::Source(Hosts::new(told)),
-                Test::Destination(told) => Check::Destination(Hosts::new(told)),
+                Test::Source(given) => Check::Source(Hosts::new(given)),
+                Test::Destination(given) => Check::Destination(Hosts::new(given)),
                 other => Check::Plain(other.clone()),
             };
             (term.is_not, check)
         };
-        let all: Vec<Vec<_>> = told
+        let all: Vec<Vec<_>> = given
             .iter()
             .map(|any| any.iter().map(check).collect())
             .collect();
-        let is_of_flow = told.iter().flatten().all(|term| is_of_flow(&term.test));
+        let is_of_flow = given.iter().flatten().all(|term| is_of_flow(&term.test));
         (!all.is_empty()).then_some(Clauses { all, is_of_flow })
     }
 

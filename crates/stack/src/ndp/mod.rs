@@ -151,24 +151,25 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
-        let Some(mut told) = Neighbour::parse_advertisement(body) else {
+        let Some(mut advertisement) = Neighbour::parse_advertisement(body) else {
             return Counter::DropNdpMalformed;
         };
-        told.target = zoned(told.target, LinkId(ip.link));
+        advertisement.target = zoned(advertisement.target, LinkId(ip.link));
         let is_solicited = flags & flag::SOLICITED != 0;
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.net.routes6.is_own(told.target) || self.on_claim(now, told.target, LinkId(ip.link))
+        if self.net.routes6.is_own(advertisement.target)
+            || self.on_claim(now, advertisement.target, LinkId(ip.link))
         {
             return Counter::DropNdpConflict;
         }
-        if !self.net.routes6.is_on_link(told.target)
-            || self.net.routes6.link_of(told.target) != ip.link
+        if !self.net.routes6.is_on_link(advertisement.target)
+            || self.net.routes6.link_of(advertisement.target) != ip.link
         {
             return Counter::DropNdpOffLink;
         }
-        let target = IpAddr::V6(told.target);
+        let target = IpAddr::V6(advertisement.target);
         let known = self.net.neighbours.find_mac(target);
         // An engine sends requests in our name: the keeper has no entry for the answers that it
         // publishes.
@@ -178,7 +179,7 @@ impl Cx<'_> {
             return Counter::DropNdpUnsolicited;
         }
         // Without an address the answer confirms the one that is known.
-        let Some(mac) = told.link.or(known) else {
+        let Some(mac) = advertisement.link.or(known) else {
             return Counter::DropNdpMalformed;
         };
         if !is_station(mac, self.net.macs.on(ip.link)) {
@@ -188,19 +189,19 @@ impl Cx<'_> {
         if is_change && flags & flag::OVERRIDE == 0 {
             return Counter::DropNdpUnsolicited;
         }
-        let Some(source) = self.net.routes6.find_source(told.target) else {
+        let Some(source) = self.net.routes6.find_source(advertisement.target) else {
             return Counter::DropNdpOffLink;
         };
         if flags & flag::ROUTER == 0 {
-            self.on_router_gone(now, told.target, LinkId(ip.link));
+            self.on_router_gone(now, advertisement.target, LinkId(ip.link));
         }
         let confidence = if is_solicited {
             Confidence::Confirmed
         } else {
             Confidence::Heard
         };
-        let told = (told.target, mac);
-        self.learn_v6(now, told, (source, ip.link), confidence, fx);
+        let advertisement = (advertisement.target, mac);
+        self.learn_v6(now, advertisement, (source, ip.link), confidence, fx);
         Counter::RxNdpAdvertisements
     }
 

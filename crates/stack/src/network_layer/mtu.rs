@@ -61,9 +61,9 @@ impl NetworkLayer {
 
     /// The largest packet of a family that a link beside the first takes.
     fn mtu_on(&self, link: u16, is_v6: bool) -> u16 {
-        let mut told = self.learnt.further_mtus.iter();
-        let told = told.find(|(of, _)| is_v6 && *of == link);
-        told.map_or_else(|| self.mtu_of_link(link), |(_, mtu)| *mtu)
+        let mut further = self.learnt.further_mtus.iter();
+        let further = further.find(|(of, _)| is_v6 && *of == link);
+        further.map_or_else(|| self.mtu_of_link(link), |(_, mtu)| *mtu)
     }
 
     /// Returns the MTU of the link by which a packet leaves, whatever the path MTU.

@@ -167,7 +167,7 @@ impl Stack {
         let mut told_v4: Vec<Vec<u8>> = Vec::new();
         let mut told_v6: Vec<Vec<u8>> = Vec::new();
         if let Some(waiting) = &mut self.reassembly {
-            for (fragments, told) in [
+            for (fragments, first_fragments) in [
                 (&mut waiting.v4, &mut told_v4),
                 (&mut waiting.v6, &mut told_v6),
             ] {
@@ -175,7 +175,7 @@ impl Stack {
                     self.counters
                         .add(Counter::DropFragmentTimeout, expired.fragments);
                     if !expired.first.is_empty() {
-                        told.push(expired.first);
+                        first_fragments.push(expired.first);
                     }
                 }
             }

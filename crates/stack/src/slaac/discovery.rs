@@ -83,17 +83,17 @@ impl Discovery {
     pub fn learnt(&self, now: Instant) -> Learnt {
         let mut all = Learnt::default();
         for it in &self.links {
-            let told = it.learnt(now);
-            all.addresses.extend(told.addresses);
-            all.networks.extend(told.networks);
-            all.redirects.extend(told.redirects);
+            let learnt = it.learnt(now);
+            all.addresses.extend(learnt.addresses);
+            all.networks.extend(learnt.networks);
+            all.redirects.extend(learnt.redirects);
             match it.link.0 {
-                0 => all.mtu = told.mtu,
-                link => all.further_mtus.extend(told.mtu.map(|mtu| (link, mtu))),
+                0 => all.mtu = learnt.mtu,
+                link => all.further_mtus.extend(learnt.mtu.map(|mtu| (link, mtu))),
             }
-            all.hop_limit = all.hop_limit.or(told.hop_limit);
-            all.reachable_ms = all.reachable_ms.or(told.reachable_ms);
-            all.retry_ms = all.retry_ms.or(told.retry_ms);
+            all.hop_limit = all.hop_limit.or(learnt.hop_limit);
+            all.reachable_ms = all.reachable_ms.or(learnt.reachable_ms);
+            all.retry_ms = all.retry_ms.or(learnt.retry_ms);
         }
         let routers = self.links.iter().flat_map(|it| it.routers(now));
         all.routers = ranked(routers.collect());

@@ -29,11 +29,11 @@ impl Lifetimes {
 
     /// RFC 4862 5.5.3 (e): a single forged advertisement cannot end an address.
     pub fn renew(&mut self, now: Instant, preferred_s: u32, valid_s: u32) {
-        let told = after_s(now, valid_s);
+        let stated = after_s(now, valid_s);
         let in_two_hours = now + TWO_HOURS;
         // (1) longer than two hours, or than the remaining time.
-        if told > in_two_hours || told > self.valid_until {
-            self.valid_until = told;
+        if stated > in_two_hours || stated > self.valid_until {
+            self.valid_until = stated;
         // (3) a long life becomes two hours; (2) a short one stays as it is.
         } else if self.valid_until > in_two_hours {
             self.valid_until = in_two_hours;
@@ -69,10 +69,10 @@ mod tests {
             (FOR_EVER_S, 0, 2 * HOUR),
             (HOUR, FOR_EVER_S, FOR_EVER_S),
         ];
-        for (left, told, want) in table {
+        for (left, stated, want) in table {
             let mut lifetimes = Lifetimes::new(after_s(now, left), after_s(now, left));
-            lifetimes.renew(now, 0, told);
-            assert_eq!(lifetimes.valid_until, after_s(now, want), "{left} {told}");
+            lifetimes.renew(now, 0, stated);
+            assert_eq!(lifetimes.valid_until, after_s(now, want), "{left} {stated}");
             // The preferred lifetime follows without such a rule.
             assert_eq!(lifetimes.preferred_until, now);
         }

@@ -181,21 +181,21 @@ impl Slaac {
         &mut self,
         now: Instant,
         router: Ipv6Addr,
-        told: &RouterAdvertisement<'_>,
+        advertisement: &RouterAdvertisement<'_>,
         link_mtu: u16,
     ) {
-        if told.hop_limit != 0 {
-            self.hop_limit = Some(told.hop_limit);
+        if advertisement.hop_limit != 0 {
+            self.hop_limit = Some(advertisement.hop_limit);
         }
-        self.reachable_ms = stated(told.reachable_ms).or(self.reachable_ms);
-        self.retry_ms = stated(told.retrans_ms).or(self.retry_ms);
-        if let Some(mtu) = told.mtu.and_then(|mtu| u16::try_from(mtu).ok())
+        self.reachable_ms = stated(advertisement.reachable_ms).or(self.reachable_ms);
+        self.retry_ms = stated(advertisement.retrans_ms).or(self.retry_ms);
+        if let Some(mtu) = advertisement.mtu.and_then(|mtu| u16::try_from(mtu).ok())
             && (ipv6::MTU_MIN..=link_mtu).contains(&mtu)
         {
             self.mtu = Some(mtu);
         }
-        self.on_router(now, router, told);
-        for prefix in told.prefixes() {
+        self.on_router(now, router, advertisement);
+        for prefix in advertisement.prefixes() {
             // RFC 4861 6.3.4, RFC 4862 5.5.3 (b): of the link-local prefix routers have nothing to
             // say.
             if prefix.prefix.is_unicast_link_local() || prefix.prefix.is_multicast() {
@@ -214,9 +214,17 @@ impl Slaac {
     /// replaces it.
     // DEVIATION(RFC 4191 3.1): more-specific routes are not followed (as on Linux:
     // accept_ra_rt_info_max_plen is 0).
-    fn on_router(&mut self, now: Instant, router: Ipv6Addr, told: &RouterAdvertisement<'_>) {
-        let mut way = (u32::from(told.lifetime_s), told.preference);
-        for route in told.routes().filter(|route| route.prefix_len == 0) {
+    fn on_router(
+        &mut self,
+        now: Instant,
+        router: Ipv6Addr,
+        advertisement: &RouterAdvertisement<'_>,
+    ) {
+        let mut way = (
+            u32::from(advertisement.lifetime_s),
+            advertisement.preference,
+        );
+        for route in advertisement.routes().filter(|route| route.prefix_len == 0) {
             way = (route.lifetime_s, route.preference);
         }
         let (lifetime_s, preference) = way;
@@ -469,11 +477,11 @@ impl Address {
 }
 
 /// Adds a new item, or updates the lifetime of a known one.
-fn note<T: PartialEq>(all: &mut Vec<Until<T>>, told: Until<T>, max: usize) {
+fn note<T: PartialEq>(all: &mut Vec<Until<T>>, advertisement: Until<T>, max: usize) {
     let is_full = all.len() >= max;
-    match all.iter_mut().find(|known| known.it == told.it) {
-        Some(known) => known.until = told.until,
-        None if !is_full => all.push(told),
+    match all.iter_mut().find(|known| known.it == advertisement.it) {
+        Some(known) => known.until = advertisement.until,
+        None if !is_full => all.push(advertisement),
         None => {}
     }
 }

@@ -58,7 +58,7 @@ impl Tcp {
                 return;
             }
             PathCause::FragmentationNeeded { mtu } => {
-                if let Some(range) = mtu_search::on_told(conn, mtu)
+                if let Some(range) = mtu_search::on_too_big(conn, mtu)
                     && let Some(flight) = conn.flight.as_deref_mut()
                 {
                     flight.board.mark_one_lost(range);
@@ -105,7 +105,7 @@ fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
         mtu_search::on_wider_link(conn, now, cx);
         return;
     }
-    if let Some(range) = mtu_search::on_told(conn, mtu)
+    if let Some(range) = mtu_search::on_too_big(conn, mtu)
         && let Some(flight) = conn.flight.as_deref_mut()
     {
         flight.board.mark_one_lost(range);

@@ -16,7 +16,7 @@ impl Udp {
     pub fn on_path_error(
         &mut self,
         now: Instant,
-        (error, told): (&PathError, &IcmpDetails<'_>),
+        (error, details): (&PathError, &IcmpDetails<'_>),
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
@@ -46,9 +46,9 @@ impl Udp {
         };
         let is_v4 = error.local.is_ipv4();
         let (reason, is_lasting) = if is_v4 {
-            judge(told.kind, told.code)
+            judge(details.kind, details.code)
         } else {
-            judge_v6(told.kind, told.code)
+            judge_v6(details.kind, details.code)
         };
         let is_asked_for = if is_v4 {
             socket.options.socket.returns_v4
@@ -56,7 +56,7 @@ impl Udp {
             socket.options.socket.returns_v6
         };
         if is_asked_for {
-            fx.returned(udp, error.remote, reason, told);
+            fx.returned(udp, error.remote, reason, details);
         } else if !is_lasting || socket.remote != Some(error.remote) {
             return;
         }

@@ -78,9 +78,9 @@ fn search(conn: &mut Connection) -> Option<&mut Search> {
 /// Handles an ICMP error with a smaller MTU. Returns `Some` if the probe did not fit, and is to be
 /// sent again.
 #[cold]
-pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
+pub fn on_too_big(conn: &mut Connection, mtu: u16) -> Option<Range> {
     let low = conn.mtu;
-    search(conn)?.on_told(mtu, low)
+    search(conn)?.on_too_big(mtu, low)
 }
 
 /// Returns the step to take before the next new segment.

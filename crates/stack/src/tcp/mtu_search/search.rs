@@ -53,7 +53,7 @@ impl Search {
 
     /// Records the MTU of an ICMP error, `low` being in use. Returns the probe that did not fit,
     /// which is to be sent again.
-    pub fn on_told(&mut self, mtu: u16, low: u16) -> Option<Range> {
+    pub fn on_too_big(&mut self, mtu: u16, low: u16) -> Option<Range> {
         self.high = self.high.min(mtu.max(low));
         let probe = self.probe.take_if(|probe| probe.mtu > mtu)?;
         Some(probe.range)

@@ -54,7 +54,7 @@ fn say(world: &mut World, option: &[u8]) {
     world.flush();
 }
 
-fn told(sent: &Sent) -> Option<u32> {
+fn timeout_of(sent: &Sent) -> Option<u32> {
     sent.user_timeout.map(UserTimeout::seconds)
 }
 
@@ -81,10 +81,10 @@ fn syn_and_first_segment_tell_of_the_timeout_and_no_other_does() {
         .tcp_connect(now, None, peer(), &with_timeout(45), fx);
     world.conn = Some(conn.unwrap());
     let syn = world.only();
-    assert_eq!((syn.is(SYN), told(&syn)), (true, Some(45)));
+    assert_eq!((syn.is(SYN), timeout_of(&syn)), (true, Some(45)));
     // RFC 5482 3.2: a retransmission carries it again.
     world.sleep(SECOND + 100 * MS);
-    assert_eq!(told(&world.only()), Some(45));
+    assert_eq!(timeout_of(&world.only()), Some(45));
     let ports = (PEER_PORT, syn.header.src_port);
     world.ack = syn.header.seq.wrapping_add(1);
     let mss = TcpOptions {
@@ -93,9 +93,9 @@ fn syn_and_first_segment_tell_of_the_timeout_and_no_other_does() {
     };
     world.inject(ports, ISS, world.ack, SYN | ACK, &mss, &[]);
     let first = world.only();
-    assert_eq!((first.is(SYN), told(&first)), (false, Some(45)));
+    assert_eq!((first.is(SYN), timeout_of(&first)), (false, Some(45)));
     world.write(100);
-    assert_eq!(told(&world.only()), None);
+    assert_eq!(timeout_of(&world.only()), None);
 }
 
 #[test]
@@ -108,15 +108,18 @@ fn a_listeners_user_timeout_is_in_the_syn_ack_and_the_first_segment() {
     });
     world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
     let answer = world.only();
-    assert_eq!((answer.is(SYN | ACK), told(&answer)), (true, Some(45)));
+    assert_eq!(
+        (answer.is(SYN | ACK), timeout_of(&answer)),
+        (true, Some(45))
+    );
     world.seq = ISS + 1;
     world.ack = answer.header.seq.wrapping_add(1);
     world.peer(ACK, &[1; 10]);
     world.sleep(SECOND);
-    assert_eq!(told(&world.only()), Some(45));
+    assert_eq!(timeout_of(&world.only()), Some(45));
     world.peer(ACK, &[1; 10]);
     world.sleep(SECOND);
-    assert_eq!(told(&world.only()), None);
+    assert_eq!(timeout_of(&world.only()), None);
 }
 
 #[test]
@@ -126,20 +129,20 @@ fn the_next_segment_with_room_carries_a_new_value() {
     set_timeout(&mut world, Some(40_000));
     world.none();
     world.write(100);
-    assert_eq!(told(&world.only()), Some(40_020));
+    assert_eq!(timeout_of(&world.only()), Some(40_020));
     world.acknowledge(100);
     // An unchanged value is not sent again, and no value sends nothing.
     set_timeout(&mut world, Some(40_000));
     set_timeout(&mut world, None);
     world.write(200);
-    assert_eq!(told(&world.only()), None);
+    assert_eq!(timeout_of(&world.only()), None);
     world.acknowledge(100);
     // Full segments have no room: an ACK goes ahead of them.
     set_timeout(&mut world, Some(30));
     world.write(5_200);
     let sent = world.take_sent();
-    assert_eq!((told(&sent[0]), sent[0].len()), (Some(30), 0));
-    assert!(sent.len() > 1 && sent[1..].iter().all(|it| told(it).is_none()));
+    assert_eq!((timeout_of(&sent[0]), sent[0].len()), (Some(30), 0));
+    assert!(sent.len() > 1 && sent[1..].iter().all(|it| timeout_of(it).is_none()));
     let lengths: u32 = sent.iter().map(Sent::len).sum();
     assert_eq!(lengths, 5_000);
 }
@@ -149,7 +152,7 @@ fn without_the_configuration_the_option_is_neither_sent_nor_heeded() {
     let mut world = open(config());
     set_timeout(&mut world, Some(30));
     world.write(100);
-    assert_eq!(told(&world.only()), None);
+    assert_eq!(timeout_of(&world.only()), None);
     let mut world = open(config());
     say(&mut world, &[28, 4, 0x80, 60]);
     let passed = lasts(&mut world);
@@ -289,7 +292,7 @@ fn the_sent_value_and_the_unsent_one_move_with_the_connection() {
             .unwrap(),
     );
     other.flush();
-    assert_eq!(told(&other.only()), Some(45));
+    assert_eq!(timeout_of(&other.only()), Some(45));
     set_timeout(&mut other, None);
     let passed = lasts(&mut other);
     assert!((3_600..=3_730).contains(&passed), "{passed}");
