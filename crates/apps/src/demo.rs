@@ -93,10 +93,10 @@ mod tests {
         for answer in [KEEP_ALIVE, CLOSE] {
             let text = String::from_utf8_lossy(answer);
             let (head, page) = text.split_once("\r\n\r\n").unwrap();
-            let told = head
+            let length = head
                 .lines()
                 .find_map(|line| line.strip_prefix("Content-Length: "));
-            assert_eq!(told.unwrap().parse(), Ok(page.len()));
+            assert_eq!(length.unwrap().parse(), Ok(page.len()));
         }
     }
 }

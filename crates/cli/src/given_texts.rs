@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::args::with_options;
 
-    fn told(words: &str) -> [Option<String>; 5] {
+    fn texts(words: &str) -> [Option<String>; 5] {
         let command = with_options(Command::new("run"), &[Scope::RunAndInstance]);
         let words = ["run"].into_iter().chain(words.split(' '));
         let matches = command.try_get_matches_from(words).unwrap();
@@ -153,7 +153,7 @@ mod tests {
             ),
         ];
         for (words, expected) in table {
-            assert_eq!(told(words), some(expected), "{words}");
+            assert_eq!(texts(words), some(expected), "{words}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Held {
 
     /// Ends with the signals that end a process, and passes SIGHUP to the first running instance:
     /// it reloads settings of the device, which all of them share.
-    fn obey(self, running: &Running) -> Result<(), Failure> {
+    fn act_on(self, running: &Running) -> Result<(), Failure> {
         let failed =
             |error: std::io::Error| Failure::new(format!("cannot wait for signals: {error}"));
         let ends = self.ends.on_end(|| std::process::exit(0));
@@ -164,7 +164,7 @@ fn stay(members: Vec<Member>, held: Held) -> Result<ExitCode, Failure> {
         .iter()
         .map(|it| rustix::process::Pid::from_child(&it.child));
     let running: Running = Arc::new(Mutex::new(pids.collect()));
-    held.obey(&running)?;
+    held.act_on(&running)?;
     let mut code = ExitCode::SUCCESS;
     for mut member in members {
         let pid = rustix::process::Pid::from_child(&member.child);

@@ -71,7 +71,7 @@ fn say_of_file(layers: &Layers, settings: &Settings) {
 }
 
 fn serve(mut settings: Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    notify::obey_starter();
+    notify::act_on_starter();
     // SLIPSTACK_INSTANCE is for programs; an instance does not use another one.
     settings.instances = Vec::new();
     settings.bin = std::env::current_exe().ok();

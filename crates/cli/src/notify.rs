@@ -14,7 +14,7 @@ pub fn ready() {
 }
 
 /// Leaves the starter's terminal, or binds this process's life to the starter's.
-pub fn obey_starter() {
+pub fn act_on_starter() {
     if std::env::var_os(DETACHED).is_some() {
         // Fails only where this process leads a session already.
         let _ = rustix::process::setsid();

@@ -187,9 +187,9 @@ fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failu
             Err(error) => return Err(Failure::new(error.to_string())),
         };
         for (name, value) in numbers {
-            let told = now.tunables.iter().find(|(known, _)| known == name);
+            let current = now.tunables.iter().find(|(known, _)| known == name);
             // Engines that were started with it have it without a notification.
-            let is_so = match told {
+            let is_so = match current {
                 Some((_, number)) => *number == value,
                 None => {
                     let mut engines = engines.iter();

@@ -151,12 +151,12 @@ impl Style {
 
     /// Keeps a value for the answer in JSON; numbers as numbers.
     fn keep(&self, row: &Sysctl, value: &str) {
-        let told = match value.parse::<u32>() {
+        let json_value = match value.parse::<u32>() {
             Ok(number) => Value::from(number),
             Err(_) => Value::from(value),
         };
         if let Some(json) = &self.json {
-            json.borrow_mut().insert(row.name.to_owned(), told);
+            json.borrow_mut().insert(row.name.to_owned(), json_value);
         }
     }
 

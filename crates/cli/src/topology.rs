@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn one_processor_for_both_and_two_threads_of_a_core_are_reported() {
-        let told = |its| sentence("a", 1, its, &[1, 5]);
-        assert!(told(1).unwrap().contains("processor 1 alone"));
-        assert!(told(5).unwrap().contains("two threads of one core"));
-        assert_eq!(told(2), None);
+        let hint = |its| sentence("a", 1, its, &[1, 5]);
+        assert!(hint(1).unwrap().contains("processor 1 alone"));
+        assert!(hint(5).unwrap().contains("two threads of one core"));
+        assert_eq!(hint(2), None);
     }
 
     #[test]

@@ -20,8 +20,8 @@ impl Settings {
     /// it.
     #[must_use]
     pub fn forwards(&self) -> bool {
-        let mut told = self.sysctls.iter().filter_map(|it| it.forwarding());
-        told.next_back().unwrap_or(self.is_forwarding)
+        let mut settings = self.sysctls.iter().filter_map(|it| it.forwarding());
+        settings.next_back().unwrap_or(self.is_forwarding)
     }
 
     /// Outgoing ports, where `system` has these.

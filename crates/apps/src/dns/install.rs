@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::catalog;
-use super::mailbox::Letter;
+use super::mailbox::ZoneMessage;
 use super::name;
 use super::responder::Common;
 use super::transfer::Incoming;
@@ -21,11 +21,11 @@ pub fn start(common: &Common, incoming: Incoming, log: fn(&str)) {
         let apex = incoming.apex().to_vec();
         let outcome = incoming.finish().map_err(|error| error.to_string());
         let serial = outcome.map(|zone| install(&common, zone, log));
-        common.mailbox.post(Letter::Installed(apex, serial));
+        common.mailbox.post(ZoneMessage::Installed(apex, serial));
     });
     if let Err(error) = spawned {
         let why = format!("no thread: {error}");
-        mailbox.post(Letter::Installed(apex, Err(why)));
+        mailbox.post(ZoneMessage::Installed(apex, Err(why)));
     }
 }
 

@@ -8,7 +8,7 @@ const WAITING_MAX: usize = 4096;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Letter {
+pub enum ZoneMessage {
     /// A primary has announced a change of the zone with this apex.
     Changed(Vec<u8>),
     /// A secondary has acknowledged a NOTIFY with this id.
@@ -21,24 +21,24 @@ pub enum Letter {
 #[derive(Debug, Default)]
 pub struct Mailbox {
     is_any: AtomicBool,
-    letters: Mutex<Vec<Letter>>,
+    messages: Mutex<Vec<ZoneMessage>>,
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Vec<Letter>> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<ZoneMessage>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn post(&self, letter: Letter) {
-        let mut letters = self.lock();
-        let is_known = letters.contains(&letter);
-        if !is_known && letters.len() < WAITING_MAX {
-            letters.push(letter);
+    pub fn post(&self, message: ZoneMessage) {
+        let mut messages = self.lock();
+        let is_known = messages.contains(&message);
+        if !is_known && messages.len() < WAITING_MAX {
+            messages.push(message);
             self.is_any.store(true, Ordering::Release);
         }
     }
 
-    pub fn take(&self) -> Vec<Letter> {
+    pub fn take(&self) -> Vec<ZoneMessage> {
         if !self.is_any.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }

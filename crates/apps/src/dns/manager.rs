@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::mailbox::Letter;
+use super::mailbox::ZoneMessage;
 use super::message::opcode;
 use super::policy::{Peer, Policy};
 use super::transfer::Incoming;
@@ -70,7 +70,7 @@ pub struct Manager {
     secondaries: Vec<Secondary>,
     notices: Vec<Notice>,
     /// Serial numbers of which secondaries were notified.
-    told: HashMap<Vec<u8>, u32>,
+    notified: HashMap<Vec<u8>, u32>,
     next_tag: u64,
     next_id: u16,
 }
@@ -94,7 +94,7 @@ impl Manager {
         &mut self,
         version: u64,
         zones: &Zones,
-        letters: Vec<Letter>,
+        messages: Vec<ZoneMessage>,
         now: u64,
     ) -> Vec<Task> {
         let mut tasks = Vec::new();
@@ -102,8 +102,8 @@ impl Manager {
             self.version = Some(version);
             self.follow(zones, now);
         }
-        for letter in letters {
-            self.read(letter, zones, now, &mut tasks);
+        for message in messages {
+            self.read(message, zones, now, &mut tasks);
         }
         self.tell(zones, now, &mut tasks);
         let under_way = self.secondaries.iter().filter(|it| it.is_under_way);
@@ -136,8 +136,8 @@ impl Manager {
                 self.follow_secondary(apex, &served.policy, zones, now);
             }
             let Some(zone) = &served.zone else { continue };
-            let told = self.told.insert(apex.to_vec(), zone.soa.serial);
-            if told == Some(zone.soa.serial) {
+            let notified = self.notified.insert(apex.to_vec(), zone.soa.serial);
+            if notified == Some(zone.soa.serial) {
                 continue;
             }
             self.notices.retain(|notice| notice.apex != apex);
@@ -152,7 +152,7 @@ impl Manager {
                 });
             }
         }
-        self.told.retain(|apex, _| zones.at(apex).is_some());
+        self.notified.retain(|apex, _| zones.at(apex).is_some());
     }
 
     fn follow_secondary(&mut self, apex: &[u8], policy: &Arc<Policy>, zones: &Zones, now: u64) {
@@ -175,20 +175,20 @@ impl Manager {
         });
     }
 
-    fn read(&mut self, letter: Letter, zones: &Zones, now: u64, tasks: &mut Vec<Task>) {
-        match letter {
-            Letter::Heard(id, apex) => {
+    fn read(&mut self, message: ZoneMessage, zones: &Zones, now: u64, tasks: &mut Vec<Task>) {
+        match message {
+            ZoneMessage::Heard(id, apex) => {
                 self.notices
                     .retain(|notice| notice.id != id || notice.apex != apex);
             }
-            Letter::Changed(apex) => {
+            ZoneMessage::Changed(apex) => {
                 let mut known = self.secondaries.iter_mut();
                 if let Some(secondary) = known.find(|secondary| secondary.apex == apex) {
                     secondary.is_to_ask_again = secondary.is_under_way;
                     secondary.ask_at = now;
                 }
             }
-            Letter::Installed(apex, outcome) => {
+            ZoneMessage::Installed(apex, outcome) => {
                 let tag = self.secondaries.iter().find(|it| it.apex == apex);
                 if let Some(tag) = tag.map(|it| it.tag) {
                     tasks.extend(self.finish(tag, outcome.map(Some), zones, now));

@@ -9,7 +9,7 @@ use super::builder::Builder;
 use super::chaos::Chaos;
 use super::counts::{Book, Counts};
 use super::edns::{self, Client, Identity, Reply};
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Mailbox, ZoneMessage};
 use super::message::{self, Parsed, Query, TCP_MAX, rcode, refusal};
 use super::name;
 use super::rate::{Limiter, Rate, Verdict};
@@ -142,8 +142,8 @@ impl Responder {
             Parsed::Malformed(id, flags, code) => self.out = refusal(id, flags, code),
             Parsed::Notify(query) => self.note(&query, source),
             Parsed::Notified(id, name) => {
-                let letter = Letter::Heard(id, name::lower(name));
-                self.common.mailbox.post(letter);
+                let message = ZoneMessage::Heard(id, name::lower(name));
+                self.common.mailbox.post(message);
                 return None;
             }
             Parsed::Ignore => return None,
@@ -292,7 +292,7 @@ impl Responder {
         };
         self.counts.notifies.add();
         if code == rcode::NO_ERROR {
-            self.common.mailbox.post(Letter::Changed(apex));
+            self.common.mailbox.post(ZoneMessage::Changed(apex));
         }
         let mut out = Builder::new(query, TCP_MAX);
         out.is_authoritative = code == rcode::NO_ERROR;

@@ -58,10 +58,10 @@ impl Dns {
     }
 
     fn turn(&mut self, cx: &Context<'_>) {
-        let letters = self.options.common.mailbox.take();
+        let messages = self.options.common.mailbox.take();
         let version = self.options.common.store.version();
         let zones = Arc::clone(self.responder.zones());
-        let tasks = self.manager.turn(version, &zones, letters, cx.now_ns());
+        let tasks = self.manager.turn(version, &zones, messages, cx.now_ns());
         for task in tasks {
             self.perform(cx, task, &zones);
         }

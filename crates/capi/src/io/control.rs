@@ -112,9 +112,9 @@ mod tests {
             libc::IP_TTL,
             &[64, 0, 0, 0],
         );
-        let told = incoming(&received);
+        let messages = incoming(&received);
         let mut kinds = Vec::new();
-        each(&told, |_, kind, data| kinds.push((kind, data.to_vec())));
+        each(&messages, |_, kind, data| kinds.push((kind, data.to_vec())));
         assert_eq!(
             kinds,
             [
@@ -123,7 +123,7 @@ mod tests {
             ]
         );
         let mut sent = Vec::new();
-        let back = outgoing(&told).unwrap();
+        let back = outgoing(&messages).unwrap();
         each(&back, |_, kind, data| sent.push((kind, data.to_vec())));
         assert_eq!(sent[0].0, libc::IP_PKTINFO);
         assert_eq!(sent[0].1[4..8], [10, 0, 0, 5]);

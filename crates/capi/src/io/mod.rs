@@ -24,10 +24,10 @@ fn recvmsg(
     }
     let mut room = [0; CONTROL_MAX];
     let mut received = process.recvmsg(fd, bufs, &mut room, flags)?;
-    let told = control::incoming(&room[..received.control_len]);
-    let len = told.len().min(control.len());
-    control[..len].copy_from_slice(&told[..len]);
-    if len < told.len() {
+    let messages = control::incoming(&room[..received.control_len]);
+    let len = messages.len().min(control.len());
+    control[..len].copy_from_slice(&messages[..len]);
+    if len < messages.len() {
         received.flags |= libc::MSG_CTRUNC;
     }
     received.control_len = len;

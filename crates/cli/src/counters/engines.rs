@@ -104,12 +104,12 @@ fn process(samples: &[Sample], number: u32) -> Option<&Sample> {
 pub fn samples(settings: &Settings, which: Which) -> Result<Vec<Sample>, Failure> {
     let mut samples = Vec::new();
     for answer in inquiry::inquire(settings, &Inquiry::Counters).map_err(failed)? {
-        let told = &answer.engine;
-        if !told.has_answered {
+        let engine = &answer.engine;
+        if !engine.has_answered {
             say(&format!(
                 "slipstack: the engine of {} (pid {}) on {} did not answer; its counters are \
                  missing",
-                told.program, told.pid, answer.interface
+                engine.program, engine.pid, answer.interface
             ));
             continue;
         }
@@ -117,7 +117,7 @@ pub fn samples(settings: &Settings, which: Which) -> Result<Vec<Sample>, Failure
         let values = rows.collect::<Result<Values, _>>().map_err(|_| {
             Failure::new(format!(
                 "the engine of {} (pid {}) sent an answer that is not understood",
-                told.program, told.pid
+                engine.program, engine.pid
             ))
         })?;
         samples.push(Sample {

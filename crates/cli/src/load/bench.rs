@@ -59,7 +59,7 @@ fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Fail
     sorted.sort_unstable();
     let at = |share| quantile(&sorted, share);
     if matches.get_flag("json") {
-        let told = serde_json::json!({
+        let report = serde_json::json!({
             "connections": averages.len(),
             "rounds": figures.rounds,
             "failed": figures.failed,
@@ -67,7 +67,7 @@ fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Fail
                 "min": at(0.0), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0),
             },
         });
-        crate::output::print(&format!("{told}\n"))?;
+        crate::output::print(&format!("{report}\n"))?;
     }
     say(&format!(
         "{} connections, {} rounds, {} failed; us: min {} p50 {} p90 {} p99 {} max {}",

@@ -124,14 +124,14 @@ fn read(place: &AtomicU64) -> u64 {
 
 /// Reports each second's number of answers.
 fn follow(figures: &DnsFigures, is_over: &AtomicBool) {
-    let (mut before, mut told) = (0, Instant::now());
+    let (mut before, mut report) = (0, Instant::now());
     while !is_over.load(Ordering::SeqCst) {
         std::thread::sleep(LOOK);
-        if told.elapsed() >= STEP {
+        if report.elapsed() >= STEP {
             let answered = figures.answered();
-            let rate = times::per_second(answered - before, told.elapsed());
+            let rate = times::per_second(answered - before, report.elapsed());
             println!("{answered} answers, {rate:.0} a second");
-            (before, told) = (answered, Instant::now());
+            (before, report) = (answered, Instant::now());
         }
     }
 }
@@ -173,7 +173,7 @@ fn report_json(figures: &DnsFigures, time: Duration) -> Result<(), Failure> {
         .filter(|(_, count)| read(count) > 0)
         .map(|(name, count)| ((*name).to_owned(), read(count).into()))
         .collect();
-    let told = serde_json::json!({
+    let report = serde_json::json!({
         "queries": read(&figures.sent),
         "answers": figures.answered(),
         "rcodes": rcodes,
@@ -186,5 +186,5 @@ fn report_json(figures: &DnsFigures, time: Duration) -> Result<(), Failure> {
         "answers_per_second": times::per_second(figures.answered(), time),
         "latency_us": times::json(&figures.times()),
     });
-    crate::output::print(&format!("{told}\n"))
+    crate::output::print(&format!("{report}\n"))
 }

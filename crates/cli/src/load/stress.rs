@@ -141,7 +141,7 @@ fn report(figures: &StressFigures, time: Duration) {
 fn report_json(figures: &StressFigures, time: Duration) -> Result<(), Failure> {
     let count = |place: &AtomicU64| place.load(Ordering::Relaxed);
     let seconds = time.as_secs_f64();
-    let told = serde_json::json!({
+    let report = serde_json::json!({
         "requests": figures.done(),
         "good": count(&figures.good),
         "bad": count(&figures.bad),
@@ -150,5 +150,5 @@ fn report_json(figures: &StressFigures, time: Duration) -> Result<(), Failure> {
         "requests_per_second": times::per_second(figures.done(), time),
         "latency_us": times::json(&figures.times()),
     });
-    crate::output::print(&format!("{told}\n"))
+    crate::output::print(&format!("{report}\n"))
 }

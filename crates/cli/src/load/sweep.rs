@@ -32,12 +32,12 @@ pub fn counts(matches: &ArgMatches, name: &str) -> Vec<u64> {
 struct Run {
     threads: u64,
     connections: u64,
-    told: Value,
+    result: Value,
 }
 
 impl Run {
     fn figure(&self, path: &str) -> f64 {
-        self.told
+        self.result
             .pointer(path)
             .and_then(Value::as_f64)
             .unwrap_or(0.0)
@@ -71,10 +71,10 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     if is_json {
         let rows = runs.iter().map(|run| {
-            let mut told = run.told.clone();
-            told["threads"] = run.threads.into();
-            told["connections_per_thread"] = run.connections.into();
-            told
+            let mut result = run.result.clone();
+            result["threads"] = run.threads.into();
+            result["connections_per_thread"] = run.connections.into();
+            result
         });
         print(&format!("{}\n", Value::Array(rows.collect())))?;
     }
@@ -102,12 +102,12 @@ fn one(threads: u64, connections: u64) -> Result<Run, Failure> {
             "the run with {threads} threads of {connections} connections failed"
         )));
     }
-    let told = serde_json::from_slice(&done.stdout)
+    let result = serde_json::from_slice(&done.stdout)
         .map_err(|error| Failure::new(format!("a run's result cannot be read: {error}")))?;
     Ok(Run {
         threads,
         connections,
-        told,
+        result,
     })
 }
 

@@ -208,7 +208,7 @@ impl Common {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         ];
         let listen: Vec<SocketAddr> = any.map(|ip| SocketAddr::new(ip, self.port)).to_vec();
-        let (tell, told) = channel::<Control>();
+        let (sender, rows) = channel::<Control>();
         let run = |number: usize| -> std::io::Result<()> {
             let bell = doorbell()?;
             let hosting = Hosting {
@@ -221,7 +221,7 @@ impl Common {
             };
             let listen = listen.clone();
             let (inside, control) = Host::inside(make(&Site { number, listen }), hosting)?;
-            let _ = tell.send(control.clone());
+            let _ = sender.send(control.clone());
             run_on_kernel(inside, &control, &bell)
         };
         let controls: Arc<Mutex<Vec<Control>>> = Arc::default();
@@ -234,7 +234,7 @@ impl Common {
             let threads: Vec<_> = (0..count)
                 .map(|number| scope.spawn(move || run(number)))
                 .collect();
-            let found: Vec<Control> = told.iter().take(count).collect();
+            let found: Vec<Control> = rows.iter().take(count).collect();
             lock(&controls).extend(found.iter().cloned());
             lock(all).extend(found.iter().cloned());
             let refusal = await_ready(&found, self.port);
@@ -265,7 +265,7 @@ fn log_refused(controls: &[Control]) {
     let sum = |count: fn(&Counts) -> &Tally| -> u64 {
         controls.iter().map(|it| count(it.counts()).get()).sum()
     };
-    let told = [
+    let rows = [
         (
             sum(|counts| &counts.refused),
             "connections were refused because a limit was reached",
@@ -275,7 +275,7 @@ fn log_refused(controls: &[Control]) {
             "connections were reset: their handlers panicked",
         ),
     ];
-    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+    for (count, what) in rows.into_iter().filter(|(count, _)| *count > 0) {
         warn!(count, "{what}");
     }
 }

@@ -163,11 +163,11 @@ impl Plan<'_> {
                 true => "fewer than queues: more queues than lanes slow a card down (ethtool -L)",
                 false => "enough for the card's queues",
             };
-            self.told("PCIe lanes of the card", lanes.to_string(), why);
+            self.advise("PCIe lanes of the card", lanes.to_string(), why);
         }
         if let Some((node, cores)) = card.node {
             let why = "run engines on cores of the card's node (--cores), frames lie there";
-            self.told(
+            self.advise(
                 "memory node of the card",
                 format!("{node}: cores {cores}"),
                 why,
@@ -184,7 +184,7 @@ impl Plan<'_> {
         });
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let now = limit.current.unwrap_or(u64::MAX);
-        self.told(
+        self.advise(
             "open files (ulimit -n)",
             now.to_string(),
             match now < NOFILE {
@@ -193,7 +193,7 @@ impl Plan<'_> {
             },
         );
         let pages = fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
-        self.told(
+        self.advise(
             "huge pages",
             pages.trim().to_owned(),
             "Slipstack needs none",
@@ -201,7 +201,7 @@ impl Plan<'_> {
     }
 
     /// Something that is not for this command to change.
-    fn told(&mut self, name: &str, now: String, why: &'static str) {
+    fn advise(&mut self, name: &str, now: String, why: &'static str) {
         self.proposals.push(Proposal {
             name: name.to_owned(),
             now,

@@ -28,7 +28,7 @@ pub(crate) fn device(import: &mut FileImport<'_>, port: u32) -> Result<(), Confi
         words.push(format!("--port={port}"));
     }
     words.extend(settings(import)?);
-    note_moot(import);
+    note_ineffective(import);
     let line = ["nb_vdev", "nb_bond", "allow", "pci_whitelist", "port_list"]
         .iter()
         .map(|key| import.line("dpdk", key))
@@ -207,7 +207,7 @@ fn settings(import: &FileImport<'_>) -> Result<Vec<String>, ConfigError> {
 }
 
 /// Notes the keys whose effect differs from F-Stack's.
-fn note_moot(import: &mut FileImport<'_>) {
+fn note_ineffective(import: &mut FileImport<'_>) {
     let queues: Vec<Entry> = (0..DEVICES_MAX)
         .filter_map(|number| import.entry(&format!("vdev{number}"), "queues").cloned())
         .filter(|entry| entry.value != "1")

@@ -56,11 +56,11 @@ impl FilterState {
             }
         };
         let tables = self.tables.iter().map(&mut tell).collect();
-        let told = FilterHead {
+        let head = FilterHead {
             disabled_sets: self.disabled_sets,
             tables,
         };
-        (told, bytes)
+        (head, bytes)
     }
 }
 

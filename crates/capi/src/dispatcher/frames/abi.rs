@@ -22,18 +22,18 @@ const FRAME_MIN: usize = 14;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_regist_packet_dispatcher(function: Option<Dispatch>) {
-    tell_if_deaf(function.is_some());
+    log_dispatch(function.is_some());
     PLAIN.store(function.map_or(0, |it| it as usize), Ordering::Release);
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchInContext>) {
-    tell_if_deaf(function.is_some());
+    log_dispatch(function.is_some());
     WITH_CONTEXT.store(function.map_or(0, |it| it as usize), Ordering::Release);
 }
 
 /// Says that a function will see nothing, where frames are an instance's.
-fn tell_if_deaf(is_named: bool) {
+fn log_dispatch(is_named: bool) {
     if is_named && life::uses_instance() {
         say(
             "the packet dispatcher will see no frame: they are the instance's; start the program \

@@ -128,7 +128,7 @@ fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
     let addresses = addresses.filter(|(ip, _)| options.wants(ip.is_ipv6()));
     let addresses: Vec<Value> = addresses
         .map(|net| {
-            let mut told = json!({
+            let mut row = json!({
                 "family": if net.0.is_ipv4() { "inet" } else { "inet6" },
                 "local": net.0,
                 "prefixlen": net.1,
@@ -136,15 +136,15 @@ fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
                 "label": it.name,
             });
             if let Some(broadcast) = broadcast_of(*net) {
-                told["broadcast"] = json!(broadcast);
+                row["broadcast"] = json!(broadcast);
             }
-            told
+            row
         })
         .collect();
-    let mut told = super::link::as_json(state, it);
-    told["addr_info"] = Value::Array(addresses);
-    told["address"] = json!(mac_text(it.mac));
-    told
+    let mut row = super::link::as_json(state, it);
+    row["addr_info"] = Value::Array(addresses);
+    row["address"] = json!(mac_text(it.mac));
+    row
 }
 
 fn add(target: &Target, mut words: Words<'_>, mode: Mode) -> Result<(), Failure> {

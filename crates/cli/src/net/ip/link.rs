@@ -56,21 +56,21 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
 }
 
 /// Adds the counters of an interface as iproute2 has them.
-pub(super) fn with_counts(mut told: Value, counted: Option<&Counted>) -> Value {
+pub(super) fn with_counts(mut row: Value, counted: Option<&Counted>) -> Value {
     if let Some(Counted {
         traffic,
         rx_errors,
         tx_errors,
     }) = counted
     {
-        told["stats64"] = json!({
+        row["stats64"] = json!({
             "rx": {"bytes": traffic.rx_bytes, "packets": traffic.rx_packets,
                 "errors": rx_errors, "dropped": traffic.rx_dropped},
             "tx": {"bytes": traffic.tx_bytes, "packets": traffic.tx_packets,
                 "errors": tx_errors, "dropped": traffic.tx_dropped},
         });
     }
-    told
+    row
 }
 
 /// The two lines that every interface begins with.
@@ -113,7 +113,7 @@ pub(super) fn operstate(it: &Interface) -> &'static str {
 }
 
 pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
-    let mut told = json!({
+    let mut row = json!({
         "ifindex": it.index,
         "ifname": it.name,
         "flags": flags(it),
@@ -124,17 +124,17 @@ pub(super) fn as_json(state: &NetworkState, it: &Interface) -> Value {
     });
     if !it.is_port() {
         let id = it.link().vlan();
-        told["link"] = json!(state.port_of(it).name);
-        told["linkinfo"] =
+        row["link"] = json!(state.port_of(it).name);
+        row["linkinfo"] =
             json!({"info_kind": "vlan", "info_data": {"protocol": protocol(it), "id": id}});
         let of_class = |(from, to): (usize, &u8)| json!({"from": from, "to": to});
         let map = it.tag.priorities.iter().enumerate();
         let map: Vec<Value> = map.filter(|(_, to)| **to != 0).map(of_class).collect();
         if !map.is_empty() {
-            told["linkinfo"]["info_data"]["egress_qos"] = json!(map);
+            row["linkinfo"]["info_data"]["egress_qos"] = json!(map);
         }
     }
-    told
+    row
 }
 
 fn protocol(it: &Interface) -> &'static str {

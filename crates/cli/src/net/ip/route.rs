@@ -223,24 +223,24 @@ fn as_json(line: &Line) -> Value {
         (_, 0) => "default".to_owned(),
         (ip, len) => format!("{ip}/{len}"),
     };
-    let mut told = json!({"dst": to, "dev": line.device, "flags": []});
+    let mut row = json!({"dst": to, "dev": line.device, "flags": []});
     match &line.route {
         Some(route) => {
-            told["table"] = json!(route.table);
-            told["metric"] = json!(route.metric);
-            told["gateway"] = json!(route.via);
-            told["prefsrc"] = json!(route.source);
+            row["table"] = json!(route.table);
+            row["metric"] = json!(route.metric);
+            row["gateway"] = json!(route.via);
+            row["prefsrc"] = json!(route.source);
             if route.is_unreachable {
-                told["type"] = json!("unreachable");
+                row["type"] = json!("unreachable");
             }
         }
         None => {
-            told["protocol"] = json!("kernel");
-            told["scope"] = json!("link");
-            told["prefsrc"] = json!(line.source);
+            row["protocol"] = json!("kernel");
+            row["scope"] = json!("link");
+            row["prefsrc"] = json!(line.source);
         }
     }
-    told
+    row
 }
 
 /// The description of a route in the words.

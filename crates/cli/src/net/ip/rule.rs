@@ -91,25 +91,25 @@ pub(super) fn text(state: &NetworkState, options: Options) -> String {
 }
 
 fn as_json(rule: &RuleEntry) -> Value {
-    let mut told = json!({
+    let mut row = json!({
         "priority": rule.priority,
         "src": rule.from.map_or("all".to_owned(), |(ip, _)| ip.to_string()),
         "table": table_name(rule.table),
     });
     if let Some((_, len)) = rule.from {
-        told["srclen"] = json!(len);
+        row["srclen"] = json!(len);
     }
     if let Some((ip, len)) = rule.to {
-        told["dst"] = json!(ip);
-        told["dstlen"] = json!(len);
+        row["dst"] = json!(ip);
+        row["dstlen"] = json!(len);
     }
     if let Some((value, mask)) = rule.mark {
-        told["fwmark"] = json!(format!("{value:#x}"));
+        row["fwmark"] = json!(format!("{value:#x}"));
         if mask != u32::MAX {
-            told["fwmask"] = json!(format!("{mask:#x}"));
+            row["fwmask"] = json!(format!("{mask:#x}"));
         }
     }
-    told
+    row
 }
 
 fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
