@@ -13,7 +13,7 @@ use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
 use crate::assembly;
-use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_inherited};
+use crate::door::{ANSWER_MS, Identity, by_path, introduce_with, random_u64, through_inherited};
 use crate::error::Error;
 use crate::link::KeeperClient;
 use crate::queues::HookMaker;
@@ -65,7 +65,7 @@ struct Client {
 struct State {
     welcome: Option<Welcome>,
     /// Asks for the policy before there is an engine.
-    scout: Option<Scout>,
+    first_peer: Option<FirstPeer>,
     links: Vec<Arc<KeeperClient>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
@@ -79,7 +79,7 @@ struct State {
     held: Vec<RawFd>,
 }
 
-enum Scout {
+enum FirstPeer {
     Keeper(Box<KeeperClient>),
     Instance(ControlSocket),
 }
@@ -106,19 +106,19 @@ impl Client {
         if let Some(welcome) = &state.welcome {
             return Ok(welcome.clone());
         }
-        let (scout, welcome) = match self.has_instances() {
+        let (first_peer, welcome) = match self.has_instances() {
             true => {
                 let (socket, welcome) =
                     self.reach_instance(state, state.place, &self.identity())?;
-                (Scout::Instance(socket), welcome)
+                (FirstPeer::Instance(socket), welcome)
             }
             false => {
                 let link = KeeperClient::open(&self.settings, &self.identity(), None)?;
                 let welcome = link.welcome();
-                (Scout::Keeper(Box::new(link)), welcome)
+                (FirstPeer::Keeper(Box::new(link)), welcome)
             }
         };
-        state.scout = Some(scout);
+        state.first_peer = Some(first_peer);
         state.welcome = Some(welcome.clone());
         Ok(welcome)
     }
@@ -128,10 +128,10 @@ impl Client {
             socket.send(&Request::Network, &[])?;
             Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
         };
-        let reply = match (&state.scout, state.links.first(), &state.instance) {
-            (Some(Scout::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
+        let reply = match (&state.first_peer, state.links.first(), &state.instance) {
+            (Some(FirstPeer::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
             (_, Some(link), _) => link.ask(&Request::Network, &[])?.0,
-            (Some(Scout::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
+            (Some(FirstPeer::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
             // A child that has not needed the stack yet.
             (None, None, None) => {
                 state.welcome = None;
@@ -160,19 +160,19 @@ impl Client {
         number: usize,
         identity: &Identity,
     ) -> Result<(ControlSocket, Welcome), Error> {
-        let greet = |socket: &ControlSocket| {
+        let introduce = |socket: &ControlSocket| {
             let hello = identity.hello(None, None);
-            greet_with(socket, hello, state.tickets.get(&number))
+            introduce_with(socket, hello, state.tickets.get(&number))
         };
         let place = &self.places[number];
         let inherited = place.control_fds.first().copied();
         let inherited = inherited.and_then(through_inherited);
-        let through = inherited.and_then(|socket| Some((greet(&socket).ok()?, socket)));
+        let through = inherited.and_then(|socket| Some((introduce(&socket).ok()?, socket)));
         let ((welcome, ticket), socket) = match through {
             Some(reached) => reached,
             None => {
                 let socket = by_path(place)?;
-                (greet(&socket)?, socket)
+                (introduce(&socket)?, socket)
             }
         };
         if let Some(ticket) = ticket {
@@ -194,8 +194,8 @@ impl Client {
 
     /// An engine of our own.
     fn attach_in_process(&self, state: &mut State) -> Result<EngineHandle, Error> {
-        let link = match state.scout.take() {
-            Some(Scout::Keeper(link)) => *link,
+        let link = match state.first_peer.take() {
+            Some(FirstPeer::Keeper(link)) => *link,
             _ => self.open_link(state, &self.identity())?,
         };
         let link = Arc::new(link);
@@ -207,7 +207,7 @@ impl Client {
                 drop(link);
                 if matches!(error, Error::Refused { .. }) {
                     let link = self.open_link(state, &self.identity()).ok();
-                    state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
+                    state.first_peer = link.map(|link| FirstPeer::Keeper(Box::new(link)));
                 }
                 return Err(error);
             }
@@ -231,11 +231,11 @@ impl Client {
     fn attach_remote(&self, state: &mut State) -> Result<EngineHandle, Error> {
         let place = self.spread.choose();
         if place != state.place {
-            state.scout = None;
+            state.first_peer = None;
             state.place = place;
         }
-        let (socket, welcome) = match state.scout.take() {
-            Some(Scout::Instance(socket)) => {
+        let (socket, welcome) = match state.first_peer.take() {
+            Some(FirstPeer::Instance(socket)) => {
                 let welcome = self.welcome(state)?;
                 (socket, welcome)
             }
@@ -406,7 +406,7 @@ impl Attach for Client {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
-                state.scout = None;
+                state.first_peer = None;
                 state.instance = None;
                 let held = std::mem::take(&mut state.held);
                 let tickets = (state.place, std::mem::take(&mut state.tickets));
@@ -436,9 +436,9 @@ impl Attach for Client {
             fds.extend(state.tickets.values().map(AsRawFd::as_raw_fd));
             let instance = state.instance.iter();
             fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
-            match &state.scout {
-                Some(Scout::Keeper(link)) => fds.extend(link.descriptors()),
-                Some(Scout::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
+            match &state.first_peer {
+                Some(FirstPeer::Keeper(link)) => fds.extend(link.descriptors()),
+                Some(FirstPeer::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
                 None => {}
             }
         }
@@ -456,11 +456,11 @@ impl Attach for Client {
             let _ = socket.receive::<Reply>(ANSWER_MS);
         };
         // Only `why` knows less without it.
-        match (state.links.first(), &state.instance, &state.scout) {
+        match (state.links.first(), &state.instance, &state.first_peer) {
             (Some(link), ..) => _ = link.register_report(copy),
             (None, Some(instance), _) => to_instance(instance),
-            (None, None, Some(Scout::Instance(socket))) => to_instance(socket),
-            (None, None, Some(Scout::Keeper(link))) => _ = link.register_report(copy),
+            (None, None, Some(FirstPeer::Instance(socket))) => to_instance(socket),
+            (None, None, Some(FirstPeer::Keeper(link))) => _ = link.register_report(copy),
             (None, None, None) => {}
         }
     }

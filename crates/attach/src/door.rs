@@ -203,12 +203,12 @@ pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
 }
 
 /// Introduces this process on a connection.
-pub fn greet(socket: &ControlSocket, hello: Hello) -> Result<Welcome, Error> {
-    Ok(greet_with(socket, hello, None)?.0)
+pub fn introduce(socket: &ControlSocket, hello: Hello) -> Result<Welcome, Error> {
+    Ok(introduce_with(socket, hello, None)?.0)
 }
 
-/// As [`greet`], with a ticket of a former instance; an instance gives one, for its successors.
-pub fn greet_with(
+/// As [`introduce`], with a ticket of a former instance; an instance gives one, for its successors.
+pub fn introduce_with(
     socket: &ControlSocket,
     hello: Hello,
     ticket: Option<&OwnedFd>,

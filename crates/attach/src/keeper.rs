@@ -16,7 +16,7 @@ use slipstack_keeper::run;
 use slipstack_keeper::runtime::RuntimeDir;
 use slipstack_mem::process::Forked;
 
-use crate::door::{by_path, greet, options};
+use crate::door::{by_path, introduce, options};
 use crate::error::Error;
 
 /// The text by which a keeper reports its start; any other text is the reason why it could not
@@ -34,12 +34,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcome), Error> {
     let mut attempt = 0;
     loop {
-        let met = connect_or_start(settings, attempt < ATTEMPTS).and_then(|socket| {
-            match greet(&socket, hello.clone()) {
-                Ok(welcome) => Ok((socket, welcome)),
-                Err(error) => Err(or_unresponsive(error, settings, Some(&socket))),
-            }
-        });
+        let met =
+            connect_or_start(settings, attempt < ATTEMPTS).and_then(|socket| {
+                match introduce(&socket, hello.clone()) {
+                    Ok(welcome) => Ok((socket, welcome)),
+                    Err(error) => Err(or_unresponsive(error, settings, Some(&socket))),
+                }
+            });
         match met {
             Err(Error::Control(_) | Error::Elsewhere) if attempt < ATTEMPTS => {
                 std::thread::sleep(PAUSE)

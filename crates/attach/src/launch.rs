@@ -8,7 +8,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use slipstack_channel::control::{ControlSocket, Hello, Request, Welcome};
 use slipstack_config::Settings;
 
-use crate::door::{Identity, ask, by_path, greet, options};
+use crate::door::{Identity, ask, by_path, introduce, options};
 use crate::error::Error;
 use crate::joining::bring_vlans;
 use crate::keeper::meet;
@@ -38,7 +38,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
             ..settings.clone()
         };
         let socket = wait_for_instance(&place)?;
-        let welcome = greet(&socket, hello.clone())?;
+        let welcome = introduce(&socket, hello.clone())?;
         met.push((socket, welcome));
     }
     // A program of an instance uses the instance's network.

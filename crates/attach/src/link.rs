@@ -11,7 +11,7 @@ use slipstack_config::Settings;
 use slipstack_mem::{Lock, now_ns, raised};
 use tracing::{debug, warn};
 
-use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
+use crate::door::{ANSWER_MS, Identity, by_path, introduce, through_inherited};
 use crate::error::Error;
 use crate::keeper::{meet, or_unresponsive};
 
@@ -94,7 +94,7 @@ impl KeeperClient {
             .first()
             .copied()
             .and_then(through_inherited);
-        let greeted = inherited.map(|socket| (greet(&socket, hello()), socket));
+        let greeted = inherited.map(|socket| (introduce(&socket, hello()), socket));
         let (socket, welcome) = match greeted {
             Some((Ok(welcome), socket)) => (socket, welcome),
             // By path it would be as silent.
@@ -170,8 +170,8 @@ impl KeeperClient {
     /// Sends the engine's TIME-WAIT entries to the keeper as the engine ends, as far as it has
     /// room. No answer is awaited: frames to the engine's slot are not read until the keeper has
     /// processed the last message.
-    pub fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
-        for entries in told.chunks(TIME_WAITS_PER_MESSAGE) {
+    pub fn pass_on_time_waits(&self, entries: &[TimeWaitEntry]) {
+        for entries in entries.chunks(TIME_WAITS_PER_MESSAGE) {
             let entries = entries.to_vec();
             self.tell(&Request::TimeWaits { entries });
         }
@@ -217,7 +217,7 @@ impl KeeperClient {
         let mut attempt = 0;
         let (socket, welcome) = loop {
             let met = by_path(&self.settings).and_then(|socket| {
-                let welcome = greet(&socket, self.identity.hello(capability, resume))?;
+                let welcome = introduce(&socket, self.identity.hello(capability, resume))?;
                 Ok((socket, welcome))
             });
             match met {
@@ -332,10 +332,10 @@ mod tests {
         for reply in [&late, &Reply::Done] {
             keeper.send(reply, &[]).unwrap();
         }
-        let (reply, _) = state.exchange(&Request::Goodbye, &[]).unwrap();
+        let (reply, _) = state.exchange(&Request::EndSession, &[]).unwrap();
         assert_eq!((reply, state.unanswered), (Reply::Done, 0));
         drop(keeper);
-        assert!(state.exchange(&Request::Goodbye, &[]).is_err());
+        assert!(state.exchange(&Request::EndSession, &[]).is_err());
         assert_eq!(state.unanswered, 0);
     }
 }

@@ -343,8 +343,8 @@ fn leave(engine: &mut Engine, link: &KeeperClient) {
             Err(error) => error!(images, %error, "connections are reset"),
         }
     }
-    link.tell_time_waits(&engine.time_waits(now));
-    let _ = link.ask(&Request::Goodbye, &[]);
+    link.pass_on_time_waits(&engine.time_waits(now));
+    let _ = link.ask(&Request::EndSession, &[]);
 }
 
 /// Looks after an engine's service and its connection to the keeper.

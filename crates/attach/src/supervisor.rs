@@ -38,12 +38,12 @@ impl Supervisor for Keeper {
         self.link.ask(&request, &[]).is_ok()
     }
 
-    fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
-        self.link.tell_time_waits(told);
+    fn pass_on_time_waits(&self, entries: &[TimeWaitEntry]) {
+        self.link.pass_on_time_waits(entries);
     }
 
-    fn goodbye(&self) {
-        let _ = self.link.ask(&Request::Goodbye, &[]);
+    fn end_session(&self) {
+        let _ = self.link.ask(&Request::EndSession, &[]);
     }
 }
 
@@ -118,7 +118,7 @@ impl PortAuthority for Keeper {
     fn join_group(&self, local: SocketAddr, rank: u64, is_on: bool) -> bool {
         let request = Request::JoinGroup { local, rank, is_on };
         let answer = self.link.ask(&request, &[]);
-        matches!(answer, Ok((Reply::Choosers(told), _)) if !told.is_empty())
+        matches!(answer, Ok((Reply::Choosers(entries), _)) if !entries.is_empty())
     }
 
     fn choose(&self, local: SocketAddr, set_ms: u32, code: &[u8]) {
@@ -134,14 +134,14 @@ impl PortAuthority for Keeper {
 
     fn choosers(&self, port: u16) -> Option<Vec<ChooserState>> {
         match self.link.ask(&Request::Choosers { port }, &[]) {
-            Ok((Reply::Choosers(told), _)) => Some(told),
+            Ok((Reply::Choosers(entries), _)) => Some(entries),
             _ => None,
         }
     }
 
     fn network(&self) -> Option<NetworkState> {
         match self.link.ask(&Request::Network, &[]) {
-            Ok((Reply::Network(told), _)) => Some(*told),
+            Ok((Reply::Network(entries), _)) => Some(*entries),
             _ => None,
         }
     }
@@ -149,7 +149,7 @@ impl PortAuthority for Keeper {
     fn filter(&self, known: &[u64]) -> Option<FilterReceived> {
         let known = known.to_vec();
         match self.link.ask(&Request::Filter { known }, &[]).ok()? {
-            (Reply::Filter(told), files) => join_filter(told, files),
+            (Reply::Filter(entries), files) => join_filter(entries, files),
             _ => None,
         }
     }

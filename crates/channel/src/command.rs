@@ -105,7 +105,7 @@ pub enum Command {
         key: u128,
     },
     /// The program ends in order.
-    Goodbye,
+    EndSession,
 }
 
 /// Where the reply to a command is wanted.
@@ -135,7 +135,7 @@ const CLOSE: u8 = 9;
 const SET_OPTION: u8 = 10;
 const INFO: u8 = 11;
 const UDP_CONNECT: u8 = 12;
-const GOODBYE: u8 = 13;
+const END_SESSION: u8 = 13;
 const RESUME: u8 = 14;
 const URGENT: u8 = 15;
 const TELL_SENT: u8 = 16;
@@ -266,7 +266,7 @@ impl Command {
             Command::TellSent { sock } => (TELL_SENT, 0, Some(sock), ZERO),
             Command::Offer { sock, key } => (OFFER, 0, Some(sock), with_key(key)),
             Command::Claim { sock, key } => (CLAIM, 0, Some(sock), with_key(key)),
-            Command::Goodbye => (GOODBYE, 0, None, ZERO),
+            Command::EndSession => (END_SESSION, 0, None, ZERO),
         }
     }
 
@@ -334,7 +334,7 @@ impl Command {
             TELL_SENT => Command::TellSent { sock },
             OFFER => Command::Offer { sock, key },
             CLAIM => Command::Claim { sock, key },
-            GOODBYE => Command::Goodbye,
+            END_SESSION => Command::EndSession,
             _ => return None,
         };
         Some((command, ticket))

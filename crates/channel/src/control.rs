@@ -137,7 +137,7 @@ pub enum Request {
         entries: Vec<TimeWaitEntry>,
     },
     /// Orderly end: nothing is left, or all was handed over.
-    Goodbye,
+    EndSession,
     /// An engine waits for the link-layer address.
     Resolve {
         address: IpAddr,

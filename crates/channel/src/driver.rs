@@ -71,7 +71,7 @@ pub trait Driver: Send + Sync {
 
     /// Sets the function that the stand-in calls after a turn with events that no thread of the
     /// program has seen. Set once.
-    fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
+    fn set_on_unseen_events(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
     /// Returns whether another thread owns the engine, and keeps it for some microseconds:
     /// [`Driver::prepare_wait`] would wait for it.
@@ -130,14 +130,14 @@ pub trait Driver: Send + Sync {
     fn placement(&self) -> Placement;
 
     /// Returns whether the engine is gone for good; sockets then fail with
-    /// [`crate::Reason::NetDown`]. Not after [`Driver::goodbye`]: other threads of a process that
-    /// ends get no further event.
+    /// [`crate::Reason::NetDown`]. Not after [`Driver::end_session`]: other threads of a process
+    /// that ends get no further event.
     fn is_dead(&self) -> bool;
 
     /// Ends the use of the engine because the process ends or is replaced: in-process hands the
     /// connections to the keeper; remote informs the instance. No other method may be called
     /// afterwards.
-    fn goodbye(&self);
+    fn end_session(&self);
 
     /// Descriptors that the program must not close.
     fn descriptors(&self) -> Vec<RawFd> {

@@ -1,8 +1,8 @@
 //! The engine's side of a channel.
 //!
-//! Values written by the program are read once and checked. A contradiction is noted as a [`Lie`];
-//! the call that found it answers with something harmless, and the engine detaches the client when
-//! it asks [`EngineEnd::lie`].
+//! Values written by the program are read once and checked. A contradiction is noted as a
+//! [`Contradiction`]; the call that found it answers with something harmless, and the engine
+//! detaches the client when it asks [`EngineEnd::contradiction`].
 
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
@@ -28,7 +28,7 @@ use crate::state::{State, StateWord};
 
 /// A contradiction in a program's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lie {
+pub enum Contradiction {
     /// A command that no program of this version sends.
     Command,
     /// A socket index out of range.
@@ -63,7 +63,7 @@ pub struct EngineEnd {
     untouched: u32,
     generations: Vec<u32>,
     has_news: bool,
-    lie: Option<Lie>,
+    contradiction: Option<Contradiction>,
 }
 
 impl EngineEnd {
@@ -109,7 +109,7 @@ impl EngineEnd {
             untouched: PROGRAM_SOCKETS as u32,
             generations: Vec::new(),
             has_news: false,
-            lie: None,
+            contradiction: None,
             region,
         })
     }
@@ -121,13 +121,13 @@ impl EngineEnd {
 
     /// Returns the program's first contradiction, if there was any.
     #[inline]
-    pub fn lie(&self) -> Option<Lie> {
-        self.lie
+    pub fn contradiction(&self) -> Option<Contradiction> {
+        self.contradiction
     }
 
     #[inline]
-    pub(crate) fn caught(&mut self, lie: Lie) {
-        self.lie.get_or_insert(lie);
+    pub(crate) fn note_contradiction(&mut self, contradiction: Contradiction) {
+        self.contradiction.get_or_insert(contradiction);
     }
 
     #[inline]
@@ -154,7 +154,7 @@ impl EngineEnd {
     pub fn decode(&mut self, coded: &Coded) -> Option<(Command, Ticket)> {
         let decoded = Command::decode(&coded.0);
         if decoded.is_none() {
-            self.caught(Lie::Command);
+            self.note_contradiction(Contradiction::Command);
         }
         decoded
     }
@@ -170,7 +170,7 @@ impl EngineEnd {
         }
         let place = usize::from(ticket.slot) * layout::REPLY_LINES;
         let Some(slot) = self.replies.find::<{ layout::REPLY_LINES }>(place) else {
-            self.caught(Lie::Command);
+            self.note_contradiction(Contradiction::Command);
             return;
         };
         reply::write(slot, ticket, result);
@@ -237,7 +237,7 @@ impl EngineEnd {
     fn push_event(&mut self, event: RawEvent) {
         self.has_news = true;
         if self.events.push(event.encode()).is_err() {
-            self.caught(Lie::Events);
+            self.note_contradiction(Contradiction::Events);
         }
     }
 
@@ -272,7 +272,7 @@ impl EngineEnd {
     /// Begins a socket that the program opened; `false` when the id is impossible.
     pub fn begin(&mut self, sock: SockId, limits: Limits) -> bool {
         if sock.index as usize >= PROGRAM_SOCKETS || sock.generation == 0 {
-            self.caught(Lie::Socket);
+            self.note_contradiction(Contradiction::Socket);
             return false;
         }
         self.reset(sock, limits);
@@ -281,7 +281,7 @@ impl EngineEnd {
 
     /// Records that the program opened a socket whose cell is in use.
     pub fn note_reopened(&mut self) {
-        self.caught(Lie::Socket);
+        self.note_contradiction(Contradiction::Socket);
     }
 
     fn reset(&mut self, sock: SockId, limits: Limits) {
@@ -330,7 +330,7 @@ impl EngineEnd {
                 }
                 Ok(false) => {}
                 Err(_) => {
-                    self.caught(Lie::Events);
+                    self.note_contradiction(Contradiction::Events);
                     return None;
                 }
             }

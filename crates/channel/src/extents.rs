@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use slipstack_mem::{ByteRing, RawSlice};
 
-use crate::engine_end::{EngineEnd, Lie};
+use crate::engine_end::{Contradiction, EngineEnd};
 use crate::ids::SockId;
 
 /// Extents of one program that the engine knows, at most.
@@ -147,7 +147,7 @@ impl EngineEnd {
         let arena = (self.send_arena.start as u64, self.send_arena.end as u64);
         // Half of all offsets fit beside a flag.
         if !lies_in(place, len, arena) || !lies_in(at, len, (0, u64::MAX >> 1)) {
-            self.caught(Lie::SendRing);
+            self.note_contradiction(Contradiction::SendRing);
             return;
         }
         let extent = Extent {
@@ -156,7 +156,7 @@ impl EngineEnd {
             place: place as usize,
         };
         if !self.extents.add(sock, extent) {
-            self.caught(Lie::SendRing);
+            self.note_contradiction(Contradiction::SendRing);
         }
     }
 

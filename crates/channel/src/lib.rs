@@ -46,7 +46,7 @@ pub use cell::Limits;
 pub use command::{Coded, Command, Everyday, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Driver, Placement, TurnOutcome, WaitOn};
-pub use engine_end::{EngineEnd, Lie};
+pub use engine_end::{Contradiction, EngineEnd};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, Opened, flows};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};

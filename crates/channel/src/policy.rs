@@ -60,7 +60,7 @@ impl Policy {
         };
         let configured = network.interfaces.iter().flat_map(of_interface);
         let hosts = network.learnt.iter().flat_map(|learnt| &learnt.addresses);
-        let hosts = hosts.map(|told| (told.ip.into(), 128));
+        let hosts = hosts.map(|learnt_entry| (learnt_entry.ip.into(), 128));
         let addresses: Vec<(IpAddr, u8)> = configured.chain(hosts).collect();
         let defaults = default_tables(&network);
         let names_default = |rule: &&RuleEntry| {
@@ -106,7 +106,7 @@ impl Policy {
         let has = |it: &&Interface| {
             let mut configured = it.addresses.iter();
             configured.any(|(ip, _)| zoned_ip(*ip, it.link()) == own)
-                || learnt().any(|told| told.link == it.link)
+                || learnt().any(|learnt_entry| learnt_entry.link == it.link)
         };
         self.network.interfaces.iter().find(has)
     }
@@ -198,9 +198,9 @@ impl Policy {
 
     /// As [`Policy::mtu_to`], by a link of `mtu` bytes.
     pub fn mtu_by(&self, mtu: u16, ip: IpAddr) -> u16 {
-        let told = self.network.learnt.as_ref().and_then(|learnt| learnt.mtu);
-        match (ip.to_canonical(), told) {
-            (IpAddr::V6(_), Some(told)) => told.min(mtu),
+        let learnt_entry = self.network.learnt.as_ref().and_then(|learnt| learnt.mtu);
+        match (ip.to_canonical(), learnt_entry) {
+            (IpAddr::V6(_), Some(learnt_entry)) => learnt_entry.min(mtu),
             _ => mtu,
         }
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{Ordering, fence};
 use slipstack_mem::{ByteRing, RawSpace, RingWord};
 
 use crate::datagram::{Envelope, HEADER, Header};
-use crate::engine_end::{EngineEnd, Lie};
+use crate::engine_end::{Contradiction, EngineEnd};
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
 use crate::shrink::Lap;
@@ -25,7 +25,7 @@ pub struct ReceiveRing {
     /// The part of `consumed` that was reported to the stack. The position of the next notice is
     /// counted from here: counted from `consumed` it could run ahead of the reader for ever, and
     /// the window would never open again.
-    told: u64,
+    notified_until: u64,
     /// In-order bytes published.
     head: u64,
     /// After the last byte stored, in order or not.
@@ -39,7 +39,7 @@ impl ReceiveRing {
         ring: None,
         generation: 0,
         consumed: 0,
-        told: 0,
+        notified_until: 0,
         head: 0,
         stored_end: 0,
         lap: Lap::NEW,
@@ -171,7 +171,7 @@ impl ReceiveRing {
     pub fn publish(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64, step: u64) {
         self.head = upto.clamp(self.head, self.stored_end);
         if let Some(cell) = end.cell(sock.index) {
-            let mark = self.told.saturating_add(step);
+            let mark = self.notified_until.saturating_add(step);
             if cell.notify_at() < mark {
                 cell.set_notify_at(mark);
             }
@@ -198,8 +198,8 @@ impl ReceiveRing {
     /// Reads the program's position. The caller reports it to the stack.
     #[inline]
     pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
-        self.told = self.observe(end, sock);
-        self.told
+        self.notified_until = self.observe(end, sock);
+        self.notified_until
     }
 
     /// Returns whether the program has yet to read something. Tells the caller no position.
@@ -218,7 +218,7 @@ impl ReceiveRing {
             return self.consumed;
         };
         if tail < self.consumed || tail > self.head {
-            end.caught(Lie::Position);
+            end.note_contradiction(Contradiction::Position);
         } else {
             self.consumed = tail;
         }
@@ -319,8 +319,8 @@ impl ReceiveRing {
     }
 
     /// Returns the read position that was last reported to the stack.
-    pub fn told(&self) -> u64 {
-        self.told
+    pub fn notified_until(&self) -> u64 {
+        self.notified_until
     }
 
     /// Appends a datagram unless more than `limit` bytes would wait.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use slipstack_mem::ByteRing;
 
 use crate::addr::AddrWords;
-use crate::engine_end::{EngineEnd, Lie};
+use crate::engine_end::{Contradiction, EngineEnd};
 use crate::ids::SockId;
 use slipstack_terms::Reason;
 
@@ -130,7 +130,7 @@ impl ReturnedRing {
             return false;
         };
         if tail > self.head || self.head - tail > self.ring.size() as u64 {
-            end.caught(Lie::Position);
+            end.note_contradiction(Contradiction::Position);
             return false;
         }
         let upto = self.head + it.record_len() as u64;

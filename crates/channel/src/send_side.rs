@@ -5,7 +5,7 @@ use core::sync::atomic::{Ordering, fence};
 use slipstack_mem::{ByteRing, RawSlice, RingWord};
 
 use crate::datagram::{Envelope, HEADER, Header};
-use crate::engine_end::{EngineEnd, Lie};
+use crate::engine_end::{Contradiction, EngineEnd};
 use crate::ids::SockId;
 
 /// The engine's view of the bytes in a send ring.
@@ -53,7 +53,7 @@ impl SendSide {
             head = end.known_head(sock, mark.extents_end(), head, self.head);
         }
         if head < self.head {
-            end.caught(Lie::Position);
+            end.note_contradiction(Contradiction::Position);
             return sent(self.head);
         }
         if word.generation() != self.generation || self.ring.is_none() {
@@ -63,7 +63,7 @@ impl SendSide {
         if head - self.acked > size {
             // The ring cannot hold the announced bytes. If a fresh ring was attached after
             // everything was acknowledged, the old one is gone and this is invalid as well.
-            end.caught(Lie::SendRing);
+            end.note_contradiction(Contradiction::SendRing);
             return sent(self.head);
         }
         self.head = head;
@@ -78,7 +78,7 @@ impl SendSide {
             return;
         }
         let Some(ring) = ByteRing::validate(word, &end.send_arena) else {
-            end.caught(Lie::SendRing);
+            end.note_contradiction(Contradiction::SendRing);
             return;
         };
         self.ring = Some(ring);
@@ -129,7 +129,7 @@ impl SendSide {
         };
         cell.set_tx_tail(self.acked);
         fence(Ordering::SeqCst);
-        cell.is_tx_wanted() && self.wake_if_roomy(end, sock)
+        cell.is_tx_wanted() && self.wake_above_low_water(end, sock)
     }
 
     /// Publishes that `unsent` of the bytes seen in the ring have not been sent yet
@@ -155,12 +155,12 @@ impl SendSide {
         };
         fence(Ordering::SeqCst);
         if cell.is_tx_wanted() {
-            self.wake_if_roomy(end, sock);
+            self.wake_above_low_water(end, sock);
         }
     }
 
     /// As [`SendSide::on_acked`].
-    fn wake_if_roomy(&self, end: &mut EngineEnd, sock: SockId) -> bool {
+    fn wake_above_low_water(&self, end: &mut EngineEnd, sock: SockId) -> bool {
         let Some(cell) = end.cell(sock.index) else {
             return false;
         };
@@ -212,7 +212,7 @@ impl SendSide {
         let read = ring.read(&end.region, self.acked, &mut bytes[..HEADER.min(held)]);
         let header = Header::decode(&bytes).filter(|_| read == HEADER);
         let Some(header) = header.filter(|header| header.record_len() <= held) else {
-            end.caught(Lie::Datagram);
+            end.note_contradiction(Contradiction::Datagram);
             return None;
         };
         payload.resize(header.len, 0);

@@ -338,7 +338,7 @@ impl Driver for VirtualDriver {
         false
     }
 
-    fn goodbye(&self) {}
+    fn end_session(&self) {}
 
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()

@@ -30,7 +30,7 @@ pub(crate) struct AcceptQueue {
     /// Offered connections that the program has accepted, by its own count.
     accepted: u64,
     /// The number of connections that have left the queue, as last reported to the stack.
-    told: u64,
+    reported: u64,
     /// Until when the program is waited for, if something waits.
     due_at: Instant,
     /// That is the time which it has more.
@@ -45,7 +45,7 @@ impl Default for AcceptQueue {
             passed_in: 0,
             withdrawn: 0,
             accepted: 0,
-            told: 0,
+            reported: 0,
             due_at: Instant::FAR_FUTURE,
             is_grace: false,
         }
@@ -97,10 +97,10 @@ impl AcceptQueue {
             self.due_at = Instant::FAR_FUTURE;
         }
         let total = (self.accepted + self.refused + self.withdrawn).wrapping_sub(self.passed_in);
-        if total == self.told {
+        if total == self.reported {
             return None;
         }
-        self.told = total;
+        self.reported = total;
         Some(total as u32)
     }
 

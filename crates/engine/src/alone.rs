@@ -17,12 +17,12 @@ use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
 
 use crate::engine::Engine;
-use crate::local::{Ways, flow_of};
+use crate::local::{Outboxes, flow_of};
 
 /// A device some of whose frames belong to other engines.
 struct Sorting {
     device: Box<dyn Device>,
-    ways: Ways,
+    outboxes: Outboxes,
     is_alone: Arc<AtomicBool>,
     tally: Tally,
 }
@@ -34,7 +34,7 @@ struct Tally {
 }
 
 struct Sorter<'a> {
-    ways: &'a Ways,
+    outboxes: &'a Outboxes,
     tally: &'a mut Tally,
     sink: &'a mut dyn Sink,
 }
@@ -42,7 +42,7 @@ struct Sorter<'a> {
 impl Sorter<'_> {
     /// Another engine's slot, if the tables name one.
     fn find_owner(&self, parsed: &FrameFlow<'_>, frame: &[u8]) -> Option<u16> {
-        let steering = &self.ways.steering;
+        let steering = &self.outboxes.steering;
         let is_ours = steering.is_own(parsed.dst.ip()) && !parsed.is_to_group(frame);
         // The sender named in an inbox message is trusted.
         if !is_ours || steering.is_own(parsed.src.ip()) {
@@ -50,7 +50,7 @@ impl Sorter<'_> {
         }
         let flow = flow_of(parsed);
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        (slot != 0 && slot != self.ways.own_slot).then_some(slot)
+        (slot != 0 && slot != self.outboxes.own_slot).then_some(slot)
     }
 }
 
@@ -70,7 +70,7 @@ impl Sink for Sorter<'_> {
             frame,
         };
         let is_apart = meta.segment == 0 || of == protocol::TCP;
-        if is_apart && self.ways.post(usize::from(slot), &message) {
+        if is_apart && self.outboxes.post(usize::from(slot), &message) {
             self.tally.passed_on += 1;
         } else {
             self.tally.lost += 1;
@@ -101,7 +101,7 @@ impl Device for Sorting {
             return self.device.rx(budget, sink);
         }
         let mut sorter = Sorter {
-            ways: &self.ways,
+            outboxes: &self.outboxes,
             tally: &mut self.tally,
             sink,
         };
@@ -207,12 +207,12 @@ impl Engine {
         let Some(fabric) = self.env.local.fabric.as_ref().filter(|_| is_alone) else {
             return;
         };
-        let ways = fabric.ways();
+        let outboxes = fabric.outboxes();
         let is_alone = Arc::new(AtomicBool::new(true));
         let absent = Box::new(Absent(self.device.info()));
         self.device = Box::new(Sorting {
             device: std::mem::replace(&mut self.device, absent),
-            ways,
+            outboxes,
             is_alone: Arc::clone(&is_alone),
             tally: Tally::default(),
         });

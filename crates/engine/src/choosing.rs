@@ -58,9 +58,9 @@ impl Engine {
     /// The keeper has other programs or members for the groups of a port.
     #[cold]
     pub(crate) fn on_choosers_changed(&mut self, port: u16) {
-        let told = self.ports.as_ref().and_then(|ports| ports.choosers(port));
-        if let Some(told) = told {
-            let choosers = told.into_iter().map(chooser_of).collect();
+        let state = self.ports.as_ref().and_then(|ports| ports.choosers(port));
+        if let Some(state) = state {
+            let choosers = state.into_iter().map(chooser_of).collect();
             self.stack.udp_set_choosers(port, choosers);
         }
     }
@@ -74,14 +74,14 @@ impl Engine {
     }
 }
 
-fn chooser_of(told: ChooserState) -> (SocketAddr, Chooser) {
+fn chooser_of(state: ChooserState) -> (SocketAddr, Chooser) {
     let member = |it: slipstack_channel::control::ChooserMember| Member {
         rank: it.rank,
         slot: it.slot,
     };
     let chooser = Chooser {
-        code: told.code.into(),
-        members: told.members.into_iter().map(member).collect(),
+        code: state.code.into(),
+        members: state.members.into_iter().map(member).collect(),
     };
-    (told.local, chooser)
+    (state.local, chooser)
 }

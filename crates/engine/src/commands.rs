@@ -35,7 +35,7 @@ impl Engine {
             let Some(client) = self.env.client(id) else {
                 return done > 0;
             };
-            if client.is_leaving || client.end.lie().is_some() {
+            if client.is_leaving || client.end.contradiction().is_some() {
                 return done > 0;
             }
             let Some(coded) = client.end.next_coded() else {
@@ -100,7 +100,7 @@ impl Engine {
                 place,
                 len,
             } => self.on_extent(now, of(sock), (at, place, len)),
-            Command::Goodbye => self.on_goodbye(now, client),
+            Command::EndSession => self.on_end_session(now, client),
             other => self.answer_request(now, client, other, ticket),
         }
     }
@@ -156,7 +156,7 @@ impl Engine {
             | Command::Urgent { .. }
             | Command::Extent { .. }
             | Command::TellSent { .. }
-            | Command::Goodbye => Err(SocketError::InvalidState),
+            | Command::EndSession => Err(SocketError::InvalidState),
         }
     }
 
@@ -197,7 +197,7 @@ impl Engine {
             Role::Stream(conn) => {
                 let sent = socket.send.look(end, owner.sock);
                 // The window that the program has read free meanwhile goes with the same segment.
-                let before = socket.receive.told();
+                let before = socket.receive.notified_until();
                 let consumed = socket.receive.look(end, owner.sock);
                 if consumed != before
                     && let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, consumed)

@@ -37,7 +37,7 @@ struct Departure {
 
 /// Where a frame of such a connection goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FrameRoute {
     /// It is none of such a connection.
     Unknown,
     /// The frame waits for it.
@@ -70,13 +70,13 @@ impl Departed {
     }
 
     /// Where frames of a flow go.
-    pub(crate) fn way(&self, flow: Flow, now: Instant) -> Way {
+    pub(crate) fn way(&self, flow: Flow, now: Instant) -> FrameRoute {
         let found = self.flows.iter().find(|it| it.flow == flow);
         let is_fresh = |it: &&Departure| now.0.saturating_sub(it.at.0) < LIFE_NS;
         match found.filter(is_fresh).map(|it| &it.place) {
-            None => Way::Unknown,
-            Some(Place::Underway(_)) => Way::Wait,
-            Some(Place::Slot(slot)) => Way::Slot(*slot),
+            None => FrameRoute::Unknown,
+            Some(Place::Underway(_)) => FrameRoute::Wait,
+            Some(Place::Slot(slot)) => FrameRoute::Slot(*slot),
         }
     }
 
@@ -122,18 +122,21 @@ mod tests {
     fn frames_wait_until_it_is_known_where_their_connection_is() {
         let mut departed = Departed::default();
         let now = Instant(1);
-        assert_eq!(departed.way(flow(1), now), Way::Unknown);
+        assert_eq!(departed.way(flow(1), now), FrameRoute::Unknown);
         departed.begin(flow(1), now);
-        assert_eq!(departed.way(flow(1), now), Way::Wait);
+        assert_eq!(departed.way(flow(1), now), FrameRoute::Wait);
         departed.hold(flow(1), (5, vec![1]));
         departed.hold(flow(2), (0, vec![2]));
         assert_eq!(departed.arrive(flow(1), 7), [(5, vec![1])]);
-        assert_eq!(departed.way(flow(1), now), Way::Slot(7));
-        assert_eq!(departed.way(flow(1), Instant(1 + LIFE_NS)), Way::Unknown);
+        assert_eq!(departed.way(flow(1), now), FrameRoute::Slot(7));
+        assert_eq!(
+            departed.way(flow(1), Instant(1 + LIFE_NS)),
+            FrameRoute::Unknown
+        );
         departed.begin(flow(1), now);
         departed.hold(flow(1), (0, vec![3]));
         assert_eq!(departed.come_back(flow(1)), [(0, vec![3])]);
-        assert_eq!(departed.way(flow(1), now), Way::Unknown);
+        assert_eq!(departed.way(flow(1), now), FrameRoute::Unknown);
     }
 
     #[test]
@@ -142,7 +145,7 @@ mod tests {
         for port in 1..=FLOWS_MAX as u16 + 1 {
             departed.begin(flow(port), Instant(1));
         }
-        assert_eq!(departed.way(flow(1), Instant(1)), Way::Unknown);
+        assert_eq!(departed.way(flow(1), Instant(1)), FrameRoute::Unknown);
         for _ in 0..2 * HELD_MAX {
             departed.hold(flow(2), (0, Vec::new()));
         }

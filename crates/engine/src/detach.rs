@@ -44,7 +44,7 @@ impl Engine {
     }
 
     #[cold]
-    pub(crate) fn on_goodbye(&mut self, now: Instant, id: ClientId) {
+    pub(crate) fn on_end_session(&mut self, now: Instant, id: ClientId) {
         self.env.counters.clients_left += 1;
         self.close_all(now, id, CloseMode::Orderly);
         if let Some(client) = self.env.client(id) {
@@ -134,7 +134,7 @@ impl Engine {
             let Some(client) = self.env.client(id) else {
                 continue;
             };
-            if client.end.lie().is_some() {
+            if client.end.contradiction().is_some() {
                 self.env.counters.clients_lied += 1;
                 self.drop_client(now, id);
                 self.device.flush();

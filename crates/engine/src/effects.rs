@@ -209,7 +209,7 @@ impl Effects for Fx<'_> {
         self.env.tell_group(group, filter);
     }
 
-    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &IcmpDetails<'_>) {
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, details: &IcmpDetails<'_>) {
         let now = self.env.now;
         let Some(owner) = self.env.udp_owner(udp) else {
             return;
@@ -226,18 +226,18 @@ impl Effects for Fx<'_> {
         let it = Returned {
             reason,
             to,
-            offender: told.offender,
-            kind: told.kind,
-            code: told.code,
-            info: told.info,
-            local: told.local,
+            offender: details.offender,
+            kind: details.kind,
+            code: details.code,
+            info: details.info,
+            local: details.local,
             time_ns: now.0,
-            tos: told.tos,
-            ttl: told.ttl,
-            len: told.payload.len(),
+            tos: details.tos,
+            ttl: details.ttl,
+            len: details.payload.len(),
         };
         let ring = socket.returned.as_mut();
-        if !ring.is_some_and(|ring| ring.push(end, owner.sock, &it, told.payload)) {
+        if !ring.is_some_and(|ring| ring.push(end, owner.sock, &it, details.payload)) {
             self.env.counters.returned_lost += 1;
         }
     }

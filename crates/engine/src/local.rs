@@ -34,15 +34,15 @@ pub struct Fabric {
     reader: InboxReader,
 }
 
-/// Ways to the other engines, for users that have no inbox of their own.
-pub(crate) struct Ways {
+/// Outboxes to the other engines, for users that have no inbox of their own.
+pub(crate) struct Outboxes {
     pub(crate) own_slot: u16,
     pub(crate) steering: Arc<Steering>,
     inboxes: Vec<MpscInbox>,
     bells: Vec<Doorbell>,
 }
 
-impl Ways {
+impl Outboxes {
     /// `false` when the other engine has no room.
     pub(crate) fn post(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
         post(&self.inboxes, &self.bells, slot, message)
@@ -87,8 +87,8 @@ impl Fabric {
         })
     }
 
-    pub(crate) fn ways(&self) -> Ways {
-        Ways {
+    pub(crate) fn outboxes(&self) -> Outboxes {
+        Outboxes {
             own_slot: self.own_slot,
             steering: Arc::clone(&self.steering),
             inboxes: self.inboxes.clone(),
@@ -244,7 +244,7 @@ impl Local {
 
     /// Returns whether another engine has a connection between these two ends, which the steering
     /// names.
-    pub(crate) fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+    pub(crate) fn is_on_other_engine(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let Some(fabric) = &self.fabric else {
             return false;
         };

@@ -16,9 +16,11 @@ impl Engine {
     /// Handles the keeper's notice that the network has changed.
     #[cold]
     pub(crate) fn on_network_changed(&mut self, now: Instant) {
-        let told = self.ports.as_ref().and_then(|ports| ports.network());
-        if let Some(told) = told.filter(|told| told.revision != self.network().revision) {
-            self.apply(now, told);
+        let published = self.ports.as_ref().and_then(|ports| ports.network());
+        if let Some(published) =
+            published.filter(|published| published.revision != self.network().revision)
+        {
+            self.apply(now, published);
         }
     }
 
@@ -81,12 +83,12 @@ impl Engine {
         self.filter_due = None;
         if network.filter != self.filter.revision() {
             let known = self.filter.known();
-            let told = match network.filter {
+            let published = match network.filter {
                 0 => Some(FilterReceived::default()),
                 _ => self.ports.as_ref().and_then(|ports| ports.filter(&known)),
             };
-            match told {
-                Some(told) => self.filter.take(network.filter, told),
+            match published {
+                Some(published) => self.filter.take(network.filter, published),
                 None => self.filter_due = Some(self.env.now.plus_nanos(FILTER_RETRY_NS)),
             }
         }

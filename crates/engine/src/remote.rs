@@ -54,7 +54,7 @@ impl Remote {
         is_due
     }
 
-    fn look_for_death(&self) {
+    fn check_for_death(&self) {
         let is_gone = self.end.is_engine_gone() || self.control.is_closed();
         if is_gone && !self.is_over.load(Ordering::Acquire) {
             self.is_dead.store(true, Ordering::Release);
@@ -69,7 +69,7 @@ impl Driver for Remote {
             return TurnOutcome::Progress;
         }
         if !self.is_dead() && (self.end.is_engine_gone() || self.is_look_due(now_ns)) {
-            self.look_for_death();
+            self.check_for_death();
         }
         TurnOutcome::Idle
     }
@@ -104,7 +104,7 @@ impl Driver for Remote {
             self.own_bell.clear();
         }
         if has_control || self.end.is_engine_gone() {
-            self.look_for_death();
+            self.check_for_death();
         }
     }
 
@@ -120,11 +120,11 @@ impl Driver for Remote {
         self.is_dead.load(Ordering::Acquire)
     }
 
-    fn goodbye(&self) {
+    fn end_session(&self) {
         if self.is_over.swap(true, Ordering::AcqRel) || self.is_dead() {
             return;
         }
-        self.end.push(Command::Goodbye);
+        self.end.push(Command::EndSession);
         self.commands();
     }
 

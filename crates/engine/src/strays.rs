@@ -12,7 +12,7 @@ use slipstack_channel::{INBOX_STRAY_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
 use slipstack_stack::{DatagramIn, IpMeta, Member};
 
-use crate::departed::{Flow, Way};
+use crate::departed::{Flow, FrameRoute};
 use crate::environment::Environment;
 
 /// The keeper's slot.
@@ -38,12 +38,12 @@ impl Environment {
         };
         if let Some(flow) = find_flow(ip, segment) {
             match self.departed.way(flow, self.now) {
-                Way::Unknown => {}
-                Way::Wait => {
+                FrameRoute::Unknown => {}
+                FrameRoute::Wait => {
                     self.departed.hold(flow, (ip.link, frame));
                     return true;
                 }
-                Way::Slot(slot) => {
+                FrameRoute::Slot(slot) => {
                     let message = InboxMessage::Frame {
                         link: ip.link,
                         frame: &frame,

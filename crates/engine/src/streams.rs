@@ -246,7 +246,7 @@ impl Engine {
             true => SocketAddr::new(bound.addr.ip(), 0),
             false => bound.addr,
         });
-        if local.is_some_and(|local| self.is_anothers(local, remote)) {
+        if local.is_some_and(|local| self.is_on_other_engine(local, remote)) {
             return Err(SocketError::AddrNotAvailable);
         }
         let conn = self.connect_from(now, owner, (local, remote), &options)?;
@@ -288,14 +288,14 @@ impl Engine {
 
     /// Returns whether another engine has the connection that an attempt from this address would
     /// be.
-    fn is_anothers(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+    fn is_on_other_engine(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let own = match local.ip().is_unspecified() {
             true => self.stack.find_source(remote.ip().to_canonical()),
             false => Some(local.ip()),
         };
         own.is_some_and(|ip| {
             let local = SocketAddr::new(ip, local.port());
-            self.env.local.is_anothers(local, remote)
+            self.env.local.is_on_other_engine(local, remote)
         })
     }
 

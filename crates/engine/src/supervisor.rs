@@ -20,8 +20,8 @@ pub trait Supervisor: Send + Sync {
 
     /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important
     /// are at the beginning.
-    fn tell_time_waits(&self, told: &[TimeWaitEntry]);
+    fn pass_on_time_waits(&self, entries: &[TimeWaitEntry]);
 
     /// The process ends in order, after [`Supervisor::hand_over`] if there was something to give.
-    fn goodbye(&self);
+    fn end_session(&self);
 }

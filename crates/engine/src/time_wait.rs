@@ -13,11 +13,11 @@ impl Engine {
     /// Returns the TIME-WAIT entries, those with most time left first.
     pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitEntry> {
         let images = self.stack.tcp_time_waits(now, TOLD_MAX);
-        images.iter().map(told_of).collect()
+        images.iter().map(entry_of).collect()
     }
 }
 
-fn told_of(image: &TimeWaitImage) -> TimeWaitEntry {
+fn entry_of(image: &TimeWaitImage) -> TimeWaitEntry {
     let TimeWaitImage {
         local,
         remote,
@@ -39,7 +39,7 @@ fn told_of(image: &TimeWaitImage) -> TimeWaitEntry {
 }
 
 /// Returns an entry of another engine as a stack takes it.
-pub fn time_wait_of(told: &TimeWaitEntry) -> TimeWaitImage {
+pub fn time_wait_of(entries: &TimeWaitEntry) -> TimeWaitImage {
     let TimeWaitEntry {
         local,
         remote,
@@ -48,7 +48,7 @@ pub fn time_wait_of(told: &TimeWaitEntry) -> TimeWaitImage {
         window,
         stamps,
         left_ms,
-    } = *told;
+    } = *entries;
     TimeWaitImage {
         local,
         remote,

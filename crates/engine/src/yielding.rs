@@ -54,11 +54,11 @@ impl Engine {
         else {
             return false;
         };
-        let Some(heirs) = self.find_heirs(owner, bound) else {
+        let Some(successors) = self.find_successors(owner, bound) else {
             return false;
         };
         if before == Yields::No {
-            self.begin_to_yield(owner, id, heirs);
+            self.begin_to_yield(owner, id, successors);
         }
         let is_any = self.withdraw(now, owner);
         if !is_any && before == Yields::No {
@@ -69,16 +69,16 @@ impl Engine {
     }
 
     /// From now on new connections go to others, including those on their way.
-    fn begin_to_yield(&mut self, owner: Owner, id: ListenerId, heirs: Yields) {
+    fn begin_to_yield(&mut self, owner: Owner, id: ListenerId, successors: Yields) {
         let Some(socket) = self.env.socket(owner) else {
             return;
         };
-        socket.yields = heirs;
+        socket.yields = successors;
         let port = socket.bound().map_or(0, |bound| bound.addr.port());
         self.stack.tcp_set_yielding(id, true);
         let drained = self.drain(id, port);
         let half_open = self.stack.tcp_detach_half_open(id);
-        if heirs == Yields::Here {
+        if successors == Yields::Here {
             self.pass_half_open(self.env.now, half_open);
         } else {
             for image in half_open {
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Returns the listeners that may take the connections of a listener.
-    fn find_heirs(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
+    fn find_successors(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
         let port = bound.addr.port();
         // The stack chooses among those of the same address.
         let is_keen = |it: Listening| {

@@ -25,8 +25,8 @@ impl Supervisor for Silent {
     fn hand_over(&self, _images: u32) -> bool {
         true
     }
-    fn tell_time_waits(&self, _told: &[TimeWaitEntry]) {}
-    fn goodbye(&self) {}
+    fn pass_on_time_waits(&self, _told: &[TimeWaitEntry]) {}
+    fn end_session(&self) {}
 }
 
 /// Returns whether the doorbell is seen within a second.
@@ -60,7 +60,7 @@ fn a_program_that_came_back_is_woken_though_the_ticker_waits_on_the_doorbell_too
         driver.finish_wait([false, true], now_ns());
         driver.turn(now_ns());
     }
-    driver.goodbye();
+    driver.end_session();
 }
 
 /// A call of the program while the ticker sleeps in its place gives the ticker a deadline that it
@@ -86,7 +86,7 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
         frames += peer.rx(16, &mut |_: &[u8], _: RxMeta| {});
     }
     assert_eq!(frames, 2);
-    driver.goodbye();
+    driver.end_session();
 }
 
 /// The messages to a keeper at the end, in order.
@@ -108,12 +108,12 @@ impl Supervisor for Listening {
         self.note(format!("{images} connections"));
         true
     }
-    fn tell_time_waits(&self, told: &[TimeWaitEntry]) {
-        for entry in told {
+    fn pass_on_time_waits(&self, entries: &[TimeWaitEntry]) {
+        for entry in entries {
             self.note(format!("{} in TIME-WAIT", entry.local));
         }
     }
-    fn goodbye(&self) {
+    fn end_session(&self) {
         self.note("goodbye".to_owned());
     }
 }
@@ -146,7 +146,7 @@ fn an_engine_that_ends_tells_what_is_in_time_wait_after_its_connections() {
         let keeper = Arc::new(Listening::default());
         let bell = Doorbell::new().unwrap();
         let driver = InProcess::new(host.engine, bell, keeper.clone()).unwrap();
-        driver.goodbye();
+        driver.end_session();
         assert_eq!(*keeper.0.lock(), want);
     }
 }

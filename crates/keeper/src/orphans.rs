@@ -31,7 +31,7 @@ pub struct Record(usize);
 
 /// A connection on record.
 #[derive(Debug)]
-pub struct Heir {
+pub struct InheritedConnection {
     pub record: Record,
     /// The region with its bytes, and where in it they are (see `HandoverImage::words`).
     pub key: RegionKey,
@@ -100,21 +100,24 @@ impl Orphans {
     }
 
     /// Everything on record.
-    pub fn heirs(&self) -> Vec<Heir> {
-        let heir = |record: Record| {
+    pub fn inherited(&self) -> Vec<InheritedConnection> {
+        let inherited_connection = |record: Record| {
             let half = self.half(record)?;
             let mut bytes = [0; ConnectionImage::LEN];
             let at = record.0 * RECORD_LEN + HALVES[half];
             self.region.read_into(at, &mut bytes).then_some(())?;
             let fact = |index: usize| self.load(record, FACTS_AT + 8 * index);
-            Some(Heir {
+            Some(InheritedConnection {
                 record,
                 key: (ClientId(fact(0)), fact(1)),
                 words: [fact(2), fact(3), fact(4)],
                 image: ConnectionImage::from_bytes(&bytes),
             })
         };
-        (0..RECORDS).map(Record).filter_map(heir).collect()
+        (0..RECORDS)
+            .map(Record)
+            .filter_map(inherited_connection)
+            .collect()
     }
 
     fn half(&self, record: Record) -> Option<usize> {
@@ -153,11 +156,11 @@ mod tests {
         orphans.renew(left, &image(4));
         orphans.remove(gone);
         let mut successor = Orphans::open(region);
-        let heirs = successor.heirs();
-        assert_eq!(heirs.len(), 1);
-        assert_eq!((heirs[0].record, heirs[0].key), (left, key));
-        assert_eq!(heirs[0].words, [4, 5, 6]);
-        assert_eq!(heirs[0].image, image(4));
+        let inherited = successor.inherited();
+        assert_eq!(inherited.len(), 1);
+        assert_eq!((inherited[0].record, inherited[0].key), (left, key));
+        assert_eq!(inherited[0].words, [4, 5, 6]);
+        assert_eq!(inherited[0].image, image(4));
         assert_eq!(successor.add(key, [0; 3], &image(5)), Some(gone));
     }
 

@@ -83,10 +83,10 @@ impl AddrBytes {
     }
 
     /// An address as [`AddrBytes::as_bytes`] gives it.
-    pub(crate) fn from_bytes(told: &[u8]) -> Self {
-        let len = told.len().min(V6_LEN);
+    pub(crate) fn from_bytes(raw: &[u8]) -> Self {
+        let len = raw.len().min(V6_LEN);
         let mut bytes = [0; V6_LEN];
-        bytes[..len].copy_from_slice(&told[..len]);
+        bytes[..len].copy_from_slice(&raw[..len]);
         AddrBytes { bytes, len }
     }
 

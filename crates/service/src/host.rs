@@ -492,7 +492,7 @@ impl<S: Service> Host<S> {
             self.core.has_written.set(is_left);
         }
         if self.relieve_at.is_some_and(|at| at <= now) {
-            self.core.program.relieve();
+            self.core.program.notify_starved();
         }
     }
 

@@ -99,6 +99,6 @@ pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result
     run(&mut engine, &bell, spin, &mut server).map_err(Error::io("wait for programs"))?;
     // The programs' sockets fail with ENETDOWN; the keeper delivers data already sent.
     server.close(&mut engine);
-    let _ = link.ask(&Request::Goodbye, &[]);
+    let _ = link.ask(&Request::EndSession, &[]);
     Ok(())
 }

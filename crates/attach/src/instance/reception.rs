@@ -130,7 +130,7 @@ impl ControlServer {
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
                 Err(_) => {
                     self.accept_paused_until = Some(Instant(now.0 + ACCEPT_PAUSE_NS));
-                    return self.heed_door(EventFlags::empty());
+                    return self.watch_listener(EventFlags::empty());
                 }
             };
             let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
@@ -141,7 +141,7 @@ impl ControlServer {
         }
     }
 
-    fn heed_door(&self, what: EventFlags) {
+    fn watch_listener(&self, what: EventFlags) {
         let _ = epoll::modify(
             &self.epoll,
             &self.listener,
@@ -254,7 +254,7 @@ impl ControlServer {
                 Err(error) => error!(images, %error, "connections of a program are reset"),
             }
         }
-        self.link.tell_time_waits(&engine.time_waits(now));
+        self.link.pass_on_time_waits(&engine.time_waits(now));
         for session in self.sessions.values() {
             session.bells.iter().for_each(Doorbell::ring);
         }
@@ -279,7 +279,7 @@ impl Reception for ControlServer {
             .take_if(|until| *until <= now)
             .is_some()
         {
-            self.heed_door(EventFlags::IN);
+            self.watch_listener(EventFlags::IN);
         }
         let mut events = Vec::with_capacity(EVENTS);
         let zero = rustix::event::Timespec {

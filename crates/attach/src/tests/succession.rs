@@ -105,7 +105,7 @@ fn without_a_successor_the_next_attempt_waits_for_its_time() {
     let is_back = link.watched().is_some();
     assert!(!is_back || !late.hellos().is_empty());
     assert!(
-        link.ask(&Request::Goodbye, &[]).is_ok(),
+        link.ask(&Request::EndSession, &[]).is_ok(),
         "a question cannot wait"
     );
     assert_eq!(late.hellos()[0].resume, Some(welcome().client));
@@ -115,10 +115,10 @@ fn without_a_successor_the_next_attempt_waits_for_its_time() {
 fn an_inherited_connection_that_is_silent_is_no_reason_to_start_a_keeper() {
     let error = Error::Control(ControlError::TimedOut);
     let folder = Folder::new("silent");
-    let unresponsive = crate::keeper::or_unresponsive(error, &on_eth1(&folder), None);
+    let error = crate::keeper::or_unresponsive(error, &on_eth1(&folder), None);
     assert!(
-        matches!(&unresponsive, Error::Unresponsive { interface, pid: None } if interface == "eth1"),
-        "{unresponsive}"
+        matches!(&error, Error::Unresponsive { interface, pid: None } if interface == "eth1"),
+        "{error}"
     );
     let closed =
         crate::keeper::or_unresponsive(ControlError::Closed.into(), &on_eth1(&folder), None);

@@ -59,7 +59,7 @@ fn commands() -> Vec<Command> {
             sock,
             remote: Some(addr),
         },
-        Command::Goodbye,
+        Command::EndSession,
         Command::Offer {
             sock,
             key: u128::MAX - 1,

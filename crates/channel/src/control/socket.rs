@@ -319,14 +319,14 @@ mod tests {
     fn malformed_messages_are_refused_and_the_next_one_is_read() {
         let (a, b) = pair().expect("pair");
         a.send(&"no request", &[]).expect("send");
-        a.send(&Request::Goodbye, &[]).expect("send");
+        a.send(&Request::EndSession, &[]).expect("send");
         assert!(matches!(
             b.receive::<Request>(1000),
             Err(ControlError::Malformed)
         ));
         assert_eq!(
             b.receive::<Request>(1000).expect("receive").0,
-            Request::Goodbye
+            Request::EndSession
         );
     }
 

@@ -30,7 +30,7 @@ mod tests {
         let end: SocketAddr = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
             .parse()
             .expect("address");
-        let told = TimeWaitEntry {
+        let entries = TimeWaitEntry {
             local: end,
             remote: end,
             snd_nxt: u32::MAX,
@@ -39,7 +39,7 @@ mod tests {
             stamps: Some((u32::MAX, u32::MAX)),
             left_ms: u32::MAX,
         };
-        let entries = vec![told; TIME_WAITS_PER_MESSAGE];
+        let entries = vec![entries; TIME_WAITS_PER_MESSAGE];
         let request = Request::TimeWaits { entries };
         let message = serde_json::to_vec(&request).expect("message");
         assert!(message.len() <= MESSAGE_MAX, "{}", message.len());

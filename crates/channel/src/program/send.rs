@@ -140,8 +140,8 @@ impl ProgramEnd {
 
     /// Copies as much as there is room for into the send ring and notifies the engine. `more`: the
     /// program will send more at once (MSG_MORE). Returns the bytes taken; if they are fewer than
-    /// given, the engine will report when there is room, or [`ProgramEnd::relieve`] when there is
-    /// memory.
+    /// given, the engine will report when there is room, or [`ProgramEnd::notify_starved`] when
+    /// there is memory.
     pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
         self.put(sock, bufs, more, |_| {})
     }

@@ -49,7 +49,7 @@ impl ProgramEnd {
     }
 
     /// Returns whether a socket waits for memory: before a thread blocks, or gives up, it then
-    /// calls [`ProgramEnd::relieve`].
+    /// calls [`ProgramEnd::notify_starved`].
     #[inline]
     pub fn is_starving(&self) -> bool {
         self.inner.starved.is_any.load(Ordering::Relaxed)
@@ -57,7 +57,7 @@ impl ProgramEnd {
 
     /// Sockets that wait for memory have an event if there may be some. `true`: they still wait,
     /// and this is to be called again soon.
-    pub fn relieve(&self) -> bool {
+    pub fn notify_starved(&self) -> bool {
         let starved = &self.inner.starved;
         if !self.is_starving() {
             return false;
@@ -114,22 +114,22 @@ mod tests {
         let (_engine, program, mut taken) = full();
         let sock = program.open_socket(Transport::Tcp).unwrap();
         let other = program.open_socket(Transport::Tcp).unwrap();
-        assert!(!program.relieve());
+        assert!(!program.notify_starved());
         for _ in 0..2 {
             assert_eq!((send(&program, sock), send(&program, other)), (0, 0));
         }
-        assert!(program.relieve());
+        assert!(program.notify_starved());
         assert_eq!(program.poll_event(), None);
         let ring = taken.pop().unwrap();
         program.give_back(&mut program.inner.arena.lock(), ring);
-        assert!(!program.relieve());
+        assert!(!program.notify_starved());
         for sock in [sock, other] {
             let kind = EventKind::Changed;
             assert_eq!(program.poll_event(), Some(ChannelEvent { sock, kind }));
             assert_eq!(send(&program, sock), 3);
         }
         assert_eq!(program.poll_event(), None);
-        assert!(!program.relieve());
+        assert!(!program.notify_starved());
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         program.inner.sockets.release(sock);
         let ring = taken.pop().unwrap();
         program.give_back(&mut program.inner.arena.lock(), ring);
-        assert!(!program.relieve());
+        assert!(!program.notify_starved());
         assert_eq!(program.poll_event(), None);
     }
 

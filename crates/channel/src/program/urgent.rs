@@ -148,8 +148,8 @@ impl ProgramEnd {
     pub fn set_owned(&self, sock: SockId, on: bool) {
         if let Some(local) = self.inner.sockets.find(sock) {
             let next = self.urgent_word(sock).mark().map_or(0, |mark| mark + 1);
-            let told = if on { next } else { NO_OWNER };
-            local.signalled.store(told, Ordering::Release);
+            let signalled = if on { next } else { NO_OWNER };
+            local.signalled.store(signalled, Ordering::Release);
         }
     }
 
@@ -157,8 +157,8 @@ impl ProgramEnd {
     pub fn unsignalled_mark(&self, sock: SockId) -> Option<u64> {
         let (local, word) = self.marked(sock)?;
         let mark = word.mark()?;
-        let told = local.signalled.load(Ordering::Acquire);
-        (told != NO_OWNER && told != mark + 1).then_some(mark)
+        let signalled = local.signalled.load(Ordering::Acquire);
+        (signalled != NO_OWNER && signalled != mark + 1).then_some(mark)
     }
 
     /// The owner has had the signal for this mark.

@@ -58,8 +58,8 @@ struct Shared {
     /// A thread has pushed commands and did not wait for the engine: the thread that releases it
     /// runs them.
     is_asked: AtomicBool,
-    /// [`Driver::set_relief`].
-    relief: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// [`Driver::set_on_unseen_events`].
+    on_unseen_events: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl InProcess {
@@ -87,7 +87,7 @@ impl InProcess {
             is_alone: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
-            relief: OnceLock::new(),
+            on_unseen_events: OnceLock::new(),
         });
         let ticker = match Ticker::start(Arc::clone(&shared)) {
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error),
@@ -330,8 +330,8 @@ impl Driver for InProcess {
         Some(self)
     }
 
-    fn set_relief(&self, call: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.shared.relief.set(call);
+    fn set_on_unseen_events(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.shared.on_unseen_events.set(call);
     }
 
     fn wake_waiters(&self) {
@@ -350,7 +350,7 @@ impl Driver for InProcess {
         false
     }
 
-    fn goodbye(&self) {
+    fn end_session(&self) {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -362,9 +362,9 @@ impl Driver for InProcess {
                 self.shared.engine.lock().forget(&handover);
             }
         }
-        let told = self.shared.engine.lock().time_waits(Instant(now_ns()));
-        self.shared.supervisor.tell_time_waits(&told);
-        self.shared.supervisor.goodbye();
+        let entries = self.shared.engine.lock().time_waits(Instant(now_ns()));
+        self.shared.supervisor.pass_on_time_waits(&entries);
+        self.shared.supervisor.end_session();
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

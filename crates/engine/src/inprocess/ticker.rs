@@ -195,11 +195,11 @@ impl Watch {
         }
         drop(engine);
         if has_news {
-            match &self.shared.relief.get() {
+            match &self.shared.on_unseen_events.get() {
                 // The program came and fell asleep while this thread had the engine.
                 _ if self.shared.sleepers.is_any() => self.shared.bell.ring(),
                 // Threads of it may sleep all the same, and wait for one that is away.
-                Some(relief) => relief(),
+                Some(on_unseen_events) => on_unseen_events(),
                 None => {}
             }
         }

@@ -16,7 +16,7 @@ use crate::client::{ClientId, Role};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::views::link_rows;
-use pending_inquiry::{Part, PendingInquiry};
+use pending::{Part, PendingInquiry};
 use rows::{Subject, end, row, subjects};
 
 /// Sockets processed in one turn.

@@ -96,8 +96,8 @@ impl Groups {
     /// Removes all sockets of a client and returns the ports whose BPF programs have to be updated.
     pub fn part_all(&mut self, client: ClientId) -> Vec<u16> {
         let left = self.all.iter_mut().filter_map(|group| {
-            let is_told = group.remove(client, None);
-            is_told.then_some(group.local.port())
+            let is_accepted = group.remove(client, None);
+            is_accepted.then_some(group.local.port())
         });
         let ports = left.collect();
         self.drop_empty();

@@ -7,8 +7,8 @@ use slipstack_device::{Flow, Port, Steering, Transport};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, datagram_frames};
 
-use super::coming::{Coming, local_by};
 use super::effects::NetEffects;
+use super::frame_input::{FrameSource, local_by};
 use super::strays::{Asked, Next};
 use super::unread::Taken;
 
@@ -73,8 +73,13 @@ impl NetEffects {
         true
     }
 
-    fn judge(&mut self, flow: &Flow, (link, segment): (u16, &[u8]), coming: Coming) -> Verdict {
-        let Coming { now, origin, .. } = coming;
+    fn judge(
+        &mut self,
+        flow: &Flow,
+        (link, segment): (u16, &[u8]),
+        coming: FrameSource,
+    ) -> Verdict {
+        let FrameSource { now, origin, .. } = coming;
         let is_syn = segment
             .get(FLAGS_AT)
             .is_some_and(|flags| flags & SYN_ACK_RST_FIN == SYN);
@@ -123,7 +128,7 @@ impl NetEffects {
         flow: &Flow,
         (link, segment): (u16, &[u8]),
         (route, is_moving): (u16, bool),
-        coming: Coming,
+        coming: FrameSource,
     ) -> Verdict {
         let is_first_look = coming.origin.is_none() && coming.waits == 0;
         let next = if route == 0 {

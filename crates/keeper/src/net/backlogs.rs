@@ -37,7 +37,7 @@ struct Unattended {
     id: ListenerId,
     /// Connections that have left the queue, and the number reported to the stack (wrapping).
     gone: u32,
-    told: u32,
+    announced: u32,
 }
 
 /// A connection that waits.
@@ -206,9 +206,9 @@ impl Net {
         for listener in backlogs
             .listeners
             .iter_mut()
-            .filter(|it| it.gone != it.told)
+            .filter(|it| it.gone != it.announced)
         {
-            listener.told = listener.gone;
+            listener.announced = listener.gone;
             stack.tcp_accepted(listener.id, listener.gone);
         }
         if backlogs.next_deadline().is_none_or(|due| now < due) {
@@ -261,7 +261,7 @@ impl Net {
             link,
             id,
             gone: 0,
-            told: 0,
+            announced: 0,
         });
         self.effects.strays.hurry(local.port());
     }

@@ -17,11 +17,11 @@ use slipstack_wire::ipv6_extensions;
 use tracing::warn;
 
 use super::backlogs::Backlogs;
-use super::care::Care;
-use super::coming::Coming;
 use super::flows::{find_flow, flow_of, proto_of};
-use super::fragments::{Frame, Trails};
+use super::fragments::{FragmentRoutes, Frame};
+use super::frame_input::FrameSource;
 use super::intents::Intents;
+use super::orphan_table::OrphanTable;
 use super::parked::Parked;
 use super::strays::Strays;
 use super::unread::Unread;
@@ -38,7 +38,7 @@ pub(super) struct NetEffects {
     /// Our link-layer address.
     pub(super) mac: [u8; 6],
     own: Vec<IpAddr>,
-    pub(super) care: Care,
+    pub(super) orphan_table: OrphanTable,
     pub(super) neighbours: Neighbours,
     pub(super) steering: Option<Steering>,
     pub(super) inboxes: Inboxes,
@@ -48,13 +48,13 @@ pub(super) struct NetEffects {
     pub(super) intents: Intents,
     pub(super) dgram_intents: Intents,
     pub(super) unread: Unread,
-    pub(super) trails: Trails,
+    pub(super) fragment_routes: FragmentRoutes,
     /// Copies of datagrams to groups that found no room in an inbox.
     pub(super) lost_copies: u64,
     /// Flows of dead programs that are being reset here.
     pub(super) doomed: HashSet<Flow>,
     /// The segment that the stack is looking at now.
-    pub(super) coming: Option<Coming>,
+    pub(super) coming: Option<FrameSource>,
     local: Vec<Vec<u8>>,
 }
 
@@ -65,7 +65,7 @@ impl NetEffects {
         steering: Option<Steering>,
         inboxes: Inboxes,
         neighbours: Neighbours,
-        care: Care,
+        orphan_table: OrphanTable,
     ) -> NetEffects {
         let mut effects = NetEffects {
             device,
@@ -76,7 +76,7 @@ impl NetEffects {
                 .iter()
                 .map(|(ip, _)| *ip)
                 .collect(),
-            care,
+            orphan_table,
             neighbours,
             steering,
             inboxes,
@@ -86,7 +86,7 @@ impl NetEffects {
             intents: Intents::new(Transport::Tcp),
             dgram_intents: Intents::new(Transport::Udp),
             unread: Unread::default(),
-            trails: Trails::default(),
+            fragment_routes: FragmentRoutes::default(),
             lost_copies: 0,
             doomed: HashSet::new(),
             coming: None,
@@ -203,7 +203,7 @@ impl NetEffects {
             FrameFragment::First(id, number, _, dst)
                 if steering.is_kernel_port(proto_of(number), dst.port()) =>
             {
-                self.trails.begin(id, 0, now);
+                self.fragment_routes.begin(id, 0, now);
                 return Some(Vec::new());
             }
             FrameFragment::First(id, number, src, dst) => {
@@ -213,10 +213,10 @@ impl NetEffects {
                     }
                     proto => 1 << steering.find_slot(proto, dst, src) & !1,
                 };
-                (slots, self.trails.begin(id, slots, now))
+                (slots, self.fragment_routes.begin(id, slots, now))
             }
-            FrameFragment::Portless(id) => (0, self.trails.begin(id, 0, now)),
-            FrameFragment::Later(id) => match self.trails.follow(id, frame, meta, now) {
+            FrameFragment::Portless(id) => (0, self.fragment_routes.begin(id, 0, now)),
+            FrameFragment::Later(id) => match self.fragment_routes.follow(id, frame, meta, now) {
                 Some(slots) => (slots, Vec::new()),
                 None => return Some(Vec::new()),
             },
@@ -226,7 +226,7 @@ impl NetEffects {
             return Some(frames);
         }
         for (frame, meta) in frames {
-            self.trails.lost += push_all(&self.inboxes, slots, (&frame, meta.link));
+            self.fragment_routes.lost += push_all(&self.inboxes, slots, (&frame, meta.link));
         }
         Some(Vec::new())
     }
@@ -262,12 +262,16 @@ fn push_all(inboxes: &Inboxes, slots: SlotSet, (frame, link): (&[u8], u16)) -> u
 
 impl Effects for NetEffects {
     fn transmit(&mut self, frame: FrameOut<'_>) {
-        let NetEffects { care, device, .. } = self;
+        let NetEffects {
+            orphan_table,
+            device,
+            ..
+        } = self;
         let payload = match frame.payload {
             Payload::None => [RawSlice::EMPTY; 2],
             Payload::Inline(bytes) => [RawSlice::of(bytes), RawSlice::EMPTY],
             Payload::Stream { conn, offset, len } => {
-                match care.slices(conn, offset, len as usize) {
+                match orphan_table.slices(conn, offset, len as usize) {
                     Some(slices) => slices,
                     None => return,
                 }
@@ -304,7 +308,7 @@ impl Effects for NetEffects {
             }
             // TIME-WAIT goes on in the stack.
             Event::Released { conn } => {
-                self.care.on_released(conn);
+                self.orphan_table.on_released(conn);
                 self.backlogs.forget(conn);
             }
             Event::Accepted {

@@ -19,21 +19,21 @@ const PATIENCE_NS: u64 = 60_000_000_000;
 pub(super) type Frame = (Vec<u8>, RxMeta);
 
 #[derive(Debug)]
-enum Way {
+enum FragmentTarget {
     /// The slots of the first, as bits: several for a datagram to a group.
     To(SlotSet),
     Unknown(Vec<Frame>),
 }
 
 #[derive(Debug)]
-struct Trail {
+struct FragmentRoute {
     until: u64,
-    way: Way,
+    way: FragmentTarget,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Trails {
-    trails: HashMap<PacketId, Trail>,
+pub(super) struct FragmentRoutes {
+    fragment_routes: HashMap<PacketId, FragmentRoute>,
     /// In the order in which they began; some are no more.
     order: VecDeque<(u64, PacketId)>,
     held: usize,
@@ -41,12 +41,12 @@ pub(super) struct Trails {
     pub lost: u64,
 }
 
-impl Trails {
+impl FragmentRoutes {
     /// Records that the first fragment goes to `slots`: fragments that waited for it go before it,
     /// in the order of arrival.
     pub fn begin(&mut self, id: PacketId, slots: SlotSet, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
-        self.insert(id, Way::To(slots), now);
+        self.insert(id, FragmentTarget::To(slots), now);
         held
     }
 
@@ -58,19 +58,27 @@ impl Trails {
         meta: RxMeta,
         now: u64,
     ) -> Option<SlotSet> {
-        match self.trails.get_mut(&id).filter(|trail| now < trail.until) {
-            Some(Trail {
-                way: Way::To(slots),
+        match self
+            .fragment_routes
+            .get_mut(&id)
+            .filter(|fragment_route| now < fragment_route.until)
+        {
+            Some(FragmentRoute {
+                way: FragmentTarget::To(slots),
                 ..
             }) => return Some(*slots),
-            Some(Trail {
-                way: Way::Unknown(frames),
+            Some(FragmentRoute {
+                way: FragmentTarget::Unknown(frames),
                 ..
             }) => frames.push((frame.to_vec(), meta)),
             None => {
                 let expired = self.forget(&id);
                 self.lost += expired.len() as u64;
-                self.insert(id, Way::Unknown(vec![(frame.to_vec(), meta)]), now);
+                self.insert(
+                    id,
+                    FragmentTarget::Unknown(vec![(frame.to_vec(), meta)]),
+                    now,
+                );
             }
         }
         self.held += 1;
@@ -78,16 +86,21 @@ impl Trails {
         None
     }
 
-    fn insert(&mut self, id: PacketId, way: Way, now: u64) {
+    fn insert(&mut self, id: PacketId, way: FragmentTarget, now: u64) {
         while self.order.len() >= TRAILS_MAX && self.drop_oldest() {}
         let until = now + PATIENCE_NS;
         self.order.push_back((until, id));
-        self.trails.insert(id, Trail { until, way });
+        self.fragment_routes
+            .insert(id, FragmentRoute { until, way });
     }
 
     fn forget(&mut self, id: &PacketId) -> Vec<Frame> {
-        match self.trails.remove(id).map(|trail| trail.way) {
-            Some(Way::Unknown(frames)) => {
+        match self
+            .fragment_routes
+            .remove(id)
+            .map(|fragment_route| fragment_route.way)
+        {
+            Some(FragmentTarget::Unknown(frames)) => {
                 self.held -= frames.len();
                 frames
             }
@@ -101,9 +114,9 @@ impl Trails {
             return false;
         };
         if self
-            .trails
+            .fragment_routes
             .get(&id)
-            .is_some_and(|trail| trail.until == until)
+            .is_some_and(|fragment_route| fragment_route.until == until)
         {
             self.lost += self.forget(&id).len() as u64;
         }
@@ -126,35 +139,38 @@ mod tests {
 
     #[test]
     fn later_fragments_follow_the_first_and_wait_for_it() {
-        let mut trails = Trails::default();
+        let mut fragment_routes = FragmentRoutes::default();
         let meta = RxMeta::VERIFIED;
-        assert_eq!(trails.follow(id(1), b"second", meta, 0), None);
-        assert_eq!(trails.follow(id(1), b"third", meta, 0), None);
-        assert_eq!(trails.follow(id(2), b"another's", meta, 0), None);
-        let held = trails.begin(id(1), 3, 5);
+        assert_eq!(fragment_routes.follow(id(1), b"second", meta, 0), None);
+        assert_eq!(fragment_routes.follow(id(1), b"third", meta, 0), None);
+        assert_eq!(fragment_routes.follow(id(2), b"another's", meta, 0), None);
+        let held = fragment_routes.begin(id(1), 3, 5);
         assert_eq!(
             held,
             [(b"second".to_vec(), meta), (b"third".to_vec(), meta)]
         );
-        assert_eq!(trails.follow(id(1), b"fourth", meta, 6), Some(3));
-        assert_eq!(trails.held, 1);
+        assert_eq!(fragment_routes.follow(id(1), b"fourth", meta, 6), Some(3));
+        assert_eq!(fragment_routes.held, 1);
         // Identifications are reused: an old trail is ignored.
         let later = 5 + PATIENCE_NS;
-        assert_eq!(trails.follow(id(1), b"second", meta, later), None);
+        assert_eq!(fragment_routes.follow(id(1), b"second", meta, later), None);
     }
 
     #[test]
     fn what_waits_and_what_is_remembered_is_bounded() {
-        let mut trails = Trails::default();
+        let mut fragment_routes = FragmentRoutes::default();
         for n in 0..3 * TRAILS_MAX as u32 {
-            trails.follow(id(n), b"later", RxMeta::UNKNOWN, 0);
-            assert!(trails.held <= HELD_MAX);
+            fragment_routes.follow(id(n), b"later", RxMeta::UNKNOWN, 0);
+            assert!(fragment_routes.held <= HELD_MAX);
         }
         for n in 0..3 * TRAILS_MAX as u32 {
-            trails.begin(id(n), 1, 0);
-            assert!(trails.order.len() <= TRAILS_MAX && trails.trails.len() <= TRAILS_MAX);
+            fragment_routes.begin(id(n), 1, 0);
+            assert!(
+                fragment_routes.order.len() <= TRAILS_MAX
+                    && fragment_routes.fragment_routes.len() <= TRAILS_MAX
+            );
         }
-        assert_eq!(trails.held, 0);
-        assert!(trails.lost >= 2 * TRAILS_MAX as u64);
+        assert_eq!(fragment_routes.held, 0);
+        assert!(fragment_routes.lost >= 2 * TRAILS_MAX as u64);
     }
 }

@@ -2,21 +2,21 @@
 //! closed ports, completes the connections of programs that have ended, and resets those of
 //! programs that died.
 
+mod address_probes;
 mod announced;
 mod astray;
 mod backlogs;
-mod care;
-mod coming;
 mod effects;
 mod errors;
 mod flows;
 mod fragments;
+mod frame_input;
 mod intents;
+mod orphan_table;
 mod orphans;
 mod parked;
 mod rebuilt;
 mod routers;
-mod sought;
 mod strays;
 mod unread;
 
@@ -35,11 +35,11 @@ use crate::neighbours::Neighbours;
 use crate::network::Network;
 use crate::orphans::Orphans;
 use crate::regions::Inboxes;
+use address_probes::AddressProbes;
 use announced::{Announced, tune};
-use care::Care;
-use coming::{Coming, local_by};
 use effects::NetEffects;
-use sought::Sought;
+use frame_input::{FrameSource, local_by};
+use orphan_table::OrphanTable;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -86,8 +86,8 @@ pub struct Net {
     inbox_refused: u64,
     /// Connections that waited here and were given up.
     parked_reset: u64,
-    told: Announced,
-    sought: Sought,
+    announced: Announced,
+    address_probes: AddressProbes,
     filter: HeldFilter,
 }
 
@@ -127,7 +127,7 @@ impl Net {
             steering,
             inboxes,
             neighbours,
-            Care::new(records),
+            OrphanTable::new(records),
         );
         stack.announce(Instant(now), &mut effects);
         effects.device.flush();
@@ -140,8 +140,8 @@ impl Net {
             arrivals: Vec::new(),
             inbox_refused: 0,
             parked_reset: 0,
-            told: Announced::default(),
-            sought: Sought::default(),
+            announced: Announced::default(),
+            address_probes: AddressProbes::default(),
             filter: HeldFilter::default(),
         }
     }
@@ -178,7 +178,7 @@ impl Net {
         if let Some(notice) = self.effects.device.take_notice() {
             warn!("{notice}");
         }
-        self.effects.care.drop_released();
+        self.effects.orphan_table.drop_released();
         progress
     }
 
@@ -205,11 +205,11 @@ impl Net {
         for arrival in &received {
             match arrival {
                 Arrival::Frame(frame, meta) => {
-                    self.sought.note(frame, meta.link);
-                    self.take(frame, *meta, Coming::here(now, None));
+                    self.address_probes.note(frame, meta.link);
+                    self.take(frame, *meta, FrameSource::here(now, None));
                 }
                 Arrival::Message(bytes) => {
-                    self.take_message(bytes, now, |origin| Coming::here(now, origin));
+                    self.take_message(bytes, now, |origin| FrameSource::here(now, origin));
                 }
             }
         }
@@ -220,7 +220,12 @@ impl Net {
     }
 
     /// Handles an inbox message; `coming` is the source of a frame that an engine may not know.
-    fn take_message(&mut self, bytes: &[u8], now: u64, coming: impl Fn(Option<u16>) -> Coming) {
+    fn take_message(
+        &mut self,
+        bytes: &[u8],
+        now: u64,
+        coming: impl Fn(Option<u16>) -> FrameSource,
+    ) {
         match InboxMessage::parse(bytes) {
             Ok(InboxMessage::Frame { link, frame }) => {
                 self.take(frame, local_by(link), coming(None));
@@ -245,7 +250,7 @@ impl Net {
     }
 
     /// Takes one frame of the own slot, or an engine's.
-    fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
+    fn take(&mut self, frame: &[u8], meta: RxMeta, coming: FrameSource) {
         if let Some(fragments) = self.effects.pass_fragment_on(frame, meta, coming.now) {
             for (frame, meta) in fragments {
                 self.look_at(&frame, meta, coming);
@@ -258,7 +263,7 @@ impl Net {
         }
     }
 
-    fn look_at(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
+    fn look_at(&mut self, frame: &[u8], meta: RxMeta, coming: FrameSource) {
         if self.effects.backlogs.is_listening() {
             self.verify_backlog(frame, coming.now);
         }
@@ -271,14 +276,14 @@ impl Net {
 
     /// Records the multicast memberships of an engine, which are reported to routers here together
     /// with the others'.
-    fn take_group(&mut self, told: SlotGroup) {
-        if self.effects.strays.has_engine(told.slot) {
+    fn take_group(&mut self, announced: SlotGroup) {
+        if self.effects.strays.has_engine(announced.slot) {
             let filter = GroupFilter {
-                is_exclude: told.is_exclude,
-                sources: told.sources,
+                is_exclude: announced.is_exclude,
+                sources: announced.sources,
             };
-            let group = (told.group, told.link);
-            self.stack.set_slot_group(told.slot, group, filter);
+            let group = (announced.group, announced.link);
+            self.stack.set_slot_group(announced.slot, group, filter);
         }
     }
 
@@ -306,7 +311,7 @@ impl Net {
     /// expected.
     fn retry(&mut self, now: u64) {
         for held in self.effects.strays.take_due(now) {
-            let coming = Coming {
+            let coming = FrameSource {
                 now,
                 origin: None,
                 is_astray: true,
@@ -424,7 +429,7 @@ impl Net {
     /// here, or belongs to another engine by now, which may have the same slot.
     pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
         if flows::find_flow(frame).is_some_and(|flow| flow.proto == Transport::Tcp) {
-            self.take(frame, meta, Coming::to_the_gone(now));
+            self.take(frame, meta, FrameSource::to_the_gone(now));
         }
     }
 
@@ -433,7 +438,7 @@ impl Net {
     pub fn feed_request(&mut self, frame: &[u8], meta: RxMeta, now: u64) -> bool {
         let is_request = flows::is_request(frame);
         if is_request {
-            self.take(frame, meta, Coming::to_the_gone(now));
+            self.take(frame, meta, FrameSource::to_the_gone(now));
         }
         is_request
     }
@@ -448,7 +453,7 @@ impl Net {
             let Some(len) = inbox.pop(now, &mut frame) else {
                 break;
             };
-            self.take_message(&frame[..len], now, |_| Coming::to_the_gone(now));
+            self.take_message(&frame[..len], now, |_| FrameSource::to_the_gone(now));
         }
     }
 
@@ -468,12 +473,12 @@ impl Net {
 
     /// Returns whether a flow is completed here.
     pub fn carries(&self, flow: &Flow) -> bool {
-        self.effects.care.has(flow)
+        self.effects.orphan_table.has(flow)
     }
 
     /// Flows that are completed here.
     pub fn carried(&self) -> impl Iterator<Item = Flow> + '_ {
-        self.effects.care.by_flow.keys().copied()
+        self.effects.orphan_table.by_flow.keys().copied()
     }
 
     /// Returns whether a flow is completed or reset here.
@@ -527,13 +532,13 @@ impl Net {
     /// Looks for other stations that have these addresses, until [`Net::end_search`].
     pub(crate) fn begin_search(&mut self, wanted: &[Wanted]) {
         for it in wanted {
-            self.sought.add(*it);
+            self.address_probes.add(*it);
         }
     }
 
     pub(crate) fn end_search(&mut self, wanted: &[Wanted]) {
         for it in wanted {
-            self.sought.remove(it);
+            self.address_probes.remove(it);
         }
     }
 
@@ -546,7 +551,7 @@ impl Net {
 
     /// Returns the station that claims an address that is probed for.
     pub(crate) fn owner_of(&self, wanted: &Wanted) -> Option<[u8; 6]> {
-        self.sought.owner(wanted)
+        self.address_probes.owner(wanted)
     }
 
     /// Asks the wire for a neighbour that an engine waits for.
@@ -568,7 +573,7 @@ impl Net {
             ("strays-held", strays.held),
             ("strays-given-up", strays.given_up),
             ("strays-lost", strays.lost),
-            ("fragments-lost", self.effects.trails.lost),
+            ("fragments-lost", self.effects.fragment_routes.lost),
             ("group-copies-lost", self.effects.lost_copies),
             ("parked-reset", self.parked_reset),
             ("unattended-opened", self.effects.backlogs.made),

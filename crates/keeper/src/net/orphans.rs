@@ -11,9 +11,9 @@ use slipstack_mem::Region;
 use slipstack_stack::{CloseMode, ConnectionImage, Instant, SocketError};
 
 use super::Net;
-use super::care::Orphan;
 use super::flows::find_flow;
-use crate::orphans::{Heir, Orphans, Record};
+use super::orphan_table::Orphan;
+use crate::orphans::{InheritedConnection, Orphans, Record};
 use crate::regions::RegionKey;
 
 impl Net {
@@ -35,30 +35,49 @@ impl Net {
     ///
     /// # Errors
     /// It is not sound, there is no room, or its two ends have been used again since.
-    pub fn adopt_time_wait(&mut self, told: &TimeWaitEntry, now: u64) -> Result<(), SocketError> {
+    pub fn adopt_time_wait(
+        &mut self,
+        announced: &TimeWaitEntry,
+        now: u64,
+    ) -> Result<(), SocketError> {
         let flow = Flow {
             proto: Transport::Tcp,
-            local: told.local,
-            remote: told.remote,
+            local: announced.local,
+            remote: announced.remote,
         };
         if self.effects.doomed.contains(&flow) {
             return Err(SocketError::FlowExists);
         }
-        let image = time_wait_of(told);
+        let image = time_wait_of(announced);
         self.stack.tcp_adopt_time_wait(Instant(now), &image)
     }
 
     /// Continues a connection of the former keeper.
-    pub fn inherit(&mut self, heir: Heir, region: Option<&Region>, now: u64) -> Option<Flow> {
+    pub fn inherit(
+        &mut self,
+        inherited_connection: InheritedConnection,
+        region: Option<&Region>,
+        now: u64,
+    ) -> Option<Flow> {
         let carried = region.and_then(|region| {
-            let stack = heir.image.to_bytes().to_vec();
-            let bytes = HandoverImage::from_words(stack, heir.words, region)?;
-            let connection = heir.image.presume_sent();
-            let record = |_: &mut Orphans, _| Some(heir.record);
-            self.carry(bytes, &connection, region, heir.key, record, now)
+            let stack = inherited_connection.image.to_bytes().to_vec();
+            let bytes = HandoverImage::from_words(stack, inherited_connection.words, region)?;
+            let connection = inherited_connection.image.presume_sent();
+            let record = |_: &mut Orphans, _| Some(inherited_connection.record);
+            self.carry(
+                bytes,
+                &connection,
+                region,
+                inherited_connection.key,
+                record,
+                now,
+            )
         });
         if carried.is_none() {
-            self.effects.care.records.remove(heir.record);
+            self.effects
+                .orphan_table
+                .records
+                .remove(inherited_connection.record);
         }
         carried
     }
@@ -83,15 +102,15 @@ impl Net {
             local,
             remote,
         };
-        let care = &mut self.effects.care;
+        let orphan_table = &mut self.effects.orphan_table;
         let orphan = Orphan {
             region: region.clone(),
             key,
-            record: record(&mut care.records, image.words()),
+            record: record(&mut orphan_table.records, image.words()),
             image,
             flow,
         };
-        care.take_in(conn, orphan);
+        orphan_table.take_in(conn, orphan);
         self.stack.tcp_close(
             Instant(now),
             conn,
@@ -107,39 +126,42 @@ impl Net {
         if self.orphans() > 0
             && let Some(flow) = find_flow(frame)
         {
-            self.effects.care.on_heard(&flow);
+            self.effects.orphan_table.on_heard(&flow);
         }
     }
 
     /// Records the changes made by the peers' segments.
     pub(super) fn renew_records(&mut self) {
         let Net { stack, effects, .. } = self;
-        let care = &mut effects.care;
-        for conn in care.heard.drain(..) {
-            let record = care.orphans.get(&conn).and_then(|orphan| orphan.record);
+        let orphan_table = &mut effects.orphan_table;
+        for conn in orphan_table.heard.drain(..) {
+            let record = orphan_table
+                .orphans
+                .get(&conn)
+                .and_then(|orphan| orphan.record);
             if let (Some(record), Some(image)) = (record, stack.tcp_image(conn)) {
-                care.records.renew(record, &image);
+                orphan_table.records.renew(record, &image);
             }
         }
     }
 
     /// Returns the connections that the former keeper was completing.
-    pub fn heirs(&self) -> Vec<Heir> {
-        self.effects.care.records.heirs()
+    pub fn inherited(&self) -> Vec<InheritedConnection> {
+        self.effects.orphan_table.records.inherited()
     }
 
     /// Connections of ended programs that still have something to deliver.
     pub fn orphans(&self) -> usize {
-        self.effects.care.orphans.len()
+        self.effects.orphan_table.orphans.len()
     }
 
     /// Returns whether bytes of a connection in progress are in this region.
     pub fn has_bytes_in(&self, key: &RegionKey) -> bool {
-        self.effects.care.regions.contains_key(key)
+        self.effects.orphan_table.regions.contains_key(key)
     }
 
     /// Returns regions whose last connection has been completed since the last call.
     pub fn take_settled(&mut self) -> Vec<RegionKey> {
-        std::mem::take(&mut self.effects.care.settled)
+        std::mem::take(&mut self.effects.orphan_table.settled)
     }
 }

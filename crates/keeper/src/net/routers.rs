@@ -19,10 +19,10 @@ impl Net {
     /// Returns the configuration by routers, if it is new since the last call.
     pub fn take_learnt(&mut self) -> Option<Learnt> {
         let (learnt, revision) = self.stack.learnt();
-        if revision == self.told.revision {
+        if revision == self.announced.revision {
             return None;
         }
-        self.told.revision = revision;
+        self.announced.revision = revision;
         Some(learnt.published())
     }
 
@@ -35,7 +35,7 @@ impl Net {
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.effects.set_own(own);
         self.effects.set_links(state);
-        self.told.left = self.effects.strays.engines().to_vec();
+        self.announced.left = self.effects.strays.engines().to_vec();
     }
 
     /// Applies these packet filter rules to the own stack.
@@ -67,43 +67,45 @@ impl Net {
     pub fn take_routers(&mut self) -> Option<Vec<u64>> {
         let counters = self.stack.counters();
         let heard = counters.value(Counter::RxNdpRouters) + counters.value(Counter::RxNdpRedirects);
-        if heard == self.told.heard {
+        if heard == self.announced.heard {
             return None;
         }
-        self.told.heard = heard;
+        self.announced.heard = heard;
         Some(self.stack.slaac_image())
     }
 
     /// Notifies engines, which then fetch the change.
     pub(super) fn tell_engines(&mut self, now: u64) {
-        let is_all_told = self.told.left.is_empty() && self.told.choosers.is_empty();
-        if is_all_told || now < self.told.again_at {
+        let is_all_told = self.announced.left.is_empty() && self.announced.choosers.is_empty();
+        if is_all_told || now < self.announced.again_at {
             return;
         }
         let inboxes = &self.effects.inboxes;
         let message = InboxMessage::NetworkChanged;
-        self.told.left.retain(|slot| !inboxes.post(*slot, &message));
-        self.told.choosers.retain(|(slot, port)| {
+        self.announced
+            .left
+            .retain(|slot| !inboxes.post(*slot, &message));
+        self.announced.choosers.retain(|(slot, port)| {
             let port = *port;
             !inboxes.post(*slot, &InboxMessage::ChoosersChanged { port })
         });
-        self.told.again_at = now + AGAIN_NS;
+        self.announced.again_at = now + AGAIN_NS;
     }
 
     /// Notifies the engines of these slots to fetch the BPF programs of a port. An engine whose
     /// inbox is full is notified again.
-    pub fn tell_choosers(&mut self, port: u16, slots: Vec<u16>) {
+    pub fn notify_choosers(&mut self, port: u16, slots: Vec<u16>) {
         let inboxes = &self.effects.inboxes;
         let message = InboxMessage::ChoosersChanged { port };
         for slot in slots {
-            if !inboxes.post(slot, &message) && !self.told.choosers.contains(&(slot, port)) {
-                self.told.choosers.push((slot, port));
+            if !inboxes.post(slot, &message) && !self.announced.choosers.contains(&(slot, port)) {
+                self.announced.choosers.push((slot, port));
             }
         }
     }
 
     /// Notifies the engine of this slot of an inquiry. Returns `false` if its inbox is full.
-    pub fn tell_inquiry(&self, slot: u16) -> bool {
+    pub fn notify_inquiry(&self, slot: u16) -> bool {
         self.effects.inboxes.post(slot, &InboxMessage::Inquiry)
     }
 
@@ -114,7 +116,7 @@ impl Net {
     }
 
     pub(super) fn tell_at(&self) -> Option<u64> {
-        let is_all_told = self.told.left.is_empty() && self.told.choosers.is_empty();
-        (!is_all_told).then_some(self.told.again_at)
+        let is_all_told = self.announced.left.is_empty() && self.announced.choosers.is_empty();
+        (!is_all_told).then_some(self.announced.again_at)
     }
 }

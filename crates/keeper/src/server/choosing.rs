@@ -38,15 +38,15 @@ impl Server {
         is_on: bool,
     ) -> Answer {
         let groups = &mut self.resources.state.leases.groups;
-        let is_told = match is_on {
+        let is_accepted = match is_on {
             true => groups.join(client, local, rank),
             false => Some(groups.part(client, local, rank)),
         };
-        let Some(is_told) = is_told else {
+        let Some(is_accepted) = is_accepted else {
             return refuse(Refusal::Exhausted, "too many sockets share ports");
         };
-        if is_told {
-            self.tell_choosers(local.port(), Some(client));
+        if is_accepted {
+            self.notify_choosers(local.port(), Some(client));
         }
         self.done()?;
         self.on_choosers(local.port())
@@ -65,7 +65,7 @@ impl Server {
         match groups.choose(client, local, (set_ms, code)) {
             None => return refuse(Refusal::NotPermitted, "no socket of this group"),
             Some(false) => {}
-            Some(true) => self.tell_choosers(local.port(), Some(client)),
+            Some(true) => self.notify_choosers(local.port(), Some(client)),
         }
         self.done()
     }
@@ -78,7 +78,7 @@ impl Server {
                 .filter_map(|id| leases.clients.find(*id)?.slot);
             found.next().unwrap_or(0)
         };
-        let told = leases.groups.on(port).map(|choice| ChooserState {
+        let states = leases.groups.on(port).map(|choice| ChooserState {
             local: choice.local,
             code: choice.code.to_vec(),
             members: choice
@@ -90,16 +90,16 @@ impl Server {
                 })
                 .collect(),
         });
-        Ok((Reply::Choosers(told.collect()), Vec::new()))
+        Ok((Reply::Choosers(states.collect()), Vec::new()))
     }
 
     /// Notifies engines with sockets on the port to fetch its BPF programs; `except`, whose request
     /// caused the change, fetches them anyway.
-    pub(super) fn tell_choosers(&mut self, port: u16, except: Option<ClientId>) {
+    pub(super) fn notify_choosers(&mut self, port: u16, except: Option<ClientId>) {
         let leases = &self.resources.state.leases;
         let clients = leases.groups.clients(port);
         let others = clients.into_iter().filter(|id| Some(*id) != except);
         let slots = others.filter_map(|id| leases.clients.find(id)?.slot);
-        self.net.tell_choosers(port, slots.collect());
+        self.net.notify_choosers(port, slots.collect());
     }
 }

@@ -45,8 +45,8 @@ impl Server {
                 NetAnswer::Network(self.resources.network.state.clone())
             }
             Query::Filter { known } => {
-                let (told, files) = self.filter_files(known.as_deref())?;
-                return Ok((Reply::Net(Box::new(NetAnswer::Filter(told))), files));
+                let (head, files) = self.filter_files(known.as_deref())?;
+                return Ok((Reply::Net(Box::new(NetAnswer::Filter(head))), files));
             }
             Query::SetFilter(changes) if self.may_change(token) => self.set_filter(&changes, now),
             Query::SetFilter(_) => denied(
@@ -161,11 +161,11 @@ impl Server {
         for rule in &filter.rules {
             add_line(&mut text, rule);
         }
-        let (told, prefixes) = filter.tell(known);
+        let (head, prefixes) = filter.tell(known);
         let failed = |error| (Refusal::Failed, format!("no file for the rules: {error}"));
         let files = [text_file(&text), text_file(&prefixes)];
         let files: Result<Vec<OwnedFd>, _> = files.into_iter().collect();
-        Ok((told, files.map_err(failed)?))
+        Ok((head, files.map_err(failed)?))
     }
 
     fn set_filter(&mut self, changes: &[FilterChange], now: u64) -> NetAnswer {
@@ -200,8 +200,8 @@ impl Server {
     }
 
     pub(super) fn on_filter(&self, known: &[u64]) -> Answer {
-        let (told, files) = self.filter_files(Some(known))?;
-        Ok((Reply::Filter(told), files))
+        let (head, files) = self.filter_files(Some(known))?;
+        Ok((Reply::Filter(head), files))
     }
 
     pub(super) fn on_filter_log(&mut self, lines: &[String]) -> Answer {

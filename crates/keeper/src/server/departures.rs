@@ -68,7 +68,7 @@ impl Server {
             return;
         };
         for port in chosen_on {
-            self.tell_choosers(port, None);
+            self.notify_choosers(port, None);
         }
         let (pid, slot) = (left.client.process.pid, left.client.slot);
         info!(client = client.0, pid, slot, resets, "a client has left");
@@ -116,15 +116,15 @@ impl Server {
     /// Continues the connections of the former keeper; returns their flows.
     pub(super) fn inherit_orphans(&mut self, now: u64) -> Vec<OwnedFlow> {
         let mut flows = Vec::new();
-        for heir in self.net.heirs() {
+        for inherited_connection in self.net.inherited() {
             // The former keeper may have been killed before it could say that it keeps the region.
             let regions = [&self.resources.handovers, &self.resources.regions];
             let region = regions
                 .iter()
-                .find_map(|table| table.get(&heir.key))
+                .find_map(|table| table.get(&inherited_connection.key))
                 .cloned();
-            let key = heir.key;
-            if let Some(flow) = self.net.inherit(heir, region.as_ref(), now) {
+            let key = inherited_connection.key;
+            if let Some(flow) = self.net.inherit(inherited_connection, region.as_ref(), now) {
                 self.resources
                     .handovers
                     .extend(region.map(|region| (key, region)));

@@ -75,7 +75,7 @@ impl Server {
             let slot = client.slot?;
             Some(Engine {
                 client: id,
-                told: EngineIdentity {
+                identity: EngineIdentity {
                     slot,
                     pid: client.process.pid,
                     program: client.program.clone(),
@@ -145,7 +145,7 @@ impl Server {
             let is_there = |it: &Engine| leases.clients.find(it.client).is_some();
             pending.engines.retain(is_there);
             for engine in pending.engines.iter_mut().filter(|it| !it.has_notice) {
-                engine.has_notice = net.tell_inquiry(engine.told.slot);
+                engine.has_notice = net.notify_inquiry(engine.identity.slot);
             }
         }
         let is_over = |it: &PendingInquiry| {
@@ -168,16 +168,16 @@ impl Server {
             instance: None,
             has_answered: pending.own.is_some(),
         };
-        let mut told = vec![keeper];
+        let mut identity = vec![keeper];
         let mut files: Vec<OwnedFd> = pending.own.into_iter().collect();
         for engine in pending.engines {
-            told.push(EngineIdentity {
+            identity.push(EngineIdentity {
                 has_answered: engine.answer.is_some(),
-                ..engine.told
+                ..engine.identity
             });
             files.extend(engine.answer);
         }
-        let reply = Reply::Net(Box::new(NetAnswer::Engines(told)));
+        let reply = Reply::Net(Box::new(NetAnswer::Engines(identity)));
         self.reply(pending.token, &reply, &files);
     }
 
@@ -194,16 +194,16 @@ impl Server {
     /// The tables in which programs describe their sockets, as many as one message takes.
     pub(super) fn programs(&self, from: usize) -> Answer {
         let clients = self.resources.state.leases.clients.iter();
-        let told = clients.filter_map(|(id, client)| {
+        let identity = clients.filter_map(|(id, client)| {
             let table = self.reports.get(&id)?;
-            let told = ProgramIdentity {
+            let identity = ProgramIdentity {
                 pid: client.process.pid,
                 program: client.program.clone(),
                 instance: client.instance.clone(),
             };
-            Some((told, table.fd().try_clone_to_owned().ok()?))
+            Some((identity, table.fd().try_clone_to_owned().ok()?))
         });
-        let mut left = told.skip(from);
+        let mut left = identity.skip(from);
         let (programs, tables) = left.by_ref().take(DESCRIPTORS_MAX).unzip();
         let is_cut = left.next().is_some();
         let answer = NetAnswer::Programs { programs, is_cut };

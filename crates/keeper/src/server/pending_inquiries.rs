@@ -21,7 +21,7 @@ pub(super) struct PendingInquiry {
 
 pub(super) struct Engine {
     pub(super) client: ClientId,
-    pub(super) told: EngineIdentity,
+    pub(super) identity: EngineIdentity,
     pub(super) has_notice: bool,
     /// It has fetched the inquiry.
     pub(super) is_at_work: bool,

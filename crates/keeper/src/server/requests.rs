@@ -118,7 +118,7 @@ impl Server {
             Request::AnswerInquiry { id } => self.on_inquiry_answer(client, id, fds, now),
             Request::Handover { id, images } => self.on_handover(client, id, images, now),
             Request::TimeWaits { entries } => self.on_time_waits(client, &entries, now),
-            Request::Goodbye => {
+            Request::EndSession => {
                 self.on_departure(client, now);
                 self.done()
             }
@@ -147,7 +147,7 @@ impl Server {
             }
         };
         self.is_full = false;
-        let answer = self.furnish_slot(client, slot);
+        let answer = self.prepare_slot(client, slot);
         match &answer {
             Ok(_) => info!(client = client.0, slot, "a slot is leased"),
             Err((_, why)) => {
@@ -178,7 +178,7 @@ impl Server {
     }
 
     /// Ports, steering and descriptors for a slot that was just leased.
-    fn furnish_slot(&mut self, client: ClientId, slot: u16) -> Answer {
+    fn prepare_slot(&mut self, client: ClientId, slot: u16) -> Answer {
         self.publish_engines();
         let ports = self.lease_blocks(client, self.resources.state.leases.first_blocks())?;
         self.steer_ports(&self.claimed(client));
@@ -405,8 +405,8 @@ impl Server {
         if known.and_then(|client| client.slot).is_none() {
             return Err(self.explain(&LeaseError::NoSlotLeased));
         }
-        for told in entries {
-            match self.net.adopt_time_wait(told, now) {
+        for entry in entries {
+            match self.net.adopt_time_wait(entry, now) {
                 Ok(()) => self.tally.time_waits += 1,
                 Err(SocketError::LimitReached) => {
                     return refuse(Refusal::Exhausted, "there is no room for more in TIME-WAIT");

@@ -31,7 +31,7 @@ pub fn takes_nothing() {
     };
     wait_until("the claim is heard", || is_heard(&status(&socket)));
     assert_eq!(status(&socket).keeper_pid, before.keeper_pid);
-    assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&socket, &Request::EndSession), Reply::Done);
     drop(socket);
     running.ends_cleanly();
 }

@@ -381,7 +381,7 @@ fn leases() {
     ));
     assert_eq!(status(&fifth).engines.len(), 4);
     for socket in [a, b, sibling, fourth, fifth] {
-        assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
+        assert_eq!(ask(&socket, &Request::EndSession), Reply::Done);
     }
     running.ends_cleanly();
 }
@@ -430,7 +430,7 @@ fn time_wait_of_engines() {
     };
     assert_eq!(count("time_waits_taken_over"), 512);
     assert_eq!(count("time_waits_refused"), 1);
-    assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&socket, &Request::EndSession), Reply::Done);
     running.ends_cleanly();
 }
 
@@ -463,7 +463,7 @@ fn killed_client() {
     });
     assert!(began.elapsed() < Duration::from_millis(500));
     assert_eq!(status(&watcher).engines.len(), 1);
-    assert_eq!(ask(&watcher, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&watcher, &Request::EndSession), Reply::Done);
     drop(watcher);
     running.ends_cleanly();
 }
@@ -484,7 +484,7 @@ fn slot_without_ports() {
         ));
     }
     assert_eq!(status(&poor).engines.len(), 2);
-    assert_eq!(ask(&other, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&other, &Request::EndSession), Reply::Done);
     lease(&poor);
     drop((rich, other, poor));
     running.ends_cleanly();
@@ -549,7 +549,7 @@ fn crowd_at_the_door() {
     lease(&client);
     crowd.kill().expect("kill");
     crowd.wait().expect("wait");
-    assert_eq!(ask(&client, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&client, &Request::EndSession), Reply::Done);
     drop(client);
     running.ends_cleanly();
 }
@@ -559,7 +559,7 @@ fn fifty_starts() {
         let running = Running::start("fifty");
         let (socket, _) = greet(&running.control(), 1);
         lease(&socket);
-        assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
+        assert_eq!(ask(&socket, &Request::EndSession), Reply::Done);
         let admin = connect(&running.control()).expect("connect");
         assert_eq!(
             ask(&admin, &Request::Stop { is_forced: false }),

@@ -31,7 +31,7 @@ pub fn killed_keeper() {
         Reply::Welcome(_)
     ));
     assert_eq!(ask(&back, &listen_on(81)), Reply::Done);
-    assert_eq!(ask(&back, &Request::Goodbye), Reply::Done);
+    assert_eq!(ask(&back, &Request::EndSession), Reply::Done);
     drop((socket, back));
     running.left_nothing();
 }

@@ -128,9 +128,9 @@ impl Attachment {
         self.is_left.load(Ordering::Acquire)
     }
 
-    pub(crate) fn goodbye(&self) {
+    pub(crate) fn end_session(&self) {
         self.is_left.store(true, Ordering::Release);
-        self.driver.goodbye();
+        self.driver.end_session();
     }
 
     fn place(&self, index: u32) -> Option<&Place> {
@@ -300,13 +300,13 @@ impl Attachment {
     pub(crate) fn relieve(&self) -> Option<u64> {
         self.program
             .is_starving()
-            .then(|| self.relieve_starved())
+            .then(|| self.notify_starved())
             .flatten()
     }
 
     #[cold]
-    fn relieve_starved(&self) -> Option<u64> {
-        let again = self.program.relieve();
+    fn notify_starved(&self) -> Option<u64> {
+        let again = self.program.notify_starved();
         self.pump();
         again.then_some(MEMORY_LOOK_NS)
     }

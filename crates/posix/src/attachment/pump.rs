@@ -108,7 +108,7 @@ mod tests {
             false
         }
 
-        fn goodbye(&self) {}
+        fn end_session(&self) {}
     }
 
     fn attached() -> (EngineEnd, Arc<Attachment>) {

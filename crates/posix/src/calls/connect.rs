@@ -21,19 +21,19 @@ use crate::socket::{Dgram, Side, Stream};
 
 /// Parameters of a connection attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ConnectParams {
     pub(crate) is_nonblocking: bool,
     /// With data in the SYN if the server is known to take it (RFC 7413).
     pub(crate) is_fast: bool,
 }
 
-impl Manner {
-    fn of(socket: &Description) -> Manner {
+impl ConnectParams {
+    fn of(socket: &Description) -> ConnectParams {
         let cold = socket.cold.lock();
         let is_fast = cold
             .options
             .is_on(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
-        Manner {
+        ConnectParams {
             is_nonblocking: socket.is_nonblocking(),
             is_fast,
         }
@@ -81,7 +81,9 @@ impl Process {
                 // Nothing to dissolve.
                 Given::Unspecified => Ok(()),
                 Given::Other => Err(Errno::EAFNOSUPPORT.into()),
-                Given::Addr(remote) => self.connect_fresh(&socket, remote, Manner::of(&socket)),
+                Given::Addr(remote) => {
+                    self.connect_fresh(&socket, remote, ConnectParams::of(&socket))
+                }
             },
         }
     }
@@ -91,7 +93,7 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         remote: SocketAddr,
-        manner: Manner,
+        params: ConnectParams,
     ) -> Outcome<()> {
         self.check_scope(socket, remote)?;
         self.check_ways(socket, remote)?;
@@ -136,7 +138,7 @@ impl Process {
             }
         };
         let sock = self.open_for_connect(socket, &attachment)?;
-        if manner.is_fast {
+        if params.is_fast {
             attachment.set_option(sock, SocketOption::FastOpenConnect(true));
         }
         attachment.name(sock, socket);
@@ -154,7 +156,7 @@ impl Process {
                 remove_kernel_part(&set, item);
             }
         }
-        self.attempt(socket, stream, (&attachment, sock), remote, manner)
+        self.attempt(socket, stream, (&attachment, sock), remote, params)
     }
 
     /// tcp_v4_connect() and tcp_v6_connect(): refuse broadcast and multicast addresses.
@@ -178,11 +180,11 @@ impl Process {
         let number = self.materialize(socket)?;
         let remote = for_kernel(remote, socket.family);
         let begun = rustix::net::connect(number.as_fd(), &remote);
-        let told = match begun {
+        let result = match begun {
             Err(rustix::io::Errno::INPROGRESS) => rustix::net::connect(number.as_fd(), &remote),
-            told => told,
+            result => result,
         };
-        match told {
+        match result {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::ALREADY) => Ok(false),
             Err(error) => Err(error.into()),
@@ -217,7 +219,7 @@ impl Process {
         stream: &Stream,
         (attachment, sock): (&Attachment, SockId),
         remote: SocketAddr,
-        manner: Manner,
+        params: ConnectParams,
     ) -> Outcome<()> {
         if let Err(error) = attachment.connect(sock, remote) {
             stream.fail();
@@ -233,14 +235,14 @@ impl Process {
         // EINPROGRESS even if the answer is there already, as programs expect. (A Fast Open that
         // waits for its data returns at once.)
         stream.leave_unanswered();
-        if manner.is_nonblocking && !manner.is_fast {
+        if params.is_nonblocking && !params.is_fast {
             return Err(Errno::EINPROGRESS.into());
         }
         if let Some(outcome) = stream.poll_connect() {
             stream.take_unanswered();
             return outcome.map_err(Divert::from);
         }
-        if manner.is_nonblocking {
+        if params.is_nonblocking {
             return Err(Errno::EINPROGRESS.into());
         }
         self.await_connection(socket, stream, Errno::EINPROGRESS)
@@ -289,7 +291,7 @@ impl Process {
                 stream,
                 (&attachment, sock),
                 remote,
-                Manner::of(socket),
+                ConnectParams::of(socket),
             );
         }
         match stream.connect_again() {

@@ -14,7 +14,7 @@ use crate::addr::stack_addr;
 use crate::epoll::{Set, Target};
 use crate::lending::Inheritance;
 use crate::process::Process;
-use crate::process::lending::Ways;
+use crate::process::lending::StewardSockets;
 use crate::process::report::Reason;
 use crate::process::table::Entry;
 use crate::ready::{Awaited, Watcher};
@@ -225,7 +225,7 @@ impl Process {
             let _ = new.decided.set(foreign());
             return new;
         };
-        new.error_queue.set(options.error_queue_wishes());
+        new.error_queue.set(options.error_queue_messages());
         {
             let mut cold = new.cold.lock();
             cold.options = options;
@@ -270,7 +270,7 @@ impl Process {
     /// [`Process::inherit`] in the new program, about descriptors that survive; `None` if there are
     /// none. `hears`: the new program has the library.
     pub fn before_exec(&self, hears: bool) -> Option<String> {
-        let mut told = Vec::new();
+        let mut items = Vec::new();
         for (number, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
                 continue;
@@ -287,7 +287,7 @@ impl Process {
                 Some(Decided::Listener(_)) => 'l',
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
                 Some(Decided::Foreign(it)) => {
-                    told.extend(self.tell_of_borrowed(&socket, it, number, hears));
+                    items.extend(self.describe_borrowed(&socket, it, number, hears));
                     continue;
                 }
                 None if is_stream && socket.cold.lock().bound.is_some() => 'b',
@@ -297,16 +297,16 @@ impl Process {
             };
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
             let inode = self.inode_of(&socket);
-            told.push(format!("{letter}{number}{nonblocking}/{inode}"));
+            items.push(format!("{letter}{number}{nonblocking}/{inode}"));
         }
         // A process that only receives a connection does not share the ports.
-        if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
-            told.push(format!("k{:x}", self.engines.attach.family()));
+        if items.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
+            items.push(format!("k{:x}", self.engines.attach.family()));
         }
         for attachment in self.engines.all() {
-            attachment.goodbye();
+            attachment.end_session();
         }
-        (!told.is_empty()).then(|| told.join(","))
+        (!items.is_empty()).then(|| items.join(","))
     }
 
     /// Handles a failed `exec`: the program goes on, but its connections are gone.
@@ -334,17 +334,17 @@ impl Process {
 
     /// Takes over the sockets that [`Process::before_exec`] of the former program described.
     pub fn inherit(&self, text: &str) {
-        let mut ways = Ways::new();
+        let mut steward_sockets = StewardSockets::new();
         for item in text.split(',') {
-            self.inherit_one(item, &mut ways);
+            self.inherit_one(item, &mut steward_sockets);
         }
     }
 
-    fn inherit_one(&self, item: &str, ways: &mut Ways) -> Option<()> {
+    fn inherit_one(&self, item: &str, steward_sockets: &mut StewardSockets) -> Option<()> {
         match item.chars().next()? {
-            'c' => return self.inherit_taken(&item[1..], ways),
-            'h' => return self.inherit_held(&item[1..], Kind::Stream, ways),
-            'd' => return self.inherit_held(&item[1..], Kind::Dgram, ways),
+            'c' => return self.inherit_taken(&item[1..], steward_sockets),
+            'h' => return self.inherit_held(&item[1..], Kind::Stream, steward_sockets),
+            'd' => return self.inherit_held(&item[1..], Kind::Dgram, steward_sockets),
             _ => {}
         }
         let (item, inode) = item.split_once('/').map_or((item, ""), |it| it);
@@ -411,7 +411,7 @@ impl Process {
     pub fn exit(&self) {
         for attachment in self.engines.homes.try_attachments() {
             attachment.commands();
-            attachment.goodbye();
+            attachment.end_session();
         }
         // A thread that was interrupted inside a call may hold the place.
         let Some(attachment) = self
@@ -423,7 +423,7 @@ impl Process {
             return;
         };
         attachment.commands();
-        attachment.goodbye();
+        attachment.end_session();
     }
 }
 

@@ -8,7 +8,7 @@ use slipstack_mem::Descriptor;
 use crate::epoll::Target;
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::kqueue::{At, Host, Kevent, Queue};
+use crate::kqueue::{Host, Kevent, KqueueRef, Queue};
 use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::process::subject::Subject;
@@ -81,7 +81,7 @@ impl Process {
     ) -> Outcome<()> {
         let set = self.table.set(number).ok_or(Errno::EBADF)?;
         let queue = set.queue.get().ok_or(Errno::EBADF)?;
-        let at = At {
+        let at = KqueueRef {
             host: self,
             number,
             set: &set,

@@ -16,7 +16,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::report::{Given as Placed, Reason};
 use crate::ready::bits;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Bound, Decided, Description, Kind};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
@@ -323,8 +323,8 @@ impl Process {
         const AT: usize = 28;
         let mut info = [0; AT + 4];
         let (fd, level) = (listener.number(), libc::IPPROTO_TCP);
-        let told = self.kernel.getsockopt(fd, level, libc::TCP_INFO, &mut info);
-        match (told, info[AT..].try_into()) {
+        let result = self.kernel.getsockopt(fd, level, libc::TCP_INFO, &mut info);
+        match (result, info[AT..].try_into()) {
             (Ok(len), Ok(word)) if len == info.len() => i32::from_ne_bytes(word),
             _ => BACKLOG,
         }
@@ -388,7 +388,7 @@ impl Process {
                 self.shutdown_borrowed(&socket, it, how)
             }
             Some(Decided::Foreign(it)) => {
-                let divert = self.borrow(&socket, it, Wish::None);
+                let divert = self.borrow(&socket, it, ReadRequest::None);
                 it.shut((read, write));
                 Err(divert)
             }

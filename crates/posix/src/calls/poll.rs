@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::process::subject::Subject;
 use crate::process::table::Entry;
 use crate::process::wait::Plan;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 
 impl Process {
@@ -83,8 +83,8 @@ impl Process {
                 None | Some(Entry::Routes(_)) => None,
                 Some(Entry::Socket(socket)) => {
                     if let Some(Decided::Foreign(it)) = socket.decided() {
-                        let wish = Wish::if_reads(fd.events & libc::POLLIN != 0);
-                        self.take_borrowed(&socket, it, wish);
+                        let request = ReadRequest::if_reads(fd.events & libc::POLLIN != 0);
+                        self.take_borrowed(&socket, it, request);
                     }
                     Some(Target::Socket(socket))
                 }

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
-use crate::socket::ancillary::{Setting, Wishes, Writer};
+use crate::socket::ancillary::{RequestedControl, Setting, Writer};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::is_readable;
 use crate::socket::{Dgram, QueuedMessage, SHUT_READ, Side};
@@ -97,7 +97,7 @@ impl Process {
             return Ok(None);
         };
         dgram.turns.note_read(is_peek, false);
-        let mut received = self.answer(socket, dgram.wishes(), &it, control, flags);
+        let mut received = self.answer(socket, dgram.requested(), &it, control, flags);
         if offset.is_some() {
             socket.move_peek_offset(is_peek, received.len);
         }
@@ -137,7 +137,7 @@ impl Process {
             });
         };
         let mut writer = Writer::new(control);
-        writer.put_returned(dgram.wishes(), &it, self.setting(socket));
+        writer.put_returned(dgram.requested(), &it, self.setting(socket));
         let (control_len, is_control_cut) = writer.finish();
         let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };
         Ok(Received {
@@ -220,18 +220,18 @@ impl Process {
     pub(crate) fn answer(
         &self,
         socket: &Description,
-        wishes: Wishes,
+        requested: RequestedControl,
         it: &Datagram,
         control: &mut [u8],
         flags: i32,
     ) -> Received {
         let mut writer = Writer::new(control);
-        if wishes != Wishes::default() {
+        if requested != RequestedControl::default() {
             let setting = Setting {
                 interface: self.network.interface_of(it.envelope.link),
                 ..self.setting(socket)
             };
-            writer.put_all(wishes, &it.envelope, setting);
+            writer.put_all(requested, &it.envelope, setting);
         }
         let (control_len, is_control_cut) = writer.finish();
         let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };

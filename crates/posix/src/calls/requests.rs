@@ -10,7 +10,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Side;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::set_nonblocking;
 
@@ -185,7 +185,7 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 Ok(int(self.unread_borrowed(socket, it)))
             }
-            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, Wish::All)),
+            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, ReadRequest::All)),
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),
         }

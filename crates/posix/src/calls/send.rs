@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::addr::{Given, parse};
 use crate::calls::carved::LENT;
-use crate::calls::connect::Manner;
+use crate::calls::connect::ConnectParams;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -152,11 +152,11 @@ impl Process {
             Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
             Some(Given::Addr(remote)) => remote,
         };
-        let manner = Manner {
+        let params = ConnectParams {
             is_nonblocking: socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0,
             is_fast: true,
         };
-        self.connect_fresh(socket, remote, manner)?;
+        self.connect_fresh(socket, remote, params)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.write_stream(socket, stream, bufs, flags & !libc::MSG_FASTOPEN)

@@ -110,7 +110,7 @@ impl Process {
         if let Some(to) = to {
             self.check_ways(socket, to)?;
         }
-        if dgram.ways.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
+        if dgram.datagram_flags.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
             self.check_link(remote)?;
         }
         Ok(())
@@ -212,7 +212,7 @@ impl Process {
 
     /// SO_BROADCAST is checked before a broadcast is sent.
     pub(super) fn may_broadcast(&self, dgram: &Dgram, remote: SocketAddr) -> Result<(), Errno> {
-        if dgram.ways.may_broadcast() || remote.is_ipv6() {
+        if dgram.datagram_flags.may_broadcast() || remote.is_ipv6() {
             return Ok(());
         }
         match self.network.policy() {

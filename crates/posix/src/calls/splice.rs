@@ -12,7 +12,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::ready::bits;
 use crate::socket::Stream;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::{Decided, Description, Kind};
 
 /// Bytes moved through memory at a time.
@@ -53,7 +53,7 @@ impl Process {
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
-                return Err(self.borrow(&socket, it, Wish::Some(asked.len as u64)));
+                return Err(self.borrow(&socket, it, ReadRequest::Some(asked.len as u64)));
             }
             _ if socket.kind == Kind::Stream => return Err(Errno::ENOTCONN.into()),
             _ => return Err(Errno::EINVAL.into()),
@@ -91,7 +91,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.drain(pipe, (&socket, stream), asked, is_short),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Stream => {
-                Err(self.borrow(&socket, it, Wish::None))
+                Err(self.borrow(&socket, it, ReadRequest::None))
             }
             Some(Decided::Dgram(_) | Decided::Foreign(_)) => {
                 let mut buffer = vec![0; asked.len.min(CHUNK)];

@@ -55,18 +55,18 @@ pub(crate) mod tests {
 
     #[test]
     fn masks_and_broadcasts_are_those_of_the_prefix() {
-        let told = |it: &OwnAddress| (it.netmask().to_string(), it.broadcast());
+        let shown = |it: &OwnAddress| (it.netmask().to_string(), it.broadcast());
         let last = |text: &str| Some(text.parse().unwrap());
         let (net, host) = (own("10.1.2.3", 20), own("10.1.2.3", 32));
         assert_eq!(
-            told(&net),
+            shown(&net),
             ("255.255.240.0".to_owned(), last("10.1.15.255"))
         );
-        assert_eq!(told(&host), ("255.255.255.255".to_owned(), None));
+        assert_eq!(shown(&host), ("255.255.255.255".to_owned(), None));
         assert_eq!(own("10.1.2.3", 0).netmask(), Ipv4Addr::UNSPECIFIED);
-        assert_eq!(told(&own("10.1.2.2", 31)).1, None);
+        assert_eq!(shown(&own("10.1.2.2", 31)).1, None);
         assert_eq!(
-            told(&own("fd00::1", 64)),
+            shown(&own("fd00::1", 64)),
             ("ffff:ffff:ffff:ffff::".to_owned(), None)
         );
         assert_eq!(own("fd00::1", 0).netmask(), Ipv6Addr::UNSPECIFIED);

@@ -174,7 +174,7 @@ mod tests {
         bytes
     }
 
-    fn told(bytes: &[u8]) -> Option<Vec<String>> {
+    fn reply_of(bytes: &[u8]) -> Option<Vec<String>> {
         let all = || vec![own("10.0.0.5", 24), own("fd00::5", 64)];
         let question = Question::read(bytes, all)?;
         Some(
@@ -190,23 +190,29 @@ mod tests {
     #[test]
     fn a_question_for_addresses_is_answered_by_family_and_interface() {
         let both = ["10.0.0.5", "fd00::5"].map(str::to_owned).to_vec();
-        assert_eq!(told(&asked(0x301, libc::AF_UNSPEC, 0)), Some(both.clone()));
         assert_eq!(
-            told(&asked(0x301, libc::AF_UNSPEC, 0)[..17]),
+            reply_of(&asked(0x301, libc::AF_UNSPEC, 0)),
             Some(both.clone())
         );
-        assert_eq!(told(&asked(0x301, libc::AF_UNSPEC, 7)), Some(both.clone()));
         assert_eq!(
-            told(&asked(0x301, libc::AF_INET, 0)),
+            reply_of(&asked(0x301, libc::AF_UNSPEC, 0)[..17]),
+            Some(both.clone())
+        );
+        assert_eq!(
+            reply_of(&asked(0x301, libc::AF_UNSPEC, 7)),
+            Some(both.clone())
+        );
+        assert_eq!(
+            reply_of(&asked(0x301, libc::AF_INET, 0)),
             Some(both[..1].to_vec())
         );
         assert_eq!(
-            told(&asked(0x301, libc::AF_INET6, 0)),
+            reply_of(&asked(0x301, libc::AF_INET6, 0)),
             Some(both[1..].to_vec())
         );
-        assert_eq!(told(&asked(0x301, libc::AF_UNSPEC, 1)), None);
-        assert_eq!(told(&asked(1, libc::AF_UNSPEC, 0)), None);
-        assert_eq!(told(&asked(0x301, libc::AF_UNSPEC, 0)[..12]), None);
+        assert_eq!(reply_of(&asked(0x301, libc::AF_UNSPEC, 1)), None);
+        assert_eq!(reply_of(&asked(1, libc::AF_UNSPEC, 0)), None);
+        assert_eq!(reply_of(&asked(0x301, libc::AF_UNSPEC, 0)[..12]), None);
     }
 
     #[test]

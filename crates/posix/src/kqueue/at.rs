@@ -34,7 +34,7 @@ pub(crate) trait Host {
 
 /// A kqueue under one of its numbers.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct KqueueRef<'a> {
     pub(crate) host: &'a dyn Host,
     pub(crate) number: i32,
     pub(crate) set: &'a Arc<Set>,

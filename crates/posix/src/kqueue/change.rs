@@ -4,7 +4,7 @@ use slipstack_mem::Descriptor;
 
 use crate::epoll::Target;
 use crate::errno::Errno;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::members::bits_of;
 use crate::kqueue::note::Note;
 use crate::kqueue::queue::{Inner, Member, place_of};
@@ -18,7 +18,7 @@ use crate::socket::description::{Decided, Kind};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 
-impl At<'_> {
+impl KqueueRef<'_> {
     /// Makes one change. An error and a receipt are events, which `put` takes while there is room.
     ///
     /// # Errors
@@ -33,12 +33,12 @@ impl At<'_> {
         if outcome.is_ok() && !is_receipt {
             return Ok(());
         }
-        let told = Kevent {
+        let reported = Kevent {
             flags: EV_ERROR,
             data: outcome.err().map_or(0, |error| error.freebsd().into()),
             ..*change
         };
-        match put(told) {
+        match put(reported) {
             true => Ok(()),
             false => outcome,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slipstack_mem::Descriptor;
 
 use crate::epoll::Target;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::change::is_fresh;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::Inner;
@@ -55,9 +55,9 @@ pub(super) struct Outcome {
     pub(super) has_changed: bool,
 }
 
-impl At<'_> {
+impl KqueueRef<'_> {
     /// Returns the events of a descriptor's notes.
-    pub(super) fn tell_member(
+    pub(super) fn report_member(
         self,
         inner: &mut Inner,
         look: Look<'_>,
@@ -78,19 +78,19 @@ impl At<'_> {
             if outcome.is_cut {
                 continue;
             }
-            let told = self.told_by(note, look, is_kernels_listener);
-            let Some(told) = told else {
+            let reported = self.report_of(note, look, is_kernels_listener);
+            let Some(reported) = reported else {
                 note.is_active = false;
                 continue;
             };
-            if !put(note.event(told.flags, told.fflags, told.data)) {
+            if !put(note.event(reported.flags, reported.fflags, reported.data)) {
                 outcome.is_cut = true;
                 member.first = at;
                 continue;
             }
             outcome.count += 1;
             note.is_active = false;
-            match note.on_told() {
+            match note.on_reported() {
                 After::Level => outcome.is_level = true,
                 After::Edge => {}
                 After::Disabled => outcome.has_changed = true,
@@ -103,7 +103,12 @@ impl At<'_> {
         outcome
     }
 
-    fn told_by(self, note: &Note, look: Look<'_>, is_kernels_listener: bool) -> Option<NoteEvent> {
+    fn report_of(
+        self,
+        note: &Note,
+        look: Look<'_>,
+        is_kernels_listener: bool,
+    ) -> Option<NoteEvent> {
         let of_filter = bits_of(note.filter);
         if note.is_forced {
             let data = self.data_of(note, look, is_kernels_listener);
@@ -185,11 +190,11 @@ impl At<'_> {
     fn waiting_in_kernel(self, fd: i32) -> usize {
         const AT: usize = 24;
         let mut info = [0; AT + 4];
-        let told = self
-            .host
-            .kernel()
-            .getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
-        match (told, info[AT..].try_into()) {
+        let reported =
+            self.host
+                .kernel()
+                .getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
+        match (reported, info[AT..].try_into()) {
             (Ok(len), Ok(word)) if len == info.len() => u32::from_ne_bytes(word) as usize,
             _ => 1,
         }
@@ -235,7 +240,7 @@ fn error_of(socket: &Description) -> u32 {
     error.map_or(0, |error| error.freebsd().cast_unsigned())
 }
 
-impl At<'_> {
+impl KqueueRef<'_> {
     /// Re-arms the member's item after a check so that the next event is seen.
     pub(super) fn settle_member(self, inner: &mut Inner, fd: i32, outcome: Outcome) {
         let Some(member) = inner.members.get(&fd) else {

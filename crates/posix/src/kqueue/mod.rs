@@ -19,7 +19,7 @@ mod scan;
 mod timers;
 mod vnode;
 
-pub(crate) use at::{At, Host};
+pub(crate) use at::{Host, KqueueRef};
 pub use event::*;
 pub(crate) use kqueues::Kqueues;
 pub(crate) use queue::Queue;

@@ -90,7 +90,7 @@ impl Note {
     }
 
     /// Records that the note's event was returned.
-    pub(crate) fn on_told(&mut self) -> After {
+    pub(crate) fn on_reported(&mut self) -> After {
         self.is_forced = false;
         if self.flags & EV_ONESHOT != 0 {
             return After::Gone;

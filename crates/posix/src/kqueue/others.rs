@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use slipstack_mem::{Descriptor, raised};
 
 use crate::errno::Errno;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::{Inner, Key, OTHERS_MAX, Queue};
 use crate::kqueue::{
@@ -29,7 +29,7 @@ pub(super) const PROCESS: u64 = INSIDE << 1;
 
 const SIGNAL_MAX: usize = 64;
 
-impl At<'_> {
+impl KqueueRef<'_> {
     pub(super) fn register_other(self, change: &Kevent) -> Result<(), Errno> {
         let key = (change.filter, change.ident);
         let mut inner = self.queue.inner.lock();
@@ -59,9 +59,9 @@ impl At<'_> {
                 _ => {}
             }
         }
-        let is_told = inner.others.get(&key).is_some_and(|note| note.is_forced)
+        let is_reported = inner.others.get(&key).is_some_and(|note| note.is_forced)
             || (change.filter == EVFILT_USER && change.fflags & NOTE_TRIGGER != 0);
-        if is_told {
+        if is_reported {
             inner.activate(key);
         }
         self.queue.note_active(&inner);
@@ -139,12 +139,12 @@ impl At<'_> {
     /// Counts signals that have arrived since the last report.
     pub(super) fn count_signals(self, inner: &mut Inner) {
         let mut come = Vec::new();
-        for (signal, told) in &mut inner.signals {
+        for (signal, reported) in &mut inner.signals {
             let number = i32::try_from(*signal).unwrap_or(0);
             let now = self.host.kernel().signals_seen(number);
-            let more = now.wrapping_sub(*told);
+            let more = now.wrapping_sub(*reported);
             if more != 0 {
-                *told = now;
+                *reported = now;
                 come.push((*signal, more));
             }
         }
@@ -232,7 +232,7 @@ pub(super) fn tell_others(
             break;
         }
         count += 1;
-        let after = note.on_told();
+        let after = note.on_reported();
         if after != After::Level || note.filter != EVFILT_USER {
             note.is_active = false;
             (note.count, note.fired) = (0, 0);

@@ -8,7 +8,7 @@ use slipstack_mem::Descriptor;
 
 use crate::epoll::Target;
 use crate::kqueue::Kevent;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::members::Look as Member;
 use crate::kqueue::others::{ALARM, BELL, FILES, PROCESS, tell_others};
 use crate::kqueue::queue::Inner;
@@ -27,7 +27,7 @@ pub(crate) struct Scanned {
     pub(crate) of_stack: usize,
 }
 
-impl At<'_> {
+impl KqueueRef<'_> {
     /// Returns events by `put`, as far as it has room for them.
     pub(crate) fn scan(self, look: Look, put: &mut dyn FnMut(Kevent) -> bool) -> Scanned {
         let mut inner = self.queue.inner.lock();
@@ -75,13 +75,13 @@ impl At<'_> {
                 edges: popped.edges,
                 target: Some(&popped.target),
             };
-            let told = self.tell_member(inner, look, put);
-            count += told.count;
-            self.settle_member(inner, popped.fd, told);
-            if told.is_level || told.is_cut {
+            let reported = self.report_member(inner, look, put);
+            count += reported.count;
+            self.settle_member(inner, popped.fd, reported);
+            if reported.is_level || reported.is_cut {
                 self.set.queue_again(popped.item, 0);
             }
-            if told.is_cut {
+            if reported.is_cut {
                 break;
             }
         }
@@ -119,7 +119,9 @@ impl At<'_> {
                     self.on_process(inner, (data & !PROCESS) as usize);
                     has_others = true;
                 }
-                data => count += self.tell_kernels(inner, (data as u32).cast_signed(), ready, put),
+                data => {
+                    count += self.report_kernels(inner, (data as u32).cast_signed(), ready, put)
+                }
             }
         }
         if has_others {
@@ -129,7 +131,7 @@ impl At<'_> {
         count
     }
 
-    fn tell_kernels(
+    fn report_kernels(
         self,
         inner: &mut Inner,
         fd: i32,
@@ -153,11 +155,11 @@ impl At<'_> {
             edges: ready,
             target: target.as_ref(),
         };
-        let mut told = self.tell_member(inner, look, put);
-        if told.is_cut {
-            told.is_level = true;
+        let mut reported = self.report_member(inner, look, put);
+        if reported.is_cut {
+            reported.is_level = true;
         }
-        self.settle_member(inner, fd, told);
-        told.count
+        self.settle_member(inner, fd, reported);
+        reported.count
     }
 }

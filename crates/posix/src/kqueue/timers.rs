@@ -11,7 +11,7 @@ use rustix::time::{
 use slipstack_mem::raised;
 
 use crate::errno::Errno;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::note::Note;
 use crate::kqueue::others::ALARM;
 use crate::kqueue::queue::{Clock, Inner};
@@ -39,7 +39,7 @@ fn length_ns(change: &Kevent) -> Result<u64, Errno> {
     Ok(count.saturating_mul(ns))
 }
 
-impl At<'_> {
+impl KqueueRef<'_> {
     /// Sets a timer, again if it runs already.
     pub(super) fn set_timer(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let length = length_ns(change)?;

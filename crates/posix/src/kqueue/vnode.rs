@@ -7,7 +7,7 @@ use rustix::fs::{fstat, inotify};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::errno::Errno;
-use crate::kqueue::at::At;
+use crate::kqueue::at::KqueueRef;
 use crate::kqueue::files::File;
 use crate::kqueue::others::FILES;
 use crate::kqueue::queue::Inner;
@@ -28,7 +28,7 @@ const ALL: u32 = NOTE_DELETE
     | NOTE_CLOSE_WRITE
     | NOTE_READ;
 
-impl At<'_> {
+impl KqueueRef<'_> {
     pub(super) fn watch_file(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
         let number = i32::try_from(change.ident).map_err(|_| Errno::EBADF)?;
         let fd = Descriptor::new(number).ok_or(Errno::EBADF)?;
@@ -113,10 +113,10 @@ impl Inner {
         for (watch, events) in happened {
             let of_watch = |(_, file): &(&i32, &mut File)| file.watch == watch;
             let files = self.files.open.iter_mut().filter(of_watch);
-            let told: Vec<(i32, u32)> = files
+            let reported: Vec<(i32, u32)> = files
                 .map(|(fd, file)| (*fd, news(*fd, file, events)))
                 .collect();
-            for (fd, notes) in told {
+            for (fd, notes) in reported {
                 self.note_file(fd, notes);
             }
         }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::lending::pump::Pump;
-use crate::socket::borrowed::words::leave;
+use crate::socket::borrowed::child_message::leave;
 use crate::socket::description::{Decided, Description};
 
 /// The loans of one child.

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::socket::borrowed::Names;
+use crate::socket::borrowed::child_message::{Message, MessageKind, control_pair};
 use crate::socket::borrowed::control::Control;
-use crate::socket::borrowed::words::{Message, Word, control_pair};
 use crate::socket::description::Description;
 
 /// The child's end of a control socket to another process's steward.
@@ -62,7 +62,7 @@ impl Fork {
             return;
         };
         let message = Message {
-            word: Word::Branch,
+            kind: MessageKind::Branch,
             id: 0,
             token: 0,
             amount: 0,

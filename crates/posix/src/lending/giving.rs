@@ -16,7 +16,7 @@ use crate::idhash::BuildIdHasher;
 use crate::lending::child::{Given, leave_all};
 use crate::lending::pump::Pump;
 use crate::lending::steward::Steward;
-use crate::socket::borrowed::words::{Message, give, give_with, refuse};
+use crate::socket::borrowed::child_message::{Message, give, give_with, refuse};
 use crate::socket::description::{Decided, Description, Kind};
 
 impl Steward {

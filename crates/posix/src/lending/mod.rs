@@ -13,16 +13,16 @@
 //! end of a pair when it starts, and all received data goes to it if the connection is its standard
 //! input, or as soon as the owner has closed its own numbers.
 
+pub(crate) mod abstract_name;
 pub(crate) mod child;
 pub(crate) mod fork;
 pub(crate) mod giving;
 pub(crate) mod lender;
-pub(crate) mod nameplate;
 pub(crate) mod post;
 pub(crate) mod pump;
-mod rest;
 mod state;
 pub(crate) mod steward;
+mod steward_wait;
 
 pub(crate) use fork::Inheritance;
 pub(crate) use state::Lending;

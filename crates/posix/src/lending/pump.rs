@@ -12,8 +12,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown};
 
 use crate::lending::lender::Lender;
-use crate::socket::borrowed::Wish;
-use crate::socket::borrowed::words::receive_joining;
+use crate::socket::borrowed::ReadRequest;
+use crate::socket::borrowed::child_message::receive_joining;
 use crate::socket::description::{Decided, Description};
 use crate::socket::{How, Push, Stream, StreamError};
 
@@ -85,7 +85,7 @@ impl Way {
 
 /// The known readiness of one side: it is notified when it becomes ready again.
 #[derive(Clone, Copy, Debug)]
-struct Able {
+struct Readiness {
     gives: bool,
     takes: bool,
 }
@@ -140,13 +140,13 @@ pub(crate) struct Pump {
     /// The peer has reset the connection, or it has timed out.
     is_reset: bool,
     /// The child's read request that the steward has not met.
-    wish: Wish,
+    request: ReadRequest,
     /// The child has announced that it writes no more: its end is more than the end of a process.
     is_shut: bool,
     to_child: Way,
     to_peer: Way,
-    childs: Able,
-    peers: Able,
+    childs: Readiness,
+    peers: Readiness,
     /// The kernel is to report when the child takes more. If that were always requested, it would
     /// report every message that the child reads.
     awaits_room: bool,
@@ -161,7 +161,7 @@ impl Pump {
         child: OwnedFd,
         origin: Origin,
     ) -> Pump {
-        let able = Able {
+        let readiness = Readiness {
             gives: true,
             takes: true,
         };
@@ -175,12 +175,12 @@ impl Pump {
             is_ending: false,
             is_unread: false,
             is_reset: false,
-            wish: Wish::None,
+            request: ReadRequest::None,
             is_shut: false,
             to_child: Way::default(),
             to_peer: Way::default(),
-            childs: able,
-            peers: able,
+            childs: readiness,
+            peers: readiness,
             awaits_room: false,
             is_paused: false,
         }
@@ -215,7 +215,7 @@ impl Pump {
     pub(crate) fn join(&mut self, origin: Origin) {
         self.origins.retain(|it| !it.is_unheard);
         self.origins.push(origin);
-        self.wish = Wish::None;
+        self.request = ReadRequest::None;
     }
 
     /// Somebody has the pair too who may say nothing.
@@ -275,9 +275,9 @@ impl Pump {
     }
 
     /// The child wants to read.
-    pub(crate) fn read(&mut self, wish: Wish) {
-        if self.wish != Wish::All {
-            self.wish = wish;
+    pub(crate) fn read(&mut self, request: ReadRequest) {
+        if self.request != ReadRequest::All {
+            self.request = request;
         }
     }
 
@@ -288,18 +288,18 @@ impl Pump {
 
     /// Whether the steward is to look whether the program has closed its own numbers.
     pub(crate) fn awaits_leaving(&self) -> bool {
-        self.origins.iter().all(|it| it.is_unheard) && self.wish != Wish::All
+        self.origins.iter().all(|it| it.is_unheard) && self.request != ReadRequest::All
     }
 
     /// Passes on all received data once the program has closed its own numbers.
     pub(crate) fn note_leaving(&mut self, lender: &dyn Lender) {
         if lender.is_left_to_steward(&self.socket) {
-            self.wish = Wish::All;
+            self.request = ReadRequest::All;
         }
     }
 
     pub(crate) fn on_peer(&mut self) {
-        self.peers = Able {
+        self.peers = Readiness {
             gives: true,
             takes: true,
         };
@@ -384,7 +384,8 @@ impl Pump {
                     .pass_rest(|bytes| give_child(child, bytes, takes)),
                 false => Some(0),
             }
-        } else if self.to_child.may_read() && self.peers.gives && self.wish != Wish::None {
+        } else if self.to_child.may_read() && self.peers.gives && self.request != ReadRequest::None
+        {
             let count = self.read_peer(stream, room);
             let (child, takes) = (&self.child, &mut self.childs.takes);
             let passed = self
@@ -445,18 +446,20 @@ impl Pump {
 
     /// As many bytes as the child wants at most.
     fn read_peer(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
-        let asked = match self.wish {
-            Wish::All => room.len(),
-            Wish::None => 0,
-            Wish::Some(count) | Wish::Whole(count) => {
+        let asked = match self.request {
+            ReadRequest::All => room.len(),
+            ReadRequest::None => 0,
+            ReadRequest::Some(count) | ReadRequest::Whole(count) => {
                 usize::try_from(count).map_or(room.len(), |count| count.min(room.len()))
             }
         };
         let count = self.receive(stream, &mut room[..asked]);
-        self.wish = match self.wish {
-            Wish::Some(_) if count > 0 => Wish::None,
-            Wish::Whole(left) if left > count as u64 => Wish::Whole(left - count as u64),
-            Wish::Whole(_) => Wish::None,
+        self.request = match self.request {
+            ReadRequest::Some(_) if count > 0 => ReadRequest::None,
+            ReadRequest::Whole(left) if left > count as u64 => {
+                ReadRequest::Whole(left - count as u64)
+            }
+            ReadRequest::Whole(_) => ReadRequest::None,
             other => other,
         };
         count
@@ -485,7 +488,7 @@ impl Pump {
     /// Stops writing: the peer takes nothing more. Its own data is still to be read.
     fn end_writing(&mut self) {
         self.to_peer = Way::over();
-        self.wish = Wish::All;
+        self.request = ReadRequest::All;
         let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use slipstack_mem::Lock;
 
+use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
-use crate::lending::nameplate;
 use crate::lending::post;
 use crate::socket::borrowed::control::Control;
 
@@ -26,7 +26,7 @@ pub(crate) struct Lending {
     pub(crate) keeps_out: AtomicBool,
     /// This process has left its connections to a helper and made no others.
     pub(crate) is_confined: AtomicBool,
-    pub(crate) nameplates: nameplate::Nameplates,
+    pub(crate) abstract_names: abstract_name::AbstractNames,
     /// Connections that have come in messages.
     pub(crate) arrivals: AtomicU32,
 }

@@ -17,17 +17,18 @@ use crate::lending::giving::come_back;
 use crate::lending::lender::Lender;
 use crate::lending::post::{Charge, Inline, Post};
 use crate::lending::pump::{Origin, Pump, ROOM};
-use crate::lending::rest::{FIRST_KEY, Manner, Rest};
+use crate::lending::steward_wait::{FIRST_KEY, KernelCheck, StewardWait};
 use crate::ready::{Awaited, bits};
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::child_message::{
+    Heard, Message, MessageKind, ReadRequest, answer, give, hear,
+};
 use crate::socket::borrowed::requests::{Reply, Request};
-use crate::socket::borrowed::words::{Heard, Message, Word, answer, give, hear};
 use crate::socket::description::{Description, Kind};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
-/// Words of one child, taken at once.
-const WORDS_MAX: usize = 16;
+/// Messages of one child, taken at once.
+const MESSAGES_MAX: usize = 16;
 /// A pump is notified once of each change, at either side.
 const CHILD_EDGES: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
@@ -39,7 +40,7 @@ const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u3
 pub(crate) struct Steward {
     pub(crate) lender: &'static dyn Lender,
     post: &'static Post,
-    rest: Rest,
+    rest: StewardWait,
     /// The pumps' connections; its events carry their keys.
     set: Arc<Set>,
     pub(crate) children: HashMap<u64, Child, BuildIdHasher>,
@@ -88,7 +89,7 @@ impl Steward {
         lender: &'static dyn Lender,
         post: &'static Post,
     ) -> rustix::io::Result<Steward> {
-        let rest = Rest::new(lender)?;
+        let rest = StewardWait::new(lender)?;
         let set = Arc::new(Set::new(lender.next_id(), NO_NUMBER));
         set.begin_wait(rest.waiter());
         Ok(Steward {
@@ -316,11 +317,11 @@ impl Steward {
     /// Checks the children; every other time if there is work already.
     fn look(&mut self, may_wait: bool) {
         let manner = match (self.ready.is_empty() && may_wait, self.pumps.is_empty()) {
-            (false, _) => Manner::Glance,
-            (true, false) => Manner::Lead,
-            (true, true) => Manner::Sleep,
+            (false, _) => KernelCheck::Glance,
+            (true, false) => KernelCheck::Lead,
+            (true, true) => KernelCheck::Sleep,
         };
-        self.has_looked = manner != Manner::Glance || !self.has_looked || !may_wait;
+        self.has_looked = manner != KernelCheck::Glance || !self.has_looked || !may_wait;
         if !self.has_looked {
             return;
         }
@@ -395,14 +396,14 @@ impl Steward {
     }
 
     fn listen(&mut self, key: u64) {
-        for _ in 0..WORDS_MAX {
+        for _ in 0..MESSAGES_MAX {
             let Some(child) = self.children.get(&key) else {
                 return;
             };
             match hear(&child.control, &mut self.room) {
                 Heard::Message(message, 0, end) => self.on_message(key, message, end),
                 Heard::Message(message, len, _) => {
-                    if message.word == Word::Call {
+                    if message.kind == MessageKind::Call {
                         let request = self.room[..len].to_vec();
                         self.on_call(key, message, &request);
                     }
@@ -419,32 +420,31 @@ impl Steward {
             return;
         };
         let root = child.root;
-        match (message.word, end) {
-            (Word::Take, Some(end)) => self.on_take(key, message, end),
-            (Word::GiveBack, None) => {
+        match (message.kind, end) {
+            (MessageKind::Take, Some(end)) => self.on_take(key, message, end),
+            (MessageKind::GiveBack, None) => {
                 if let Some(socket) = child.take_held(message.id) {
                     self.lender.take_back(&socket);
                 }
             }
-            (Word::Branch, Some(end)) => {
+            (MessageKind::Branch, Some(end)) => {
                 let held = child.held.clone();
-                for socket in &held {
-                    socket.lent.add();
-                }
+                held.iter().for_each(|socket| socket.lent.add());
                 let end = raised(end);
                 self.lender.note(end.as_raw_fd());
                 let branch = self.key();
                 self.add_child(branch, Child::new(end, root, held));
             }
-            (Word::Want, None) => self.on_want(key, message),
-            (Word::Have, None) => self.on_have(key, message),
-            (Word::Leave, None) => self.on_leave(key, message),
-            (Word::Join, None) => self.on_join(key, message),
-            (Word::Pass, None) => self.on_pass(root, message),
-            (Word::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
-            (Word::Read | Word::ReadNow | Word::Shut, None) => {
-                self.on_word_of_pump(root, message);
-                if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
+            (MessageKind::Want, None) => self.on_want(key, message),
+            (MessageKind::Have, None) => self.on_have(key, message),
+            (MessageKind::Leave, None) => self.on_leave(key, message),
+            (MessageKind::Join, None) => self.on_join(key, message),
+            (MessageKind::Pass, None) => self.on_pass(root, message),
+            (MessageKind::Part, None) => self.part(root, |pump| pump.is_of(root, message.token)),
+            (MessageKind::Read | MessageKind::ReadNow | MessageKind::Shut, None) => {
+                self.on_pump_message(root, message);
+                let child = self.children.get(&key);
+                if let Some(child) = child.filter(|_| message.kind == MessageKind::ReadNow) {
                     answer(&child.control);
                 }
             }
@@ -477,7 +477,7 @@ impl Steward {
         if let Some((key, pump)) = pumps.find(|(_, pump)| pump.is_of(root, message.token)) {
             pump.pass();
             if message.amount != 0 {
-                pump.read(Wish::All);
+                pump.read(ReadRequest::All);
                 self.ready.push(*key);
             }
         }
@@ -555,16 +555,16 @@ impl Steward {
         keys.into_iter().for_each(|key| self.end_pump(key));
     }
 
-    fn on_word_of_pump(&mut self, root: u64, message: Message) {
+    fn on_pump_message(&mut self, root: u64, message: Message) {
         let is_it = |pump: &Pump| pump.is_of(root, message.token);
         let found = self.pumps.iter_mut().find(|(_, pump)| is_it(pump));
         let Some((key, pump)) = found else { return };
-        match message.word {
-            Word::Shut => pump.shut(message.amount & 2 != 0),
-            _ => pump.read(Wish::of(message.amount)),
+        match message.kind {
+            MessageKind::Shut => pump.shut(message.amount & 2 != 0),
+            _ => pump.read(ReadRequest::of(message.amount)),
         }
         // The reply comes after the bytes, so that its receiver finds them.
-        if message.word == Word::ReadNow {
+        if message.kind == MessageKind::ReadNow {
             pump.run(&mut self.room);
         }
         self.ready.push(*key);

@@ -28,7 +28,7 @@ pub(crate) enum Given {
 pub(crate) struct Report {
     table: Lock<Option<Arc<ReportTable>>>,
     /// The keeper, which answers `why`, has the table, or will get it with the first engine.
-    pub(crate) is_told: AtomicBool,
+    pub(crate) is_reported: AtomicBool,
     /// Hears of each socket that is placed.
     journal: Option<fn(&str)>,
 }
@@ -90,6 +90,6 @@ impl Report {
     /// A forked child describes its sockets in a region of its own.
     pub(crate) fn after_fork_child(&self) {
         *self.table.lock() = None;
-        self.is_told.store(false, Ordering::Relaxed);
+        self.is_reported.store(false, Ordering::Relaxed);
     }
 }

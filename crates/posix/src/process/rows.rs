@@ -110,14 +110,14 @@ impl Report {
     /// Reports all rows again: the keeper may have forgotten this process, because a failed
     /// attachment ends the connection.
     pub(crate) fn tell_again(&self) {
-        self.is_told.store(false, Ordering::Relaxed);
+        self.is_reported.store(false, Ordering::Relaxed);
     }
 
     /// Tells the keeper of rows while there is no engine: sockets that never need one are described
     /// all the same.
     pub(crate) fn tell(&self, engines: &Engines) {
         if engines.first().is_none()
-            && !self.is_told.swap(true, Ordering::Relaxed)
+            && !self.is_reported.swap(true, Ordering::Relaxed)
             && let Some(table) = self.table()
         {
             engines.attach.report(table.fd());

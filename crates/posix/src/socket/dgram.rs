@@ -16,11 +16,11 @@ use slipstack_mem::Lock;
 use crate::attachment::{Attachment, Datagram};
 use crate::errno::Errno;
 use crate::ready::bits;
-use crate::socket::ancillary::Wishes;
+use crate::socket::ancillary::RequestedControl;
+use crate::socket::datagram_flags::DatagramFlags;
 use crate::socket::filter::Filters;
 use crate::socket::options::{Options, filter_in};
 use crate::socket::turns::Turns;
-use crate::socket::ways::Ways;
 use crate::socket::{Gathering, Left};
 
 /// Which parts of a socket are in use.
@@ -56,9 +56,9 @@ pub(crate) struct Dgram {
     shut: AtomicU8,
     wants_space: AtomicBool,
     pub(crate) turns: Turns,
-    /// Control messages that are wanted, as [`Wishes`].
-    wishes: AtomicU32,
-    pub(crate) ways: Ways,
+    /// Control messages that are wanted, as [`RequestedControl`].
+    requested: AtomicU32,
+    pub(crate) datagram_flags: DatagramFlags,
     /// UDP_SEGMENT; 0 = off.
     segment: AtomicU16,
     /// SO_SNDBUF, as the kernel counts.
@@ -98,8 +98,8 @@ impl Dgram {
             shut: AtomicU8::new(0),
             wants_space: AtomicBool::new(false),
             turns: Turns::default(),
-            wishes: AtomicU32::new(0),
-            ways: Ways::default(),
+            requested: AtomicU32::new(0),
+            datagram_flags: DatagramFlags::default(),
             segment: AtomicU16::new(0),
             sndbuf: AtomicU32::new(SNDBUF_DEFAULT),
             mtu_discovery: [
@@ -122,10 +122,10 @@ impl Dgram {
     /// Applies the recorded options.
     pub(crate) fn apply(&self, options: &Options) {
         self.filters.set(filter_in(options), self.part().as_ref());
-        let wishes = Wishes::of(options).bits();
-        self.wishes.store(wishes, Ordering::Relaxed);
+        let requested = RequestedControl::of(options).bits();
+        self.requested.store(requested, Ordering::Relaxed);
         let is_on = |name| options.is_on(libc::SOL_SOCKET, name);
-        self.ways
+        self.datagram_flags
             .set(is_on(libc::SO_BROADCAST), is_on(libc::SO_DONTROUTE));
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
@@ -142,8 +142,8 @@ impl Dgram {
         }
     }
 
-    pub(crate) fn wishes(&self) -> Wishes {
-        Wishes::from_bits(self.wishes.load(Ordering::Relaxed))
+    pub(crate) fn requested(&self) -> RequestedControl {
+        RequestedControl::from_bits(self.requested.load(Ordering::Relaxed))
     }
 
     /// Returns the size into which a datagram is segmented, unless its control message says

@@ -31,7 +31,7 @@ pub(crate) enum QueuedMessage {
 
 /// The messages that the program wants.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct RequestedMessages {
     /// SO_ZEROCOPY.
     pub(crate) is_zerocopy: bool,
     /// SO_SELECT_ERR_QUEUE.
@@ -55,12 +55,12 @@ pub(crate) struct ErrorQueue {
 }
 
 impl ErrorQueue {
-    pub(crate) fn set(&self, wishes: Wishes) {
-        let Wishes {
+    pub(crate) fn set(&self, requested: RequestedMessages) {
+        let RequestedMessages {
             is_zerocopy,
             is_selected,
             stamps,
-        } = wishes;
+        } = requested;
         self.is_zerocopy.store(is_zerocopy, Ordering::Relaxed);
         self.is_selected.store(is_selected, Ordering::Relaxed);
         let before = self.stamps.swap(stamps, Ordering::Relaxed);

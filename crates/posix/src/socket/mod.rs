@@ -2,6 +2,7 @@
 
 pub(crate) mod ancillary;
 pub(crate) mod borrowed;
+mod datagram_flags;
 pub(crate) mod description;
 mod dgram;
 mod error_queue;
@@ -20,10 +21,9 @@ mod stream;
 mod turns;
 mod unsent;
 mod urgent;
-mod ways;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
-pub(crate) use error_queue::{ErrorQueue, QueuedMessage, Wishes as ErrorQueueWishes};
+pub(crate) use error_queue::{ErrorQueue, QueuedMessage, RequestedMessages as ErrorQueueMessages};
 pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use left::Left;
 pub(crate) use listener::Listener;
@@ -44,12 +44,12 @@ pub(crate) struct Edges {
 impl Edges {
     /// Where the owner gets the same signals.
     pub(crate) fn of(bits: u32) -> Edges {
-        let told = [
+        let kinds = [
             (bits::IN, news::IN),
             (bits::OUT, news::OUT),
             (bits::ERR, news::ERR),
         ];
-        let news = told.into_iter().filter(|(bit, _)| bits & bit != 0);
+        let news = kinds.into_iter().filter(|(bit, _)| bits & bit != 0);
         Edges {
             bits,
             news: news.fold(0, |all, (_, what)| all | what),

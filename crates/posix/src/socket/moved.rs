@@ -18,12 +18,12 @@ const TRIES_MAX: u32 = 64;
 
 /// The place of a connection at one moment. A caller that no longer finds it there asks again.
 #[derive(Clone, Copy)]
-pub(crate) struct Here<'a> {
+pub(crate) struct ConnectionPlace<'a> {
     place: &'a Place,
     sock: SockId,
 }
 
-impl<'a> Here<'a> {
+impl<'a> ConnectionPlace<'a> {
     #[inline]
     pub(crate) fn attachment(self) -> &'a Arc<Attachment> {
         &self.place.attachment
@@ -48,15 +48,15 @@ impl<'a> Here<'a> {
 
 impl Stream {
     #[inline]
-    pub(crate) fn here(&self) -> Here<'_> {
+    pub(crate) fn here(&self) -> ConnectionPlace<'_> {
         let place = self.place();
         let sock = unpack(place.sock.load(Ordering::Acquire));
-        Here { place, sock }
+        ConnectionPlace { place, sock }
     }
 
     /// Whether the connection is still there.
     #[inline]
-    pub(crate) fn is_here(&self, here: Here<'_>) -> bool {
+    pub(crate) fn is_here(&self, here: ConnectionPlace<'_>) -> bool {
         std::ptr::eq(self.place(), here.place)
     }
 
@@ -89,7 +89,7 @@ impl Stream {
         let here = self.here();
         match here.attachment().info(here.sock()) {
             Err(_) if !self.is_here(here) => self.info(),
-            told => told,
+            result => result,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::attachment::seen::Seen;
 use crate::ready::bits;
 use crate::socket::Edges;
-use crate::socket::moved::Here;
+use crate::socket::moved::ConnectionPlace;
 use crate::socket::sigio::news;
 use crate::socket::stream::{SHUT_READ, SHUT_WRITE, Stream};
 
@@ -20,7 +20,7 @@ impl Stream {
         }
     }
 
-    fn readiness_at(&self, here: Here<'_>) -> u32 {
+    fn readiness_at(&self, here: ConnectionPlace<'_>) -> u32 {
         let seen = self.seen_at(here);
         let shut = self.shut.load(Ordering::Relaxed);
         let mut ready = 0;
@@ -30,7 +30,7 @@ impl Stream {
         let is_over = seen.is_closed() || seen.is_hup() || self.is_failed();
         if is_over {
             if self.is_ended() {
-                let has_error = self.untold.load(Ordering::Relaxed) != 0;
+                let has_error = self.pending_error.load(Ordering::Relaxed) != 0;
                 return bits::HUP | bits::OUT | if has_error { bits::ERR } else { 0 };
             }
             return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
@@ -65,14 +65,14 @@ impl Stream {
     /// DEVIATION(Linux): SO_RCVLOWAT does not make the receive buffer larger; half of it is always
     /// enough.
     #[inline]
-    fn has_enough(&self, here: Here<'_>) -> bool {
+    fn has_enough(&self, here: ConnectionPlace<'_>) -> bool {
         let (program, sock) = (here.program(), here.sock());
         let low_water = self.low_water();
         low_water <= 1 || program.rx_available(sock) >= low_water.min(program.rx_limit(sock) / 2)
     }
 
     /// sk_stream_is_writeable(). If it is not, the next room is news.
-    fn has_space(&self, here: Here<'_>) -> bool {
+    fn has_space(&self, here: ConnectionPlace<'_>) -> bool {
         if self.is_writable(here) {
             return true;
         }

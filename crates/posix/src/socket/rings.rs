@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::KeepError;
 use slipstack_mem::RawSlice;
 
-use crate::socket::moved::Here;
+use crate::socket::moved::ConnectionPlace;
 use crate::socket::{Push, Stream};
 
 impl Stream {
@@ -18,7 +18,7 @@ impl Stream {
     }
 
     /// Puts bytes into the ring, whatever the state. Returns how many there was room for.
-    pub(super) fn put(&self, here: Here<'_>, bufs: &[IoSlice<'_>], push: Push) -> usize {
+    pub(super) fn put(&self, here: ConnectionPlace<'_>, bufs: &[IoSlice<'_>], push: Push) -> usize {
         let (program, sock) = (here.program(), here.sock());
         match push {
             Push::Now => program.send(sock, bufs, false),

@@ -24,7 +24,7 @@ pub(crate) struct SigIo {
     signal: AtomicI32,
     /// The number that O_ASYNC was set by.
     fd: AtomicI32,
-    untold: AtomicU32,
+    pending: AtomicU32,
 }
 
 impl SigIo {
@@ -34,7 +34,7 @@ impl SigIo {
 
     pub(crate) fn set(&self, fd: i32, is_on: bool) {
         self.fd.store(fd, Ordering::Relaxed);
-        self.untold.store(0, Ordering::Relaxed);
+        self.pending.store(0, Ordering::Relaxed);
         self.is_on.store(is_on, Ordering::Release);
     }
 
@@ -54,15 +54,15 @@ impl SigIo {
     #[inline]
     pub(crate) fn note(&self, what: u32) {
         if what != 0 && self.is_on() {
-            self.untold.fetch_or(what, Ordering::AcqRel);
+            self.pending.fetch_or(what, Ordering::AcqRel);
         }
     }
 
     /// Tells the owner: a process, or minus a process group.
     pub(crate) fn tell(&self, kernel: &dyn Kernel, owner: i32) {
-        let untold = self.untold.swap(0, Ordering::AcqRel);
+        let pending = self.pending.swap(0, Ordering::AcqRel);
         let fd = self.fd.load(Ordering::Relaxed);
-        for bit in ORDER.into_iter().filter(|bit| untold & bit != 0) {
+        for bit in ORDER.into_iter().filter(|bit| pending & bit != 0) {
             let code = bit.trailing_zeros().cast_signed();
             kernel.signal_io(owner, self.signal(), fd, code);
         }

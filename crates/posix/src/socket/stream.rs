@@ -13,7 +13,7 @@ use slipstack_mem::Lock;
 use crate::attachment::Attachment;
 use crate::attachment::seen::Seen;
 use crate::errno::Errno;
-use crate::socket::moved::Here;
+use crate::socket::moved::ConnectionPlace;
 
 /// The program has shut its receiving side down.
 pub(super) const SHUT_READ: u8 = 1;
@@ -95,9 +95,9 @@ pub(crate) struct Stream {
     pub(super) phase: AtomicU8,
     pub(super) shut: AtomicU8,
     /// The error that the end of an attempt has left; 0 = none.
-    pub(super) untold: AtomicI32,
+    pub(super) pending_error: AtomicI32,
     /// The program has got the error that the engine is gone.
-    is_death_told: AtomicBool,
+    is_death_reported: AtomicBool,
     /// A send found too little room: the next room is news.
     pub(super) wants_space: AtomicBool,
     /// The channel's bits at the watchers' last notification.
@@ -128,8 +128,8 @@ impl Stream {
             is_counted: AtomicBool::new(false),
             phase: AtomicU8::new(CONNECTING),
             shut: AtomicU8::new(0),
-            untold: AtomicI32::new(0),
-            is_death_told: AtomicBool::new(false),
+            pending_error: AtomicI32::new(0),
+            is_death_reported: AtomicBool::new(false),
             wants_space: AtomicBool::new(true),
             told_seen: AtomicU64::new(0),
             told_urgent: AtomicU64::new(0),
@@ -158,9 +158,9 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn seen_at(&self, here: Here<'_>) -> Seen {
+    pub(super) fn seen_at(&self, here: ConnectionPlace<'_>) -> Seen {
         let seen = here.attachment().seen(here.sock());
-        if here.attachment().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
+        if here.attachment().is_dead() && !self.is_death_reported.load(Ordering::Relaxed) {
             return seen.with_error();
         }
         seen
@@ -182,7 +182,7 @@ impl Stream {
 
     /// Returns the error that the next call will return.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
-        match self.untold.load(Ordering::Relaxed) {
+        match self.pending_error.load(Ordering::Relaxed) {
             0 => {
                 let here = self.here();
                 here.program().peek_error(here.sock()).map(Errno::from)
@@ -202,7 +202,8 @@ impl Stream {
         let seen = self.seen_at(here);
         // tcp_need_reset(), and SYN-SENT.
         if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
-            self.untold.store(Errno::ECONNRESET.0, Ordering::Relaxed);
+            self.pending_error
+                .store(Errno::ECONNRESET.0, Ordering::Relaxed);
         }
         self.take_unanswered();
         self.shut.store(0, Ordering::Relaxed);
@@ -223,8 +224,8 @@ impl Stream {
             && !(seen.is_connected() || seen.is_error() || seen.is_closed())
     }
 
-    fn take_untold(&self) -> Option<Errno> {
-        match self.untold.swap(0, Ordering::AcqRel) {
+    fn take_pending_error(&self) -> Option<Errno> {
+        match self.pending_error.swap(0, Ordering::AcqRel) {
             0 => None,
             error => Some(Errno(error)),
         }
@@ -247,7 +248,9 @@ impl Stream {
             return Some(Err(Errno::ECONNABORTED));
         }
         if self.is_ended() {
-            return Some(Err(self.take_untold().unwrap_or(Errno::ECONNABORTED)));
+            return Some(Err(self
+                .take_pending_error()
+                .unwrap_or(Errno::ECONNABORTED)));
         }
         None
     }
@@ -284,11 +287,11 @@ impl Stream {
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let here = self.here();
         let mut error = here.program().take_error(here.sock()).map(Errno::from);
-        if here.attachment().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
+        if here.attachment().is_dead() && !self.is_death_reported.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
         let Some(error) = error else {
-            return self.take_untold();
+            return self.take_pending_error();
         };
         if self.phase.load(Ordering::Acquire) == CONNECTING {
             self.phase.store(FAILED, Ordering::Release);
@@ -332,7 +335,7 @@ impl Stream {
     /// No bytes were there: the end, an error, or a reason to wait.
     fn why_nothing(
         &self,
-        here: Here<'_>,
+        here: ConnectionPlace<'_>,
         bufs: &mut [IoSliceMut<'_>],
         how: How,
     ) -> Result<usize, StreamError> {
@@ -348,7 +351,7 @@ impl Stream {
             };
         }
         if self.is_ended() {
-            let error = self.take_untold().unwrap_or(Errno::ENOTCONN);
+            let error = self.take_pending_error().unwrap_or(Errno::ENOTCONN);
             return Err(StreamError::Errno(error));
         }
         // tcp_recvmsg(): the peer's FIN comes before an error, an error before the program's own
@@ -399,7 +402,7 @@ impl Stream {
         }
         let is_shut = self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0;
         if is_shut || seen.is_closed() || seen.is_hup() || self.is_failed() {
-            let error = self.take_untold().map(StreamError::Errno);
+            let error = self.take_pending_error().map(StreamError::Errno);
             return Err(error.unwrap_or(StreamError::Pipe));
         }
         if !seen.is_connected() {

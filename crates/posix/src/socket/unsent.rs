@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-use crate::socket::moved::Here;
+use crate::socket::moved::ConnectionPlace;
 use crate::socket::{Push, Stream, StreamError};
 
 /// Smallest number of bytes taken, if any: tcp_sendmsg() checks when it begins a new buffer.
@@ -55,13 +55,13 @@ impl Stream {
     }
 
     /// __sk_stream_is_writeable(). If it is not, an event comes when it is.
-    pub(super) fn is_writable(&self, here: Here<'_>) -> bool {
+    pub(super) fn is_writable(&self, here: ConnectionPlace<'_>) -> bool {
         here.program().is_writable(here.sock()) && self.is_low(here)
     }
 
     /// tcp_stream_memory_free() for a waiting thread: half of the limit is free.
     #[inline]
-    fn is_low(&self, here: Here<'_>) -> bool {
+    fn is_low(&self, here: ConnectionPlace<'_>) -> bool {
         match self.unsent_low.load(Ordering::Relaxed) {
             0 => true,
             low => is_below(here, low),
@@ -72,7 +72,7 @@ impl Stream {
     #[cold]
     pub(super) fn send_low(
         &self,
-        here: Here<'_>,
+        here: ConnectionPlace<'_>,
         bufs: &[IoSlice<'_>],
         push: Push,
     ) -> Result<usize, StreamError> {
@@ -104,7 +104,7 @@ impl Stream {
 }
 
 #[cold]
-fn is_below(here: Here<'_>, low: u32) -> bool {
+fn is_below(here: ConnectionPlace<'_>, low: u32) -> bool {
     let (program, sock) = (here.program(), here.sock());
     let is_below = || program.tx_unsent(sock) as u64 * 2 < u64::from(low);
     if is_below() {

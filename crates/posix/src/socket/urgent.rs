@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::Urgent;
 
 use crate::errno::Errno;
-use crate::socket::moved::Here;
+use crate::socket::moved::ConnectionPlace;
 use crate::socket::stream::{SHUT_READ, Stream, StreamError};
 
 impl Stream {
@@ -32,7 +32,7 @@ impl Stream {
 
     /// The urgent byte waits to be taken.
     #[inline]
-    pub(super) fn has_urgent(&self, here: Here<'_>) -> bool {
+    pub(super) fn has_urgent(&self, here: ConnectionPlace<'_>) -> bool {
         let (program, sock) = (here.program(), here.sock());
         !program.urgent_word(sock).is_none() && matches!(program.urgent(sock), Urgent::Here(_))
     }
@@ -57,7 +57,7 @@ impl Stream {
 
     /// Something about the mark that no watcher knows.
     #[inline]
-    pub(super) fn is_urgent_news(&self, here: Here<'_>) -> bool {
+    pub(super) fn is_urgent_news(&self, here: ConnectionPlace<'_>) -> bool {
         let word = here.program().urgent_word(here.sock());
         !word.is_none() && self.told_urgent.swap(word.bits(), Ordering::AcqRel) != word.bits()
     }

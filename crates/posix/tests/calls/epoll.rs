@@ -252,7 +252,7 @@ fn room_that_comes_while_the_bytes_before_it_are_copied_gives_an_event() {
     let set = world.set();
     world.add(set, client, OUT | EDGE, 1);
     let is_over = AtomicBool::new(false);
-    let is_told = std::thread::scope(|scope| {
+    let is_reported = std::thread::scope(|scope| {
         // Another thread reads, and hands out the events.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -261,15 +261,15 @@ fn room_that_comes_while_the_bytes_before_it_are_copied_gives_an_event() {
             }
         });
         let bytes = vec![7; 1 << 20];
-        let is_told = (0..2_000).all(|_| {
+        let is_reported = (0..2_000).all(|_| {
             // A part of them, or none: in both cases room is awaited.
             let _ = world.send(client, &bytes);
             world.wait(set, 8, 2_000) == [(OUT, 1)]
         });
         is_over.store(true, Ordering::Relaxed);
-        is_told
+        is_reported
     });
-    assert!(is_told);
+    assert!(is_reported);
 }
 
 #[test]

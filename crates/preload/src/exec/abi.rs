@@ -8,7 +8,7 @@ use std::ffi::CString;
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use super::fitness::{Fitness, judge};
-use super::spawn::Outfit;
+use super::spawn::ChildConnections;
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
 use crate::next;
@@ -90,7 +90,7 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
             let hears = fitness == Fitness::Served;
             process::current().and_then(|process| process.before_exec(hears))
         }
-        Start::Beside(told) => told,
+        Start::Beside(described) => described,
     };
     // SAFETY: the program's array.
     let entries = unsafe { entries(theirs) };
@@ -244,27 +244,29 @@ unsafe fn spawned(
         Ok(fitness) => fitness,
         Err(error) => return error.0,
     };
-    let outfitted = process::current().and_then(|process| {
+    let prepared = process::current().and_then(|process| {
         let _in_call = InCall::enter();
         // SAFETY: the program's actions.
         let mut changed = unsafe { Actions::read(actions) };
-        let outfit = Outfit::prepare(process, &mut changed, fitness);
-        outfit.told().map(|told| (process, changed, outfit, told))
+        let connections = ChildConnections::prepare(process, &mut changed, fitness);
+        connections
+            .described()
+            .map(|described| (process, changed, connections, described))
     });
-    let Some((process, mut changed, outfit, told)) = outfitted else {
+    let Some((process, mut changed, connections, described)) = prepared else {
         // SAFETY: the program's array.
         return unsafe { with_environment(envp, Start::Beside(None), |envp| start(actions, envp)) };
     };
-    let changed = if outfit.is_empty() {
+    let changed = if connections.is_empty() {
         actions
     } else {
         changed.as_ptr()
     };
-    let told = Start::Beside(Some(told));
+    let described = Start::Beside(Some(described));
     // SAFETY: the program's array.
-    let result = unsafe { with_environment(envp, told, |envp| start(changed, envp)) };
+    let result = unsafe { with_environment(envp, described, |envp| start(changed, envp)) };
     let _in_call = InCall::enter();
-    outfit.end(process, result == 0);
+    connections.end(process, result == 0);
     result
 }
 

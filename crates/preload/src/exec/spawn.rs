@@ -1,28 +1,28 @@
 //! Descriptors that `posix_spawn` gives to the new program: ends of pairs take the place of our
 //! connections.
 
-use slipstack_posix::{Gift, Passing, Process};
+use slipstack_posix::{Passing, Process, SpawnLending};
 
 use super::fitness::Fitness;
 use super::sys::{Action, Actions};
 
 /// Connections that go to a new program.
 #[derive(Default)]
-pub struct Outfit {
+pub struct ChildConnections {
     /// To a program without the library.
     passing: Passing,
     /// To one with it.
-    gift: Option<Gift>,
+    spawn_lending: Option<SpawnLending>,
     /// The numbers that the text for the new program describes.
-    told: Vec<i32>,
+    described: Vec<i32>,
     /// Our connections, and the numbers under which it finds them.
     copies: Vec<(i32, i32)>,
 }
 
-impl Outfit {
+impl ChildConnections {
     /// Changes `actions` where they name connections of ours, or leave them open.
-    pub fn prepare(process: &Process, actions: &mut Actions, fitness: Fitness) -> Outfit {
-        let mut outfit = Outfit::default();
+    pub fn prepare(process: &Process, actions: &mut Actions, fitness: Fitness) -> ChildConnections {
+        let mut connections = ChildConnections::default();
         let all: Vec<Action> = actions.all().collect();
         let closed_from = all.iter().filter_map(|action| match action {
             Action::CloseFrom(number) => Some(*number),
@@ -38,7 +38,7 @@ impl Outfit {
                 Action::Copy { from, to } => {
                     if process.is_ours(from)
                         && !replaced.contains(&from)
-                        && let Some(end) = outfit.add(process, from, to, may_ask)
+                        && let Some(end) = connections.add(process, from, to, may_ask)
                     {
                         actions.set_source(index, end);
                     }
@@ -51,18 +51,22 @@ impl Outfit {
         for number in process.inherited_connections() {
             if number < closed_from
                 && !replaced.contains(&number)
-                && let Some(end) = outfit.add(process, number, number, may_ask)
+                && let Some(end) = connections.add(process, number, number, may_ask)
             {
                 actions.put_first(end, number);
             }
         }
-        if !outfit.copies.is_empty() {
-            outfit.gift = process.prepare_gift(&outfit.copies);
+        if !connections.copies.is_empty() {
+            connections.spawn_lending = process.prepare_spawn_lending(&connections.copies);
         }
-        for control in outfit.gift.iter().flat_map(Gift::controls) {
+        for control in connections
+            .spawn_lending
+            .iter()
+            .flat_map(SpawnLending::controls)
+        {
             actions.put_first(control, control);
         }
-        outfit
+        connections
     }
 
     /// Returns the descriptor to copy to `to` in place of our number `from`; `None`: that number
@@ -72,29 +76,34 @@ impl Outfit {
             self.copies.push((from, to));
             return None;
         }
-        self.told.push(to);
+        self.described.push(to);
         // Standard output is not read from.
         let reads = !matches!(to, libc::STDOUT_FILENO | libc::STDERR_FILENO);
         process.prepare_passing(&mut self.passing, from, reads)
     }
 
     /// Returns the text for the new program; `None` if it gets nothing of ours.
-    pub fn told(&self) -> Option<String> {
-        let mut told: Vec<String> = self.told.iter().map(|fd| format!("c{fd}")).collect();
-        told.extend(self.gift.iter().flat_map(Gift::told).cloned());
-        (!told.is_empty()).then(|| told.join(","))
+    pub fn described(&self) -> Option<String> {
+        let mut described: Vec<String> = self.described.iter().map(|fd| format!("c{fd}")).collect();
+        described.extend(
+            self.spawn_lending
+                .iter()
+                .flat_map(SpawnLending::described)
+                .cloned(),
+        );
+        (!described.is_empty()).then(|| described.join(","))
     }
 
     /// Whether `actions` are as they were.
     pub fn is_empty(&self) -> bool {
-        self.passing.is_empty() && self.gift.is_none()
+        self.passing.is_empty() && self.spawn_lending.is_none()
     }
 
     /// The program has been started, or not.
     pub fn end(self, process: &'static Process, is_started: bool) {
         process.end_passing(self.passing, is_started);
-        if let Some(gift) = self.gift {
-            process.end_gift(gift, is_started);
+        if let Some(spawn_lending) = self.spawn_lending {
+            process.end_spawn_lending(spawn_lending, is_started);
         }
     }
 }

@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn a_thread_that_works_for_a_call_is_inside_one() {
         let thread = std::thread::spawn(|| {
-            let mut told = vec![is_from_us()];
+            let mut answers = vec![is_from_us()];
             Libc.begin_call();
-            told.push(is_from_us());
+            answers.push(is_from_us());
             Libc.end_call();
-            told.push(is_from_us());
-            told
+            answers.push(is_from_us());
+            answers
         });
         assert_eq!(thread.join().unwrap(), [false, true, false]);
     }

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use slipstack_posix::{Leaving, Process};
+use slipstack_posix::{HelperHandover, Process};
 
 use super::raw::have_done;
 use super::{is_first_thread, is_of_thread};
@@ -140,7 +140,7 @@ pub fn before_exec() {
 }
 
 /// Leaves connections of the program to a helper, which handlers of the program's never run in.
-fn leave(process: &'static Process, prepare: fn(&Process) -> Option<Leaving>) {
+fn leave(process: &'static Process, prepare: fn(&Process) -> Option<HelperHandover>) {
     let prepared = {
         let _in_call = InCall::enter();
         prepare(process)

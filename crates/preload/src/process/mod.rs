@@ -56,7 +56,7 @@ pub fn activate() -> Option<&'static Process> {
 }
 
 /// Has every thread that sleeps in a call look again.
-pub fn rouse() {
+pub fn wake_sleepers() {
     if let Some(process) = current() {
         let _in_call = InCall::enter();
         process.wake_all();

@@ -112,7 +112,7 @@ fn the_engine_gathers_pieces_where_they_lie_and_memory_comes_back() {
     let carvings = world.program.inner.carvings.lock();
     let block = carvings.blocks.values().next().unwrap();
     assert_eq!((carvings.extents, block.users), (0, 1));
-    assert!(world.engine.lie().is_none());
+    assert!(world.engine.contradiction().is_none());
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_chain_is_taken_whole_and_the_ring_grows_without_its_bytes() {
     world.side.settle_extents(&world.engine, world.sock);
     world.engine.extents.forget(world.sock);
     world.gather(1 << 20, all - (1 << 20));
-    assert!(world.engine.lie().is_none());
+    assert!(world.engine.contradiction().is_none());
 }
 
 #[test]
@@ -168,12 +168,16 @@ fn false_extents_are_refused() {
     for (at, place, len, is_true) in table {
         let mut world = World::new(1 << 20);
         world.engine.add_extent(world.sock, at, place, len);
-        assert_eq!(world.engine.lie().is_none(), is_true, "{at} {place} {len}");
+        assert_eq!(
+            world.engine.contradiction().is_none(),
+            is_true,
+            "{at} {place} {len}"
+        );
     }
     let mut world = World::new(1 << 20);
     world.engine.add_extent(world.sock, 0, start, 100);
     world.engine.add_extent(world.sock, 99, start, 100);
-    assert!(world.engine.lie().is_some(), "they overlap");
+    assert!(world.engine.contradiction().is_some(), "they overlap");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::process::table::{Entry, NUMBERS_MAX};
 use crate::ready::Watcher;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
@@ -82,7 +82,7 @@ impl Process {
                     self.take_borrowed(
                         &socket,
                         it,
-                        Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
+                        ReadRequest::if_reads(events & libc::EPOLLIN as u32 != 0),
                     );
                 }
                 Target::Socket(socket)

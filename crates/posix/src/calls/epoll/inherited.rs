@@ -15,7 +15,7 @@ use crate::epoll::Set;
 use crate::epoll::add_kernel_part;
 use crate::errno::Errno;
 use crate::process::Process;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Decided;
 use crate::socket::kernel_socket::replace;
 
@@ -52,7 +52,7 @@ impl Process {
             };
             // The kernel's part of a datagram socket that is a member now goes with its number.
             if socket.has_kernel() {
-                self.take_borrowed(&socket, it, Wish::None);
+                self.take_borrowed(&socket, it, ReadRequest::None);
             }
             if self.part_from_parent(set).is_err() {
                 return;
@@ -60,7 +60,7 @@ impl Process {
             self.take_borrowed(
                 &socket,
                 it,
-                Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
+                ReadRequest::if_reads(events & libc::EPOLLIN as u32 != 0),
             );
             if it.is_taken() {
                 add_kernel_part(set, item);
@@ -77,10 +77,10 @@ impl Process {
         let Some(first) = numbers.first() else {
             return Ok(());
         };
-        let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{first}"));
-        let told = told.map_err(|_| Errno::EINVAL)?;
+        let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{first}"));
+        let fdinfo = fdinfo.map_err(|_| Errno::EINVAL)?;
         let own = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for line in told.lines().filter_map(line_of) {
+        for line in fdinfo.lines().filter_map(line_of) {
             // Entries whose descriptor the child has closed are skipped.
             let Some(fd) = Descriptor::new(line.fd) else {
                 continue;

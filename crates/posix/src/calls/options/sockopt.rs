@@ -454,7 +454,7 @@ impl Process {
             stream.set_owned(true);
         }
         if !options.is_empty() {
-            socket.error_queue.set(options.error_queue_wishes());
+            socket.error_queue.set(options.error_queue_messages());
             stream.apply(&options);
         }
     }
@@ -462,7 +462,7 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            socket.error_queue.set(options.error_queue_wishes());
+            socket.error_queue.set(options.error_queue_messages());
             dgram.apply(&options);
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
@@ -498,7 +498,7 @@ pub(super) fn note_beside(
             | libc::SO_SELECT_ERR_QUEUE
             | libc::SO_TIMESTAMPING
             | TIMESTAMPING_NEW,
-        ) => socket.error_queue.set(options.error_queue_wishes()),
+        ) => socket.error_queue.set(options.error_queue_messages()),
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
             let offset = int_of(value).unwrap_or(-1);
             socket.peek_offset.store(offset, Ordering::Relaxed);

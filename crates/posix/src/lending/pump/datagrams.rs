@@ -7,7 +7,7 @@ use slipstack_mem::Descriptor;
 
 use crate::lending::pump::{Pump, Way};
 use crate::ready::bits;
-use crate::socket::borrowed::Wish;
+use crate::socket::borrowed::ReadRequest;
 use crate::socket::description::Kind;
 use crate::socket::kernel_socket::is_readable;
 
@@ -24,7 +24,10 @@ impl Pump {
             self.to_child = Way::over();
             return;
         }
-        if self.wish != Wish::All || !std::mem::take(&mut self.peers.gives) || !self.has_news() {
+        if self.request != ReadRequest::All
+            || !std::mem::take(&mut self.peers.gives)
+            || !self.has_news()
+        {
             return;
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

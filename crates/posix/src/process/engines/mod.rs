@@ -209,7 +209,7 @@ impl Engines {
         let sleepers = Arc::clone(&station.sleepers);
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(attachment);
-        attachment.driver.set_relief(Box::new(move || {
+        attachment.driver.set_on_unseen_events(Box::new(move || {
             // The thread that waits for it may drive another engine.
             if are_several.load(Ordering::Acquire)
                 && sleepers.is_empty()

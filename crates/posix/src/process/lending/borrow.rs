@@ -14,8 +14,8 @@ use crate::errno::Errno;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::process::table::Entry;
+use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::requests::{Call, Request};
-use crate::socket::borrowed::words::{Message, Wish, Word};
 use crate::socket::borrowed::{Borrowed, Names};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::replace;
@@ -30,10 +30,10 @@ const OPTIONS_LEN_MAX: usize = 16 << 10;
 
 /// Whether the user of a connection can announce its reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    Heard,
+pub(super) enum UserKind {
+    WithLibrary,
     /// A program without the library.
-    Unheard,
+    WithoutLibrary,
 }
 
 /// SO_RCVTIMEO and SO_SNDTIMEO as they are; from then on they are set where the connection is used.
@@ -61,16 +61,23 @@ pub(super) fn waiting(socket: &Description) -> u64 {
 impl Process {
     /// Puts an end of a pair under the numbers, if that has not been done, and announces the
     /// program's read.
-    pub(crate) fn take_borrowed(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
+    pub(crate) fn take_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        request: ReadRequest,
+    ) {
         if !self.begin_use(socket, it) {
-            self.hold_and_wish(socket, it, wish);
+            self.hold_and_request(socket, it, request);
         }
     }
 
-    fn hold_and_wish(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) {
-        if self.hold_borrowed(socket, it, Reach::Heard) && wish != Wish::None && !it.is_streaming()
+    fn hold_and_request(&self, socket: &Arc<Description>, it: &Borrowed, request: ReadRequest) {
+        if self.hold_borrowed(socket, it, UserKind::WithLibrary)
+            && request != ReadRequest::None
+            && !it.is_streaming()
         {
-            it.wish(waiting(socket), wish, socket.is_nonblocking());
+            it.request(waiting(socket), request, socket.is_nonblocking());
         }
     }
 
@@ -79,7 +86,7 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
-        reach: Reach,
+        reach: UserKind,
     ) -> bool {
         let mut token = it.token.lock();
         if token.is_none() {
@@ -120,7 +127,12 @@ impl Process {
             || self.lending.arrivals.load(Ordering::Relaxed) >= ARRIVALS
     }
 
-    fn make_pair(&self, socket: &Description, it: &Borrowed, reach: Reach) -> Result<u64, Errno> {
+    fn make_pair(
+        &self,
+        socket: &Description,
+        it: &Borrowed,
+        reach: UserKind,
+    ) -> Result<u64, Errno> {
         let control = it.control().ok_or(Errno::ENOTCONN)?;
         let kind = match socket.kind {
             Kind::Stream => SocketType::STREAM,
@@ -135,15 +147,15 @@ impl Process {
             local: it.local,
             remote: it.remote(),
         };
-        self.lending.nameplates.put(&theirs, &names);
+        self.lending.abstract_names.put(&theirs, &names);
         let message = Message {
-            word: Word::Take,
+            kind: MessageKind::Take,
             id: it.id,
             token: self.next_token(),
-            amount: u64::from(reach == Reach::Unheard),
+            amount: u64::from(reach == UserKind::WithoutLibrary),
         };
         control.say(message, Some(theirs.as_fd()))?;
-        if socket.kind == Kind::Dgram && reach == Reach::Heard {
+        if socket.kind == Kind::Dgram && reach == UserKind::WithLibrary {
             self.keep_kernel_part(socket, it);
         }
         let numbers = socket.cold.lock().numbers.clone();
@@ -158,9 +170,14 @@ impl Process {
 
     /// A call on a connection that lives in the parent: made on the pair's end, which the kernel
     /// serves.
-    pub(crate) fn borrow(&self, socket: &Arc<Description>, it: &Borrowed, wish: Wish) -> Divert {
+    pub(crate) fn borrow(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        request: ReadRequest,
+    ) -> Divert {
         self.note_user(it);
-        self.hold_and_wish(socket, it, wish);
+        self.hold_and_request(socket, it, request);
         if it.is_taken() {
             Divert::Kernel
         } else {
@@ -177,7 +194,7 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        let divert = self.borrow(socket, it, Wish::None);
+        let divert = self.borrow(socket, it, ReadRequest::None);
         if divert == Divert::Kernel && it.turns.on_write() {
             self.take_over(socket, it);
         }
@@ -194,18 +211,18 @@ impl Process {
         if self.begin_use(socket, it) {
             return None;
         }
-        if !self.hold_borrowed(socket, it, Reach::Heard) {
+        if !self.hold_borrowed(socket, it, UserKind::WithLibrary) {
             return Some(Errno::ENOTCONN.into());
         }
         it.turns.on_read();
         if asked > 0 && !it.is_streaming() {
             let asked = asked as u64;
-            let wish = match flags & libc::MSG_WAITALL {
-                0 => Wish::Some(asked),
-                _ => Wish::Whole(asked),
+            let request = match flags & libc::MSG_WAITALL {
+                0 => ReadRequest::Some(asked),
+                _ => ReadRequest::Whole(asked),
             };
             let is_prompt = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-            it.wish(waiting(socket), wish, is_prompt);
+            it.request(waiting(socket), request, is_prompt);
         }
         Some(Divert::KernelRead)
     }
@@ -219,8 +236,8 @@ impl Process {
             return;
         }
         let request = Request::new(Call::Options, [0, 0]);
-        if let Some((_, told)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
-            let mut options = Options::read(&told);
+        if let Some((_, text)) = self.ask_owner(it, &request, &[], OPTIONS_LEN_MAX) {
+            let mut options = Options::read(&text);
             let mut cold = socket.cold.lock();
             for set in cold.options.all() {
                 options.set(set.level, set.name, &set.value);
@@ -242,14 +259,14 @@ impl Process {
     /// request it may be forbidden.
     pub fn before_confinement(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
-        self.each_borrowed(|socket, it| self.take_borrowed(socket, it, Wish::All));
+        self.each_borrowed(|socket, it| self.take_borrowed(socket, it, ReadRequest::All));
     }
 
     /// Called before the program may have no further descriptor.
     pub fn before_few_descriptors(&self) {
         self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.each_borrowed(|socket, it| {
-            self.hold_borrowed(socket, it, Reach::Heard);
+            self.hold_borrowed(socket, it, UserKind::WithLibrary);
         });
     }
 

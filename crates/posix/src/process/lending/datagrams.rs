@@ -13,12 +13,12 @@ use slipstack_mem::Descriptor;
 use crate::addr::AddrBytes;
 use crate::errno::Errno;
 use crate::outcome::Outcome;
-use crate::process::lending::borrow::Reach;
+use crate::process::lending::borrow::UserKind;
 use crate::process::wait::polled;
 use crate::process::{Process, Received};
+use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::borrowed::requests::{CONTROL_MAX, Call, OPTION_MAX, REPLY_MAX, Reply, Request};
-use crate::socket::borrowed::words::{Message, Word};
-use crate::socket::borrowed::{Borrowed, Wish};
+use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::Description;
 use crate::socket::kernel_socket::is_readable;
 
@@ -39,7 +39,7 @@ impl Process {
         let waits =
             !socket.is_nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
         if waits {
-            self.take_borrowed(socket, it, Wish::All);
+            self.take_borrowed(socket, it, ReadRequest::All);
         }
         let found = self.receive_or_wait(socket, it, (&mut *bufs, &mut *control), flags, waits)?;
         match (found, first_number(socket)) {
@@ -252,7 +252,7 @@ impl Process {
         data: &[IoSlice<'_>],
         room: usize,
     ) -> Result<Option<(Reply, Vec<u8>)>, Errno> {
-        let answer = match it.is_taken() || self.hold_borrowed(socket, it, Reach::Heard) {
+        let answer = match it.is_taken() || self.hold_borrowed(socket, it, UserKind::WithLibrary) {
             true => self.ask_owner(it, request, data, room),
             false => None,
         };
@@ -282,7 +282,7 @@ impl Process {
             return None;
         }
         let message = Message {
-            word: Word::Call,
+            kind: MessageKind::Call,
             id: it.id,
             token: self.next_token(),
             amount: 0,

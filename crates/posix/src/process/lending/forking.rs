@@ -10,8 +10,8 @@ use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::process::Process;
 use crate::process::table::Entry;
+use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::borrowed::control::Control;
-use crate::socket::borrowed::words::control_pair;
 use crate::socket::description::Decided;
 
 impl Process {

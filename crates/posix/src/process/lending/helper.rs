@@ -28,12 +28,12 @@ use crate::lending::lender::Lender;
 use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
-use crate::process::lending::borrow::{Reach, limit_times};
+use crate::process::lending::borrow::{UserKind, limit_times};
 use crate::process::lending::taking::has_other_threads;
 use crate::process::table::Entry;
 use crate::ready::Awaited;
-use crate::socket::borrowed::words::control_pair;
-use crate::socket::borrowed::{Borrowed, Wish};
+use crate::socket::borrowed::child_message::control_pair;
+use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::replace;
 
@@ -49,7 +49,7 @@ const END_PAUSE: Duration = Duration::from_micros(200);
 
 /// A connection that is to go to a helper.
 #[derive(Debug)]
-struct Ward {
+struct HelperConnection {
     socket: Arc<Description>,
     /// The end whose bytes are moved.
     ours: OwnedFd,
@@ -59,8 +59,8 @@ struct Ward {
 
 /// The connections that are to go to a helper.
 #[derive(Debug)]
-pub struct Leaving {
-    wards: Vec<Ward>,
+pub struct HelperHandover {
+    connections: Vec<HelperConnection>,
     /// The helper names the taken connections on its end, and the program reads that on the other.
     programs: OwnedFd,
     helpers: OwnedFd,
@@ -72,7 +72,7 @@ impl Process {
     /// Called before the program confines itself. `None`: it has no connections on an engine, or
     /// needs that for something else too. Otherwise a fork, [`Process::keep_for_program`] in the
     /// child and [`Process::leave_to_helper`] here must follow.
-    pub fn prepare_confinement(&self) -> Option<Leaving> {
+    pub fn prepare_confinement(&self) -> Option<HelperHandover> {
         self.living_attachment()?;
         if self.engines.homes.is_any() || has_other_threads(THREAD_LOOKS) {
             return None;
@@ -88,7 +88,7 @@ impl Process {
 
     /// As [`Process::prepare_confinement`], before the program is replaced. `None`: it has no
     /// connections on an engine that the new one is to have.
-    pub fn prepare_exec(&self) -> Option<Leaving> {
+    pub fn prepare_exec(&self) -> Option<HelperHandover> {
         self.living_attachment()?;
         let mut connections = Vec::new();
         for number in self.inherited_connections() {
@@ -106,15 +106,17 @@ impl Process {
         &self,
         connections: Vec<Arc<Description>>,
         confines: bool,
-    ) -> Option<Leaving> {
+    ) -> Option<HelperHandover> {
         if connections.is_empty() {
             return None;
         }
         let (programs, helpers) = control_pair().ok()?;
-        let wards = connections.into_iter();
-        let wards: Result<Vec<Ward>, Errno> = wards.map(|it| self.make_ward(it)).collect();
-        Some(Leaving {
-            wards: wards.ok()?,
+        let connections = connections.into_iter();
+        let connections: Result<Vec<HelperConnection>, Errno> = connections
+            .map(|it| self.make_helper_connection(it))
+            .collect();
+        Some(HelperHandover {
+            connections: connections.ok()?,
             programs,
             helpers,
             confines,
@@ -139,14 +141,16 @@ impl Process {
         Some(unique(all))
     }
 
-    fn make_ward(&self, socket: Arc<Description>) -> Result<Ward, Errno> {
+    fn make_helper_connection(&self, socket: Arc<Description>) -> Result<HelperConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = (raised(pair.0), raised(pair.1));
         limit_times(&theirs, &socket)?;
         rustix::io::ioctl_fionbio(&theirs, socket.is_nonblocking())?;
-        self.lending.nameplates.put(&ours, &self.names_of(&socket));
-        Ok(Ward {
+        self.lending
+            .abstract_names
+            .put(&ours, &self.names_of(&socket));
+        Ok(HelperConnection {
             socket,
             ours,
             theirs,
@@ -154,20 +158,20 @@ impl Process {
     }
 
     /// Takes the connections over, in the helper, names them, and moves their bytes from then on.
-    pub fn keep_for_program(&'static self, leaving: Leaving) {
-        let Leaving {
-            wards,
+    pub fn keep_for_program(&'static self, leaving: HelperHandover) {
+        let HelperHandover {
+            connections,
             programs,
             helpers,
             ..
         } = leaving;
         drop(programs);
         let mut left: Vec<(Arc<Description>, OwnedFd)> = Vec::new();
-        for ward in wards {
+        for connection in connections {
             // The program's, of which this is a copy: not even its destructor runs.
-            let id = ward.socket.id;
-            std::mem::forget(ward.socket);
-            left.extend(self.find_lent(id).map(|socket| (socket, ward.ours)));
+            let id = connection.socket.id;
+            std::mem::forget(connection.socket);
+            left.extend(self.find_lent(id).map(|socket| (socket, connection.ours)));
         }
         let begun = Instant::now();
         while !left.is_empty() && begun.elapsed() < MOVE_TIME_MAX {
@@ -212,7 +216,7 @@ impl Process {
         let Some(Decided::Foreign(it)) = socket.decided() else {
             return None;
         };
-        if !self.hold_borrowed(socket, it, Reach::Heard) {
+        if !self.hold_borrowed(socket, it, UserKind::WithLibrary) {
             return None;
         }
         self.take_over(socket, it);
@@ -226,8 +230,8 @@ impl Process {
         (helpers, id): (&OwnedFd, u64),
     ) {
         self.charge_for_program(socket, ours);
-        let told = id.to_le_bytes();
-        let _ = rustix::net::send(helpers, &told, SendFlags::NOSIGNAL);
+        let message = id.to_le_bytes();
+        let _ = rustix::net::send(helpers, &message, SendFlags::NOSIGNAL);
     }
 
     /// The steward moves the connection's bytes without read requests.
@@ -238,27 +242,27 @@ impl Process {
         socket.lent.add();
         self.lending.post.note_pump();
         let mut pump = Pump::new(socket, number, ours, Origin::UNHEARD);
-        pump.read(Wish::All);
+        pump.read(ReadRequest::All);
         self.charge(Charge::Pump(pump));
     }
 
     /// Puts the ends of the pairs under the program's numbers, waits until the helper has its
     /// connections, and gives the engine up if requested.
-    pub fn leave_to_helper(&'static self, leaving: Leaving, has_helper: bool) {
-        let Leaving {
-            wards,
+    pub fn leave_to_helper(&'static self, leaving: HelperHandover, has_helper: bool) {
+        let HelperHandover {
+            connections,
             programs,
             helpers,
             confines,
         } = leaving;
         drop(helpers);
         let mut left = Vec::new();
-        for ward in wards {
-            self.put_end(&ward.socket, &ward.theirs);
-            left.push((ward.socket, ward.ours));
+        for connection in connections {
+            self.put_end(&connection.socket, &connection.theirs);
+            left.push((connection.socket, connection.ours));
         }
         let mut gone = Vec::new();
-        while has_helper && let Some(id) = hear(&programs) {
+        while has_helper && let Some(id) = receive_reply(&programs) {
             let taken = left.extract_if(.., |(socket, _)| socket.id == id);
             gone.extend(taken.map(|(socket, _)| socket));
         }
@@ -318,7 +322,7 @@ impl Process {
         self.lending.is_confined.store(true, Ordering::Relaxed);
         if let Some(attachment) = self.engines.first() {
             attachment.lose();
-            attachment.goodbye();
+            attachment.end_session();
             self.on_engine_death(&attachment);
         }
         wait_until(|| own_threads().next().is_none());
@@ -326,10 +330,10 @@ impl Process {
 }
 
 /// The next connection that the helper has; `None`: it has no more, or has ended.
-fn hear(programs: &OwnedFd) -> Option<u64> {
-    let mut told = [0; 8];
-    let len = retry_on_intr(|| rustix::net::recv(programs, &mut told[..], RecvFlags::empty()));
-    matches!(len, Ok((_, 8))).then(|| u64::from_le_bytes(told))
+fn receive_reply(programs: &OwnedFd) -> Option<u64> {
+    let mut message = [0; 8];
+    let len = retry_on_intr(|| rustix::net::recv(programs, &mut message[..], RecvFlags::empty()));
+    matches!(len, Ok((_, 8))).then(|| u64::from_le_bytes(message))
 }
 
 fn wait_until(is_so: impl Fn() -> bool) -> bool {

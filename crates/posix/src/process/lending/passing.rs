@@ -17,23 +17,23 @@ use slipstack_mem::{Descriptor, raised};
 
 use crate::addr::stack_addr;
 use crate::errno::Errno;
+use crate::lending::abstract_name;
 use crate::lending::lender::Lender;
-use crate::lending::nameplate;
 use crate::lending::post::Charge;
 use crate::lending::pump::{Origin, Pump};
 use crate::process::Process;
-use crate::process::lending::borrow::{Reach, limit_times};
+use crate::process::lending::borrow::{UserKind, limit_times};
 use crate::process::lending::starting::is_lendable;
 use crate::process::table::Entry;
+use crate::socket::borrowed::child_message::{Message, MessageKind, join};
 use crate::socket::borrowed::control::Control;
-use crate::socket::borrowed::words::{Message, Word, join};
-use crate::socket::borrowed::{Borrowed, Names, PairName, Wish};
+use crate::socket::borrowed::{Borrowed, Names, PairName, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::kernel_socket::{kernel_name, replace};
 
 /// A connection on its way to another program.
 #[derive(Debug)]
-struct Passage {
+struct PassedConnection {
     socket: Arc<Description>,
     ours: OwnedFd,
     theirs: OwnedFd,
@@ -42,7 +42,7 @@ struct Passage {
 
 /// Connections on their way to another program, each once.
 #[derive(Debug, Default)]
-pub struct Passing(Vec<Passage>);
+pub struct Passing(Vec<PassedConnection>);
 
 impl Passing {
     #[must_use]
@@ -59,14 +59,15 @@ impl Process {
         let socket = self.table.socket(fd)?;
         match socket.decided() {
             Some(Decided::Stream(_)) => {
-                let is_it = |passage: &&mut Passage| Arc::ptr_eq(&passage.socket, &socket);
-                if let Some(passage) = passing.0.iter_mut().find(is_it) {
-                    passage.reads |= reads;
-                    return Some(passage.theirs.as_raw_fd());
+                let is_it =
+                    |connection: &&mut PassedConnection| Arc::ptr_eq(&connection.socket, &socket);
+                if let Some(connection) = passing.0.iter_mut().find(is_it) {
+                    connection.reads |= reads;
+                    return Some(connection.theirs.as_raw_fd());
                 }
-                let passage = self.make_passage(socket, reads).ok()?;
-                let number = passage.theirs.as_raw_fd();
-                passing.0.push(passage);
+                let connection = self.make_passed_connection(socket, reads).ok()?;
+                let number = connection.theirs.as_raw_fd();
+                passing.0.push(connection);
                 Some(number)
             }
             // The descriptor number holds a kernel datagram socket.
@@ -77,7 +78,7 @@ impl Process {
             Some(Decided::Foreign(it)) => {
                 // From now on another program has the pair too, which may not be heard.
                 it.turns.never_ask();
-                if self.hold_borrowed(&socket, it, Reach::Heard) {
+                if self.hold_borrowed(&socket, it, UserKind::WithLibrary) {
                     it.pass(reads);
                 }
                 None
@@ -102,18 +103,24 @@ impl Process {
         }
     }
 
-    fn make_passage(&self, socket: Arc<Description>, reads: bool) -> Result<Passage, Errno> {
+    fn make_passed_connection(
+        &self,
+        socket: Arc<Description>,
+        reads: bool,
+    ) -> Result<PassedConnection, Errno> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = pair;
-        self.lending.nameplates.put(&ours, &self.names_of(&socket));
+        self.lending
+            .abstract_names
+            .put(&ours, &self.names_of(&socket));
         limit_times(&theirs, &socket)?;
         if socket.is_nonblocking() {
             rustix::io::ioctl_fionbio(&theirs, true)?;
         }
         // Before the program can close it.
         socket.lent.add();
-        Ok(Passage {
+        Ok(PassedConnection {
             socket,
             ours,
             theirs: raised(theirs),
@@ -123,13 +130,13 @@ impl Process {
 
     /// Completes the passing: if they were sent, their bytes are moved from now on.
     pub fn end_passing(&'static self, passing: Passing, is_gone: bool) {
-        for passage in passing.0 {
-            let Passage {
+        for connection in passing.0 {
+            let PassedConnection {
                 socket,
                 ours,
                 theirs,
                 reads,
-            } = passage;
+            } = connection;
             drop(theirs);
             let number = is_gone.then(|| self.steward_number(&socket)).flatten();
             let Some(number) = number else {
@@ -139,7 +146,7 @@ impl Process {
             self.lending.post.note_pump();
             let mut pump = Pump::new(socket, number, raised(ours), Origin::UNHEARD);
             if reads {
-                pump.read(Wish::All);
+                pump.read(ReadRequest::All);
             }
             self.charge(Charge::Pump(pump));
         }
@@ -168,14 +175,14 @@ impl Process {
         let Some(number) = Descriptor::new(fd) else {
             return;
         };
-        if let Some((names, pair)) = nameplate::read(number) {
+        if let Some((names, pair)) = abstract_name::read(number) {
             self.receive_connection(number, &names, pair);
-        } else if let Some(letter) = letter_of(number).filter(|_| self.has_part_in(number)) {
+        } else if let Some(letter) = kind_letter(number).filter(|_| self.has_part_in(number)) {
             let mut mode = [0; 4];
-            let told = self
+            let result = self
                 .kernel
                 .getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
-            let is_nonblocking = told.is_ok() && mode != [0; 4];
+            let is_nonblocking = result.is_ok() && mode != [0; 4];
             let ending = if is_nonblocking { "n" } else { "" };
             self.inherit(&format!("{letter}{fd}{ending}"));
         }
@@ -211,7 +218,7 @@ impl Process {
         let control = Arc::new(Control::new(join(number).ok()?));
         let token = self.next_token();
         let message = Message {
-            word: Word::Join,
+            kind: MessageKind::Join,
             id: names.id,
             token,
             amount: 0,
@@ -274,13 +281,14 @@ fn is_bound(socket: &Description) -> bool {
 /// Whether a descriptor that has come from elsewhere means something to [`Process::receive`].
 #[must_use]
 pub fn is_passed(fd: i32) -> bool {
-    Descriptor::new(fd)
-        .is_some_and(|number| nameplate::read(number).is_some() || letter_of(number).is_some())
+    Descriptor::new(fd).is_some_and(|number| {
+        abstract_name::read(number).is_some() || kind_letter(number).is_some()
+    })
 }
 
 /// Returns the letter by which [`Process::inherit`] names a socket of the kernel's that the stack
 /// has a part in: such are bound freely.
-fn letter_of(number: Descriptor) -> Option<char> {
+fn kind_letter(number: Descriptor) -> Option<char> {
     if !sockopt::ip_freebind(number.as_fd()).unwrap_or(false) {
         return None;
     }

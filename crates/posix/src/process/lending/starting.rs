@@ -16,28 +16,28 @@ use rustix::net::{SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::addr::Family;
+use crate::lending::abstract_name;
 use crate::lending::fork::Fork;
-use crate::lending::nameplate;
 use crate::process::Process;
-use crate::process::lending::borrow::Reach;
+use crate::process::lending::borrow::UserKind;
 use crate::process::table::Entry;
 use crate::socket::borrowed::Names;
 use crate::socket::borrowed::control::Control;
-use crate::socket::borrowed::{Borrowed, Wish};
+use crate::socket::borrowed::{Borrowed, ReadRequest};
 use crate::socket::description::{Decided, Description, Kind, New};
 
 /// Connections for a program that is about to be spawned.
 #[derive(Debug)]
-pub struct Gift {
+pub struct SpawnLending {
     fork: Fork,
-    told: Vec<String>,
+    described: Vec<String>,
 }
 
-impl Gift {
+impl SpawnLending {
     /// Returns the words for the new program.
     #[must_use]
-    pub fn told(&self) -> &[String] {
-        &self.told
+    pub fn described(&self) -> &[String] {
+        &self.described
     }
 
     /// The numbers that it must find open beside those that it was given.
@@ -54,7 +54,7 @@ impl Gift {
 }
 
 /// Control sockets to stewards that a text has named so far, by their numbers in it.
-pub(crate) type Ways = Vec<(i32, Arc<Control>)>;
+pub(crate) type StewardSockets = Vec<(i32, Arc<Control>)>;
 
 impl Process {
     /// Whether number `fd` is a connection that a program with the library may be given as it is.
@@ -66,11 +66,11 @@ impl Process {
     }
 
     /// Before a program is spawned that finds our connections `from` under the numbers `to`.
-    /// [`Process::end_gift`] must follow.
+    /// [`Process::end_spawn_lending`] must follow.
     #[must_use]
-    pub fn prepare_gift(&self, copies: &[(i32, i32)]) -> Option<Gift> {
+    pub fn prepare_spawn_lending(&self, copies: &[(i32, i32)]) -> Option<SpawnLending> {
         let fork = self.prepare_child(|number| copies.iter().any(|(from, _)| *from == number))?;
-        let mut told = Vec::new();
+        let mut described = Vec::new();
         for (from, to) in copies {
             let Some(socket) = self.table.socket(*from) else {
                 continue;
@@ -97,22 +97,22 @@ impl Process {
                 }
                 _ => None,
             };
-            told.extend(item);
+            described.extend(item);
         }
-        Some(Gift { fork, told })
+        Some(SpawnLending { fork, described })
     }
 
     /// The program has been started, or not.
-    pub fn end_gift(&'static self, gift: Gift, is_started: bool) {
+    pub fn end_spawn_lending(&'static self, lending: SpawnLending, is_started: bool) {
         match is_started {
-            true => self.lend_to(gift.fork),
-            false => self.lend_to_nobody(gift.fork),
+            true => self.lend_to(lending.fork),
+            false => self.lend_to_nobody(lending.fork),
         }
     }
 
     /// Returns the text about a borrowed connection under `number`, before `exec`. `hears`: the new
     /// program has the library.
-    pub(crate) fn tell_of_borrowed(
+    pub(crate) fn describe_borrowed(
         &self,
         socket: &Arc<Description>,
         it: &Borrowed,
@@ -124,8 +124,10 @@ impl Process {
             if socket.kind == Kind::Dgram {
                 return None;
             }
-            if self.hold_borrowed(socket, it, Reach::Unheard) && number <= libc::STDERR_FILENO {
-                self.take_borrowed(socket, it, Wish::All);
+            if self.hold_borrowed(socket, it, UserKind::WithoutLibrary)
+                && number <= libc::STDERR_FILENO
+            {
+                self.take_borrowed(socket, it, ReadRequest::All);
             }
             return None;
         }
@@ -145,7 +147,12 @@ impl Process {
     }
 
     /// A connection that is another process's and has not been used by this one.
-    pub(crate) fn inherit_held(&self, item: &str, kind: Kind, ways: &mut Ways) -> Option<()> {
+    pub(crate) fn inherit_held(
+        &self,
+        item: &str,
+        kind: Kind,
+        steward_sockets: &mut StewardSockets,
+    ) -> Option<()> {
         let mut parts = item.splitn(4, '/');
         let mut part = || parts.next();
         let number = part()?;
@@ -153,7 +160,7 @@ impl Process {
         let number = Descriptor::new(number.trim_end_matches('n').parse().ok()?)?;
         rustix::io::fcntl_getfd(number.as_fd()).ok()?;
         let id = part()?.parse().ok()?;
-        let control = self.way(part()?.parse().ok()?, ways)?;
+        let control = self.way(part()?.parse().ok()?, steward_sockets)?;
         let names = Names::parse(id, part()?)?;
         if let Some(socket) = self.find_held(id, &control) {
             self.install(number, &socket);
@@ -176,14 +183,18 @@ impl Process {
     }
 
     /// The end of a pair, with the way to its steward if there is one.
-    pub(crate) fn inherit_taken(&self, item: &str, ways: &mut Ways) -> Option<()> {
+    pub(crate) fn inherit_taken(
+        &self,
+        item: &str,
+        steward_sockets: &mut StewardSockets,
+    ) -> Option<()> {
         let mut parts = item.splitn(6, '/');
         let fd: i32 = parts.next()?.parse().ok()?;
         let Some(id) = parts.next() else {
             return self.inherit_end(fd);
         };
         let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
-        let control = self.way(parts.next()?.parse().ok()?, ways)?;
+        let control = self.way(parts.next()?.parse().ok()?, steward_sockets)?;
         let is_streaming = parts.next()? != "0";
         let names = Names::parse(id, parts.next()?)?;
         let number = Descriptor::new(fd)?;
@@ -207,7 +218,7 @@ impl Process {
     /// The end of a pair without a way to its steward.
     fn inherit_end(&self, fd: i32) -> Option<()> {
         let number = Descriptor::new(fd)?;
-        let (names, _) = nameplate::read(number)?;
+        let (names, _) = abstract_name::read(number)?;
         let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
         let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
         let socket = self.foreign(Borrowed::received(&names), Kind::Stream, is_nonblocking);
@@ -253,8 +264,8 @@ impl Process {
     }
 
     /// The control socket that has come under `number`; it moves out of the program's way.
-    fn way(&self, number: i32, ways: &mut Ways) -> Option<Arc<Control>> {
-        if let Some((_, control)) = ways.iter().find(|(known, _)| *known == number) {
+    fn way(&self, number: i32, steward_sockets: &mut StewardSockets) -> Option<Arc<Control>> {
+        if let Some((_, control)) = steward_sockets.iter().find(|(known, _)| *known == number) {
             return Some(Arc::clone(control));
         }
         let came = Descriptor::new(number)?;
@@ -266,7 +277,7 @@ impl Process {
         came.close();
         let control = Arc::new(Control::new(raised(end)));
         self.lending.controls.lock().push(Arc::clone(&control));
-        ways.push((number, Arc::clone(&control)));
+        steward_sockets.push((number, Arc::clone(&control)));
         Some(control)
     }
 }

@@ -26,13 +26,13 @@ use crate::lending::steward::Steward;
 use crate::process::Process;
 use crate::process::lending::helper::{MOVE_PAUSE, MOVE_TIME_MAX};
 use crate::socket::Stream;
-use crate::socket::borrowed::Wish;
-use crate::socket::borrowed::words::control_pair;
+use crate::socket::borrowed::ReadRequest;
+use crate::socket::borrowed::child_message::control_pair;
 use crate::socket::description::{Decided, Description, Kind};
 
 /// Connections on their way to the helper of a process that has ended.
 #[derive(Debug)]
-pub struct Succession {
+pub struct EndHandover {
     packed: Packed,
     /// The connections, with what an engine makes them from.
     carried: Vec<(Arc<Description>, Vec<u8>)>,
@@ -45,7 +45,7 @@ impl Process {
     /// Called when the program has ended and others may use connections of its. `None`: there is
     /// nothing that a helper could have. Otherwise a fork, [`Process::succeed`] in the child and
     /// [`Process::end_succession`] here must follow.
-    pub fn prepare_succession(&'static self) -> Option<Succession> {
+    pub fn prepare_succession(&'static self) -> Option<EndHandover> {
         self.lending.post.await_steward();
         self.close_sockets(0, u32::MAX);
         let mut packed = self.lending.post.pack()?;
@@ -60,7 +60,7 @@ impl Process {
         };
         // The helper keeps them.
         ends_of(&packed).for_each(|number| self.lending.forget(number));
-        Some(Succession {
+        Some(EndHandover {
             packed,
             carried,
             programs,
@@ -100,8 +100,8 @@ impl Process {
     }
 
     /// In the helper: takes the connections, says so, and serves their users until there are none.
-    pub fn succeed(&'static self, succession: Succession) {
-        let Succession {
+    pub fn succeed(&'static self, succession: EndHandover) {
+        let EndHandover {
             packed,
             carried,
             programs,
@@ -119,11 +119,11 @@ impl Process {
         let packed = self.take_up(packed, &sockets);
         let slot = u64::from(attachment.slot().unwrap_or(0));
         let ids = sockets.iter().map(|socket| socket.id);
-        let told: Vec<u8> = std::iter::once(slot)
+        let message: Vec<u8> = std::iter::once(slot)
             .chain(ids)
             .flat_map(u64::to_le_bytes)
             .collect();
-        let _ = rustix::net::send(&helpers, &told, SendFlags::NOSIGNAL);
+        let _ = rustix::net::send(&helpers, &message, SendFlags::NOSIGNAL);
         drop(helpers);
         let _ = self.close_others(0, u32::MAX, 0);
         if let Ok(mut steward) = Steward::new(self, &self.lending.post) {
@@ -202,16 +202,18 @@ impl Process {
 
     /// Waits until the helper has the connections, of which nothing is left here then. Without it
     /// they are served here as before.
-    pub fn end_succession(&'static self, succession: Succession, has_helper: bool) {
-        let Succession {
+    pub fn end_succession(&'static self, succession: EndHandover, has_helper: bool) {
+        let EndHandover {
             packed,
             carried,
             programs,
             helpers,
         } = succession;
         drop(helpers);
-        let told = has_helper.then(|| hear(&programs, carried.len())).flatten();
-        let (slot, ids) = told.unwrap_or_default();
+        let message = has_helper
+            .then(|| receive_reply(&programs, carried.len()))
+            .flatten();
+        let (slot, ids) = message.unwrap_or_default();
         for (socket, bytes) in carried {
             let Some((attachment, sock)) = place_of(&socket) else {
                 continue;
@@ -234,7 +236,8 @@ impl Process {
         let children = match ids.is_empty() {
             true => children,
             false => {
-                stay.iter_mut().for_each(|(_, pump)| pump.read(Wish::All));
+                stay.iter_mut()
+                    .for_each(|(_, pump)| pump.read(ReadRequest::All));
                 Vec::new()
             }
         };
@@ -295,12 +298,12 @@ fn carry_out(socket: &Description) -> Option<Vec<u8>> {
 
 /// Reads the slot of the helper's engine and the numbers of the `count` connections that it has at
 /// most. `None`: it has ended.
-fn hear(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
-    let mut told = vec![0; (1 + count) * 8];
-    let recv = || rustix::net::recv(programs, &mut told[..], RecvFlags::empty());
+fn receive_reply(programs: &OwnedFd, count: usize) -> Option<(u16, Vec<u64>)> {
+    let mut message = vec![0; (1 + count) * 8];
+    let recv = || rustix::net::recv(programs, &mut message[..], RecvFlags::empty());
     let (_, len) = retry_on_intr(recv).ok()?;
-    let (words, _) = told[..len.min(told.len())].as_chunks();
-    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let (words, _) = message[..len.min(message.len())].as_chunks();
+    let mut words = words.iter().map(|kind| u64::from_le_bytes(*kind));
     let slot = u16::try_from(words.next()?).ok()?;
     Some((slot, words.collect()))
 }

@@ -21,7 +21,7 @@ use crate::lending::pump::{Origin, Pump, has_hung_up};
 use crate::process::Process;
 use crate::socket::Stream;
 use crate::socket::borrowed::Borrowed;
-use crate::socket::borrowed::words::{Message, Word};
+use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::description::{Decided, Description};
 use crate::socket::kernel_socket::replace;
 
@@ -68,24 +68,24 @@ impl Process {
         }
         self.learn_options(socket);
         let message = Message {
-            word: Word::Want,
+            kind: MessageKind::Want,
             id: it.id,
             token: self.next_token(),
             amount: attachment.slot().map_or(0, u64::from),
         };
         let Some((connection, pair)) = control.ask_for(message) else {
             // The steward may have been late.
-            it.say(Word::Leave, 0);
+            it.say(MessageKind::Leave, 0);
             return None;
         };
         if has_unread(socket) || !attachment.carry_in(sock, &connection) {
-            it.say(Word::Leave, 0);
+            it.say(MessageKind::Leave, 0);
             return None;
         }
         let stream = Stream::accepted(Arc::clone(attachment), sock);
         self.apply_stream_options(socket, &stream);
         socket.bring(Decided::Stream(stream));
-        it.say(Word::Have, message.amount);
+        it.say(MessageKind::Have, message.amount);
         self.settle_brought(socket);
         self.drop_way(it);
         self.serve_others(socket, pair);

@@ -72,12 +72,12 @@ impl Network {
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         let attachment = self.engines.first();
-        let told = attachment.map(|attachment| attachment.program.network_revision());
-        if told == Some(first.network().revision) && !self.has_other.load(Ordering::Relaxed) {
+        let revision = attachment.map(|attachment| attachment.program.network_revision());
+        if revision == Some(first.network().revision) && !self.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }
         let now = now_ns();
-        let is_current = |known: &Fresh| match told {
+        let is_current = |known: &Fresh| match revision {
             // The engine has reported whether the network has changed.
             Some(revision) => known.policy.network().revision == revision,
             None => now.saturating_sub(known.asked_ns) < AGE_MAX_NS,

@@ -45,7 +45,7 @@ pub(crate) struct Plan<'a> {
 }
 
 /// A wait, and where it is made.
-struct At<'a> {
+struct WaitContext<'a> {
     plan: &'a Plan<'a>,
     station: &'a Station,
     /// The engine, if it is not the first.
@@ -147,7 +147,7 @@ impl Process {
         let station = attachment
             .as_ref()
             .map_or(&self.engines.station, |attachment| &attachment.station);
-        let at = At {
+        let at = WaitContext {
             plan,
             station,
             elsewhere: attachment
@@ -170,7 +170,7 @@ impl Process {
 
     /// Returns the engine of a wait that may have begun before there was one. `None`: the engine of
     /// the wait has died, and there is another one.
-    fn attachment_at(&self, at: &At<'_>) -> Option<Option<Arc<Attachment>>> {
+    fn attachment_at(&self, at: &WaitContext<'_>) -> Option<Option<Arc<Attachment>>> {
         match at.elsewhere {
             Some(attachment) if attachment.is_dead() => None,
             Some(attachment) => Some(Some(Arc::clone(attachment))),
@@ -197,7 +197,7 @@ impl Process {
 
     fn wait_from<T>(
         &self,
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         attachment: Option<&Arc<Attachment>>,
         (thread, begun, leads): (usize, u64, bool),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
@@ -257,7 +257,7 @@ impl Process {
 
     /// Runs the engine before a wait, or only the commands of this thread.
     fn begin_wait(
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         attachment: &Attachment,
         (thread, begun): (usize, u64),
         has_turn: bool,
@@ -298,7 +298,7 @@ impl Process {
     /// Returns how long a wait may spin. Not at all while other engines of the program have work
     /// for the processors, unless the time was set by an option.
     #[inline]
-    fn spin_budget_ns(&self, at: &At<'_>, begun: u64) -> u64 {
+    fn spin_budget_ns(&self, at: &WaitContext<'_>, begun: u64) -> u64 {
         let Station { spin, number, .. } = at.station;
         let is_crowded = || self.engines.homes.is_any() && self.spinners.is_crowded(*number, begun);
         match spin.budget_ns() {
@@ -310,7 +310,7 @@ impl Process {
 
     fn spin<T>(
         &self,
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         attachment: Option<&Attachment>,
         (begun, budget_ns): (u64, u64),
         before: Interruptions,
@@ -391,7 +391,7 @@ impl Process {
 
     fn sleep<T>(
         &self,
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         before: Interruptions,
         (is_turned, now_ns): (bool, u64),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
@@ -411,7 +411,7 @@ impl Process {
     fn sleep_as<T>(
         &self,
         waiter: &Arc<Waiter>,
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         (before, mut is_turned, mut now): (Interruptions, bool, u64),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
@@ -501,7 +501,7 @@ impl Process {
         &self,
         waiter: &Waiter,
         attachment: &Attachment,
-        at: &At<'_>,
+        at: &WaitContext<'_>,
         now: u64,
         left: Option<u64>,
     ) -> Slept {

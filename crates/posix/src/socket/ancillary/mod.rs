@@ -1,12 +1,12 @@
 //! Control messages of `sendmsg` and `recvmsg` in Linux's layout
 //! (cmsg(3)).
 
+mod requested;
 mod sending;
-mod wishes;
 mod writing;
 
+pub(crate) use requested::RequestedControl;
 pub(crate) use sending::{Sending, check_stream, parse};
-pub(crate) use wishes::Wishes;
 pub(crate) use writing::{Setting, Writer};
 
 /// `struct cmsghdr`: length with header, level, type.

@@ -10,8 +10,8 @@ use crate::addr::{AddrBytes, Family};
 use crate::errno::Errno;
 use crate::socket::QueuedMessage;
 use crate::socket::ancillary::{
-    HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW,
-    Wishes,
+    HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, RequestedControl, TIMESTAMP_NEW,
+    TIMESTAMPING_NEW, TIMESTAMPNS_NEW,
 };
 
 /// Writes into a program's place for control messages, as put_cmsg().
@@ -67,21 +67,21 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes all requested control messages of a datagram.
-    pub(crate) fn put_all(&mut self, wishes: Wishes, it: &Envelope, setting: Setting) {
+    pub(crate) fn put_all(&mut self, requested: RequestedControl, it: &Envelope, setting: Setting) {
         let local = it.local.map(|local| local.ip().to_canonical());
-        self.put_each(wishes, it, setting, local);
+        self.put_each(requested, it, setting, local);
     }
 
     /// `source`: the source address of an answer, which IP_PKTINFO returns too.
     fn put_each(
         &mut self,
-        wishes: Wishes,
+        requested: RequestedControl,
         it: &Envelope,
         setting: Setting,
         source: Option<IpAddr>,
     ) {
-        self.put_socket(wishes, it, setting.now_ns);
-        if wishes.has(Wishes::SEGMENT)
+        self.put_socket(requested, it, setting.now_ns);
+        if requested.has(RequestedControl::SEGMENT)
             && let Some(size) = it.segment
         {
             self.put_int(libc::SOL_UDP, libc::UDP_GRO, size.get().into());
@@ -89,19 +89,24 @@ impl<'a> Writer<'a> {
         let is_v4 = it
             .local
             .is_some_and(|local| local.ip().to_canonical().is_ipv4());
-        if wishes.has(Wishes::PACKET_INFO_V6) && setting.family == Family::V6 {
+        if requested.has(RequestedControl::PACKET_INFO_V6) && setting.family == Family::V6 {
             self.put_packet_info_v6(it, setting.interface);
         }
         if is_v4 {
-            self.put_v4(wishes, it, setting.interface, source);
+            self.put_v4(requested, it, setting.interface, source);
         } else {
-            self.put_v6(wishes, it);
+            self.put_v6(requested, it);
         }
     }
 
     /// Writes IP_RECVERR or IPV6_RECVERR: `struct sock_extended_err` and the offender's address,
     /// after the messages requested for any datagram.
-    pub(crate) fn put_returned(&mut self, wishes: Wishes, it: &Returned, setting: Setting) {
+    pub(crate) fn put_returned(
+        &mut self,
+        requested: RequestedControl,
+        it: &Returned,
+        setting: Setting,
+    ) {
         let envelope = Envelope {
             local: Some(SocketAddr::new(it.local, 0)),
             tos: Some(it.tos),
@@ -110,7 +115,7 @@ impl<'a> Writer<'a> {
             ..Envelope::default()
         };
         // Nothing is answered: Linux leaves the source address empty.
-        self.put_each(wishes, &envelope, setting, None);
+        self.put_each(requested, &envelope, setting, None);
         const ORIGIN_ICMP: u8 = 2;
         const ORIGIN_ICMP6: u8 = 3;
         let origin = if it.offender.is_ipv4() {
@@ -132,14 +137,18 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn put_socket(&mut self, wishes: Wishes, it: &Envelope, now_ns: u64) {
-        let is_coarse = wishes.has(Wishes::TIME) || wishes.has(Wishes::TIME_NEW);
-        if is_coarse || wishes.has(Wishes::TIME_NS) || wishes.has(Wishes::TIME_NS_NEW) {
+    fn put_socket(&mut self, requested: RequestedControl, it: &Envelope, now_ns: u64) {
+        let is_coarse =
+            requested.has(RequestedControl::TIME) || requested.has(RequestedControl::TIME_NEW);
+        if is_coarse
+            || requested.has(RequestedControl::TIME_NS)
+            || requested.has(RequestedControl::TIME_NS_NEW)
+        {
             let at = wall_time(it.time_ns, now_ns);
-            let kind = match wishes {
-                wishes if wishes.has(Wishes::TIME) => libc::SO_TIMESTAMP,
-                wishes if wishes.has(Wishes::TIME_NS) => libc::SO_TIMESTAMPNS,
-                wishes if wishes.has(Wishes::TIME_NEW) => TIMESTAMP_NEW,
+            let kind = match requested {
+                requested if requested.has(RequestedControl::TIME) => libc::SO_TIMESTAMP,
+                requested if requested.has(RequestedControl::TIME_NS) => libc::SO_TIMESTAMPNS,
+                requested if requested.has(RequestedControl::TIME_NEW) => TIMESTAMP_NEW,
                 _ => TIMESTAMPNS_NEW,
             };
             let part = if is_coarse {
@@ -152,12 +161,12 @@ impl<'a> Writer<'a> {
             data[8..].copy_from_slice(&part.to_ne_bytes());
             self.put(libc::SOL_SOCKET, kind, &data);
         }
-        if wishes.has(Wishes::STAMP) || wishes.has(Wishes::STAMP_NEW) {
+        if requested.has(RequestedControl::STAMP) || requested.has(RequestedControl::STAMP_NEW) {
             let at = wall_time(it.time_ns, now_ns);
-            self.put_stamp(at, wishes.has(Wishes::STAMP_NEW));
+            self.put_stamp(at, requested.has(RequestedControl::STAMP_NEW));
         }
         // Linux is silent while nothing was lost.
-        if wishes.has(Wishes::LOST) && it.lost != 0 {
+        if requested.has(RequestedControl::LOST) && it.lost != 0 {
             self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
         }
     }
@@ -205,10 +214,16 @@ impl<'a> Writer<'a> {
         self.put(level, name, &bytes);
     }
 
-    fn put_v4(&mut self, wishes: Wishes, it: &Envelope, interface: u32, source: Option<IpAddr>) {
+    fn put_v4(
+        &mut self,
+        requested: RequestedControl,
+        it: &Envelope,
+        interface: u32,
+        source: Option<IpAddr>,
+    ) {
         const LEVEL: i32 = libc::IPPROTO_IP;
         let Some(local) = it.local else { return };
-        if wishes.has(Wishes::PACKET_INFO)
+        if requested.has(RequestedControl::PACKET_INFO)
             && let IpAddr::V4(ip) = local.ip().to_canonical()
         {
             let mut data = [0; 12];
@@ -219,13 +234,13 @@ impl<'a> Writer<'a> {
             data[8..].copy_from_slice(&ip.octets());
             self.put(LEVEL, libc::IP_PKTINFO, &data);
         }
-        if wishes.has(Wishes::TTL) {
+        if requested.has(RequestedControl::TTL) {
             self.put_int(LEVEL, libc::IP_TTL, it.ttl.unwrap_or(0).into());
         }
-        if wishes.has(Wishes::TOS) {
+        if requested.has(RequestedControl::TOS) {
             self.put(LEVEL, libc::IP_TOS, &[it.tos.unwrap_or(0)]);
         }
-        if wishes.has(Wishes::DESTINATION) {
+        if requested.has(RequestedControl::DESTINATION) {
             let address = AddrBytes::new(local, Family::V4);
             self.put(LEVEL, IP_ORIGDSTADDR, address.as_bytes());
         }
@@ -243,15 +258,15 @@ impl<'a> Writer<'a> {
         self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
     }
 
-    fn put_v6(&mut self, wishes: Wishes, it: &Envelope) {
+    fn put_v6(&mut self, requested: RequestedControl, it: &Envelope) {
         const LEVEL: i32 = libc::IPPROTO_IPV6;
-        if wishes.has(Wishes::HOP_LIMIT) {
+        if requested.has(RequestedControl::HOP_LIMIT) {
             self.put_int(LEVEL, libc::IPV6_HOPLIMIT, it.ttl.unwrap_or(0).into());
         }
-        if wishes.has(Wishes::TRAFFIC_CLASS) {
+        if requested.has(RequestedControl::TRAFFIC_CLASS) {
             self.put_int(LEVEL, libc::IPV6_TCLASS, it.tos.unwrap_or(0).into());
         }
-        if wishes.has(Wishes::DESTINATION_V6)
+        if requested.has(RequestedControl::DESTINATION_V6)
             && let Some(local) = it.local
         {
             let address = AddrBytes::new(local, Family::V6);
@@ -288,7 +303,7 @@ mod tests {
     fn packet_info_has_linuxs_layout() {
         let mut place = [0u8; 64];
         let mut writer = Writer::new(&mut place);
-        writer.put_all(Wishes::PACKET_INFO, &envelope(), SETTING);
+        writer.put_all(RequestedControl::PACKET_INFO, &envelope(), SETTING);
         assert_eq!(writer.finish(), (32, false));
         assert_eq!(place[..8], 28usize.to_ne_bytes());
         assert_eq!(place[16..28], [3, 0, 0, 0, 10, 0, 0, 5, 10, 0, 0, 5]);
@@ -299,7 +314,7 @@ mod tests {
         for (len, expected) in [(8, (0, true)), (20, (20, true)), (28, (28, false))] {
             let mut place = vec![0; len];
             let mut writer = Writer::new(&mut place);
-            writer.put_all(Wishes::PACKET_INFO, &envelope(), SETTING);
+            writer.put_all(RequestedControl::PACKET_INFO, &envelope(), SETTING);
             assert_eq!(writer.finish(), expected);
         }
     }

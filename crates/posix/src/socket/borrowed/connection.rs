@@ -8,9 +8,9 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::{Family, Given, parse_peer};
 use crate::socket::Dgram;
+use crate::socket::borrowed::child_message::{Message, MessageKind, ReadRequest};
 use crate::socket::borrowed::control::Control;
 use crate::socket::borrowed::turns::Turns;
-use crate::socket::borrowed::words::{Message, Wish, Word};
 use crate::socket::borrowed::{Names, PairName};
 
 /// A connection that lives in another process.
@@ -187,24 +187,24 @@ impl Borrowed {
 
     /// Requests data from the steward. `waiting`: bytes that have already arrived. A call that does
     /// not block gets what the steward has then.
-    pub(crate) fn wish(&self, waiting: u64, wish: Wish, is_prompt: bool) {
+    pub(crate) fn request(&self, waiting: u64, request: ReadRequest, is_prompt: bool) {
         let (Some(control), Some(token)) = (self.control(), self.token()) else {
             return;
         };
-        let (wish, is_prompt) = match wish {
+        let (request, is_prompt) = match request {
             // The call ends with the present bytes.
-            Wish::Some(_) if waiting > 0 => return,
-            Wish::Whole(count) if waiting >= count => return,
-            Wish::Whole(count) => (Wish::Whole(count - waiting), is_prompt),
-            Wish::All if self.is_streaming.swap(true, Ordering::AcqRel) => return,
+            ReadRequest::Some(_) if waiting > 0 => return,
+            ReadRequest::Whole(count) if waiting >= count => return,
+            ReadRequest::Whole(count) => (ReadRequest::Whole(count - waiting), is_prompt),
+            ReadRequest::All if self.is_streaming.swap(true, Ordering::AcqRel) => return,
             // A program that polls looks once and then sleeps.
-            Wish::All => (wish, true),
-            Wish::Some(_) | Wish::None => (wish, is_prompt),
+            ReadRequest::All => (request, true),
+            ReadRequest::Some(_) | ReadRequest::None => (request, is_prompt),
         };
         let name = (self.id, token);
         let _ = match is_prompt {
-            true => control.ask(Message::read(Word::ReadNow, name, wish)),
-            false => control.say(Message::read(Word::Read, name, wish), None),
+            true => control.ask(Message::read(MessageKind::ReadNow, name, request)),
+            false => control.say(Message::read(MessageKind::Read, name, request), None),
         };
     }
 
@@ -226,14 +226,14 @@ impl Borrowed {
     /// process and the owner have closed theirs.
     pub(crate) fn pass(&self, reads: bool) {
         self.is_passed.store(true, Ordering::Relaxed);
-        self.say(Word::Pass, u64::from(reads));
+        self.say(MessageKind::Pass, u64::from(reads));
     }
 
     /// The last number was closed.
     pub(crate) fn give_back(&self) {
         match (self.is_taken(), self.is_passed.load(Ordering::Relaxed)) {
-            (false, _) => self.say(Word::GiveBack, 0),
-            (true, true) => self.say(Word::Part, 0),
+            (false, _) => self.say(MessageKind::GiveBack, 0),
+            (true, true) => self.say(MessageKind::Part, 0),
             (true, false) => {}
         }
     }
@@ -242,13 +242,13 @@ impl Borrowed {
     /// connection's end.
     pub(crate) fn shut(&self, (read, write): (bool, bool)) {
         self.has_ended.fetch_or(write, Ordering::Relaxed);
-        self.say(Word::Shut, u64::from(read) | u64::from(write) << 1);
+        self.say(MessageKind::Shut, u64::from(read) | u64::from(write) << 1);
     }
 
-    pub(crate) fn say(&self, word: Word, amount: u64) {
+    pub(crate) fn say(&self, kind: MessageKind, amount: u64) {
         if let Some(control) = self.control() {
             let message = Message {
-                word,
+                kind,
                 id: self.id,
                 token: self.token().unwrap_or(0),
                 amount,

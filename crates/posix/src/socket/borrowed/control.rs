@@ -13,8 +13,8 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::socket::Left;
-use crate::socket::borrowed::words::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED};
-use crate::socket::borrowed::words::{read_left, receive_with_end};
+use crate::socket::borrowed::child_message::{ANSWER_HEAD, GIVEN, LEFT, Message, REFUSED};
+use crate::socket::borrowed::child_message::{read_left, receive_with_end};
 
 /// How long a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
@@ -83,16 +83,18 @@ impl Control {
         Ok(())
     }
 
-    /// Asks for a connection ([`Word::Want`](super::words::Word::Want)), which comes with the
-    /// steward's end of its pair. `None`: it stays, or the steward has no time.
+    /// Asks for a connection ([`MessageKind::Want`](super::child_message::MessageKind::Want)),
+    /// which comes with the steward's end of its pair. `None`: it stays, or the steward has no
+    /// time.
     pub(crate) fn ask_for(&self, message: Message) -> Option<(Vec<u8>, Option<OwnedFd>)> {
         let _turn = self.turn.lock();
         self.say(message, None).ok()?;
         self.hear_answer(message.token, GIFT_MAX, Some(GIFT_TIMEOUT))
     }
 
-    /// Has the owner make a call ([`Word::Call`](super::words::Word::Call)), whose result has at
-    /// most `most` bytes. `None`: the owner is gone.
+    /// Has the owner make a call
+    /// ([`MessageKind::Call`](super::child_message::MessageKind::Call)), whose result has at most
+    /// `most` bytes. `None`: the owner is gone.
     pub(crate) fn call(
         &self,
         message: Message,
@@ -166,14 +168,16 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::borrowed::words::{Heard, Word, answer, control_pair, give, hear};
+    use crate::socket::borrowed::child_message::{
+        Heard, MessageKind, answer, control_pair, give, hear,
+    };
 
     #[test]
     fn a_message_arrives_as_it_was_said() {
         let (ours, theirs) = control_pair().unwrap();
         let control = Control::new(theirs);
         let said = Message {
-            word: Word::Shut,
+            kind: MessageKind::Shut,
             id: 7,
             token: u64::MAX - 1,
             amount: 2,
@@ -195,7 +199,7 @@ mod tests {
         let (ours, theirs) = control_pair().unwrap();
         let control = Control::new(theirs);
         let message = Message {
-            word: Word::Call,
+            kind: MessageKind::Call,
             id: 1,
             token: 9,
             amount: 0,
@@ -219,7 +223,7 @@ mod tests {
         answer(&ours);
         answer(&ours);
         let message = Message {
-            word: Word::ReadNow,
+            kind: MessageKind::ReadNow,
             id: 1,
             token: 1,
             amount: 1,

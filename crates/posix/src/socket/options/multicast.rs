@@ -34,7 +34,7 @@ pub(crate) struct Membership {
 
 /// The request of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum MembershipRequest {
     Join,
     Leave,
     /// Listed with mode INCLUDE, after joining if that is requested.
@@ -63,7 +63,7 @@ pub(crate) enum Interface {
 pub(crate) struct Request {
     pub(crate) group: IpAddr,
     pub(crate) interface: Interface,
-    wish: Wish,
+    request: MembershipRequest,
 }
 
 /// Returns the stack's counterpart of a recorded option about groups.
@@ -125,7 +125,7 @@ pub(crate) fn change(
     request: &Request,
     link: u16,
 ) -> Result<Vec<GroupChange>, Errno> {
-    let Request { group, wish, .. } = request;
+    let Request { group, request, .. } = request;
     if !group.is_multicast() {
         return Err(Errno::EINVAL);
     }
@@ -138,34 +138,7 @@ pub(crate) fn change(
         is_exclude,
         sources: Vec::new(),
     };
-    let after = match (wish, &before) {
-        (Wish::Join, Some(_)) => return Err(Errno::EADDRINUSE),
-        (Wish::Join, None) => empty(true),
-        (Wish::Leave, None) => return Err(Errno::EADDRNOTAVAIL),
-        (Wish::Leave, Some(_)) => empty(false),
-        (
-            Wish::Include {
-                source,
-                joins: true,
-            },
-            None,
-        ) => with_source(empty(false), *source, false)?,
-        (_, None) => return Err(Errno::EINVAL),
-        (Wish::Include { source, .. }, Some(now)) => with_source(now.clone(), *source, false)?,
-        (Wish::Block(source), Some(now)) => with_source(now.clone(), *source, true)?,
-        (Wish::Forgo(source), Some(now)) => without_source(now.clone(), *source, false)?,
-        (Wish::Unblock(source), Some(now)) => without_source(now.clone(), *source, true)?,
-        (
-            Wish::Filter {
-                is_exclude,
-                sources,
-            },
-            Some(_),
-        ) => Membership {
-            sources: sources.clone(),
-            ..empty(*is_exclude)
-        },
-    };
+    let after = apply(request, before.as_ref(), empty)?;
     let is_over = !after.is_exclude && after.sources.is_empty();
     let of_family = all
         .iter()
@@ -178,7 +151,7 @@ pub(crate) fn change(
     if found.is_none() && of_family.count() >= most {
         return Err(Errno::ENOBUFS);
     }
-    let told = steps(before.as_ref().unwrap_or(&empty(false)), &after);
+    let changes = steps(before.as_ref().unwrap_or(&empty(false)), &after);
     match found {
         Some(at) if is_over => {
             all.remove(at);
@@ -186,7 +159,50 @@ pub(crate) fn change(
         Some(at) => all[at] = after,
         None => all.push(after),
     }
-    Ok(told)
+    Ok(changes)
+}
+
+/// Returns the membership after a request; `before` is the present one, `empty` makes one without
+/// sources.
+fn apply(
+    request: &MembershipRequest,
+    before: Option<&Membership>,
+    empty: impl Fn(bool) -> Membership,
+) -> Result<Membership, Errno> {
+    Ok(match (request, before) {
+        (MembershipRequest::Join, Some(_)) => return Err(Errno::EADDRINUSE),
+        (MembershipRequest::Join, None) => empty(true),
+        (MembershipRequest::Leave, None) => return Err(Errno::EADDRNOTAVAIL),
+        (MembershipRequest::Leave, Some(_)) => empty(false),
+        (
+            MembershipRequest::Include {
+                source,
+                joins: true,
+            },
+            None,
+        ) => with_source(empty(false), *source, false)?,
+        (_, None) => return Err(Errno::EINVAL),
+        (MembershipRequest::Include { source, .. }, Some(now)) => {
+            with_source(now.clone(), *source, false)?
+        }
+        (MembershipRequest::Block(source), Some(now)) => with_source(now.clone(), *source, true)?,
+        (MembershipRequest::Forgo(source), Some(now)) => {
+            without_source(now.clone(), *source, false)?
+        }
+        (MembershipRequest::Unblock(source), Some(now)) => {
+            without_source(now.clone(), *source, true)?
+        }
+        (
+            MembershipRequest::Filter {
+                is_exclude,
+                sources,
+            },
+            Some(_),
+        ) => Membership {
+            sources: sources.clone(),
+            ..empty(*is_exclude)
+        },
+    })
 }
 
 /// ip_mc_source(): a filter without sources may change its mode, another one may not.
@@ -230,7 +246,7 @@ fn without_source(of: Membership, source: IpAddr, is_exclude: bool) -> Result<Me
 /// The link of a request that names no interface: leaving ends the newest membership, wherever it
 /// is (ip_mc_leave_group(), ipv6_sock_mc_drop()).
 pub(crate) fn link_of_any(all: &[Membership], request: &Request) -> u16 {
-    let is_left = matches!(request.wish, Wish::Leave);
+    let is_left = matches!(request.request, MembershipRequest::Leave);
     let mut newest = all.iter().rev().filter(|_| is_left);
     let found = newest.find(|one| one.group == request.group);
     found.map_or(0, |one| one.link)
@@ -246,26 +262,26 @@ fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
             .into_iter()
             .collect();
     }
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     let is_new = !was_member || before.is_exclude != after.is_exclude;
     if is_new && was_member {
-        told.push(GroupChange::Leave);
+        changes.push(GroupChange::Leave);
     }
     if is_new && after.is_exclude {
-        told.push(GroupChange::Join);
+        changes.push(GroupChange::Join);
     }
     let before: &[IpAddr] = if is_new { &[] } else { &before.sources };
     let added = after.sources.iter().filter(|one| !before.contains(one));
-    told.extend(added.map(|source| match after.is_exclude {
+    changes.extend(added.map(|source| match after.is_exclude {
         true => GroupChange::Block(*source),
         false => GroupChange::Include(*source),
     }));
     let removed = before.iter().filter(|one| !after.sources.contains(one));
-    told.extend(removed.map(|source| match after.is_exclude {
+    changes.extend(removed.map(|source| match after.is_exclude {
         true => GroupChange::Unblock(*source),
         false => GroupChange::Forgo(*source),
     }));
-    told
+    changes
 }
 
 /// By number if there is one, else by address.
@@ -314,10 +330,10 @@ pub(crate) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
             Some(Request {
                 group: v4_at(value, 0)?.into(),
                 interface: interface(index, v4_at(value, 4)?),
-                wish: if name == libc::IP_ADD_MEMBERSHIP {
-                    Wish::Join
+                request: if name == libc::IP_ADD_MEMBERSHIP {
+                    MembershipRequest::Join
                 } else {
-                    Wish::Leave
+                    MembershipRequest::Leave
                 },
             })
         }
@@ -326,10 +342,10 @@ pub(crate) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
             Some(Request {
                 group: Ipv6Addr::from(octets).into(),
                 interface: interface(word_at(value, 16)?, Ipv4Addr::UNSPECIFIED),
-                wish: if name == libc::IPV6_ADD_MEMBERSHIP {
-                    Wish::Join
+                request: if name == libc::IPV6_ADD_MEMBERSHIP {
+                    MembershipRequest::Join
                 } else {
-                    Wish::Leave
+                    MembershipRequest::Leave
                 },
             })
         }
@@ -341,14 +357,14 @@ pub(crate) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
 /// `struct ip_mreq_source` and `struct ip_msfilter`.
 fn parse_source(name: i32, value: &[u8]) -> Option<Request> {
     let source = || v4_at(value, 8).map(IpAddr::V4);
-    let wish = match name {
-        libc::IP_ADD_SOURCE_MEMBERSHIP => Wish::Include {
+    let request = match name {
+        libc::IP_ADD_SOURCE_MEMBERSHIP => MembershipRequest::Include {
             source: source()?,
             joins: true,
         },
-        libc::IP_DROP_SOURCE_MEMBERSHIP => Wish::Forgo(source()?),
-        libc::IP_BLOCK_SOURCE => Wish::Block(source()?),
-        libc::IP_UNBLOCK_SOURCE => Wish::Unblock(source()?),
+        libc::IP_DROP_SOURCE_MEMBERSHIP => MembershipRequest::Forgo(source()?),
+        libc::IP_BLOCK_SOURCE => MembershipRequest::Block(source()?),
+        libc::IP_UNBLOCK_SOURCE => MembershipRequest::Unblock(source()?),
         IP_MSFILTER => {
             let count = word_at(value, 12)? as usize;
             let sources = (0..count.min(SOURCES_MAX_V4)).map(|n| v4_at(value, 16 + 4 * n));
@@ -357,7 +373,7 @@ fn parse_source(name: i32, value: &[u8]) -> Option<Request> {
             if count > SOURCES_MAX_V4 || mode > 1 {
                 return None;
             }
-            Wish::Filter {
+            MembershipRequest::Filter {
                 is_exclude: mode == 0,
                 sources: sources?,
             }
@@ -367,7 +383,7 @@ fn parse_source(name: i32, value: &[u8]) -> Option<Request> {
     Some(Request {
         group: v4_at(value, 0)?.into(),
         interface: interface(0, v4_at(value, 4)?),
-        wish,
+        request,
     })
 }
 
@@ -378,16 +394,16 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
         let second = STORAGE_AT + STORAGE;
         storage(value.get(second..second + STORAGE)?)
     };
-    let wish = match name {
-        MCAST_JOIN_GROUP => Wish::Join,
-        MCAST_LEAVE_GROUP => Wish::Leave,
-        MCAST_JOIN_SOURCE_GROUP => Wish::Include {
+    let request = match name {
+        MCAST_JOIN_GROUP => MembershipRequest::Join,
+        MCAST_LEAVE_GROUP => MembershipRequest::Leave,
+        MCAST_JOIN_SOURCE_GROUP => MembershipRequest::Include {
             source: source()?,
             joins: true,
         },
-        MCAST_LEAVE_SOURCE_GROUP => Wish::Forgo(source()?),
-        MCAST_BLOCK_SOURCE => Wish::Block(source()?),
-        MCAST_UNBLOCK_SOURCE => Wish::Unblock(source()?),
+        MCAST_LEAVE_SOURCE_GROUP => MembershipRequest::Forgo(source()?),
+        MCAST_BLOCK_SOURCE => MembershipRequest::Block(source()?),
+        MCAST_UNBLOCK_SOURCE => MembershipRequest::Unblock(source()?),
         MCAST_MSFILTER => {
             let sources_max = if group.is_ipv4() {
                 SOURCES_MAX_V4
@@ -395,7 +411,7 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
                 SOURCES_MAX_V6
             };
             let (is_exclude, sources) = read_wide(value, sources_max)?;
-            Wish::Filter {
+            MembershipRequest::Filter {
                 is_exclude,
                 sources,
             }
@@ -405,7 +421,7 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
     Some(Request {
         group,
         interface: interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED),
-        wish,
+        request,
     })
 }
 
@@ -413,30 +429,33 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
 mod tests {
     use super::*;
 
-    fn request(wish: Wish) -> Request {
+    fn call_for(request: MembershipRequest) -> Request {
         Request {
             group: [239, 1, 2, 3].into(),
             interface: Interface::Any,
-            wish,
+            request,
         }
     }
 
-    fn ask(all: &mut Vec<Membership>, wish: Wish) -> Result<Vec<GroupChange>, Errno> {
-        change(all, &request(wish), 0)
+    fn ask(
+        all: &mut Vec<Membership>,
+        request: MembershipRequest,
+    ) -> Result<Vec<GroupChange>, Errno> {
+        change(all, &call_for(request), 0)
     }
 
     #[test]
     fn each_link_has_its_membership_and_the_newest_is_left_first() {
         let mut all = Vec::new();
         for link in [0, 7] {
-            let joined = change(&mut all, &request(Wish::Join), link);
+            let joined = change(&mut all, &call_for(MembershipRequest::Join), link);
             assert_eq!(joined, Ok(vec![GroupChange::Join]));
-            let again = change(&mut all, &request(Wish::Join), link);
+            let again = change(&mut all, &call_for(MembershipRequest::Join), link);
             assert_eq!(again, Err(Errno::EADDRINUSE));
         }
         for link in [7, 0] {
-            assert_eq!(link_of_any(&all, &request(Wish::Leave)), link);
-            change(&mut all, &request(Wish::Leave), link).unwrap();
+            assert_eq!(link_of_any(&all, &call_for(MembershipRequest::Leave)), link);
+            change(&mut all, &call_for(MembershipRequest::Leave), link).unwrap();
         }
         assert!(all.is_empty());
     }
@@ -444,31 +463,34 @@ mod tests {
     #[test]
     fn memberships_change_as_on_linux() {
         let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let include = |source, joins| Wish::Include { source, joins };
+        let include = |source, joins| MembershipRequest::Include { source, joins };
         let table = [
-            (Wish::Leave, Err(Errno::EADDRNOTAVAIL)),
-            (Wish::Block(a), Err(Errno::EINVAL)),
-            (Wish::Forgo(a), Err(Errno::EINVAL)),
-            (Wish::Join, Ok(vec![GroupChange::Join])),
-            (Wish::Join, Err(Errno::EADDRINUSE)),
-            (Wish::Block(a), Ok(vec![GroupChange::Block(a)])),
-            (Wish::Block(a), Err(Errno::EADDRNOTAVAIL)),
+            (MembershipRequest::Leave, Err(Errno::EADDRNOTAVAIL)),
+            (MembershipRequest::Block(a), Err(Errno::EINVAL)),
+            (MembershipRequest::Forgo(a), Err(Errno::EINVAL)),
+            (MembershipRequest::Join, Ok(vec![GroupChange::Join])),
+            (MembershipRequest::Join, Err(Errno::EADDRINUSE)),
+            (MembershipRequest::Block(a), Ok(vec![GroupChange::Block(a)])),
+            (MembershipRequest::Block(a), Err(Errno::EADDRNOTAVAIL)),
             (include(b, true), Err(Errno::EINVAL)),
-            (Wish::Unblock(b), Err(Errno::EADDRNOTAVAIL)),
-            (Wish::Unblock(a), Ok(vec![GroupChange::Unblock(a)])),
+            (MembershipRequest::Unblock(b), Err(Errno::EADDRNOTAVAIL)),
+            (
+                MembershipRequest::Unblock(a),
+                Ok(vec![GroupChange::Unblock(a)]),
+            ),
             // Without sources the mode may change.
             (
                 include(b, true),
                 Ok(vec![GroupChange::Leave, GroupChange::Include(b)]),
             ),
             (include(a, true), Ok(vec![GroupChange::Include(a)])),
-            (Wish::Forgo(b), Ok(vec![GroupChange::Forgo(b)])),
-            (Wish::Forgo(a), Ok(vec![GroupChange::Leave])),
-            (Wish::Leave, Err(Errno::EADDRNOTAVAIL)),
+            (MembershipRequest::Forgo(b), Ok(vec![GroupChange::Forgo(b)])),
+            (MembershipRequest::Forgo(a), Ok(vec![GroupChange::Leave])),
+            (MembershipRequest::Leave, Err(Errno::EADDRNOTAVAIL)),
         ];
         let mut all = Vec::new();
-        for (wish, want) in table {
-            assert_eq!(ask(&mut all, wish.clone()), want, "{wish:?}");
+        for (request, want) in table {
+            assert_eq!(ask(&mut all, request.clone()), want, "{request:?}");
         }
         assert!(all.is_empty());
     }
@@ -476,21 +498,24 @@ mod tests {
     #[test]
     fn requests_are_read_from_every_structure() {
         let mreqn = [239, 1, 2, 3, 10, 0, 0, 5, 7, 0, 0, 0];
-        let request = |interface, wish| {
+        let call_on = |interface, request| {
             Some(Request {
                 group: [239, 1, 2, 3].into(),
                 interface,
-                wish,
+                request,
             })
         };
         let own = Interface::Address([10, 0, 0, 5].into());
         let add = |value| parse(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, value);
-        assert_eq!(add(&mreqn[..8]), request(own, Wish::Join));
-        assert_eq!(add(&mreqn), request(Interface::Index(7), Wish::Join));
+        assert_eq!(add(&mreqn[..8]), call_on(own, MembershipRequest::Join));
+        assert_eq!(
+            add(&mreqn),
+            call_on(Interface::Index(7), MembershipRequest::Join)
+        );
         assert_eq!(add(&mreqn[..7]), None);
         let mut any = [0; STORAGE_AT + STORAGE];
         any[8..16].copy_from_slice(&[2, 0, 0, 0, 239, 1, 2, 3]);
         let join = parse(libc::IPPROTO_IP, MCAST_JOIN_GROUP, &any);
-        assert_eq!(join, request(Interface::Any, Wish::Join));
+        assert_eq!(join, call_on(Interface::Any, MembershipRequest::Join));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use slipstack_channel::SocketOption;
 
-use crate::socket::ErrorQueueWishes;
+use crate::socket::ErrorQueueMessages;
 use crate::socket::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 use crate::socket::options::way;
 
@@ -124,8 +124,8 @@ impl Options {
     }
 
     /// Returns the messages wanted in the error queue beside those that the network sends back.
-    pub(crate) fn error_queue_wishes(&self) -> ErrorQueueWishes {
-        ErrorQueueWishes {
+    pub(crate) fn error_queue_messages(&self) -> ErrorQueueMessages {
+        ErrorQueueMessages {
             is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             is_selected: self.is_on(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
             stamps: self.timestamping(),

@@ -200,7 +200,7 @@ impl Driver for FakeEngine {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    fn goodbye(&self) {}
+    fn end_session(&self) {}
 }
 
 impl Inner {
@@ -276,7 +276,7 @@ impl Inner {
             | Command::Urgent { .. }
             | Command::Extent { .. }
             | Command::TellSent { .. }
-            | Command::Goodbye => {}
+            | Command::EndSession => {}
             Command::Offer { .. } | Command::Claim { .. } => {
                 self.end.reply(ticket, Err(SocketError::NotPermitted));
             }
@@ -382,7 +382,7 @@ impl Inner {
         let sent = it.tx.look(&mut self.end, sock);
         let from = it.tx.acked();
         let mut tx = it.tx;
-        let (is_shut, is_told) = (it.is_shut, it.is_fin_delivered);
+        let (is_shut, is_reported) = (it.is_shut, it.is_fin_delivered);
         let Some(other) = self.socks.get_mut(&peer) else {
             return;
         };
@@ -403,7 +403,7 @@ impl Inner {
             tx.on_acked(&mut self.end, sock, upto);
         }
         self.socks.get_mut(&sock).unwrap().tx = tx;
-        if is_shut && !is_told && tx.acked() == sent.upto {
+        if is_shut && !is_reported && tx.acked() == sent.upto {
             self.finish(sock, peer);
         }
     }

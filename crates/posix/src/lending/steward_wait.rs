@@ -29,15 +29,15 @@ const COARSE_NS: u64 = 8_000_000;
 
 /// How to check the kernel's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum KernelCheck {
     Glance,
-    /// Until there is an event, or one was reported since [`Rest::note_news`].
+    /// Until there is an event, or one was reported since [`StewardWait::note_news`].
     Sleep,
     /// As `Sleep`, and drives the engine.
     Lead,
 }
 
-pub(crate) struct Rest {
+pub(crate) struct StewardWait {
     epoll: OwnedFd,
     waiter: Arc<Waiter>,
     /// The engine whose descriptors are members, with these descriptors.
@@ -47,22 +47,22 @@ pub(crate) struct Rest {
 }
 
 /// A sleep that drives an engine.
-struct Led {
+struct LeadingSleep {
     attachment: Arc<Attachment>,
     wait_on: WaitOn,
     /// Time of the next attempt while a socket waits for memory.
     starved_ns: Option<u64>,
 }
 
-impl Rest {
+impl StewardWait {
     /// # Errors
     /// There are no more descriptors.
-    pub(crate) fn new(lender: &dyn Lender) -> rustix::io::Result<Rest> {
+    pub(crate) fn new(lender: &dyn Lender) -> rustix::io::Result<StewardWait> {
         let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let waiter = lender.sleepers().pool.take();
         lender.note(epoll.as_raw_fd());
         lender.note(waiter.doorbell());
-        let rest = Rest {
+        let rest = StewardWait {
             epoll,
             waiter,
             engine: None,
@@ -129,12 +129,12 @@ impl Rest {
     pub(crate) fn look(
         &mut self,
         lender: &dyn Lender,
-        manner: Manner,
+        manner: KernelCheck,
         mut found: impl FnMut(u64, EventFlags),
     ) {
-        let sleeps = manner != Manner::Glance && self.waiter.fall_asleep();
+        let sleeps = manner != KernelCheck::Glance && self.waiter.fall_asleep();
         let led = match manner {
-            Manner::Lead if sleeps => self.lead(lender),
+            KernelCheck::Lead if sleeps => self.lead(lender),
             _ => Ok(None),
         };
         let left = match (&led, sleeps) {
@@ -180,7 +180,7 @@ impl Rest {
     }
 
     /// Arms the engine's wake-ups. `None`: there is no engine, or another thread still leads.
-    fn lead(&mut self, lender: &dyn Lender) -> Result<Option<Led>, Missed> {
+    fn lead(&mut self, lender: &dyn Lender) -> Result<Option<LeadingSleep>, Missed> {
         let Some(attachment) = lender.living_attachment() else {
             self.leave_engine();
             return Ok(None);
@@ -198,14 +198,14 @@ impl Rest {
         let wait_on = attachment.driver.prepare_wait(lender.now_ns(), 0);
         let wait_on = wait_on.ok_or(Missed)?;
         self.join_engine(&attachment, wait_on.fds);
-        Ok(Some(Led {
+        Ok(Some(LeadingSleep {
             attachment,
             wait_on,
             starved_ns,
         }))
     }
 
-    fn led_sleep(&self, lender: &dyn Lender, led: &Led) -> Option<u64> {
+    fn led_sleep(&self, lender: &dyn Lender, led: &LeadingSleep) -> Option<u64> {
         let now = lender.now_ns();
         let nudged = lender.sleepers().was_nudged(now).then_some(NUDGED_SLEEP_NS);
         let limits = [led.wait_on.timeout_ns, led.starved_ns, nudged];

@@ -8,19 +8,20 @@ use crate::socket::stamping;
 
 /// A set of requested control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes(u32);
+pub(crate) struct RequestedControl(u32);
 
-macro_rules! wishes {
+macro_rules! requested {
     ($($name:ident = $bit:literal, $level:expr, $option:expr;)*) => {
-        impl Wishes {
-            $(pub(crate) const $name: Wishes = Wishes(1 << $bit);)*
+        impl RequestedControl {
+            $(pub(crate) const $name: RequestedControl = RequestedControl(1 << $bit);)*
         }
 
-        const ALL: &[(Wishes, i32, i32)] = &[$((Wishes::$name, $level, $option),)*];
+        const ALL: &[(RequestedControl, i32, i32)] =
+            &[$((RequestedControl::$name, $level, $option),)*];
     };
 }
 
-wishes! {
+requested! {
     PACKET_INFO = 0, libc::IPPROTO_IP, libc::IP_PKTINFO;
     TTL = 1, libc::IPPROTO_IP, libc::IP_RECVTTL;
     TOS = 2, libc::IPPROTO_IP, libc::IP_RECVTOS;
@@ -42,32 +43,32 @@ fn stamps(options: &Options) -> u32 {
     const BOTH: u32 = stamping::RX_SOFTWARE | stamping::SOFTWARE;
     let is_new = options.bytes(libc::SOL_SOCKET, TIMESTAMPING_NEW).is_some();
     match options.timestamping() & BOTH {
-        BOTH if is_new => Wishes::STAMP_NEW.0,
-        BOTH => Wishes::STAMP.0,
+        BOTH if is_new => RequestedControl::STAMP_NEW.0,
+        BOTH => RequestedControl::STAMP.0,
         _ => 0,
     }
 }
 
-impl Wishes {
-    pub(crate) const STAMP: Wishes = Wishes(1 << 14);
-    pub(crate) const STAMP_NEW: Wishes = Wishes(1 << 15);
+impl RequestedControl {
+    pub(crate) const STAMP: RequestedControl = RequestedControl(1 << 14);
+    pub(crate) const STAMP_NEW: RequestedControl = RequestedControl(1 << 15);
 
-    pub(crate) fn of(options: &Options) -> Wishes {
+    pub(crate) fn of(options: &Options) -> RequestedControl {
         let wished = ALL
             .iter()
             .filter(|(_, level, name)| options.is_on(*level, *name));
-        Wishes(wished.fold(stamps(options), |bits, (wish, ..)| bits | wish.0))
+        RequestedControl(wished.fold(stamps(options), |bits, (request, ..)| bits | request.0))
     }
 
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
 
-    pub(crate) fn from_bits(bits: u32) -> Wishes {
-        Wishes(bits)
+    pub(crate) fn from_bits(bits: u32) -> RequestedControl {
+        RequestedControl(bits)
     }
 
-    pub(crate) fn has(self, wish: Wishes) -> bool {
-        self.0 & wish.0 != 0
+    pub(crate) fn has(self, request: RequestedControl) -> bool {
+        self.0 & request.0 != 0
     }
 }

@@ -7,12 +7,12 @@ const DIRECT: u8 = 2;
 
 /// SO_BROADCAST and SO_DONTROUTE, which are checked for every datagram.
 #[derive(Debug, Default)]
-pub(crate) struct Ways(AtomicU8);
+pub(crate) struct DatagramFlags(AtomicU8);
 
-impl Ways {
+impl DatagramFlags {
     pub(crate) fn set(&self, may_broadcast: bool, is_direct: bool) {
-        let ways = (BROADCAST * u8::from(may_broadcast)) | (DIRECT * u8::from(is_direct));
-        self.0.store(ways, Ordering::Relaxed);
+        let datagram_flags = (BROADCAST * u8::from(may_broadcast)) | (DIRECT * u8::from(is_direct));
+        self.0.store(datagram_flags, Ordering::Relaxed);
     }
 
     pub(crate) fn may_broadcast(&self) -> bool {

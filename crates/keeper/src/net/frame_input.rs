@@ -4,7 +4,7 @@ use slipstack_device::RxMeta;
 
 /// Source of the frame that the stack is processing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Coming {
+pub(super) struct FrameSource {
     pub(super) now: u64,
     /// The engine that does not know it, and lives.
     pub(super) origin: Option<u16>,
@@ -14,10 +14,10 @@ pub(super) struct Coming {
     pub(super) waits: u8,
 }
 
-impl Coming {
+impl FrameSource {
     /// To the keeper's own slot or inbox; `origin` is the engine that did not know it.
-    pub(super) fn here(now: u64, origin: Option<u16>) -> Coming {
-        Coming {
+    pub(super) fn here(now: u64, origin: Option<u16>) -> FrameSource {
+        FrameSource {
             now,
             origin,
             is_astray: origin.is_some(),
@@ -26,8 +26,8 @@ impl Coming {
     }
 
     /// From the queue of an engine that is gone.
-    pub(super) fn to_the_gone(now: u64) -> Coming {
-        Coming {
+    pub(super) fn to_the_gone(now: u64) -> FrameSource {
+        FrameSource {
             now,
             origin: None,
             is_astray: true,

@@ -13,7 +13,7 @@ use crate::epoll::{add_kernel_part, remove_kernel_part, sets_of};
 use crate::process::Process;
 use crate::ready::bits;
 use crate::socket::borrowed::Borrowed;
-use crate::socket::borrowed::words::{Message, Word};
+use crate::socket::borrowed::child_message::{Message, MessageKind};
 use crate::socket::description::{Bound, Decided, Description};
 use crate::socket::kernel_socket::kernel_name;
 use crate::socket::kernel_socket::{replace, set_nonblocking};
@@ -58,7 +58,7 @@ impl Process {
             return it.keep_own(own);
         }
         let message = Message {
-            word: Word::Want,
+            kind: MessageKind::Want,
             id: it.id,
             token: self.next_token(),
             amount: 0,

@@ -8,7 +8,7 @@ use crate::conflict::{Wanted, claim};
 
 /// The addresses with their links, and the stations that claim them.
 #[derive(Debug, Default)]
-pub(super) struct Sought {
+pub(super) struct AddressProbes {
     all: HashMap<(u16, IpAddr), Asked>,
 }
 
@@ -20,7 +20,7 @@ struct Asked {
     askers: usize,
 }
 
-impl Sought {
+impl AddressProbes {
     pub fn add(&mut self, wanted: Wanted) {
         let asked = self.all.entry((wanted.link, wanted.ip));
         let asked = asked.or_insert(Asked {
@@ -94,10 +94,14 @@ mod tests {
             ("our own probe", arp(OWN, [0; 4], ip), 7, false),
         ];
         for (what, frame, link, is_conflict) in table {
-            let mut sought = Sought::default();
-            sought.add(wanted);
-            sought.note(&frame, link);
-            assert_eq!(sought.owner(&wanted).is_some(), is_conflict, "{what}");
+            let mut address_probes = AddressProbes::default();
+            address_probes.add(wanted);
+            address_probes.note(&frame, link);
+            assert_eq!(
+                address_probes.owner(&wanted).is_some(),
+                is_conflict,
+                "{what}"
+            );
         }
     }
 
@@ -108,12 +112,12 @@ mod tests {
             own: OWN,
             ip: [10, 0, 0, 9].into(),
         };
-        let mut sought = Sought::default();
-        sought.add(wanted);
-        sought.add(wanted);
-        sought.remove(&wanted);
-        assert!(!sought.all.is_empty());
-        sought.remove(&wanted);
-        assert!(sought.all.is_empty());
+        let mut address_probes = AddressProbes::default();
+        address_probes.add(wanted);
+        address_probes.add(wanted);
+        address_probes.remove(&wanted);
+        assert!(!address_probes.all.is_empty());
+        address_probes.remove(&wanted);
+        assert!(address_probes.all.is_empty());
     }
 }

@@ -15,10 +15,10 @@ use crate::socket::Left;
 
 /// A child's message about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum MessageKind {
     /// Carries one end of a pair; `amount` is not 0 if its user cannot announce reads.
     Take = 1,
-    /// The child wants to read; `amount` is a [`Wish`].
+    /// The child wants to read; `amount` is a [`ReadRequest`].
     Read = 2,
     /// As `Read`; the steward answers with a byte when it has passed on the present data.
     ReadNow = 3,
@@ -48,30 +48,30 @@ pub(crate) enum Word {
     Part = 13,
 }
 
-impl Word {
-    fn of(byte: u8) -> Option<Word> {
+impl MessageKind {
+    fn of(byte: u8) -> Option<MessageKind> {
         let all = [
-            Word::Take,
-            Word::Read,
-            Word::ReadNow,
-            Word::GiveBack,
-            Word::Shut,
-            Word::Branch,
-            Word::Want,
-            Word::Have,
-            Word::Leave,
-            Word::Call,
-            Word::Join,
-            Word::Pass,
-            Word::Part,
+            MessageKind::Take,
+            MessageKind::Read,
+            MessageKind::ReadNow,
+            MessageKind::GiveBack,
+            MessageKind::Shut,
+            MessageKind::Branch,
+            MessageKind::Want,
+            MessageKind::Have,
+            MessageKind::Leave,
+            MessageKind::Call,
+            MessageKind::Join,
+            MessageKind::Pass,
+            MessageKind::Part,
         ];
-        all.into_iter().find(|word| *word as u8 == byte)
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
 /// How many bytes the child wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ReadRequest {
     None,
     /// As one call would receive: up to so many, at once when there are any.
     Some(u64),
@@ -83,27 +83,31 @@ pub(crate) enum Wish {
 
 const WHOLE: u64 = 1 << 62;
 
-impl Wish {
+impl ReadRequest {
     /// Returns the wish of a program that waits for data.
-    pub(crate) fn if_reads(reads: bool) -> Wish {
-        if reads { Wish::All } else { Wish::None }
+    pub(crate) fn if_reads(reads: bool) -> ReadRequest {
+        if reads {
+            ReadRequest::All
+        } else {
+            ReadRequest::None
+        }
     }
 
     fn amount(self) -> u64 {
         match self {
-            Wish::None => 0,
-            Wish::Some(count) => count.min(WHOLE - 1),
-            Wish::Whole(count) => count.min(WHOLE - 1) | WHOLE,
-            Wish::All => u64::MAX,
+            ReadRequest::None => 0,
+            ReadRequest::Some(count) => count.min(WHOLE - 1),
+            ReadRequest::Whole(count) => count.min(WHOLE - 1) | WHOLE,
+            ReadRequest::All => u64::MAX,
         }
     }
 
-    pub(crate) fn of(amount: u64) -> Wish {
+    pub(crate) fn of(amount: u64) -> ReadRequest {
         match amount {
-            0 => Wish::None,
-            u64::MAX => Wish::All,
-            amount if amount & WHOLE != 0 => Wish::Whole(amount & !WHOLE),
-            amount => Wish::Some(amount),
+            0 => ReadRequest::None,
+            u64::MAX => ReadRequest::All,
+            amount if amount & WHOLE != 0 => ReadRequest::Whole(amount & !WHOLE),
+            amount => ReadRequest::Some(amount),
         }
     }
 }
@@ -111,7 +115,7 @@ impl Wish {
 /// One message of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    pub(crate) word: Word,
+    pub(crate) kind: MessageKind,
     /// The description's number in the parent.
     pub(crate) id: u64,
     /// Names the pair, from `Take` on.
@@ -122,10 +126,14 @@ pub(crate) struct Message {
 const LEN: usize = 1 + 3 * 8;
 
 impl Message {
-    pub(crate) fn read(word: Word, (id, token): (u64, u64), wish: Wish) -> Message {
-        let amount = wish.amount();
+    pub(crate) fn read(
+        kind: MessageKind,
+        (id, token): (u64, u64),
+        request: ReadRequest,
+    ) -> Message {
+        let amount = request.amount();
         Message {
-            word,
+            kind,
             id,
             token,
             amount,
@@ -134,7 +142,7 @@ impl Message {
 
     pub(crate) fn bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
-        bytes[0] = self.word as u8;
+        bytes[0] = self.kind as u8;
         for (place, value) in [self.id, self.token, self.amount].into_iter().enumerate() {
             let at = 1 + place * 8;
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -148,7 +156,7 @@ impl Message {
             u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
         };
         Some(Message {
-            word: Word::of(bytes[0])?,
+            kind: MessageKind::of(bytes[0])?,
             id: value(0),
             token: value(1),
             amount: value(2),
@@ -243,8 +251,8 @@ pub(crate) fn answer(control: &OwnedFd) {
     let _ = rustix::net::send(control, &[0], flags);
 }
 
-/// The answers to [`Word::Want`] and [`Word::Call`]: a byte, the token, and with the first one the
-/// connection or the call's result.
+/// The answers to [`MessageKind::Want`] and [`MessageKind::Call`]: a byte, the token, and with
+/// the first one the connection or the call's result.
 pub(crate) const GIVEN: u8 = 1;
 pub(crate) const REFUSED: u8 = 2;
 /// Not an answer: a datagram that the owner leaves to a child. The socket's number in place of the
@@ -315,8 +323,13 @@ mod tests {
 
     #[test]
     fn a_wish_is_read_as_it_was_made() {
-        for wish in [Wish::None, Wish::Some(1), Wish::Whole(4096), Wish::All] {
-            assert_eq!(Wish::of(wish.amount()), wish);
+        for request in [
+            ReadRequest::None,
+            ReadRequest::Some(1),
+            ReadRequest::Whole(4096),
+            ReadRequest::All,
+        ] {
+            assert_eq!(ReadRequest::of(request.amount()), request);
         }
     }
     #[test]

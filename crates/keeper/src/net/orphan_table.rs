@@ -21,7 +21,7 @@ pub(super) struct Orphan {
 }
 
 /// All of them.
-pub(super) struct Care {
+pub(super) struct OrphanTable {
     pub(super) orphans: HashMap<ConnId, Orphan>,
     pub(super) by_flow: HashMap<Flow, ConnId>,
     /// How many connections have their bytes in a region.
@@ -34,9 +34,9 @@ pub(super) struct Care {
     pub(super) records: Orphans,
 }
 
-impl Care {
-    pub(super) fn new(records: Orphans) -> Care {
-        Care {
+impl OrphanTable {
+    pub(super) fn new(records: Orphans) -> OrphanTable {
+        OrphanTable {
             orphans: HashMap::new(),
             by_flow: HashMap::new(),
             regions: HashMap::new(),

@@ -19,9 +19,9 @@ const LEN: usize = PREFIX.len() + size_of::<PairName>() + 2 * NUMBER + 2 * ADDRE
 
 /// Makes names.
 #[derive(Debug, Default)]
-pub(crate) struct Nameplates(AtomicU64);
+pub(crate) struct AbstractNames(AtomicU64);
 
-impl Nameplates {
+impl AbstractNames {
     /// Names the end `ours`. Without a name the connection works all the same.
     pub(crate) fn put(&self, ours: &OwnedFd, names: &Names) {
         let (Some(local), Some(remote)) = (names.local, names.remote) else {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_other_end_reads_both_addresses() {
-        let plates = Nameplates::default();
+        let plates = AbstractNames::default();
         for (local, remote) in [
             ("10.0.0.5:80", "10.0.0.1:40000"),
             ("[fd00::5]:443", "[fd00:77::ffff:1]:65535"),
