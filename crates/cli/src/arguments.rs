@@ -52,6 +52,12 @@ pub fn config_command() -> Command {
             .value_parser(clap::value_parser!(std::path::PathBuf))
             .help("A slipstack.toml, or F-Stack's config.ini")
     };
+    let json = || {
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("Print JSON")
+    };
     Command::new("config")
         .about("Check, show or convert a configuration file")
         .subcommand_required(true)
@@ -64,12 +70,12 @@ pub fn config_command() -> Command {
         .subcommand(
             Command::new("check")
                 .about("Report errors in a file, and keys that have no meaning here")
-                .arg(file(true)),
+                .args([file(true), json()]),
         )
         .subcommand(
             Command::new("show")
                 .about("Show the values in force and the source of each")
-                .arg(file(false)),
+                .args([file(false), json()]),
         )
         .subcommand(
             Command::new("convert")

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
+use serde_json::{Value, json};
 use slipstack_config::{FstackFile, Kind, Layers, OPTIONS, Settings, Source};
 
 use crate::failure::Failure;
 use crate::net::bsd::ipfw;
 use crate::output::{print, say, table};
+use crate::sockets::print_json;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (name, matches) = matches
@@ -16,17 +18,20 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         .ok_or_else(|| Failure::new("check, show or convert"))?;
     let file: Option<&PathBuf> = matches.get_one("file");
     match (name, file) {
-        ("check", Some(file)) => check(file),
+        ("check", Some(file)) => check(file, matches.get_flag("json")),
         ("convert", Some(file)) => convert(file),
-        _ => show(file),
+        _ => show(file, matches.get_flag("json")),
     }
 }
 
 /// Says everything that is wrong with a file or has no meaning in it.
-fn check(file: &Path) -> Result<ExitCode, Failure> {
+fn check(file: &Path, is_json: bool) -> Result<ExitCode, Failure> {
     let layers = read(file)?;
     let settings = Settings::from_layers(&layers)?;
     ipfw::wanted(&settings, &slipstack_attach::wanted_network(&settings))?;
+    if is_json {
+        return print_json(&checked(file, &layers));
+    }
     let Some(fstack) = layers.fstack() else {
         print(&format!("{}: every value can be used\n", file.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -42,6 +47,21 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
         fstack.processes()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The outcome for a file without errors: what is used of it, and what has no meaning here.
+fn checked(file: &Path, layers: &Layers) -> Value {
+    let notes = layers.fstack().into_iter().flat_map(|it| &it.notes);
+    let notes = notes.map(|it| json!({"line": it.line, "key": it.key, "sentence": it.sentence}));
+    let is_given = |option: &&slipstack_config::OptionSpec| {
+        !matches!(layers.source(option.name), Source::Default)
+    };
+    json!({
+        "file": file,
+        "used": OPTIONS.iter().filter(is_given).map(|it| it.name).collect::<Vec<_>>(),
+        "notes": notes.collect::<Vec<_>>(),
+        "processes": layers.fstack().map(|it| it.processes()),
+    })
 }
 
 fn read(file: &Path) -> Result<Layers, Failure> {
@@ -75,16 +95,22 @@ fn convert(file: &Path) -> Result<ExitCode, Failure> {
 }
 
 /// Shows the values in force and where each comes from.
-fn show(file: Option<&PathBuf>) -> Result<ExitCode, Failure> {
+fn show(file: Option<&PathBuf>, is_json: bool) -> Result<ExitCode, Failure> {
     let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
     let mut layers = match file {
         Some(file) => Layers::read_with_file(file, None, variable)?,
         None => Layers::read(variable)?,
     };
     layers.take_profile()?;
-    let rows: Vec<Vec<String>> = OPTIONS
-        .iter()
-        .filter(|option| option.is_in_file())
+    let options = OPTIONS.iter().filter(|option| option.is_in_file());
+    if is_json {
+        let rows = options.map(|it| {
+            let from = source(&layers.source(it.name));
+            json!({"option": it.name, "value": layers.text(it.name), "from": from})
+        });
+        return print_json(&rows.collect::<Vec<_>>());
+    }
+    let rows: Vec<Vec<String>> = options
         .map(|option| {
             let value = layers.text(option.name).unwrap_or("–").to_owned();
             vec![

@@ -35,6 +35,7 @@ pub fn command() -> Command {
         .arg(
             Arg::new("process")
                 .short('p')
+                .long("engine")
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32))
                 .help("Process of F-Stack; the engines of a device have the same values here"),

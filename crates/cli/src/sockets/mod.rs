@@ -6,6 +6,7 @@ pub mod drop;
 pub mod netstat;
 mod routes;
 pub mod ss;
+mod summary;
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;

@@ -58,7 +58,7 @@ pub fn command() -> Command {
                 .value_name("PROTOCOL")
                 .help("tcp or udp; with -s also ip, ip6, icmp and icmp6"),
         )
-        .arg(fstack_process().short('t'))
+        .arg(fstack_process().short('t').long("engine"))
         .arg(json());
     interfaces::with_options(routes::with_options(command))
 }

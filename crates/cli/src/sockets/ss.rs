@@ -9,6 +9,7 @@ use slipstack_channel::{SocketState, Transport};
 use slipstack_config::Settings;
 
 use super::details::{extended, internal, memory};
+use super::summary::Summary;
 use super::{Socket, ask, engine, flag, is_set, json, port_of, print_json, sockets};
 use crate::failure::Failure;
 use crate::output::{print, table};
@@ -59,6 +60,7 @@ pub fn command() -> Command {
                 'o',
                 "Accepted for scripts: with -e the time that TIME-WAIT has left",
             ),
+            flag("summary", 's', "How many sockets there are of each kind"),
             flag(
                 "kill",
                 'K',
@@ -96,7 +98,8 @@ pub fn filter_of(matches: &ArgMatches, default: u16) -> Result<Filter, Failure> 
 
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let listening = SocketState::Listen.bit() | SocketState::Closed.bit();
-    let default = match (is_set(matches, "all"), is_set(matches, "listening")) {
+    let has_all = is_set(matches, "all") || is_set(matches, "summary");
+    let default = match (has_all, is_set(matches, "listening")) {
         (true, _) => Filter::STATES_ALL,
         (false, true) => listening,
         (false, false) => Filter::STATES_CONNECTED,
@@ -116,6 +119,14 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         )?,
         false => sockets(settings, &filter, is_set(matches, "info"), slot)?,
     };
+    if is_set(matches, "summary") {
+        let summary = Summary::of(&found);
+        if matches.get_flag("json") {
+            return print_json(&summary);
+        }
+        print(&summary.text())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if matches.get_flag("json") {
         return print_json(&found);
     }

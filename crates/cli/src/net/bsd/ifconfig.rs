@@ -46,7 +46,10 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         let all = all.filter(|it| only_down.is_none_or(|down| state.is_down(it) == down));
         if is_list {
             let names: Vec<String> = all.map(|it| shown_name(&state, it)).collect();
-            return print(&format!("{}\n", names.join(" ")));
+            return print(&match is_json {
+                true => format!("{}\n", json!(names)),
+                false => format!("{}\n", names.join(" ")),
+            });
         }
         return match is_json {
             true => print(&format!("{}\n", json!(all.collect::<Vec<_>>()))),
@@ -54,7 +57,11 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         };
     };
     if words.peek().is_none() {
-        return print(&style.text(&state, find_interface(&state, name)?));
+        let found = find_interface(&state, name)?;
+        return print(&match is_json {
+            true => format!("{}\n", json!([found])),
+            false => style.text(&state, found),
+        });
     }
     let changes = changes(&state, name, &mut words)?;
     match changes.is_empty() {

@@ -32,8 +32,12 @@ fn fib_of(table: u32) -> u32 {
     }
 }
 
-/// Takes the option that names the engine, written with or without a space (`-p 0`, `-p0`).
+/// Takes the option that names the engine: `--engine 0`, or the letter of F-Stack's tool with or
+/// without a space (`-p 0`, `-p0`).
 fn take_engine(words: &mut Words<'_>, option: &str) -> Result<Option<u32>, Failure> {
+    if words.take("--engine") {
+        return words.parsed("--engine").map(Some);
+    }
     let Some(rest) = words.peek().and_then(|word| word.strip_prefix(option)) else {
         return Ok(None);
     };

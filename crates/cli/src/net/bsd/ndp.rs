@@ -1,8 +1,9 @@
 //! `slipstack ndp`, `ff_ndp`.
 
-use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::net::zone::{plain, zone_of};
 use slipstack_config::Settings;
@@ -45,8 +46,20 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         Verb::Set => neighbours::set(&table, &mut words, chosen.interface.as_deref()),
         Verb::File => neighbours::from_file(&table, &mut words),
         Verb::Clear => neighbours::delete_all(&table),
-        Verb::Prefixes => print(&prefixes(&table.network()?)),
-        Verb::Routers => print(&routers(&table.network()?)),
+        Verb::Prefixes => {
+            let found = prefixes(&table.network()?);
+            print(&match is_json {
+                true => json_text(found.iter().map(Prefix::as_json)),
+                false => found.iter().map(Prefix::text).collect(),
+            })
+        }
+        Verb::Routers => {
+            let found = routers(&table.network()?);
+            print(&match is_json {
+                true => json_text(found.iter().map(Router::as_json)),
+                false => found.iter().map(Router::text).collect(),
+            })
+        }
         Verb::Delete => {
             let text = words.value("-d")?;
             let ip = neighbours::address(&words, text, false)?;
@@ -124,34 +137,78 @@ fn row([ip, mac, interface, until, state]: [&str; 5]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Returns the on-link networks.
-fn prefixes(state: &NetworkState) -> String {
-    let mut text = String::new();
-    let mut one = |(ip, len), name: &str, flags: &str| {
-        let (ip, len) = network_of((ip, len));
-        let _ = writeln!(text, "{ip}/{len} if={name}\nflags={flags}");
-    };
-    for it in &state.interfaces {
-        for (ip, len) in it.addresses.iter().filter(|(ip, _)| ip.is_ipv6()) {
-            one((*ip, *len), &shown_name(state, it), "LO");
-        }
-    }
-    for net in state.learnt.iter().flat_map(|learnt| &learnt.networks) {
-        let it = state.find_link(net.link).unwrap_or(state.own());
-        let ip = plain(net.address);
-        one((ip.into(), net.prefix_len), &shown_name(state, it), "LAO");
-    }
-    text
+fn json_text(rows: impl Iterator<Item = Value>) -> String {
+    format!("{}\n", Value::Array(rows.collect()))
 }
 
-/// Returns the known default routers.
-fn routers(state: &NetworkState) -> String {
-    let mut text = String::new();
-    for router in state.learnt.iter().flat_map(|learnt| &learnt.routers) {
-        let it = state.find_link(zone_of(*router).0);
-        let name = shown_name(state, it.unwrap_or(state.own()));
-        let ip = plain(*router);
-        let _ = writeln!(text, "{ip}%{name} if={name}, flags=, pref=medium");
+/// An on-link network.
+struct Prefix {
+    net: (IpAddr, u8),
+    interface: String,
+    /// Usable on the link, and for addresses of one's own; learnt from a router.
+    is_learnt: bool,
+}
+
+impl Prefix {
+    fn flags(&self) -> &'static str {
+        if self.is_learnt { "LAO" } else { "LO" }
     }
-    text
+
+    fn text(&self) -> String {
+        let (ip, len) = self.net;
+        format!("{ip}/{len} if={}\nflags={}\n", self.interface, self.flags())
+    }
+
+    fn as_json(&self) -> Value {
+        let (ip, len) = self.net;
+        let flags = self.flags();
+        json!({"prefix": format!("{ip}/{len}"), "interface": self.interface, "flags": flags})
+    }
+}
+
+fn prefixes(state: &NetworkState) -> Vec<Prefix> {
+    let of_interface = state.interfaces.iter().flat_map(|it| {
+        let nets = it.addresses.iter().filter(|(ip, _)| ip.is_ipv6());
+        nets.map(|net| Prefix {
+            net: network_of(*net),
+            interface: shown_name(state, it),
+            is_learnt: false,
+        })
+    });
+    let learnt = state.learnt.iter().flat_map(|learnt| &learnt.networks);
+    let learnt = learnt.map(|net| Prefix {
+        net: network_of((plain(net.address).into(), net.prefix_len)),
+        interface: shown_name(state, state.find_link(net.link).unwrap_or(state.own())),
+        is_learnt: true,
+    });
+    of_interface.chain(learnt).collect()
+}
+
+/// A known default router.
+struct Router {
+    ip: Ipv6Addr,
+    interface: String,
+}
+
+impl Router {
+    fn text(&self) -> String {
+        let Router { ip, interface } = self;
+        format!("{ip}%{interface} if={interface}, flags=, pref=medium\n")
+    }
+
+    fn as_json(&self) -> Value {
+        json!({"router": self.ip, "interface": self.interface, "preference": "medium"})
+    }
+}
+
+fn routers(state: &NetworkState) -> Vec<Router> {
+    let learnt = state.learnt.iter().flat_map(|learnt| &learnt.routers);
+    let router = |router: &Ipv6Addr| {
+        let it = state.find_link(zone_of(*router).0);
+        Router {
+            ip: plain(*router),
+            interface: shown_name(state, it.unwrap_or(state.own())),
+        }
+    };
+    learnt.map(router).collect()
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use serde_json::{Value, json};
 use slipstack_channel::control::net::{
     Change, MAIN_TABLE, Mode, NetworkState, RouteEntry, RouteKey,
 };
@@ -18,7 +19,7 @@ use crate::output::print;
 
 pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let mut words = Words::new("route", words);
-    let (mut engine, mut is_quiet, mut is_v6) = (0, false, false);
+    let (mut engine, mut is_quiet, mut is_v6, mut is_json) = (0, false, false, false);
     while words.peek().is_some_and(|word| word.starts_with('-')) {
         if let Some(number) = take_engine(&mut words, "-p")? {
             engine = number;
@@ -27,6 +28,7 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         match words.next() {
             Some("-q") => is_quiet = true,
             Some("-6") => is_v6 = true,
+            Some("--json") => is_json = true,
             Some("-n" | "-v" | "-4" | "-d" | "-t") | None => {}
             Some(other) => return Err(words.unknown(other)),
         }
@@ -62,9 +64,13 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
         }
         "get" | "show" => {
             let asked = Asked::read(&state, &mut words, is_v6)?;
-            return print(&found(&state, asked.route.to.0, asked.route.table)?);
+            let found = Found::of(&state, asked.route.to.0, asked.route.table)?;
+            return print(&match is_json {
+                true => format!("{}\n", found.as_json()),
+                false => found.text(),
+            });
         }
-        "monitor" => return crate::net::ip::monitor(&target),
+        "monitor" => return crate::net::ip::monitor(&target, is_json),
         "flush" => flush(&target, &state, &mut words)?,
         other => return Err(words.unknown(other)),
     };
@@ -182,33 +188,65 @@ fn shown_device(state: &NetworkState, route: &RouteEntry) -> String {
 }
 
 /// The route of a table that an address takes.
-fn found(state: &NetworkState, ip: IpAddr, table: u32) -> Result<String, Failure> {
-    let contains = |(net, len): (IpAddr, u8)| {
-        net.is_ipv4() == ip.is_ipv4() && network_of((ip, len)) == network_of((net, len))
-    };
-    let configured = state.routes.iter();
-    let configured = configured.filter(|route| route.table == table && contains(route.to));
-    let best = configured.max_by_key(|route| (route.to.1, std::cmp::Reverse(route.metric)));
-    let connected = state.interface_towards(ip).filter(|_| table == MAIN_TABLE);
-    let connected = connected.and_then(|it| {
-        let nets = it.addresses.iter().copied().filter(|net| contains(*net));
-        let net = nets.max_by_key(|(_, len)| *len)?;
-        Some((network_of(net), shown_name(state, it)))
-    });
-    let is_nearer = |net: &(IpAddr, u8)| best.is_none_or(|best| best.to.1 < net.1);
-    let (to, via, device) = match (connected, best) {
-        (Some((net, name)), _) if is_nearer(&net) => (net, None, name),
-        (_, Some(route)) => (route.to, route.via, shown_device(state, route)),
-        _ => return Err(Failure::new("route: route has not been found")),
-    };
-    let mut text = format!("   route to: {ip}\ndestination: {}/{}\n", to.0, to.1);
-    if let Some(via) = via {
-        let _ = writeln!(text, "    gateway: {via}");
+struct Found {
+    ip: IpAddr,
+    to: (IpAddr, u8),
+    via: Option<IpAddr>,
+    fib: u32,
+    device: String,
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let (to, len) = self.to;
+        let mut text = format!("   route to: {}\ndestination: {to}/{len}\n", self.ip);
+        if let Some(via) = self.via {
+            let _ = writeln!(text, "    gateway: {via}");
+        }
+        let _ = writeln!(
+            text,
+            "        fib: {}\n  interface: {}",
+            self.fib, self.device
+        );
+        text
     }
-    let _ = writeln!(
-        text,
-        "        fib: {}\n  interface: {device}",
-        fib_of(table)
-    );
-    Ok(text)
+
+    fn as_json(&self) -> Value {
+        let (to, len) = self.to;
+        json!({
+            "route_to": self.ip,
+            "destination": format!("{to}/{len}"),
+            "gateway": self.via,
+            "fib": self.fib,
+            "interface": self.device,
+        })
+    }
+
+    fn of(state: &NetworkState, ip: IpAddr, table: u32) -> Result<Found, Failure> {
+        let contains = |(net, len): (IpAddr, u8)| {
+            net.is_ipv4() == ip.is_ipv4() && network_of((ip, len)) == network_of((net, len))
+        };
+        let configured = state.routes.iter();
+        let configured = configured.filter(|route| route.table == table && contains(route.to));
+        let best = configured.max_by_key(|route| (route.to.1, std::cmp::Reverse(route.metric)));
+        let connected = state.interface_towards(ip).filter(|_| table == MAIN_TABLE);
+        let connected = connected.and_then(|it| {
+            let nets = it.addresses.iter().copied().filter(|net| contains(*net));
+            let net = nets.max_by_key(|(_, len)| *len)?;
+            Some((network_of(net), shown_name(state, it)))
+        });
+        let is_nearer = |net: &(IpAddr, u8)| best.is_none_or(|best| best.to.1 < net.1);
+        let (to, via, device) = match (connected, best) {
+            (Some((net, name)), _) if is_nearer(&net) => (net, None, name),
+            (_, Some(route)) => (route.to, route.via, shown_device(state, route)),
+            _ => return Err(Failure::new("route: route has not been found")),
+        };
+        Ok(Found {
+            ip,
+            to,
+            via,
+            fib: fib_of(table),
+            device,
+        })
+    }
 }

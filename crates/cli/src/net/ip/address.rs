@@ -1,6 +1,7 @@
 //! `ip addr`.
 
 use std::fmt::Write as _;
+use std::net::Ipv6Addr;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::zone::plain;
@@ -111,22 +112,45 @@ fn lines(state: &NetworkState, it: &Interface, options: Options) -> Vec<String> 
         let _ = write!(line, " scope global {}", it.name);
         lines.push(line);
     }
-    let learnt = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
-    for known in learnt.filter(|known| known.link == it.link && options.wants(true)) {
-        let scope = match known.ip.is_unicast_link_local() {
-            true => "link",
-            false => "global",
-        };
-        let (ip, len) = (plain(known.ip), known.prefix_len);
+    for (ip, len, scope) in learnt(state, it, options) {
         lines.push(format!("inet6 {ip}/{len} scope {scope} dynamic"));
     }
     lines
 }
 
+/// The addresses that routers have brought an interface, with their scopes.
+fn learnt<'a>(
+    state: &'a NetworkState,
+    it: &Interface,
+    options: Options,
+) -> impl Iterator<Item = (Ipv6Addr, u8, &'static str)> + 'a {
+    let (link, is_wanted) = (it.link, options.wants(true));
+    let all = state.learnt.iter().flat_map(|learnt| &learnt.addresses);
+    let own = all.filter(move |known| known.link == link && is_wanted);
+    own.map(|known| {
+        let scope = match known.ip.is_unicast_link_local() {
+            true => "link",
+            false => "global",
+        };
+        (plain(known.ip), known.prefix_len, scope)
+    })
+}
+
+/// All addresses one by one, each with its interface.
+pub(super) fn entries(state: &NetworkState) -> impl Iterator<Item = Value> + '_ {
+    state.interfaces.iter().flat_map(|it| {
+        let addresses = it.addresses.iter();
+        let own = addresses.map(|(ip, len)| (*ip, *len));
+        let learnt = learnt(state, it, Options::default());
+        let all = own.chain(learnt.map(|(ip, len, _)| (ip.into(), len)));
+        all.map(|(ip, len)| json!({"ifname": it.name, "local": ip, "prefixlen": len}))
+    })
+}
+
 fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
     let addresses = it.addresses.iter();
     let addresses = addresses.filter(|(ip, _)| options.wants(ip.is_ipv6()));
-    let addresses: Vec<Value> = addresses
+    let mut addresses: Vec<Value> = addresses
         .map(|net| {
             let mut row = json!({
                 "family": if net.0.is_ipv4() { "inet" } else { "inet6" },
@@ -141,6 +165,11 @@ fn as_json(state: &NetworkState, it: &Interface, options: Options) -> Value {
             row
         })
         .collect();
+    addresses.extend(learnt(state, it, options).map(|(ip, len, scope)| {
+        json!({
+            "family": "inet6", "local": ip, "prefixlen": len, "scope": scope, "dynamic": true,
+        })
+    }));
     let mut row = super::link::as_json(state, it);
     row["addr_info"] = Value::Array(addresses);
     row["address"] = json!(mac_text(it.mac));

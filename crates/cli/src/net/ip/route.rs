@@ -96,6 +96,12 @@ fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), F
     options.show(json, &text(&state, &selection, options))
 }
 
+/// All routes, in the form of `ip -json`.
+pub(super) fn entries(state: &NetworkState) -> impl Iterator<Item = Value> {
+    let lines = lines(state, &Selection::all(), Options::default());
+    lines.into_iter().map(|line| as_json(&line))
+}
+
 /// Removes the routes that are meant, all or none; those that addresses bring stay.
 fn flush(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     if words.peek().is_none() {

@@ -112,6 +112,12 @@ fn as_json(rule: &RuleEntry) -> Value {
     row
 }
 
+/// The rules of a family that an operator has made, in the form of `ip -json`.
+pub(super) fn entries(state: &NetworkState, is_v6: bool) -> impl Iterator<Item = Value> + '_ {
+    let own = state.rules.iter().filter(move |rule| rule.is_v6() == is_v6);
+    own.map(as_json)
+}
+
 fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
     let mut rule = RuleEntry {
         priority: 0,

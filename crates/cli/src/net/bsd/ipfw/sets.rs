@@ -41,6 +41,12 @@ impl Firewall<'_> {
             let sets = (0..FILTER_SET_MAX).filter(|set| (disabled >> set & 1 == 1) == is_disabled);
             sets.map(|set| format!(" {set}")).collect::<String>()
         };
+        if self.style.is_json {
+            let (on, off): (Vec<u8>, Vec<u8>) =
+                (0..FILTER_SET_MAX).partition(|set| disabled >> set & 1 == 0);
+            let told = serde_json::json!({"enabled": on, "disabled": off});
+            return print(&format!("{told}\n"));
+        }
         let off = match of(true) {
             none if none.is_empty() => String::new(),
             sets => format!("disable{sets} "),
