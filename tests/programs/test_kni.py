@@ -242,6 +242,10 @@ def sharing_that_cannot_be_is_refused_with_a_sentence(world):
         (["--if", "eth1", "--kni", "accept", "--kni-tcp", "80-22"], "ports from 1 to 65535"),
         (["--kni", "accept"], "--kni needs --if INTERFACE"),
         (["--if", "eth1", "--kni", "reject", "--forward"], "has its addresses alone"),
+        (
+            ["--if", "eth1", "--kni", "reject", "--sysctl", "net.ipv4.ip_forward=1"],
+            "or net.ipv4.ip_forward=1",
+        ),
     ]
     for options, why in table:
         started = world.beside(world.slipstack, "run", *device, *options, "--", "true")

@@ -115,9 +115,10 @@ impl Settings {
             Some(_) if self.interface.is_none() || self.makes_interface() => {
                 wrong("--kni needs --if INTERFACE: one on which the kernel has the addresses too")
             }
-            Some(_) if self.forwards() => {
-                wrong("--kni and --forward: a stack that forwards has its addresses alone")
-            }
+            Some(_) if self.forwards() => wrong(
+                "--kni beside --forward (or net.ipv4.ip_forward=1): a stack that forwards has its \
+                     addresses alone; give one of them",
+            ),
             _ => Ok(()),
         }
     }
