@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_without_a_loader_and_foreign_ones_are_told_apart() {
+    fn static_programs_and_those_of_other_machines_are_distinguished() {
         let native = native_machine().unwrap();
         let go_note = [
             4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, b'G', b'o', 0, 0, 1, 2, 3, 4,

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_survive_their_encoding_and_invalid_ones_are_refused() {
+    fn headers_round_trip_and_invalid_ones_are_refused() {
         let header = Header {
             len: 1473,
             envelope: Envelope {

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_survives_its_encoding() {
+    fn every_event_round_trips() {
         let sock = SockId {
             index: 32_767,
             generation: GENERATION_MASK,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arenas_lie_behind_each_other_within_their_region() {
+    fn arenas_are_contiguous_and_within_their_region() {
         for (len, arena) in [
             (0, 0),
             (REGION_BYTES_MIN, ARENA_BYTES_MIN),

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_route_of_another_table_is_for_those_whom_a_rule_or_a_choice_leads_there() {
+    fn a_default_route_of_another_table_needs_a_rule_or_a_bound_table() {
         let mut network = NetworkState::of(1500, vec![(ip("10.0.0.5"), 24)], &[]);
         network.routes.push(RouteEntry {
             table: 7,

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_survive_their_encoding_and_nonsense_does_not() {
+    fn records_round_trip_and_invalid_bytes_are_refused() {
         let it = Returned {
             reason: Reason::Refused,
             to: "10.0.0.9:53".parse().unwrap(),

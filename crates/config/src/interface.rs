@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_interface_specs_are_refused() {
         for text in [
             "",
             "eth/1",

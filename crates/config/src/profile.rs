@@ -47,7 +47,7 @@ mod tests {
     use crate::table::Settings;
 
     #[test]
-    fn every_profile_has_values_that_are_valid_and_lie_below_all_others() {
+    fn every_profile_has_valid_values_that_any_other_source_overrides() {
         for (name, text) in BUILT_IN {
             let mut layers = Layers::default();
             layers.read_toml(text, Path::new(name)).unwrap();

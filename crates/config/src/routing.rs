@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_routes_and_rules_are_refused() {
         for text in [
             "",
             "10.0.0.0/33",

@@ -86,7 +86,7 @@ fn an_interface_needs_an_address() {
 }
 
 #[test]
-fn a_gateway_must_lie_in_the_network_of_the_address() {
+fn a_gateway_must_be_in_the_network_of_the_address() {
     let ip = ("SLIPSTACK_IP", "10.0.0.5/24");
     assert!(settings(&[ip, ("SLIPSTACK_GW", "10.0.0.1")]).is_ok());
     assert!(settings(&[ip, ("SLIPSTACK_GW", "10.0.1.1")]).is_err());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_vlan_specs_are_refused() {
         for text in [
             "",
             "0",

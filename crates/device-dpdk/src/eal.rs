@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_leaves_open_is_filled_in_and_the_rest_is_left_alone() {
+    fn options_left_open_are_filled_in_and_given_ones_kept() {
         let options = Options::parse(Some("--no-huge --vdev=net_tap0")).unwrap();
         let all = words(&options);
         assert!(all.iter().any(|word| word.starts_with("--lcores=0@(")));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn device_names_are_distinguished() {
         let mut names: Vec<_> = BACKENDS.iter().map(|backend| backend.name()).collect();
         names.sort_unstable();
         names.dedup();

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_survive_a_round_trip_and_hostile_lengths_end_the_walk() {
+    fn attributes_round_trip_and_hostile_lengths_end_the_walk() {
         let mut bytes = Vec::new();
         push_attribute(&mut bytes, 3, b"lo\0");
         push_attribute(&mut bytes, 4, &1500u32.to_ne_bytes());

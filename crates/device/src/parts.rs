@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_survive_a_message_and_nonsense_does_not() {
+    fn parameters_round_trip_and_invalid_bytes_are_refused() {
         let params = SlotParams {
             backend: "packet".to_owned(),
             link: LinkProperties {

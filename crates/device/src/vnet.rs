@@ -122,7 +122,7 @@ mod tests {
     use slipstack_wire::{Gso, PartialChecksum};
 
     #[test]
-    fn a_built_header_reads_back_as_what_was_asked_for() {
+    fn a_built_header_reads_back_as_requested() {
         let offload = TxOffload {
             checksum: Some(PartialChecksum {
                 start: 34,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn coalesced_datagrams_and_unknown_offloads_are_told_apart() {
+    fn coalesced_datagrams_and_unknown_offloads_are_distinguished() {
         let mut header = [0; PACKET_LEN];
         header[0] = FLAG_DATA_VALID;
         header[1] = GSO_UDP_L4;

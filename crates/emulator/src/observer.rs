@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_counts_as_retransmitted_across_the_wrap() {
+    fn retransmissions_are_recognised_across_the_sequence_wrap() {
         let mut observer = Observer::default();
         let first = u32::MAX - 50;
         observer.on_segment(KEY, &segment(first.wrapping_sub(1), 0, TcpFlags::SYN, 0));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_reports_are_told_from_holes() {
+    fn duplicate_reports_are_distinguished_from_holes() {
         let sack = |blocks: &[(u32, u32)]| {
             let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
             for (left, right) in blocks {

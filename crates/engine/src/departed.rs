@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_waits_and_is_remembered() {
+    fn waiting_frames_and_departed_flows_are_bounded() {
         let mut departed = Departed::default();
         for port in 1..=FLOWS_MAX as u16 + 1 {
             departed.begin(flow(port), Instant(1));

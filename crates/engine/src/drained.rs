@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn kept_connections_are_bounded() {
         let mut drained = Drained::new(listener(1));
         drained.take(listener(1), conn(5));
         drained.take(listener(1), conn(6));

@@ -25,7 +25,7 @@ fn sent_again(world: &World) -> u64 {
 }
 
 #[test]
-fn an_engine_that_was_away_reads_what_has_come_before_it_looks_at_its_timers() {
+fn an_engine_that_was_descheduled_receives_frames_before_it_runs_timers() {
     let mut world = World::new();
     let listener = world.listen(1, 8080);
     let (client, _server) = world.connect(listener, 8080);

@@ -119,7 +119,7 @@ impl Supervisor for Listening {
 }
 
 #[test]
-fn an_engine_that_ends_tells_what_is_in_time_wait_after_its_connections() {
+fn an_ending_engine_hands_over_connections_before_time_wait_entries() {
     for (is_closed, is_open, want) in [
         (false, false, &["goodbye"][..]),
         (true, false, &["10.9.0.2:80 in TIME-WAIT", "goodbye"]),

@@ -80,7 +80,7 @@ impl Two {
 }
 
 #[test]
-fn a_connection_in_use_goes_on_in_another_program_with_what_was_not_read() {
+fn a_connection_in_use_continues_in_another_program_with_its_unread_bytes() {
     let mut two = two();
     let (from, to) = (two.from.clone(), two.to.clone());
     two.exchange(&from);

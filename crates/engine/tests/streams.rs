@@ -214,7 +214,7 @@ fn a_closed_port_refuses_and_an_aborted_connection_resets() {
 }
 
 #[test]
-fn a_listener_that_closes_resets_what_was_not_accepted() {
+fn a_closing_listener_resets_unaccepted_connections() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     let client = world.hosts[0].program.open_socket(Transport::Tcp).unwrap();
@@ -285,7 +285,7 @@ fn a_waiting_writer_is_woken_by_room() {
 }
 
 #[test]
-fn thousands_of_short_connections_leave_nothing_behind() {
+fn thousands_of_short_connections_leave_no_state() {
     let mut world = World::new();
     let listener = world.listen(1, 80);
     for round in 0..3000 {

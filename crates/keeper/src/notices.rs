@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_network_is_no_news_and_a_change_is_due_once() {
+    fn the_first_network_is_not_reported_and_a_change_once() {
         let net = |ip: &str| NetworkState::of(1500, vec![(ip.parse().unwrap(), 24)], &[]);
         let mut announcer = Announcer::of(&net("10.0.0.5"));
         assert_eq!(announcer.due(), None);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_begin_with_what_stands_on_others_and_a_changed_link_is_not_gone() {
+    fn changes_are_ordered_by_dependence_and_a_changed_link_is_not_removed() {
         let mut state = NetworkState::of(1500, vec![("10.0.0.5".parse().unwrap(), 24)], &[]);
         let before = listed(&state);
         let told = |before: &_, now: &_| -> Vec<(String, bool)> {

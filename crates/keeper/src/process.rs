@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_whatever_bytes_its_name_has() {
+    fn a_process_is_found_with_any_bytes_in_its_name() {
         let before = fs::read("/proc/self/comm").expect("name");
         fs::write("/proc/self/comm", b"caf\xc3 ) R").expect("rename");
         let found = find_process(std::process::id());

@@ -154,7 +154,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn rings_never_overlap_and_everything_comes_back() {
+    fn rings_never_overlap_and_all_memory_is_freed() {
         let start = 3 * 4096;
         let mut arena = Arena::new(start..start + (32 << 20));
         let mut live: BTreeMap<usize, ByteRing> = BTreeMap::new();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_lose_and_double_nothing() {
+    fn many_threads_neither_lose_nor_duplicate_items() {
         const EACH: u64 = 20_000;
         let (ring, mut reader) = pair(64);
         let mut next = [0u64; 3];

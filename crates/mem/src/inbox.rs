@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_what_is_claimed_costs_one_cell() {
+    fn a_length_beyond_the_claim_costs_one_cell() {
         let (_region, inbox, mut reader) = pair();
         assert!(inbox.push(&[b"lie"]));
         let line = inbox.cells.line(0);

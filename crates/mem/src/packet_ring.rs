@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_come_out_whole_however_they_lie_in_the_ring() {
+    fn packets_come_out_whole_at_any_position_of_the_ring() {
         let (mut sender, mut receiver) = packet_ring(4, 256);
         let text: Vec<u8> = (0..=255).cycle().take(30_000).collect();
         for round in 0..50 {

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_published_is_slept_through() {
+    fn a_published_item_always_wakes_the_sleeper() {
         let shared = Arc::new((Sleeper::default(), AtomicU32::new(0)));
         let other = Arc::clone(&shared);
         let sleeper = std::thread::spawn(move || {

@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_all_sizes_are_apart_and_keep_what_is_in_them() {
+    fn pieces_of_all_sizes_are_disjoint_and_keep_their_contents() {
         let mut held: Vec<Filled> = Vec::new();
         let mut random = 1_u64;
         for step in 0..40_000_u32 {

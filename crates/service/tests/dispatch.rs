@@ -111,7 +111,7 @@ fn the_engine_keeps_its_share_and_workers_have_equal_ones() {
 }
 
 #[test]
-fn a_handler_passes_on_what_it_does_not_answer_itself() {
+fn a_handler_passes_unanswered_requests_to_workers() {
     let (mut world, _) = world(Shape::Mixed(Kept::Quick), RING_DATAGRAMS, 2);
     assert_eq!(world.ask_by_datagram(PORT, b"x"), b"\x63x");
     assert_eq!(world.ask_by_datagram(PORT, b"xy"), b"\0xy");

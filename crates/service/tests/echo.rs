@@ -102,7 +102,7 @@ fn bytes_come_back_and_the_end_follows_them() {
 }
 
 #[test]
-fn a_million_bytes_come_back_over_a_lossy_link_whatever_the_seed() {
+fn a_million_bytes_are_echoed_over_a_lossy_link_for_any_seed() {
     for seed in 0..4 {
         let mut world = world(seed, 0.02);
         let client = world.connect(PORT);

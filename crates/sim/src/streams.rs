@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_send_ring_gives_what_is_written_and_not_acknowledged() {
+    fn the_send_ring_serves_written_unacknowledged_bytes() {
         let mut streams = Streams::default();
         streams.write(b"0123456789");
         streams.on_acked(4).unwrap();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_answers_to_a_syn_the_one_that_is_acknowledged_counts() {
+    fn the_acknowledged_one_of_two_syn_acks_opens_the_connection() {
         let mut watch = Watch::default();
         let said = [
             (UP, SYN, (0, 0), 0),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_dead_only_resets_and_probes_may_follow() {
+    fn a_dead_connection_sends_only_resets_and_probes() {
         let mut watch = open();
         watch.on_death(CLIENT, SERVER);
         assert_eq!(say(&mut watch, UP, TcpFlags::RST, (501, 0), 0), Ok(()));

@@ -93,7 +93,7 @@ fn split_acks_open_the_window_no_faster() {
 
 /// An ACK of unsent data is no ACK, and earns at most one challenge ACK.
 #[test]
-fn optimistic_acks_earn_nothing() {
+fn optimistic_acks_do_not_grow_the_window() {
     let (mut victim, open) = one_connection(1000);
     victim.stack.tcp_written(open.conn, 1 << 19, false);
     victim.receive_frame(&Forged::new(open.from, ACK, open.seq, open.ack).frame());
@@ -113,7 +113,7 @@ fn optimistic_acks_earn_nothing() {
 
 /// CVE-2019-11477 to 11479: a tiny MSS and many SACK holes.
 #[test]
-fn a_tiny_mss_is_not_believed_and_its_sacks_are_bounded() {
+fn a_tiny_mss_is_raised_and_its_sack_blocks_are_bounded() {
     let (mut victim, open) = one_connection(1);
     victim.fx.listens = true;
     victim.stack.tcp_written(open.conn, 1 << 19, false);

@@ -330,7 +330,7 @@ fn a_frame_that_is_lost_between_link_and_host_is_noticed() {
 }
 
 #[test]
-fn a_segment_that_may_not_be_said_is_noticed() {
+fn a_forbidden_segment_is_reported() {
     let mut world = busy();
     world.turn_delay_ns = MS;
     while world.hosts[0].inbox.is_empty() {
@@ -347,7 +347,7 @@ fn a_segment_that_may_not_be_said_is_noticed() {
 }
 
 #[test]
-fn a_world_that_does_not_come_to_an_end_is_noticed() {
+fn a_world_that_does_not_end_is_reported() {
     let mut cut = busy();
     cut.network.set_cut(true);
     says(cut.run(SECOND), "not finished");
@@ -375,7 +375,7 @@ fn a_world_that_does_not_come_to_an_end_is_noticed() {
 }
 
 #[test]
-fn too_many_steps_at_rest_are_noticed() {
+fn too_many_idle_steps_are_reported() {
     let world = world(MS);
     assert_eq!(checks::is_quiet(&world, 2_000), Ok(()));
     assert!(checks::is_quiet(&world, 2_001).is_err());
@@ -423,7 +423,7 @@ fn remaining_state_at_rest_is_reported() {
 }
 
 #[test]
-fn damage_on_a_way_that_damages_nothing_is_noticed() {
+fn damage_on_a_link_without_damage_is_reported() {
     let mut world = busy();
     world.run(600 * SECOND).unwrap();
     let frame = [vec![0xff; 12], vec![8, 0, 0x45]].concat();

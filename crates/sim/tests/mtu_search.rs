@@ -71,7 +71,7 @@ fn count(world: &World, counter: Counter) -> u64 {
 }
 
 #[test]
-fn from_the_base_upwards_to_what_the_path_takes() {
+fn the_search_rises_from_the_base_to_the_path_mtu() {
     // RFC 4821 7.2, 7.3 and 7.6.1, RFC 8899 4.1 and 5.3.2.
     for tso_max in [0, 65_000] {
         let mut world = world(1400, tso_max, |tcp| {

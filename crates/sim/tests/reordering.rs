@@ -36,7 +36,7 @@ fn without_timestamps_dsacks_undo_the_reductions_of_reordering() {
 }
 
 #[test]
-fn what_is_overtaken_does_not_keep_the_window_small() {
+fn reordered_segments_do_not_keep_the_window_small() {
     // Nothing is lost.
     let link = link(20 * LinkParams::bandwidth_delay_product(RATE, RTT));
     for seed in 1..=3 {

@@ -11,7 +11,7 @@ fn a_rough_link_delivers_every_byte_once_and_in_order() {
 }
 
 #[test]
-fn so_does_a_lossy_link_that_carries_super_frames() {
+fn a_lossy_link_carries_super_frames() {
     run_all(&Options {
         offloads: true,
         ..Options::default()

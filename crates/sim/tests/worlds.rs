@@ -38,7 +38,7 @@ fn a_world_repeats_itself_exactly() {
 
 /// Seeds that failed once.
 #[test]
-fn what_failed_once_holds() {
+fn seeds_that_once_failed_pass() {
     for (name, seed) in [
         // The tail was sent again while losses lay before it, and they were forgotten.
         ("pause", 1142),

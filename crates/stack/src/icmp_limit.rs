@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_gets_six_at_once_and_then_one_an_interval_whatever_others_get() {
+    fn a_destination_gets_six_errors_at_once_then_one_per_interval() {
         // RFC 1812 4.3.2.8.
         let mut rng = Rng::new(&[7; 32]);
         let mut limit = IcmpLimit::new(1_000_000, Instant::ZERO);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_one_flow_do_not_predict_anothers() {
+    fn identifications_of_one_flow_do_not_predict_those_of_another() {
         // RFC 7739 5.3, of IPv4.
         let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
         let mut distance = |last| {

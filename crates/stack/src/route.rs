@@ -379,7 +379,7 @@ mod tests {
 
     /// As `ip route get` shows for these addresses.
     #[test]
-    fn of_networks_that_overlap_the_smallest_gives_the_source() {
+    fn the_smallest_of_overlapping_networks_gives_the_source() {
         let wide = (Ipv4Addr::new(10, 0, 0, 5), 24);
         let narrow = (Ipv4Addr::new(10, 0, 0, 77), 28);
         let gateway = Ipv4Addr::new(10, 0, 0, 70);

@@ -423,7 +423,7 @@ mod tests {
 
     /// RFC 6724 5, rule 8, in either order.
     #[test]
-    fn of_networks_that_overlap_the_smallest_gives_the_source() {
+    fn the_smallest_of_overlapping_networks_gives_the_source() {
         let wide = (IpAddr::V6(ip("fd00::5")), 48);
         let narrow = (IpAddr::V6(ip("fd00:0:0:1::5")), 64);
         for addrs in [[wide, narrow], [narrow, wide]] {

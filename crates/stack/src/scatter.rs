@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_lies_all_over_the_pool() {
+    fn ports_of_a_block_are_spread_over_the_pool() {
         let scatter = Scatter::new((32_768, 60_999), [7, 8]);
         let mut quarters = [0; 4];
         for place in 32_768..32_768 + 256u16 {

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_default_lies_in_its_range_and_is_kept_when_it_is_set() {
+    fn every_default_is_in_range_and_unchanged_when_set() {
         let mut config = StackConfig::default();
         for tunable in Tunable::ALL {
             let (min, max) = tunable.range();

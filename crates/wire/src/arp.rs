@@ -125,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn what_parses_emits_to_the_same_bytes(bytes: [u8; PACKET_LEN]) {
+        fn parsed_options_emit_to_the_same_bytes(bytes: [u8; PACKET_LEN]) {
             if let Some(packet) = ArpPacket::parse(&bytes) {
                 let mut again = [0; PACKET_LEN];
                 packet.emit(&mut again);

@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_appended_is_found_and_leaves_the_others_alone(
+        fn an_appended_cookie_is_found_and_other_options_are_unchanged(
             mss: u16,
             half in 2usize..=8,
             fill: u8,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_survives_the_wire() {
+    fn each_kind_round_trips() {
         let kinds = [
             IcmpKind::EchoRequest([1, 2, 3, 4]),
             IcmpKind::EchoReply([1, 2, 3, 4]),

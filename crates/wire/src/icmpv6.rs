@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_survives_the_wire() {
+    fn each_kind_round_trips() {
         let kinds = [
             Icmpv6Kind::DestinationUnreachable {
                 code: code::PORT_UNREACHABLE,

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_of_three_versions_are_told_apart() {
+    fn queries_of_three_versions_are_distinguished() {
         // RFC 3376 4.1 and 7.1.
         let one_source = [2, 125, 0, 1, 10, 0, 0, 1];
         let table = [
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hosts_say_has_a_right_checksum() {
+    fn reports_have_a_valid_checksum() {
         let report = Saying::V2Member.message(GROUP);
         assert_eq!(
             IgmpMessage::parse(&report),

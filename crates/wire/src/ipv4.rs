@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_version_lengths_and_checksum_are_told_apart() {
+    fn wrong_version_lengths_and_checksum_are_distinguished() {
         let mut good = [0; 40];
         header(20).emit(&mut good);
         let with = |at: usize, value: u8| {

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn options_ask_for_what_becomes_of_the_packet() {
+    fn option_types_select_the_handling_of_the_packet() {
         // RFC 8200 4.2.
         let table: [(u8, Result<(), Refused>); 5] = [
             (0x05, Ok(())),
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_told_apart_from_atomic_ones() {
+    fn fragments_are_distinguished_from_atomic_ones() {
         // RFC 8200 4.5, RFC 6946.
         let bytes = [TCP, 0, 0x05, 0xa9, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8];
         let Ok(Walked::Fragment(fragment)) = walk(FRAGMENT, &bytes) else {

@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_plain_is_what_the_long_way_reads(
+        fn the_fast_parse_equals_the_full_parse(
             hits in proptest::collection::vec((0usize..90, any::<u8>()), 0..4),
             cut in 0usize..120,
             stamped: bool,

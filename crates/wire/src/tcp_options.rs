@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_path_reads_what_emit_writes() {
+    fn the_fast_path_parses_emitted_headers() {
         let timestamps = Timestamps {
             value: 0x0102_0304,
             echo: 0x0506_0708,

@@ -119,7 +119,7 @@ mod tests {
     const A: u16 = 1;
 
     #[test]
-    fn a_query_is_known_from_its_third_time_on_whatever_its_id() {
+    fn a_query_is_cached_from_its_third_time_on_for_any_id() {
         let mut repeated = Repeated::new(7);
         for id in [b"01", b"23"] {
             let query = [&id[..], b"question"].concat();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_not_kept() {
+    fn long_answers_are_not_cached() {
         for (query, response) in [(QUERY_MAX + 1, 20), (20, RESPONSE_MAX + 1)] {
             let mut repeated = Repeated::new(7);
             let (query, response) = (vec![b'q'; ID_LEN + query], vec![b'r'; ID_LEN + response]);

@@ -437,7 +437,7 @@ mod tests {
     const QUERY: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x01a\0\0\x06\0\x01";
 
     #[test]
-    fn a_request_and_its_responses_are_believed() {
+    fn a_signed_request_and_its_responses_verify() {
         let key = key(b"secret");
         let mut request = QUERY.to_vec();
         let mut client = Session::request(Arc::clone(&key), &mut request, 1000);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_late_or_of_another_key_is_not() {
+    fn changed_late_or_wrongly_keyed_messages_do_not_verify() {
         let own = key(b"secret");
         let mut request = QUERY.to_vec();
         Session::request(Arc::clone(&own), &mut request, 1000);

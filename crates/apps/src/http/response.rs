@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_select_what_they_name() {
+    fn byte_ranges_select_the_named_bytes() {
         let table: [(&[u8], Status, Range<u64>); 13] = [
             (b"bytes=0-0", Status::PartialContent, 0..1),
             (b"bytes=0-", Status::PartialContent, 0..1000),

@@ -226,7 +226,7 @@ fn a_fork_in_the_middle_of_a_question_leaves_a_child_that_can_ask() {
 }
 
 #[test]
-fn a_family_is_joined_and_told_to_the_keeper() {
+fn a_family_is_joined_and_reported_to_the_keeper() {
     let (folder, keeper) = (Folder::new("family"), Script::willing());
     let control = keeper.inherited();
     let program = client(&with_connection(on_eth1(&folder), &control));

@@ -50,7 +50,7 @@ fn another_address_is_refused_with_both() {
 }
 
 #[test]
-fn another_kind_of_device_is_refused_whatever_way_it_was_opened() {
+fn another_kind_of_device_is_refused() {
     let error = check(&[("DEVICE", "xdp")], &welcome());
     assert!(matches!(error, Err(Error::OtherDevice { .. })));
     let mut native = welcome();

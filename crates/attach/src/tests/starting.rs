@@ -74,7 +74,7 @@ fn without_a_command_nothing_can_be_started() {
 
 /// The socket of a keeper that was killed with its standby: no process listens on it.
 #[test]
-fn the_directory_of_a_dead_keeper_is_in_nobodys_way() {
+fn the_directory_of_a_dead_keeper_does_not_block_a_new_one() {
     let folder = Folder::new("dead");
     let path = control_socket(&folder);
     drop(slipstack_channel::control::listen(&path).expect("listen"));
@@ -87,7 +87,7 @@ fn the_directory_of_a_dead_keeper_is_in_nobodys_way() {
 }
 
 #[test]
-fn of_programs_that_start_a_keeper_at_once_all_use_the_first() {
+fn programs_that_start_a_keeper_at_once_all_use_the_first() {
     let (folder, keeper) = (Folder::new("faster"), Script::willing());
     let path = control_socket(&folder);
     // The command of the slower starter finds the lock taken; by then the other one listens.

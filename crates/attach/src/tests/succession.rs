@@ -44,7 +44,7 @@ fn a_reconnecting_program_names_itself_and_passes_its_region_again() {
 }
 
 #[test]
-fn without_an_engine_one_client_is_as_good_as_another() {
+fn without_an_engine_any_client_may_be_used() {
     let folder = Folder::new("another");
     let forgetful = Script::new(|request| match request {
         Request::Hello(hello) if hello.resume.is_some() => Step::refuse(Refusal::Unknown),

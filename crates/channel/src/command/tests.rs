@@ -94,7 +94,7 @@ fn extent() -> Command {
 }
 
 #[test]
-fn every_command_survives_its_encoding() {
+fn every_command_round_trips() {
     let ticket = Ticket {
         slot: 77,
         sequence: 12,

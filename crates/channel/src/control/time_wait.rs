@@ -26,7 +26,7 @@ mod tests {
     use crate::control::{MESSAGE_MAX, Request};
 
     #[test]
-    fn a_message_takes_as_many_entries_as_it_may_whatever_they_are() {
+    fn the_largest_number_of_entries_fits_a_message() {
         let end: SocketAddr = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
             .parse()
             .expect("address");

@@ -298,7 +298,7 @@ fn a_file_is_f_stacks_by_its_name_or_its_section() {
 }
 
 #[test]
-fn what_matters_is_said_and_the_rest_counted() {
+fn important_differences_are_named_and_the_others_counted() {
     let text = format!("{BASE}[dpdk]\nchannel=4\nnuma_on=1\nlcore_maks=1\n");
     let found = parse(&text).unwrap();
     assert!(found.sentences(LogLevel::Error).is_empty());

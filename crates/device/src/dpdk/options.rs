@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_gets_a_sentence() {
+    fn invalid_options_are_refused_with_a_sentence() {
         for (text, part) in [
             (None, "needs the arguments"),
             (Some("--no-huge -- --sleep-us=x"), "from 0 to 1000000"),

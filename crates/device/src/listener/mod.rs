@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_side_of_a_tap_sends_what_a_stack_receives() {
+    fn frames_sent_on_the_host_side_of_a_tap_arrive() {
         assert_eq!(way(true, true), Direction::Inbound);
         assert_eq!(way(false, true), Direction::Outbound);
         assert_eq!(way(true, false), Direction::Outbound);

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_survive_the_wire_and_fields_lie_where_the_protocol_has_them() {
+    fn messages_round_trip_with_the_protocols_offsets() {
         let ring = AddRing {
             is_to_server: true,
             index: 2,

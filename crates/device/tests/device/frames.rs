@@ -456,7 +456,7 @@ fn frames_that_came_after_the_clock_was_read_wait_for_the_next_run() {
 }
 
 #[test]
-fn it_is_known_when_the_next_frame_came() {
+fn the_arrival_time_of_the_next_frame_is_known() {
     if !net::may_run("since") {
         return;
     }

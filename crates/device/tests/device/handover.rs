@@ -80,7 +80,7 @@ pub fn inheritable(fd: impl AsFd) -> OwnedFd {
 }
 
 #[test]
-fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_hand() {
+fn a_killed_holder_loses_nothing_and_duplicates_at_most_one_batch() {
     if !net::may_run("handover") {
         return;
     }

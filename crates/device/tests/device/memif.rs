@@ -88,7 +88,7 @@ fn datagram(mac: [u8; 6], port: u16, number: u8) -> Vec<u8> {
 }
 
 #[test]
-fn frames_reach_the_slot_that_steering_names_whoever_takes_them_out() {
+fn frames_reach_the_steered_slot_from_any_queue() {
     if !net::may_run("memif slots") {
         return;
     }

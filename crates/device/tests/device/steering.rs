@@ -143,7 +143,7 @@ fn ports_groups_and_dead_slots_decide_and_the_library_agrees() {
 }
 
 #[test]
-fn flows_stay_with_the_heirs_of_a_dead_slot_when_the_group_is_rebuilt() {
+fn flows_stay_with_the_successors_of_a_dead_slot() {
     for_each_back_end("heirs", |bench| {
         let steering = bench.steering();
         steering.set_group(1, &[1, 2, 3]).unwrap();

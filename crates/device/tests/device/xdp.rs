@@ -163,7 +163,7 @@ fn a_sleeper_is_woken_by_either_socket() {
 }
 
 #[test]
-fn each_queue_serves_its_slot_and_what_came_by_another_is_not_lost() {
+fn each_queue_serves_its_slot_and_frames_of_others_are_not_lost() {
     if !net::may_run("xdp") {
         return;
     }

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_sysctls_are_taken_and_what_is_not_known_is_said() {
+    fn known_system_sysctls_are_applied_and_unknown_ones_reported() {
         let read = |name: &str| match name {
             "tcp_timestamps" => Some("0\n".to_owned()),
             "tcp_congestion_control" => Some("vegas\n".to_owned()),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_port_is_leased_once_and_lies_in_the_pool() {
+    fn every_port_is_leased_once_and_is_in_the_pool() {
         for pool in [
             POOL_DEFAULT,
             (40_000, 40_010),

@@ -68,7 +68,7 @@ fn a_client_that_leaves_frees_all_its_ports() {
 }
 
 #[test]
-fn workers_share_and_strangers_are_refused() {
+fn workers_share_and_other_programs_are_refused() {
     let mut leases = Leases::new(8, blocks());
     let master = leases.enter(program(1, 9)).expect("room");
     leases

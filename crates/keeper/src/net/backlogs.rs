@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_any_order_waits_in_its_own_up_to_where_it_is_whole() {
+    fn segments_in_any_order_are_held_up_to_the_first_gap() {
         let mut backlogs = Backlogs::default();
         backlogs.on_accepted(LISTENER, conn(1), 80);
         assert!(backlogs.store(conn(1), 6, b"later"));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_waits() {
+    fn waiting_connections_are_bounded() {
         let mut backlogs = Backlogs::default();
         backlogs.on_accepted(LISTENER, conn(1), 80);
         let far = BYTES_MAX as u64;

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_and_what_is_remembered_is_bounded() {
+    fn waiting_fragments_and_routes_are_bounded() {
         let mut fragment_routes = FragmentRoutes::default();
         for n in 0..3 * TRAILS_MAX as u32 {
             fragment_routes.follow(id(n), b"later", RxMeta::UNKNOWN, 0);

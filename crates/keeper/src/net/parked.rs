@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn parked_messages_are_bounded() {
         let mut parked = Parked::default();
         for port in 1..=FLOWS_MAX as u16 {
             assert!(parked.add(&head(port), Passed::Bytes(b"")).is_some());

@@ -104,7 +104,7 @@ const FLOW: Flow = Flow {
 };
 
 #[test]
-fn the_time_wait_of_an_engine_that_ends_goes_on_here_for_what_is_left_of_it() {
+fn the_keeper_continues_time_wait_of_an_ended_engine_for_its_remaining_time() {
     let mut net = net();
     assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
     let elsewhere = TimeWaitEntry {

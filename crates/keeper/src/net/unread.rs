@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_leave_in_their_order_and_stay_when_there_is_no_room() {
+    fn unread_datagrams_leave_in_order_and_wait_for_room() {
         let mut unread = Unread::default();
         for byte in 1..=3 {
             unread.hold(53, 10_000, (0, vec![byte]), 0);

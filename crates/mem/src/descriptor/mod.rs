@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_numbers_are_nobodys() {
+    fn negative_numbers_are_no_descriptors() {
         assert_eq!(Descriptor::new(-1), None);
     }
 }

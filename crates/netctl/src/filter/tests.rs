@@ -143,7 +143,7 @@ fn tables_are_filled_emptied_and_looked_up() {
 }
 
 #[test]
-fn a_filter_is_replaced_and_what_stays_is_known() {
+fn a_filter_is_replaced_and_unchanged_parts_are_recognised() {
     let table = |value| FilterTable {
         name: "bad".to_owned(),
         revision: 0,

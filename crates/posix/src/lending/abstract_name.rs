@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_say_nothing() {
+    fn foreign_names_are_ignored() {
         assert!(parse(b"slipstack-held\0").is_none());
         assert!(parse(&[0; LEN]).is_none());
         let mut name = PREFIX.to_vec();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn long_absences_end_the_trust() {
+    fn long_absences_end_the_lead() {
         let lead = trusted();
         for at in 2..2 + u64::from(TRUST_MAX) {
             let now_ns = at * SOON;

@@ -20,7 +20,7 @@ fn copy(fd: i32) -> UnixStream {
 }
 
 #[test]
-fn another_program_reads_and_writes_what_was_passed_to_it() {
+fn another_program_uses_the_connection_passed_to_it() {
     let world = World::new();
     let (client, server) = world.pair();
     let mut passing = Passing::default();

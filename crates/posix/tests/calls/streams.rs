@@ -335,7 +335,7 @@ fn sendfile_sends_from_the_offset_and_moves_it() {
 }
 
 #[test]
-fn a_jump_out_of_a_blocked_call_leaves_nothing_behind() {
+fn a_longjmp_out_of_a_blocked_call_leaves_no_state() {
     let world = World::new();
     let (client, server) = world.pair();
     world

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_executed_may_start() {
+    fn only_executable_files_may_start() {
         assert!(may_start(c"/bin/sh"));
         for path in [c"", c"/nonexistent/program", c"/bin", c"/etc/passwd"] {
             assert!(!may_start(path), "{path:?}");

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_signals_that_come_at_once_none_stays_blocked() {
+    fn simultaneous_signals_leave_none_blocked() {
         std::thread::spawn(|| {
             let (term, child) = (raw::bit(libc::SIGTERM), raw::bit(libc::SIGCHLD));
             let thread = current();

@@ -255,7 +255,7 @@ fn changes_take_effect_at_their_time_in_any_order_of_input() {
 }
 
 #[test]
-fn what_does_not_fit_is_dropped_and_a_router_would_say_so() {
+fn frames_over_the_mtu_are_dropped_with_an_icmp_error() {
     let mut link = link(LinkParams {
         mtu: 1400,
         ..LinkParams::default()
@@ -346,7 +346,7 @@ fn the_same_seed_gives_the_same_outcome_frame_by_frame() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_link_parameters_are_refused() {
     let queue = QueueParams {
         packets_max: 1,
         ..QueueParams::default()

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_and_what_is_lost_otherwise_is_noticed() {
+    fn messages_without_room_are_counted_and_other_losses_reported() {
         let mut inbox = Inbox::default();
         for _ in 0..FRAMES_MAX + 3 {
             inbox.push(Instant(1), frame(1));

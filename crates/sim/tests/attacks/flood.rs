@@ -328,7 +328,7 @@ fn a_million_syns_a_second_do_not_shut_clients_out() {
 /// A quarter more than the engine's capacity, for eight seconds: frames lost at the device are
 /// retransmitted. (A tenth of the rate on an engine that is as much slower: the same load.)
 #[test]
-fn a_flood_beyond_all_power_is_lost_at_the_device_and_most_come_in_with_their_next_try() {
+fn an_excessive_syn_flood_is_dropped_at_the_device_and_most_clients_succeed_on_retry() {
     let (served, _, flood) = flood(10_000, 100_000, 8_000 * MS);
     assert!(flood.lost > 100_000, "{}", flood.lost);
     assert!(served >= 0.6, "{served}");

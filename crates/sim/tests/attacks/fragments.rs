@@ -81,7 +81,7 @@ fn sixty_four_thousand_fragments_leave_honest_datagrams_whole() {
 
 /// The smallest pieces of one packet: it is given up when there are too many.
 #[test]
-fn a_packet_in_crumbs_is_refused() {
+fn a_packet_in_tiny_fragments_is_refused() {
     let mut victim = Victim::new(|_| {});
     let from = Ipv4Addr::new(198, 51, 100, 1);
     for n in (0..8000u16).rev() {

@@ -129,7 +129,7 @@ fn the_number_of_rules_is_bounded() {
 }
 
 #[test]
-fn joined_rules_say_what_the_rules_say() {
+fn compiled_rules_decide_as_the_rules_do() {
     let mut fib = Fib::default();
     let from = |net: &str, priority, table| Rule {
         from: prefix(net),
@@ -213,7 +213,7 @@ fn entries() -> impl Strategy<Value = Vec<(u128, u8, u32)>> {
 
 proptest! {
     #[test]
-    fn a_table_finds_what_a_search_of_all_finds(
+    fn a_table_lookup_equals_a_linear_search(
         routes in entries(),
         asked in proptest::collection::vec(any::<u128>(), 1..40),
         v4: bool,

@@ -118,7 +118,7 @@ fn the_first_rule_that_matches_decides() {
 }
 
 #[test]
-fn negations_and_packets_without_ports_are_told_apart() {
+fn negations_and_packets_without_ports_are_distinguished() {
     let but = |is_not, is_not_ports| FilterRule {
         from: End {
             nets: vec![net("10.0.0.0/8")],
@@ -191,7 +191,7 @@ fn walk(rules: &[FilterRule], it: &Packet) -> Option<usize> {
 }
 
 #[test]
-fn the_classifier_finds_what_a_walk_over_the_rules_finds() {
+fn the_classifier_equals_a_walk_over_the_rules() {
     let mut state = 1u64;
     let mut draw = |below: u64| {
         state = state

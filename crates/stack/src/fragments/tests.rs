@@ -38,7 +38,7 @@ fn take(all: &mut Fragments, fragment: Fragment<'_>) -> Result<Option<Vec<u8>>, 
 }
 
 #[test]
-fn what_contradicts_takes_the_packet_with_it() {
+fn contradicting_fragments_discard_their_packet() {
     use Counter::{DropFragmentDuplicate, DropFragmentOverlap};
     // Offset, more to come, length: after 16..32 and 32..48, the latter not the last.
     let table = [
@@ -70,7 +70,7 @@ fn what_contradicts_takes_the_packet_with_it() {
 }
 
 #[test]
-fn a_piece_over_a_gap_is_not_there_yet() {
+fn a_fragment_beyond_a_gap_does_not_complete_the_packet() {
     let mut all = fragments();
     for offset in [16, 48] {
         assert_eq!(take(&mut all, piece(1, offset, true, &[1; 16])), Ok(None));
@@ -80,7 +80,7 @@ fn a_piece_over_a_gap_is_not_there_yet() {
 }
 
 #[test]
-fn a_piece_beyond_the_end_contradicts() {
+fn a_fragment_beyond_the_end_is_invalid() {
     let mut all = fragments();
     assert_eq!(take(&mut all, piece(1, 16, false, &[1; 8])), Ok(None));
     let beyond = take(&mut all, piece(1, 24, true, &[1; 8]));
@@ -123,7 +123,7 @@ fn the_oldest_packets_make_room() {
 }
 
 #[test]
-fn patience_ends_and_the_first_fragment_is_given_back() {
+fn reassembly_times_out_and_returns_the_first_fragment() {
     let mut all = fragments();
     let first = [9; 800];
     let _ = take(&mut all, piece(1, 0, true, &first));
@@ -164,7 +164,7 @@ fn congestion_that_one_fragment_met_is_the_packets() {
 }
 
 #[test]
-fn packets_that_are_whole_leave_nothing_behind() {
+fn completed_packets_leave_no_state() {
     let mut all = fragments();
     let _ = take(&mut all, piece(0, 0, true, &[1; 8]));
     for identification in 1..5_000 {
@@ -181,7 +181,7 @@ fn packets_that_are_whole_leave_nothing_behind() {
 
 proptest! {
     #[test]
-    fn any_order_gives_the_packet(len in 1usize..9000, size in 1u16..100, seed: u64) {
+    fn fragments_in_any_order_give_the_packet(len in 1usize..9000, size in 1u16..100, seed: u64) {
         let packet: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
         let size = usize::from(size).max(len.div_ceil(PIECES_MAX * 8)) * 8;
         let mut parts: Vec<_> = packet.chunks(size).enumerate().collect();

@@ -217,7 +217,7 @@ fn a_prefix_that_is_withdrawn_leaves_the_link_at_once_and_its_address_by_the_two
 }
 
 #[test]
-fn flags_say_what_a_prefix_is_for() {
+fn prefix_flags_select_autoconfiguration_and_on_link() {
     // RFC 4861 4.6.2, RFC 4862 5.5.3.
     let mut host = Host::up();
     host.hear(ROUTER, 1800, &flagged(1, 0x80, 60, 30));

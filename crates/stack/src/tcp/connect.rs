@@ -325,7 +325,7 @@ mod tests {
     use crate::tcp::tests::harness::Recorder;
 
     #[test]
-    fn a_peer_that_names_no_mss_gets_what_its_family_always_takes() {
+    fn a_peer_without_an_mss_option_gets_the_default_of_its_family() {
         // RFC 9293 3.7.1.
         for (own, peer, want) in [
             ("10.0.0.5", "10.0.0.9:80", 536),

@@ -258,7 +258,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_changes_anything_has_no_cookie(irs: u32, flip in 0u32..32, shift in 0u8..14) {
+        fn a_cookie_with_a_changed_field_is_invalid(irs: u32, flip in 0u32..32, shift in 0u8..14) {
             let (mut rng, key) = (Rng::new(&[5; 32]), key());
             let mut jar = CookieJar::new(&mut rng, Instant::ZERO);
             let stamped = Some(StampedOptions { shift, has_sack: false });

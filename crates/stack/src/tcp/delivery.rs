@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_sample_never_lowers_what_is_known() {
+    fn an_application_limited_sample_never_lowers_the_estimate() {
         let mut delivery = Delivery {
             limited_upto: 0,
             ..Delivery::default()
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_faster_than_the_round_trip_say_nothing() {
+    fn acks_faster_than_the_round_trip_give_no_sample() {
         let mut delivery = Delivery::default();
         let stamp = delivery.on_sent(Instant(MS), 10_000, 0, 0);
         let sample = delivery.on_delivered(Instant(2 * MS), &newest(MS, stamp), 10_000, 5 * MS);

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_to_what_held_the_sender_back() {
+    fn time_is_counted_for_the_limit_that_held_the_sender_back() {
         let mut figures = Figures::default();
         figures.set_pace(Instant(10), Pace::Busy);
         figures.set_pace(Instant(30), Pace::Window);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_rate_survives_a_rest_with_what_limited_it() {
+    fn a_delivery_rate_and_its_limit_survive_an_idle_period() {
         for rate in [(0, true), (128_000, false), (1 << 36, true)] {
             assert_eq!(KeptRate::of(rate).get(), rate);
         }

@@ -83,7 +83,7 @@ mod tests {
     use crate::tcp::figures::Pace;
 
     #[test]
-    fn a_rest_keeps_what_matters_and_makes_no_box_for_nothing() {
+    fn idle_state_keeps_counters_and_allocates_only_if_needed() {
         let (mut past, mut kept) = (Past::default(), None);
         let mut flight = InFlight::default();
         flight.figures.set_pace(Instant(0), Pace::Busy);

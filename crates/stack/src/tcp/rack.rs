@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_later_is_not_lost() {
+    fn segments_sent_later_than_the_sacked_one_are_not_lost() {
         // RFC 8985 6.2.
         let (mut rack, mut board, rtt) = world();
         sack(&mut rack, &mut board, &rtt, 101_004, 30, 50);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn fifteen_retries_take_what_linux_says() {
+    fn fifteen_retries_take_as_long_as_on_linux() {
         // RFC 9293 3.8.3, RFC 1122 4.2.3.5.
         // 200 ms doubling to 120 s, 15 retries: 924.6 s (ip-sysctl, tcp_retries2).
         assert_eq!(budget_ns(200, 120_000, 15), 924_600);

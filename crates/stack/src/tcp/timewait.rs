@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ends_that_are_used_again_and_again_leave_nothing_behind() {
+    fn reused_endpoints_leave_no_stale_entries() {
         let mut waits = TimeWaits::new(8);
         for second in 0..600 {
             let now = Instant(second * 1_000_000_000);

@@ -12,7 +12,7 @@ const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 
 #[test]
-fn without_a_checksum_a_datagram_leaves_alone() {
+fn a_datagram_without_checksum_is_sent_alone() {
     let mut table = Table::new();
     table.introduce_peer();
     let udp = table.bind("0.0.0.0:1000");

@@ -85,7 +85,7 @@ fn error_of(table: &mut Table) -> IcmpKind {
 }
 
 #[test]
-fn a_host_passes_nothing_on() {
+fn a_host_does_not_forward() {
     let mut table = Table::new();
     table.introduce_peer();
     table.input(&datagram(FAR, 10));

@@ -124,7 +124,7 @@ fn fragments_in_any_order_make_the_datagram() {
 }
 
 #[test]
-fn the_checksum_of_the_whole_is_verified_whatever_the_device_says() {
+fn a_reassembled_checksum_is_verified_in_spite_of_the_devices_flag() {
     for is_v6 in [false, true] {
         let mut table = table();
         table.bind("[::]:1000");
@@ -164,7 +164,7 @@ fn overlapping_fragments_lose_their_packet() {
 
 /// Linux: pskb_trim_rcsum() in ip_frag_queue().
 #[test]
-fn of_a_piece_of_ipv4_that_is_not_the_last_only_eights_count() {
+fn an_ipv4_fragment_that_is_not_the_last_is_cut_to_multiples_of_eight() {
     let mut table = table();
     table.bind("0.0.0.0:1000");
     let whole = udp_frame((PEER, 7), (IP, 1000), &payload(9))[34..].to_vec();
@@ -271,7 +271,7 @@ fn a_reassembly_timeout_gives_an_error_to_the_sender_of_the_first_fragment() {
 }
 
 #[test]
-fn what_waits_is_bounded_by_the_named_limit() {
+fn waiting_frames_are_bounded_by_the_named_limit() {
     let mut table = Table::with(|config| config.fragments_bytes_max = 64 << 10);
     table.introduce_peer();
     for identification in 0..=255 {

@@ -156,7 +156,7 @@ fn a_large_datagram_arrives_whole_and_no_frame_is_larger_than_the_link() {
 }
 
 #[test]
-fn what_does_not_fit_becomes_what_the_socket_chose() {
+fn oversized_datagrams_follow_the_sockets_mtu_discovery_mode() {
     let too_long = Err(SocketError::MessageTooLong);
     // How a packet of the link's length leaves (whole, may not be fragmented) and the result for a
     // longer one.
@@ -227,7 +227,7 @@ fn a_path_that_takes_less_gets_smaller_fragments() {
 }
 
 #[test]
-fn who_has_chosen_so_is_refused_or_goes_by_the_link_alone() {
+fn mtu_discovery_modes_refuse_or_use_the_link_mtu_alone() {
     let cases = [
         (MtuDiscovery::Do, Err(SocketError::MessageTooLong)),
         (MtuDiscovery::Probe, Ok(())),
@@ -260,7 +260,7 @@ fn errors_about_unsent_packets_are_ignored() {
 }
 
 #[test]
-fn a_path_that_takes_less_than_is_believed_is_left_to_cut_packets() {
+fn packets_over_an_unknown_path_mtu_may_be_fragmented_by_routers() {
     let mut table = table();
     let udp = bind(&mut table, MtuDiscovery::Want);
     send(&mut table, udp, false, &bytes(1400)).unwrap();

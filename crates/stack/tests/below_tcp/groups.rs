@@ -142,7 +142,7 @@ fn sources_are_chosen_for_each_socket() {
 }
 
 #[test]
-fn joining_and_leaving_are_said_at_once_and_again() {
+fn joining_and_leaving_are_reported_at_once_and_repeated() {
     // RFC 3376 5.1, 8.1 and 8.11.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
@@ -160,7 +160,7 @@ fn joining_and_leaving_are_said_at_once_and_again() {
 }
 
 #[test]
-fn changes_of_sources_are_said_as_such() {
+fn source_changes_are_reported_as_such() {
     // RFC 3376 4.2 and 5.1.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
@@ -207,7 +207,7 @@ fn queries_are_answered_within_their_time() {
 
 /// RFC 4291 2.7.
 #[test]
-fn what_is_sent_to_a_group_of_one_interface_stays_in_its_host() {
+fn interface_local_multicast_stays_in_its_host() {
     let own = IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 5]);
     let mut table = Table::with(|config| config.network_mut().own_mut().addresses.push((own, 64)));
     let udp = table.bind("[::]:1000");
@@ -319,7 +319,7 @@ fn unsolicited_reports_to_an_older_router_are_repeated_within_ten_seconds() {
 }
 
 #[test]
-fn what_is_malformed_or_from_beyond_the_link_is_counted() {
+fn malformed_and_off_link_reports_are_counted() {
     // RFC 3376 4.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
@@ -362,7 +362,7 @@ fn engines_leave_reports_to_their_keeper_which_merges_them() {
 }
 
 #[test]
-fn what_is_sent_to_a_group_is_looped_back_with_its_own_time_to_live() {
+fn looped_back_multicast_keeps_its_ttl() {
     // RFC 1112 6.1 and 6.4.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);

@@ -123,7 +123,7 @@ fn unsolicited_reports_to_an_older_router_are_repeated_within_ten_seconds() {
 }
 
 #[test]
-fn what_is_sent_to_a_group_has_one_hop_and_is_looped_back_unless_said_otherwise() {
+fn multicast_has_a_ttl_of_one_and_is_looped_back_by_default() {
     // RFC 3493 5.2: IPV6_MULTICAST_HOPS and IPV6_MULTICAST_LOOP; joining and leaving.
     let (mut table, udp) = table();
     let out = DatagramOut::new(Some((group(0), 1000).into()), b"x");

@@ -361,7 +361,7 @@ fn a_stack_without_ipv6_ignores_it() {
 }
 
 #[test]
-fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
+fn extension_headers_are_followed_or_the_error_is_reported() {
     // RFC 4443 3.4.
     let plain = datagram((PEER6, 7), (OWN, 1000), b"8 bytes.");
     let behind = |first: u8, extension: &[u8]| {
@@ -493,7 +493,7 @@ fn a_socket_of_both_families_takes_both_and_one_of_ipv6_alone_its_own() {
 }
 
 #[test]
-fn sending_refuses_what_has_no_route() {
+fn sending_without_a_route_is_refused() {
     let mut table = table();
     let udp = table.bind("[::]:1000");
     let mut send = |to| {

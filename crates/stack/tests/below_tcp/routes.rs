@@ -140,7 +140,7 @@ fn hosts_of_a_network_without_a_gateway_are_neighbours() {
 }
 
 #[test]
-fn an_unreachable_route_is_told_from_none() {
+fn an_unreachable_route_is_distinguished_from_none() {
     let mut table = table();
     let socket = table.bind("0.0.0.0:7000");
     let told = send(&mut table, socket, [10, 81, 0, 1], 10);

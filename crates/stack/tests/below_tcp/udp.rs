@@ -227,7 +227,7 @@ fn checksums_lengths_and_port_zero_are_checked() {
 }
 
 #[test]
-fn what_is_sent_has_the_right_addresses_and_checksum() {
+fn sent_datagrams_have_the_right_addresses_and_checksum() {
     let mut table = Table::new();
     table.introduce_peer();
     let udp = table.bind("0.0.0.0:1000");

@@ -73,7 +73,7 @@ fn a_request_in_a_vlan_is_answered_there() {
 }
 
 #[test]
-fn a_neighbour_of_a_vlan_is_not_believed_to_be_elsewhere() {
+fn a_neighbour_of_a_vlan_is_not_accepted_from_another_link() {
     let mut table = table();
     // It is answered where it asks, as by Linux, and nothing is learnt from it.
     input_in(&mut table, 0, &ask(OWN));
@@ -88,7 +88,7 @@ fn a_neighbour_of_a_vlan_is_not_believed_to_be_elsewhere() {
 }
 
 #[test]
-fn what_leaves_from_a_virtual_address_goes_by_the_vlans_gateway() {
+fn packets_from_a_virtual_address_use_the_vlans_gateway() {
     let mut table = table();
     input_in(&mut table, VLAN, &ask(OWN));
     taken(&mut table);

@@ -91,7 +91,7 @@ impl World {
 }
 
 #[test]
-fn the_engine_gathers_pieces_where_they_lie_and_memory_comes_back() {
+fn the_engine_gathers_pieces_in_place_and_their_memory_is_freed() {
     let mut world = World::new(1 << 20);
     world.send_bytes(b"head");
     world.send_piece(16_384, 16_384);

@@ -92,7 +92,7 @@ fn frames_go_both_ways_in_order_and_a_full_ring_takes_none() {
 }
 
 #[test]
-fn frames_come_in_bursts_of_what_is_asked_for() {
+fn frames_come_in_bursts_of_the_requested_size() {
     let (client, server) = pair();
     for (from, to) in [(&client, &server), (&server, &client)] {
         for number in 0..10 {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_read_from_what_the_kernel_tells_of_a_set() {
+    fn a_member_is_parsed_from_the_kernels_fdinfo() {
         let text = "tfd:        7 events: 80000019 data:     ffff00000005  pos:0 ino:61af sdev:7";
         let line = Line {
             fd: 7,

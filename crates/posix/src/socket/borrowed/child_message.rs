@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_read_as_it_was_made() {
+    fn read_requests_round_trip() {
         for request in [
             ReadRequest::None,
             ReadRequest::Some(1),

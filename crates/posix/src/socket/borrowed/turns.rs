@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_has_come_in_a_message_is_asked_for_ever_more_rarely() {
+    fn a_connection_from_a_message_is_requested_ever_more_rarely() {
         let turns = Turns::default();
         let asked: Vec<u32> = (1..1000).filter(|_| turns.is_use_due()).collect();
         assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64]);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_thread_makes_it_nobodys_alone() {
+    fn a_second_thread_ends_the_exclusive_use() {
         let turns = Turns::default();
         assert!(turns.is_users_alone(3));
         turns.note_user(3);

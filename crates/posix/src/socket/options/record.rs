@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_reads_what_was_set() {
+    fn another_process_reads_the_set_values() {
         let mut options = Options::default();
         options.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes());
         options.set(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"");

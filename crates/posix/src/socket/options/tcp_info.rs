@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_where_linux_has_them() {
+    fn fields_have_the_offsets_of_linux() {
         let info = TcpInfo {
             state: SocketState::Established,
             rto_us: 200_000,

@@ -133,7 +133,7 @@ fn flows_that_are_alike_are_limited() {
 }
 
 #[test]
-fn at_most_so_many_flows_are_known() {
+fn the_number_of_tracked_flows_is_bounded() {
     let mut filter = keeping(FilterKeep::State);
     filter.set_times(StateTimes {
         max: 3,
@@ -202,7 +202,7 @@ fn a_plain_packet_has_the_key_of_its_flow() {
 }
 
 #[test]
-fn many_flows_are_told_apart_by_the_cache() {
+fn the_cache_distinguishes_many_flows() {
     let mut filter = filter(&[
         FilterRule {
             from: End {

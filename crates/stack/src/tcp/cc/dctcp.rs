@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_takes_half_of_alpha() {
+    fn a_mark_reduces_the_window_by_half_of_alpha() {
         // RFC 8257 3.3.
         let window = Window {
             cwnd: 100_000,

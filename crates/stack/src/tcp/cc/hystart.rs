@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_below_four_milliseconds_counts_for_nothing() {
+    fn a_delay_rise_below_four_milliseconds_is_ignored() {
         // RFC 9406 4.3: MIN_RTT_THRESH.
         let (grown, has_left) = run(16, &[10, 10, 10, 13, 13, 13, 13, 13]);
         assert!(!has_left && grown.iter().all(|g| *g == 16 * MSS));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_samples_decide_nothing() {
+    fn seven_samples_do_not_end_slow_start() {
         // RFC 9406 4.3: N_RTT_SAMPLE.
         let (grown, _) = run(3, &[40, 40, 90, 90, 90, 90]);
         assert!(grown.iter().all(|g| *g == 3 * MSS));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_has_queued_ends_slow_start_once_the_window_is_what_the_path_holds() {
+    fn a_queued_train_ends_slow_start_once_the_window_reaches_the_bdp() {
         // 2000 bytes in 200 us are 10 MB/s: 400 kB in 40 ms, and a half more.
         let queues = |i: u64| 40_000 + i * 100;
         for (cwnd, count, ends) in [
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_a_quarter_too_large_grows_by_a_quarter_of_what_it_did() {
+    fn a_window_a_quarter_too_large_grows_a_quarter_as_fast() {
         let mut hystart = HyStart::default();
         let mut grows = |at_us: u64, rtt_us: u64, una: u64, cwnd| {
             hystart.on_ack(&ack(at_us, rtt_us, una, una + 100_000), cwnd, MSS)

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_halves_what_was_in_flight() {
+    fn a_loss_halves_the_bytes_in_flight() {
         // RFC 5681 3.1, equation 4.
         let window = Window {
             cwnd: 11_000,

@@ -125,7 +125,7 @@ fn a_reduction_that_was_needless_is_taken_back_whole() {
 }
 
 #[test]
-fn what_is_taken_back_is_not_the_algorithm_that_the_program_has_left() {
+fn undo_does_not_restore_a_replaced_algorithm() {
     let mut control = control(Congestion::Cubic);
     let saved = control.save();
     control.on_loss(10_000);

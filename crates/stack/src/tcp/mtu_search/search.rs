@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_probe_bounds_the_search_and_explains_its_own_loss_alone() {
+    fn a_lost_probe_bounds_the_search_without_a_congestion_response() {
         let mut search = probing();
         assert!(search.on_loss(Some(PROBE), 1_400, 1_000));
         assert_eq!(search.high(), 4_999);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_before_the_probe_says_nothing_of_it() {
+    fn a_loss_before_the_probe_does_not_fail_it() {
         let mut search = probing();
         let before = Range {
             start: 0,

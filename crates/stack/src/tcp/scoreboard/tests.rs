@@ -266,7 +266,7 @@ fn neighbours_that_are_sacked_become_one() {
 }
 
 #[test]
-fn holes_are_bounded_and_what_is_beyond_is_learnt_when_it_grows() {
+fn holes_are_bounded_and_later_ones_are_recorded_once_they_grow() {
     let segments = 2 * RECORDS_MAX as u64;
     let mut board = with_holes(segments);
     board.check();
@@ -282,7 +282,7 @@ fn holes_are_bounded_and_what_is_beyond_is_learnt_when_it_grows() {
 }
 
 #[test]
-fn every_transmission_has_its_time_and_only_what_left_again_has_a_new_one() {
+fn only_retransmitted_segments_get_a_new_send_time() {
     // RFC 8985 6.1.
     let mut board = Scoreboard::default();
     for n in 0..4 {

@@ -57,7 +57,7 @@ fn half_open_connections_are_bounded() {
 }
 
 #[test]
-fn an_ended_listener_resets_what_was_half_open() {
+fn a_closed_listener_resets_half_open_connections() {
     let mut world = World::new(config());
     let listener = world.listen();
     syn(&mut world, 1000);

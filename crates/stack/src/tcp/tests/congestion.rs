@@ -181,7 +181,7 @@ fn full_flight() -> World {
 }
 
 #[test]
-fn one_loss_takes_the_window_down_evenly() {
+fn one_loss_reduces_the_window_gradually() {
     // RFC 6937 3: while more is in flight than ssthresh, sending goes in the proportion of ssthresh
     // to the flight.
     let mut world = full_flight();

@@ -86,7 +86,7 @@ fn info(world: &World) -> crate::TcpInfo {
 }
 
 #[test]
-fn a_listener_agrees_to_what_it_is_asked() {
+fn a_listener_accepts_the_requested_ecn_mode() {
     use Congestion::{Cubic, Dctcp};
     use EcnMode::{Off, On, Passive};
     // (mode, algorithm, flags of the SYN, TOS of the SYN) → ECE in the SYN-ACK.
@@ -211,7 +211,7 @@ fn an_echo_halves_the_window_once_a_round_trip_and_cwr_says_so() {
 }
 
 #[test]
-fn an_echo_halves_what_the_ack_acknowledges() {
+fn an_ece_halves_the_acknowledged_bytes() {
     let mut world = established_with_ecn(Congestion::NewReno);
     world.write(10_000);
     world.take_sent();
@@ -237,7 +237,7 @@ fn a_mark_of_a_segment_with_an_unknown_acknowledgment_is_not_echoed() {
 }
 
 #[test]
-fn an_echo_without_ecn_means_nothing() {
+fn ece_without_ecn_is_ignored() {
     let mut world = established();
     world.write(100_000);
     world.take_sent();

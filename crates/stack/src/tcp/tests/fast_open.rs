@@ -343,7 +343,7 @@ fn a_path_that_swallows_data_in_syns_is_remembered() {
 }
 
 #[test]
-fn a_deferred_open_that_is_closed_says_nothing() {
+fn a_deferred_open_that_is_closed_sends_nothing() {
     let mut world = client();
     let conn = connect(&mut world, PEER_PORT);
     world.stack.tcp_close(

@@ -87,7 +87,7 @@ fn a_dsack_counts_for_the_segments_that_it_covers() {
 }
 
 #[test]
-fn smaller_segments_than_have_left_make_no_nonsense() {
+fn counters_stay_valid_when_the_segment_size_shrinks() {
     let mut world = established();
     world.write(4_000);
     let conn = world.conn.unwrap();

@@ -111,7 +111,7 @@ fn a_sacked_original_undoes_the_timeout() {
 }
 
 #[test]
-fn a_second_timeout_after_progress_is_believed() {
+fn a_second_timeout_after_progress_is_genuine() {
     let mut world = timed_out(false);
     world.acknowledge(1_000);
     world.flush();

@@ -32,7 +32,7 @@ fn connecting() -> World {
 }
 
 #[test]
-fn a_syn_ack_answers_exactly_what_was_offered() {
+fn a_syn_ack_carries_exactly_the_offered_options() {
     // RFC 7323 1.3.
     let mut world = World::new(config());
     world.listen();

@@ -164,7 +164,7 @@ fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
 }
 
 #[test]
-fn a_listener_leaves_to_another_engine_what_may_be_a_connections() {
+fn a_listener_forwards_segments_that_may_belong_to_a_connection_elsewhere() {
     // RFC 9293 3.10.7.2 (fourth): a segment without ACK, SYN and RST is dropped in every state.
     let mut world = World::new(config());
     world.listen();
@@ -179,7 +179,7 @@ fn a_listener_leaves_to_another_engine_what_may_be_a_connections() {
 }
 
 #[test]
-fn time_wait_keeps_what_is_its_own() {
+fn time_wait_keeps_its_own_segments() {
     let mut world = in_time_wait(established());
     world.fx.others = Some(0);
     // The end once more, an old byte, a reset (RFC 1337).
@@ -311,7 +311,7 @@ fn a_handshake_is_completed_by_the_stack_that_it_moved_to() {
 }
 
 #[test]
-fn a_handshake_moves_whatever_window_scale_its_syn_offers() {
+fn a_handshake_moves_with_any_window_scale() {
     // RFC 7323 2.3: more than 14 is 14, and no reason to refuse anything.
     for shift in [7, 14, 15, 254, 255] {
         let mut world = World::new(config());
@@ -422,7 +422,7 @@ fn an_image_older_than_the_last_segments_takes_their_acknowledgements() {
 }
 
 #[test]
-fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
+fn an_image_older_than_the_last_segments_retransmits_lost_data() {
     let mut world = established();
     let conn = world.conn.unwrap();
     let image = {

@@ -93,7 +93,7 @@ fn a_stamp_of_24_days_ago_does_not_count() {
 }
 
 #[test]
-fn a_segment_whose_timestamp_was_taken_away_is_taken() {
+fn a_segment_with_a_stripped_timestamp_is_accepted() {
     let mut world = established_with_stamps();
     world.stamps = None;
     world.peer(ACK, b"a");

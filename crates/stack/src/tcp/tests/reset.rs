@@ -22,7 +22,7 @@ fn only_the_exact_number_resets() {
 }
 
 #[test]
-fn a_reset_outside_of_the_window_is_nothing() {
+fn a_reset_outside_of_the_window_is_ignored() {
     // RFC 5961 3.2.
     let mut world = established();
     world.peer_at(1 << 20, RST, &[]);
@@ -136,7 +136,7 @@ fn two_sides_that_disagree_do_not_acknowledge_each_other_for_ever() {
 }
 
 #[test]
-fn a_peer_that_has_gone_behind_a_gap_resets() {
+fn a_peer_without_the_connection_resets_segments_after_a_gap() {
     let mut world = established();
     world.peer_at(100, ACK, &[0; 100]);
     world.peer_at(150, RST, &[]);

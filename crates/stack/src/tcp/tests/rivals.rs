@@ -50,7 +50,7 @@ fn a_connection_takes_the_place_of_a_handshake_by_a_copy_of_its_syn() {
 }
 
 #[test]
-fn what_a_peer_says_of_its_connection_is_not_reset_for_a_copy_of_its_syn() {
+fn a_peers_segments_are_not_reset_after_a_duplicate_of_its_syn() {
     let mut world = established();
     let _ = detached(&mut world);
     for is_predicted in [false, true] {
@@ -122,7 +122,7 @@ fn in_last_ack(unacked: u64) -> (World, ConnectionImage) {
 }
 
 #[test]
-fn what_only_waits_for_its_last_ack_gives_way_to_a_later_handshake() {
+fn a_connection_in_last_ack_gives_way_to_a_later_handshake() {
     let (world, image) = in_last_ack(0);
     let later = world.seq.wrapping_add(1000);
     let (mut other, iss) = with_handshake(&world, later);
@@ -227,7 +227,7 @@ fn a_third_syn_ack_to_one_syn_is_not_kept() {
 }
 
 #[test]
-fn of_two_answers_to_a_syn_that_say_different_things_the_one_that_moves_in_left_first() {
+fn the_earlier_of_two_different_syn_acks_wins() {
     // (how late the second one was given, whether the first one still counts)
     for (late, is_first) in [(10 * MS, true), (990 * MS, false), (1_500 * MS, false)] {
         let mtu = 1_400;

@@ -294,7 +294,7 @@ fn after_a_timeout_only_unsacked_data_is_retransmitted() {
 }
 
 #[test]
-fn a_long_row_of_losses_is_found_without_another_ack() {
+fn consecutive_losses_are_detected_by_one_ack() {
     let mut world = World::new(config());
     world.listen();
     world.accept(TcpOptions {
@@ -380,7 +380,7 @@ fn told_of(world: &mut World, starts: &[i32]) -> Vec<Vec<(i32, i32)>> {
 }
 
 #[test]
-fn every_gap_of_a_turn_is_told_of() {
+fn every_gap_of_a_turn_is_reported_by_sack() {
     let mut world = established();
     let acks = told_of(&mut world, &[200, 400, 600, 800, 1000, 1200, 1400]);
     for start in [200, 400, 600, 800, 1000, 1200, 1400] {
@@ -398,7 +398,7 @@ fn every_gap_of_a_turn_is_told_of() {
 }
 
 #[test]
-fn every_segment_of_a_turn_that_came_twice_is_told_of() {
+fn every_duplicate_segment_of_a_turn_is_reported_by_dsack() {
     let mut world = established();
     world.peer(ACK, &[0; 400]);
     world.flush();

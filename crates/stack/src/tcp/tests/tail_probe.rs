@@ -161,7 +161,7 @@ fn a_probe_waits_for_two_round_trips_and_no_less_long_than_on_linux() {
 }
 
 #[test]
-fn whoever_goes_on_sending_is_probed_for_within_the_timeout_of_what_left_first() {
+fn a_continuous_sender_probes_within_the_timeout_of_its_first_segment() {
     let mut world = established();
     let mut written = 0;
     for _ in 0..100 {

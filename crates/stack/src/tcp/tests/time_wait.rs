@@ -73,7 +73,7 @@ fn an_adopted_time_wait_answers_as_its_own_stack_does() {
 }
 
 #[test]
-fn an_adopted_time_wait_lasts_for_what_is_left_of_it() {
+fn an_adopted_time_wait_lasts_for_its_remaining_time() {
     let mut world = waiting(established());
     world.sleep(45 * SECOND);
     let mut world = moved(&world);
@@ -121,7 +121,7 @@ fn an_adopted_time_wait_is_opened_again_with_a_number_beyond_its_own() {
 }
 
 #[test]
-fn where_all_engines_were_asked_the_peer_of_a_later_connection_is_told_that_it_is_over() {
+fn a_peer_of_a_later_connection_is_reset_once_all_engines_were_asked() {
     for (role, is_reset) in [(Role::Keeper, true), (Role::Standalone, false)] {
         let stays = waiting(established());
         let config = StackConfig { role, ..config() };
@@ -215,7 +215,7 @@ fn the_longest_time_in_an_image_is_the_configured_one() {
 }
 
 #[test]
-fn what_the_two_ends_have_here_stays() {
+fn state_between_the_same_two_ends_is_kept() {
     let image = image();
     let taken = Err(SocketError::FlowExists);
     // A connection, and a handshake.

@@ -221,12 +221,12 @@ fn compare(make: impl Fn() -> World) {
 }
 
 #[test]
-fn a_burst_means_what_its_segments_mean() {
+fn a_train_has_the_effect_of_its_segments() {
     compare(established);
 }
 
 #[test]
-fn a_burst_with_timestamps_means_what_its_segments_mean() {
+fn a_train_with_timestamps_has_the_effect_of_its_segments() {
     compare(established_with_stamps);
 }
 

@@ -207,7 +207,7 @@ fn a_peer_cannot_change_a_user_timeout_that_the_program_set() {
 }
 
 #[test]
-fn the_handshakes_segments_may_say_it_and_the_last_word_counts() {
+fn the_last_user_timeout_of_the_handshake_counts() {
     // RFC 5482 3.1.
     let mut world = World::new(enabled());
     let (now, fx) = (world.now, &mut world.fx);
@@ -230,7 +230,7 @@ fn the_handshakes_segments_may_say_it_and_the_last_word_counts() {
 }
 
 #[test]
-fn a_program_that_has_let_go_waits_no_longer_for_it() {
+fn a_closed_connection_ignores_the_user_timeout() {
     let mut world = open(enabled());
     say(&mut world, &[28, 4, 0x80, 60]);
     world.write(100);

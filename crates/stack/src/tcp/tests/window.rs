@@ -69,7 +69,7 @@ fn a_cork_holds_the_tail_for_a_timeout() {
 }
 
 #[test]
-fn a_cork_does_not_hold_what_fills_a_small_window() {
+fn a_cork_does_not_hold_data_that_fills_a_small_window() {
     let mut world = World::new(config());
     world.window = 800;
     world.listen();
@@ -304,7 +304,7 @@ fn a_burst_as_long_as_the_window_is_acknowledged_when_the_program_reads() {
 }
 
 #[test]
-fn a_closed_window_is_told_of_when_the_program_does_not_read() {
+fn a_zero_window_is_announced_when_the_program_does_not_read() {
     let (mut world, _) = half_filled(config());
     for _ in 0..4 {
         world.peer(ACK, &[0; 1000]);
@@ -317,7 +317,7 @@ fn a_closed_window_is_told_of_when_the_program_does_not_read() {
 }
 
 #[test]
-fn a_gap_is_told_of_at_once_however_small_the_window() {
+fn a_gap_is_acknowledged_at_once_for_any_window() {
     let (mut world, _) = half_filled(config());
     for _ in 0..3 {
         world.peer(ACK, &[0; 1000]);
@@ -494,7 +494,7 @@ fn the_tail_is_not_probed_for_beyond_a_window_that_has_shrunk() {
 }
 
 #[test]
-fn a_window_that_opens_after_a_long_time_begins_a_new_patience() {
+fn a_window_that_opens_late_restarts_the_user_timeout() {
     for has_data in [false, true] {
         let mut world = plain_world();
         world.write(3_000);

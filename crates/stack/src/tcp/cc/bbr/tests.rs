@@ -115,7 +115,7 @@ impl Pipe {
 }
 
 #[test]
-fn it_finds_the_rate_and_the_round_trip() {
+fn bbr_finds_the_rate_and_the_round_trip_time() {
     for (rate, rtt_ms) in [(1_250_000u64, 40u64), (12_500_000, 10), (125_000, 200)] {
         let mut pipe = Pipe::new(rate, rtt_ms * MS, u64::MAX >> 32);
         pipe.run(4_000 * MS);
@@ -171,7 +171,7 @@ fn the_queue_that_startup_makes_is_drained() {
 }
 
 #[test]
-fn it_visits_probe_rtt_at_least_every_ten_seconds() {
+fn bbr_enters_probe_rtt_at_least_every_ten_seconds() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     let mut seen = 0;
     for _ in 0..2_000 {
@@ -254,7 +254,7 @@ fn a_flow_that_never_filled_its_path_looks_for_the_round_trip_and_starts_up_agai
 }
 
 #[test]
-fn a_shallow_queue_bounds_what_is_in_flight() {
+fn a_shallow_queue_bounds_the_bytes_in_flight() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
     pipe.run(10_000 * MS);
     assert_ne!(pipe.bbr.model.inflight_hi, u64::MAX);
@@ -385,7 +385,7 @@ fn a_loss_is_judged_by_the_round_that_follows_it() {
 }
 
 #[test]
-fn a_loss_takes_nothing_from_the_window_by_itself() {
+fn a_single_loss_does_not_reduce_the_window() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     run_to(&mut pipe, State::ProbeCruise);
     pipe.run(200 * MS);
