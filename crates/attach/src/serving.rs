@@ -58,10 +58,10 @@ pub trait Watch: Send {
     /// Returns one sentence if the service cannot do its work.
     fn refusal(&self) -> Option<String>;
 
-    /// It is to close everything.
+    /// Has the service close everything.
     fn stop(&self);
 
-    /// There is nothing left to do.
+    /// Returns whether the service has nothing left to do.
     fn is_over(&self) -> bool;
 }
 

@@ -17,7 +17,7 @@ struct Way<'a> {
     gateways: Vec<(IpAddr, u32)>,
 }
 
-/// Those of further interfaces and VLANs.
+/// Gateways of further interfaces and VLANs.
 fn ways(settings: &Settings) -> impl Iterator<Item = Way<'_>> {
     let interfaces = settings.further.iter().zip(1..);
     let interfaces = interfaces.map(|(spec, port)| of_interface(settings, spec, port));

@@ -103,7 +103,7 @@ pub enum Given {
     Addr(SocketAddr),
     /// AF_UNSPEC.
     Unspecified,
-    /// Another family.
+    /// An address family that the stack does not serve.
     Other,
 }
 

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 pub struct Interruptions {
     /// All.
     pub handlers: u64,
-    /// Those that end a call even if it may be restarted.
+    /// Signals that end a call even if it may be restarted.
     pub without_restart: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One call of the program on a descriptor of ours: guard, result, errno.
+//! A call of the program on one of the stack's descriptors: guard, result, errno.
 
 use core::ffi::c_int;
 

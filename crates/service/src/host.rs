@@ -62,7 +62,7 @@ impl<S: Service> Host<S> {
     /// Makes a channel with a service at its end, for `Engine::attach_owner`.
     ///
     /// # Errors
-    /// There is no memory for the channel.
+    /// No memory for the channel.
     pub fn inside(service: S, hosting: Hosting) -> io::Result<(Inside, Control)> {
         let control = Control::new(hosting.bell.clone());
         let len = hosting.region_bytes.unwrap_or(REGION_BYTES);

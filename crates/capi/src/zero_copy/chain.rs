@@ -97,7 +97,7 @@ enum Entry {
 #[derive(Debug)]
 pub struct Sending {
     pub memory: Memory,
-    /// Those that have not been sent.
+    /// The buffers that have not been sent.
     pub rest: Range<usize>,
 }
 

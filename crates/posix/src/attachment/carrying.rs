@@ -19,7 +19,8 @@ impl Attachment {
         }
     }
 
-    /// Nothing is handed out meanwhile: the caller keeps all threads from the connection.
+    /// Offers a connection to another engine; the caller keeps all threads from the connection
+    /// meanwhile.
     fn offer_to(&self, sock: SockId, to: &Attachment, as_sock: SockId) -> Option<()> {
         let key = random_key()?;
         self.ask(Command::Offer { sock, key }).ok()?;
@@ -55,7 +56,7 @@ impl Attachment {
         is_here
     }
 
-    /// It is on the engine of that slot now.
+    /// Records that the connection is on the engine of that slot now.
     pub(crate) fn carried(&self, connection: &[u8], slot: u16) {
         self.driver.carried(connection, slot);
     }

@@ -45,7 +45,7 @@ pub(crate) use slipstack_channel::Datagram;
 
 type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 
-/// One engine, attached.
+/// A program's attachment to one engine.
 pub(crate) struct Attachment {
     pub(crate) program: ProgramEnd,
     pub(crate) driver: Arc<dyn Driver>,
@@ -56,7 +56,7 @@ pub(crate) struct Attachment {
     pumping: Lock<()>,
     /// A thread found `pumping` taken, or has not looked yet.
     has_news: AtomicBool,
-    /// This process has released it.
+    /// Set once this process has released the attachment.
     is_left: AtomicBool,
     /// And goes on without it.
     is_lost: AtomicBool,
@@ -113,13 +113,13 @@ impl Attachment {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
     }
 
-    /// Not while the process ends: its other threads run on for a moment, and learn nothing of
-    /// that.
+    /// Returns whether the engine has ended; `false` while the process ends, whose other threads
+    /// run on for a moment.
     pub(crate) fn is_dead(&self) -> bool {
         self.driver.is_dead() || self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// The process did not end after all.
+    /// Marks the engine as lost, because the process did not end after all.
     pub(crate) fn lose(&self) {
         self.is_lost.store(true, Ordering::Relaxed);
     }
@@ -149,7 +149,7 @@ impl Attachment {
         }
     }
 
-    /// From now on events of `sock` go to `recipient`.
+    /// Sends events of `sock` to `recipient` from now on.
     pub(crate) fn name<R: Recipient + 'static>(&self, sock: SockId, recipient: &Arc<R>) {
         if let Some(place) = self.place(sock.index) {
             *place.lock() = Some((sock.generation, Arc::<R>::clone(recipient)));
@@ -286,8 +286,8 @@ impl Attachment {
         Seen(state)
     }
 
-    /// Before a sleep: idle connections give their send rings back, when all rings together are
-    /// worth it. A few stay: giving them back and taking them again would cost every request.
+    /// Frees the send rings of idle connections before a sleep, when all rings together are worth
+    /// it. A few stay: giving them back and taking them again would cost every request.
     pub(crate) fn release_idle(&self) {
         if self.program.tx_memory() > RINGS_KEPT {
             self.program.release_idle();

@@ -16,12 +16,12 @@ impl Seen {
         self.0.contains(State::FIN)
     }
 
-    /// Nothing more will come.
+    /// Returns whether the peer has closed its direction.
     pub(crate) fn is_fin(self) -> bool {
         self.0.contains(State::RDHUP)
     }
 
-    /// Both directions are over.
+    /// Returns whether both directions are closed.
     pub(crate) fn is_hup(self) -> bool {
         self.0.contains(State::HUP)
     }

@@ -82,7 +82,7 @@ impl Process {
             .any(|port| port == addr.port())
     }
 
-    /// From now on the socket is the stack's alone.
+    /// Gives the kernel part up: the socket is the stack's alone from now on.
     pub(crate) fn cede(&self, socket: &Arc<Description>) -> Result<(), Errno> {
         for (set, item) in sets_of(socket) {
             remove_kernel_part(&set, item);

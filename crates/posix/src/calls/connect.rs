@@ -23,7 +23,7 @@ use crate::socket::{Dgram, Side, Stream};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectParams {
     pub(crate) is_nonblocking: bool,
-    /// With data in the SYN if the server is known to take it (RFC 7413).
+    /// Set if data may go with the SYN because the server is known to accept it (RFC 7413).
     pub(crate) is_fast: bool,
 }
 

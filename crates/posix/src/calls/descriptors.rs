@@ -47,7 +47,7 @@ impl Process {
         }
     }
 
-    /// One number fewer; with the last one the thing itself ends.
+    /// Closes one number of an entry; the last one ends the object.
     pub(crate) fn let_go(&self, fd: i32, entry: Entry) {
         self.report.on_close(fd);
         self.kqueues.forget_number(fd);

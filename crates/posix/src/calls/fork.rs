@@ -73,7 +73,7 @@ impl Process {
         }
     }
 
-    /// In the parent, or when the fork failed.
+    /// Ends the preparation in the parent, or when the fork failed.
     pub fn fork_parent(&self) {
         drop(self.release_all());
         self.leave_listeners();
@@ -164,8 +164,9 @@ impl Process {
         held
     }
 
-    /// In the child: connections stay with the parent, listeners and bound datagram sockets become
-    /// intents again, and the engine is not ours. Nothing is closed or sent.
+    /// Resets the state in the child: connections stay with the parent, listeners and bound
+    /// datagram sockets become intents again, and the engine is not ours. Nothing is closed or
+    /// sent.
     pub fn fork_child(&self) {
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(self.release_all());

@@ -46,7 +46,7 @@ impl Kept {
             .give_segment_back(self.sock, self.at);
     }
 
-    /// In a forked child: they are its parent's.
+    /// Forgets the bytes in a forked child: they are its parent's.
     pub fn forget(self) {
         std::mem::forget(self);
     }

@@ -209,8 +209,8 @@ impl Process {
     }
 }
 
-/// Another thread may have handed out the event of new room while the bytes were copied, before any
-/// thread waited for it.
+/// Reports room again: another thread may have taken the event while the bytes were copied, before
+/// any thread waited for it.
 #[cold]
 fn tell_of_room(socket: &Description, stream: &Stream) {
     if stream.has_room_again() {

@@ -375,7 +375,7 @@ impl Process {
     }
 }
 
-/// Where a datagram goes that does not go to its socket's peer.
+/// Returns the destination of a datagram that does not go to its socket's peer.
 fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, Errno> {
     match to.map(|to| parse_destination(to, family)).transpose()? {
         Some(Given::Addr(addr)) if addr.port() == 0 => Err(Errno::EINVAL),

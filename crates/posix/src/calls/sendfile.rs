@@ -126,7 +126,7 @@ impl Process {
     }
 }
 
-/// Where in the file it begins.
+/// Returns the offset in the file at which the call begins.
 fn begin_of(file: Descriptor, offset: Option<&i64>) -> Result<u64, Errno> {
     match offset {
         Some(offset) => u64::try_from(*offset).map_err(|_| Errno::EINVAL),

@@ -46,7 +46,7 @@ impl Process {
         }
     }
 
-    /// From a socket into a pipe.
+    /// Moves bytes from a socket into a pipe.
     fn splice_out(&self, asked: Splice) -> Outcome<usize> {
         let pipe = pipe_at(asked.to)?;
         let socket = self.socket_of(asked.from)?;
@@ -83,7 +83,7 @@ impl Process {
         Ok(total)
     }
 
-    /// From a pipe into a socket.
+    /// Moves bytes from a pipe into a socket.
     fn splice_in(&self, asked: Splice) -> Outcome<usize> {
         let pipe = pipe_at(asked.from)?;
         let socket = self.socket_of(asked.to)?;

@@ -1,10 +1,10 @@
-//! When the kernel's members of a set are looked at.
+//! The schedule of checks for the kernel's members of a set.
 //!
 //! Each look is a system call, half of all that a program makes which has one socket of the
 //! kernel's in its set. A sleep asks for them anyway; beside that they are looked at so that
 //! neither side starves the other, and more rarely where they have long had nothing.
 
-/// While our side has events, the kernel's members are looked at this often.
+/// Interval of checks for the kernel's members while the stack's have events.
 const LOOK_NS: u64 = 50_000;
 /// How often they are once [`QUIET`] looks in a row have found nothing.
 const QUIET_LOOK_NS: u64 = 250_000;
@@ -13,7 +13,7 @@ const QUIET: u32 = 16;
 /// The looks of one set.
 #[derive(Debug, Default)]
 pub(crate) struct KernelLooks {
-    /// When the last one was.
+    /// The time of the last check.
     last_ns: u64,
     /// How many in a row have found nothing.
     vain: u32,
@@ -50,7 +50,7 @@ impl KernelLooks {
         is_over
     }
 
-    /// They are looked at.
+    /// Records a check of the kernel's members.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.last_ns = now_ns;
     }

@@ -127,7 +127,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// One thread takes an event; if it goes without, it wakes the next.
+    /// Wakes one thread for an event; if it leaves without taking it, it wakes the next.
     pub(crate) fn wake_one(&self, rings: &mut Rings) {
         for waiter in &self.waiters {
             if rings.notify(waiter) {
@@ -156,7 +156,7 @@ pub(crate) struct Set {
     pub(crate) has_intents: AtomicBool,
     /// The kernel's part is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
-    /// It is a kqueue, with these notes.
+    /// The notes of a kqueue; not set for an epoll set.
     pub(crate) queue: OnceLock<Queue>,
     pub(crate) home: Home,
     /// Waits while it had no home.
@@ -212,7 +212,7 @@ impl Set {
         self.inner.lock().home = attachment;
     }
 
-    /// If it is at home at an engine that is dead: it has no home.
+    /// Clears the home of a set whose engine has ended.
     pub(crate) fn forget_home(&self, dead: &Arc<Attachment>) {
         let mut inner = self.inner.lock();
         if inner.home.as_ref().is_some_and(|it| Arc::ptr_eq(it, dead)) {
@@ -480,7 +480,7 @@ impl Set {
             .collect()
     }
 
-    /// In a forked child: the waiting threads were the parent's.
+    /// Forgets the waiting threads in a forked child: they were the parent's.
     pub(crate) fn forget_waiters(&self) {
         let mut inner = self.inner.lock();
         inner.waiters.clear();

@@ -30,7 +30,7 @@ pub(super) struct Look<'a> {
     pub(super) fd: i32,
     /// Epoll's bits.
     pub(super) ready: u32,
-    /// Those of them that are new.
+    /// The new ones of these events.
     pub(super) edges: u32,
     /// Its object on our side; `None`: the kernel's.
     pub(super) target: Option<&'a Target>,
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) count: usize,
     /// A note is returned again as long as its condition holds.
     pub(super) is_level: bool,
-    /// There was no room for all.
+    /// Set if the program's buffer had no room for all events.
     pub(super) is_cut: bool,
     /// The notes are others than before.
     pub(super) has_changed: bool,

@@ -24,7 +24,7 @@ const INSIDE: u64 = 1 << 32;
 pub(super) const ALARM: u64 = INSIDE;
 pub(super) const BELL: u64 = INSIDE + 1;
 pub(super) const FILES: u64 = INSIDE + 2;
-/// With the number of a process.
+/// Marks a key that holds a process id.
 pub(super) const PROCESS: u64 = INSIDE << 1;
 
 const SIGNAL_MAX: usize = 64;

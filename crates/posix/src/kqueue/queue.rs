@@ -65,7 +65,7 @@ pub(crate) struct Clock {
 pub(crate) struct Inner {
     pub(crate) members: HashMap<i32, Member>,
     pub(crate) others: HashMap<Key, Note>,
-    /// Those of `others` with a pending event, each once.
+    /// Keys of `others` with a pending event, each once.
     pub(crate) active: VecDeque<Key>,
     pub(crate) clocks: HashMap<usize, Clock>,
     pub(crate) due: BTreeSet<(u64, usize)>,
@@ -86,7 +86,7 @@ pub(crate) struct Queue {
     pub(crate) inner: Lock<Inner>,
     /// A note without a descriptor has a pending event.
     is_active: AtomicBool,
-    /// When the first timer is due; `u64::MAX`: none.
+    /// Deadline of the first timer; `u64::MAX`: none.
     pub(crate) next_due_ns: AtomicU64,
     pub(crate) has_signals: AtomicBool,
 }

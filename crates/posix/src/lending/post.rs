@@ -49,7 +49,7 @@ impl std::fmt::Debug for dyn Inline {
 pub(crate) enum Until {
     /// The steward's thread.
     Thread(Quiet),
-    /// This one: no other may be started.
+    /// This thread runs the steward, because no other may be started.
     Here(Box<dyn Inline>),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     pub(crate) inner: Lock<Inner>,
-    /// Some pump waits for the program to close its numbers.
+    /// Set if a pump waits for the program to close its numbers.
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
     has_left: AtomicBool,
@@ -210,8 +210,8 @@ impl Post {
         self.inner.lock().thread.is_none() && !self.has_inline.load(Ordering::Acquire)
     }
 
-    /// No thread may be started: has `make` make a steward that runs when the program waits, if
-    /// there is none.
+    /// Has `make` make a steward that runs while the program waits, if there is none: no thread may
+    /// be started.
     pub(crate) fn stand_in(&self, make: impl FnOnce() -> Option<Box<dyn Inline>>) -> bool {
         let mut inline = self.inline.lock();
         if inline.is_none() {
@@ -258,7 +258,7 @@ impl Charge {
         }
     }
 
-    /// Its descriptor, which a child has nothing to do with.
+    /// Returns the steward's descriptor, which a child must not use.
     pub(crate) fn number(&self) -> i32 {
         match self {
             Charge::Child { control, .. } => control.as_raw_fd(),

@@ -19,17 +19,17 @@ use crate::socket::{How, Push, Stream, StreamError};
 
 /// Bytes that are moved at once, and that wait in one direction at most.
 pub(crate) const ROOM: usize = 68 << 10;
-/// So often each way until it is another pump's turn.
+/// Rounds in each direction before another pump's turn.
 const ROUNDS: usize = 4;
 
-/// One direction.
+/// One direction of a pump.
 #[derive(Debug, Default)]
 struct Way {
     /// Read and not passed on yet.
     rest: Vec<u8>,
     /// Bytes of `rest` that have been passed on.
     passed: usize,
-    /// Nothing more comes from the source.
+    /// Set if the source has ended.
     is_ended: bool,
     /// The end, or that the receiver takes no more, has been passed on.
     is_done: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Origin {
     root: u64,
     /// The pair's name.
     token: u64,
-    /// Its number for the connection.
+    /// Its number of the connection.
     id: u64,
     /// The user of the pair says nothing of reading.
     is_unheard: bool,
@@ -225,8 +225,8 @@ impl Pump {
         }
     }
 
-    /// One has ended, or closed its end: others who have the pair may have the connection for
-    /// themselves.
+    /// Removes a user that has ended or closed its end: others that have the pair may have the
+    /// connection for themselves.
     pub(crate) fn part(&mut self, root: u64) {
         if self.origins.len() > 1 {
             self.origins.retain(|it| it.root != root);
@@ -344,7 +344,7 @@ impl Pump {
         true
     }
 
-    /// One piece from the child to the peer; whether there was one.
+    /// Moves one piece from the child to the peer. Returns whether there was one.
     fn feed_peer(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
         let takes = &mut self.peers.takes;
         let passed = if !self.to_peer.is_empty() {
@@ -444,7 +444,7 @@ impl Pump {
         }
     }
 
-    /// As many bytes as the child wants at most.
+    /// Reads at most as many bytes as the child has requested.
     fn read_peer(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
         let asked = match self.request {
             ReadRequest::All => room.len(),

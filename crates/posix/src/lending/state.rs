@@ -24,7 +24,7 @@ pub(crate) struct Lending {
     pub(crate) post: post::Post,
     /// Connections of others stay there: this process may not drive an engine.
     pub(crate) keeps_out: AtomicBool,
-    /// This process has left its connections to a helper and made no others.
+    /// Set if this process has left its connections to a helper and made no others.
     pub(crate) is_confined: AtomicBool,
     pub(crate) abstract_names: abstract_name::AbstractNames,
     /// Connections that have come in messages.

@@ -31,9 +31,9 @@ const COARSE_NS: u64 = 8_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelCheck {
     Glance,
-    /// Until there is an event, or one was reported since [`StewardWait::note_news`].
+    /// Sleeps until there is an event, or one was reported since [`StewardWait::note_news`].
     Sleep,
-    /// As `Sleep`, and drives the engine.
+    /// Sleeps likewise, and drives the engine.
     Lead,
 }
 
@@ -56,7 +56,7 @@ struct LeadingSleep {
 
 impl StewardWait {
     /// # Errors
-    /// There are no more descriptors.
+    /// The process has no more descriptors.
     pub(crate) fn new(lender: &dyn Lender) -> rustix::io::Result<StewardWait> {
         let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let waiter = lender.sleepers().pool.take();
@@ -93,8 +93,8 @@ impl StewardWait {
         let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
     }
 
-    /// Before it is closed: a child that was forked a moment ago may still have a copy, which would
-    /// keep it a member.
+    /// Removes a descriptor before it is closed: a child that was forked a moment ago may still
+    /// have a copy, which would keep it a member.
     pub(crate) fn unwatch(&self, fd: &OwnedFd) {
         let _ = epoll::delete(&self.epoll, fd);
     }

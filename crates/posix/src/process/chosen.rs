@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use slipstack_mem::Descriptor;
 
-/// One of them. Its number may be something else's by now, its inode is not.
+/// One chosen descriptor. Its number may have been reused since; its inode identifies the socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) number: i32,

@@ -57,7 +57,7 @@ pub struct Accepted {
 pub struct Received {
     /// The call's result (with MSG_TRUNC, a datagram's full length).
     pub len: usize,
-    /// For `msg_flags` (MSG_TRUNC, …).
+    /// Bits for `msg_flags` (MSG_TRUNC, …).
     pub flags: i32,
     /// The sender of a datagram; `None` for streams.
     pub from: Option<AddrBytes>,
@@ -91,7 +91,7 @@ pub struct Process {
     ids: AtomicU64,
     /// This process's number.
     pub(crate) pid: AtomicU32,
-    /// Some socket's listening or binding is not real yet.
+    /// Set if a `bind` or `listen` of some socket has not taken effect yet.
     pub(crate) has_intents: AtomicBool,
     /// Kernel sockets of the program's choice.
     pub(crate) chosen: Lock<Vec<Chosen>>,
@@ -282,7 +282,7 @@ impl Process {
         }
     }
 
-    /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`]
+    /// Begins the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`]
     /// has to follow.
     pub fn begin_burst(&self) -> bool {
         let thread = self.kernel.thread();

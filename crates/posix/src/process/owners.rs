@@ -48,7 +48,7 @@ impl Owners {
         self.owned.release();
     }
 
-    /// In a forked child, which has no such thread.
+    /// Forgets the signalling thread in a forked child, which has none.
     pub(crate) fn reset(&self) {
         self.owned.lock().clear();
         self.is_served.store(false, Ordering::Release);

@@ -105,8 +105,8 @@ impl Process {
         Ok(())
     }
 
-    /// Before a call that only a kernel socket can answer (ioctls about interfaces, options the
-    /// stack does not know).
+    /// Gives a socket its kernel part before a call that only a kernel socket can answer (ioctls
+    /// about interfaces, options the stack does not know).
     pub fn prepare_kernel(&self, fd: i32) -> Outcome<()> {
         if let Ok(socket) = self.socket_of(fd)
             && socket.decided().is_none()
@@ -179,7 +179,8 @@ impl Process {
         self.realize(socket);
     }
 
-    /// Before a connection to an address of our own: its listener may be one of this process.
+    /// Makes all intents real before a connection to an address of the stack: its listener may be
+    /// one of this process.
     pub(crate) fn realize_all(&self) {
         // One that has died unnoticed leaves intents behind.
         self.living_attachment();

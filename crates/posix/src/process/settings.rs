@@ -6,7 +6,7 @@ use slipstack_channel::{Heuristics, LogLevel, Spin};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub spin: Spin,
-    /// With spinning off, how long frames may gather under load; 0 = not at all.
+    /// How long frames may gather under load while spinning is off; 0 = not at all.
     pub gather_us: u32,
     /// The heuristics that are in force.
     pub heuristics: Heuristics,

@@ -78,8 +78,8 @@ impl Process {
         attached
     }
 
-    /// Before a socket is given to the kernel's side: under `--strict` there is an engine for the
-    /// other.
+    /// Checks, before a socket becomes the kernel's, that under `--strict` there is an engine for
+    /// the other.
     pub(crate) fn insist_on_engine(&self, socket: &Description, given: Given) -> Result<(), Errno> {
         if !self.settings.strict {
             return Ok(());
@@ -92,7 +92,7 @@ impl Process {
         attached.map(drop)
     }
 
-    /// After an intent: under `--strict` it is real, or the call fails.
+    /// Makes an intent take effect at once under `--strict`; the call fails if it cannot.
     pub(crate) fn insist(&self, socket: &Description) -> Result<(), Errno> {
         if !self.settings.strict {
             return Ok(());

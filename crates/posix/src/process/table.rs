@@ -138,7 +138,7 @@ impl Table {
             })
     }
 
-    /// All numbers of ours with their entries.
+    /// Returns all descriptors of the table with their entries.
     pub(crate) fn all(&self) -> Vec<(i32, Entry)> {
         self.slots()
             .filter(|(_, slot)| slot.kind.load(Ordering::Acquire) != NOT_OURS)

@@ -29,7 +29,7 @@ pub(crate) struct Batch {
     answered: AtomicU64,
     /// Time since when a send is held; 0 = none is.
     held_ns: AtomicU64,
-    /// It was held for longer than [`HOLD_NS`].
+    /// Set if the batch was held for longer than [`HOLD_NS`].
     is_overdue: AtomicBool,
     /// A stand-in sends held data if the thread comes back late.
     has_net: AtomicBool,

@@ -33,7 +33,7 @@ const LONG_AGO: u64 = 1;
 pub(crate) enum Leave {
     /// No other thread sleeps.
     Alone,
-    /// It is likely to be back at once.
+    /// The leader is likely to be back at once.
     Shortly { now_ns: u64 },
     /// Or not.
     ForLong { now_ns: u64 },

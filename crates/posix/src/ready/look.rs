@@ -14,7 +14,7 @@ pub(crate) enum Ask {
     Nothing,
 }
 
-/// One look.
+/// One check of the kernel's part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) kernel: Ask,

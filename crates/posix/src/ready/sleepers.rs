@@ -11,7 +11,7 @@ use crate::ready::watch::{Awaited, Watch};
 
 /// The leader learns of new timers that other threads set within this time.
 const NUDGE_NS: u64 = 4_000_000;
-/// After a nudge the leader looks again by itself after this time.
+/// Longest sleep of a leader after a nudge.
 pub(crate) const NUDGED_SLEEP_NS: u64 = 8_000_000;
 
 /// The subscription of a sleeping thread.
@@ -65,13 +65,13 @@ struct Leader {
     waiter: Arc<Waiter>,
 }
 
-/// All of them.
+/// All sleeping threads of a station.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     asleep: Lock<Vec<Sleeper>>,
     count: AtomicUsize,
     is_led: AtomicBool,
-    /// When the sleeping leader will look by itself; 0 = no leader sleeps.
+    /// The time at which the sleeping leader wakes by itself; 0 = no leader sleeps.
     leader_until_ns: AtomicU64,
     nudged_ns: AtomicU64,
     /// The last turn a call of the program's made.
@@ -246,8 +246,8 @@ impl Sleepers {
         }
     }
 
-    /// Another thread than the leader has made the engine work: its next deadline may be sooner
-    /// than the leader's sleep ends.
+    /// Shortens the leader's sleep after another thread has given the engine work: its next
+    /// deadline may be sooner than the leader's sleep ends.
     pub(crate) fn nudge(&self, now_ns: impl FnOnce() -> u64) {
         let until = self.leader_until_ns.load(Ordering::Acquire);
         if until == 0 {

@@ -15,7 +15,7 @@ const SPIN_NS_MIN: u64 = 1_000;
 pub(crate) struct Spinner {
     policy: Spin,
     rules: Heuristics,
-    /// With spinning off.
+    /// Time for which frames gather while spinning is off.
     gather_ns: u64,
     budget_ns: AtomicU64,
 }
@@ -88,9 +88,10 @@ const BUSY_NS: u64 = 1_000_000;
 /// engines have work none does: the thread that is woken next would wait for the one that spins.
 #[derive(Debug)]
 pub(crate) struct Spinners {
-    /// Until when each place is taken: a thread that leaves its wait by a jump gives none back.
+    /// The time until which each place is taken: a thread that leaves its wait by a jump gives none
+    /// back.
     until_ns: [AtomicU64; PLACES],
-    /// When a thread last waited at each station.
+    /// The time of the last wait at each station.
     waited_ns: [AtomicU64; STATIONS],
     most: usize,
 }

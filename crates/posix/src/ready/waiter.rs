@@ -178,7 +178,7 @@ impl WaiterPool {
         self.idle.release();
     }
 
-    /// In a forked child: the doorbells are shared with the parent, so they go.
+    /// Closes the doorbells in a forked child, because they are shared with the parent.
     pub(crate) fn clear(&self) {
         self.idle.lock().clear();
     }

@@ -25,7 +25,7 @@ pub(crate) trait Watcher: Any + Debug + Send + Sync {
     fn note_intents(&self);
 }
 
-/// Where an engine's events about one socket go.
+/// A recipient of an engine's events about one socket.
 pub(crate) trait Recipient: Debug + Send + Sync {
     /// The socket's state, its bytes or its room have changed.
     fn note_change(&self, rings: &mut Rings);

@@ -19,7 +19,7 @@ impl DatagramFlags {
         self.0.load(Ordering::Relaxed) & BROADCAST != 0
     }
 
-    /// To stations on the link alone.
+    /// Returns whether datagrams go to stations on the link alone (SO_DONTROUTE).
     pub(crate) fn is_direct(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DIRECT != 0
     }

@@ -38,7 +38,7 @@ pub(crate) enum Decided {
 pub(crate) struct Bound {
     /// The local address; the port is known.
     pub(crate) addr: std::net::SocketAddr,
-    /// All of the machine's addresses.
+    /// Set if the address is the wildcard.
     pub(crate) is_wildcard: bool,
     /// The program did not ask for this port.
     pub(crate) is_port_chosen: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Cold {
 /// One open file description.
 #[derive(Debug)]
 pub(crate) struct Description {
-    /// Never used twice in a process.
+    /// Number of the description, never reused in a process.
     pub(crate) id: u64,
     /// Inode for `fstat`, if another process has named it first; 0 = this one does, by its own
     /// number and `id`.
@@ -91,7 +91,7 @@ pub(crate) struct Description {
     /// The numbers carry a kernel socket (which never blocks), beside the stack's or
     /// before it is decided.
     pub(crate) has_kernel: AtomicBool,
-    /// It is only the stack's: there is no kernel socket beside it.
+    /// Set if the socket has no kernel part.
     pub(crate) is_alone: AtomicBool,
     /// The process that this one was forked from and that has the socket too; 0 = none.
     parent: AtomicU32,
@@ -109,9 +109,9 @@ pub(crate) struct Description {
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
     pub(crate) sigio: SigIo,
-    /// Its error queue beside errors that the network sends back.
+    /// The error queue; errors that the network returns are kept elsewhere.
     pub(crate) error_queue: ErrorQueue,
-    /// To forked children, which keep a connection open.
+    /// Count of forked children that keep the connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
     /// The connection of another process since it has come to this one.
@@ -229,7 +229,7 @@ impl Description {
         self.is_nonblocking.load(Ordering::Relaxed)
     }
 
-    /// It was the parent's before a fork.
+    /// Marks the description as inherited by a fork.
     pub(crate) fn set_inherited(&self) {
         let parent = std::os::unix::process::parent_id();
         self.parent.store(parent, Ordering::Relaxed);
@@ -419,7 +419,7 @@ impl Description {
         }
     }
 
-    /// All epoll items, forgotten: the description is closed or leaves the stack.
+    /// Removes and returns all epoll items, because the description is closed or leaves the stack.
     pub(crate) fn take_watches(&self) -> Vec<Watch> {
         let mut cold = self.cold.lock();
         self.is_watched.store(false, Ordering::Release);

@@ -78,7 +78,7 @@ pub(crate) struct Dgram {
     handed: Lock<Option<Box<Left>>>,
     /// The socket's error that follows from its error queue; 0 = none.
     next_error: AtomicI32,
-    /// It was disconnected, and has sent nothing since.
+    /// Set if the socket was disconnected and has sent nothing since.
     has_no_port: AtomicBool,
     /// SO_ATTACH_FILTER.
     pub(super) filters: Filters,
@@ -323,7 +323,7 @@ impl Dgram {
         self.handed.try_lock()?.take()
     }
 
-    /// In the child, or where the socket has come to.
+    /// Returns left datagrams to the socket in the child, or in the process that has taken it over.
     pub(crate) fn give_left(&self, left: impl IntoIterator<Item = Left>) {
         let mut all = self.left.lock();
         all.extend(left);

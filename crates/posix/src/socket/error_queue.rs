@@ -18,7 +18,7 @@ const MESSAGES_MAX: usize = 1024;
 const STAMP_SENT: u32 = 0;
 const STAMP_SCHEDULED: u32 = 1;
 
-/// One message.
+/// One message of the error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueuedMessage {
     /// A datagram that the path does not take and that may not be cut.

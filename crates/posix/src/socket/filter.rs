@@ -24,9 +24,9 @@ pub(crate) struct Filters {
 /// A filter, and its verdicts on the waiting datagrams.
 pub(crate) struct Filter {
     code: Box<[u8]>,
-    /// Those that begin before this offset of the ring are let through …
+    /// The offset in the ring before which datagrams have passed the filter.
     passed_to: u64,
-    /// … with so many bytes.
+    /// The number of bytes that the filter keeps of the datagram at that offset.
     kept: usize,
 }
 

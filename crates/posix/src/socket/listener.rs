@@ -37,7 +37,8 @@ pub(crate) struct Listener {
     /// The pending error of its refusal (`--strict`); 0 = none.
     refusal: AtomicI32,
     is_realized: AtomicBool,
-    /// This process has waited on it or accepted: it is no mere parent of workers.
+    /// Set once this process has waited on the listener or accepted: it is no mere parent of
+    /// workers.
     is_waited: AtomicBool,
     /// The stack leaves its connections to other listeners of the address.
     is_yielding: AtomicBool,

@@ -140,7 +140,7 @@ impl Stream {
         waits == WAITS
     }
 
-    /// It counts as a user of the engine where it is.
+    /// Counts the connection as a user of its engine.
     pub(crate) fn count_user(&self) {
         self.is_counted.store(true, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ pub(crate) mod news {
     pub(crate) const HUP: u32 = 1 << 6;
 }
 
-/// In the order of the kernel, which signals the end of a stream before readability.
+/// The order of the kernel, which signals the end of a stream before readability.
 const ORDER: [u32; 4] = [news::OUT, news::ERR, news::HUP, news::IN];
 
 /// The events for an owner.

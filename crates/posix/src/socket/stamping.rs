@@ -7,5 +7,5 @@ pub(crate) const OPT_ID: u32 = 1 << 7;
 pub(crate) const TX_SCHED: u32 = 1 << 8;
 /// The bits that a control message may set for one datagram: SOF_TIMESTAMPING_TX_RECORD_MASK.
 pub(crate) const TX_RECORD: u32 = 1 | TX_SOFTWARE | TX_SCHED | 1 << 9 | 1 << 18;
-/// Those of them that are stamped here.
+/// Transmit flags that this crate stamps.
 pub(crate) const TX_ALL: u32 = TX_SOFTWARE | TX_SCHED;

@@ -29,7 +29,7 @@ const FAILED: u8 = 2;
 /// The program has ended it, and may use the socket again: tcp_disconnect().
 const ENDED: u8 = 3;
 
-/// No socket of a channel is ever of this generation.
+/// A generation that no socket of a channel ever has.
 const NO_GENERATION: u32 = 0;
 
 /// Why no bytes moved.
@@ -60,7 +60,7 @@ pub(crate) enum Push {
     More,
     /// The last of them is urgent (MSG_OOB).
     Urgent,
-    /// They are in memory that stays unchanged: [`crate::Carved`].
+    /// The bytes are in memory that stays unchanged: [`crate::Carved`].
     Lent,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Stream {
     pub(super) told_seen: AtomicU64,
     /// The engine's urgent word at the watchers' last notification.
     pub(super) told_urgent: AtomicU64,
-    /// No `connect` has returned the result of the attempt yet.
+    /// Set until a `connect` has returned the result of the attempt.
     pub(super) is_unanswered: AtomicBool,
     /// SO_RCVLOWAT.
     low_water: AtomicUsize,
@@ -332,7 +332,7 @@ impl Stream {
         self.why_nothing(here, &mut [], How::Peek(0)).map(|_| ())
     }
 
-    /// No bytes were there: the end, an error, or a reason to wait.
+    /// Returns why there were no bytes: the end of the stream, an error, or a reason to wait.
     fn why_nothing(
         &self,
         here: ConnectionPlace<'_>,
@@ -461,7 +461,7 @@ impl Stream {
         }
     }
 
-    /// After a move: the end that another thread may have sent from where the connection was.
+    /// Repeats, after a move, a shutdown that another thread may have sent to the former engine.
     pub(crate) fn repeat_end(&self) {
         if self.has_shut(SHUT_WRITE) {
             self.send_end();

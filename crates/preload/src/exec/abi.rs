@@ -51,9 +51,9 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
 
 /// The way in which a new program starts.
 enum Start {
-    /// It is replaced by the new one, which has the library or not.
+    /// The program is replaced by one that has the library or not.
     Replace(Fitness),
-    /// This program goes on; the new one gets this text about descriptors.
+    /// The program continues; the new one gets this text about its descriptors.
     Beside(Option<String>),
 }
 

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, statat};
 use rustix::io::Errno;
 
-/// Where `execvp` looks if PATH is not set.
+/// The search path of `execvp` if PATH is not set.
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 
 /// `false`: a start of `path` fails. (`true` promises nothing.)

@@ -9,9 +9,9 @@ use super::sys::{Action, Actions};
 /// Connections that go to a new program.
 #[derive(Default)]
 pub struct ChildConnections {
-    /// To a program without the library.
+    /// Connections for a program without the library.
     passing: Passing,
-    /// To one with it.
+    /// Connections for a program with the library.
     spawn_lending: Option<SpawnLending>,
     /// The numbers that the text for the new program describes.
     described: Vec<i32>,

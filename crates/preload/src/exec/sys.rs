@@ -34,7 +34,7 @@ pub enum Action {
     Copy { from: c_int, to: c_int },
     /// The number is closed or becomes something else.
     Replace(c_int),
-    /// From this number on everything is closed.
+    /// Closes all descriptors from this number on.
     CloseFrom(c_int),
     /// Nothing.
     Other,
@@ -81,7 +81,7 @@ impl Actions {
         self.list[index].numbers[0] = from;
     }
 
-    /// Before all others, `to` becomes a copy of `from`.
+    /// Makes `to` a copy of `from` before all other actions.
     pub fn put_first(&mut self, from: c_int, to: c_int) {
         let raw = Raw {
             tag: DUP2,
@@ -92,7 +92,7 @@ impl Actions {
         self.list.insert(0, raw);
     }
 
-    /// For libc, as long as `self` lives and is not changed.
+    /// Returns the list for libc, valid as long as `self` lives unchanged.
     pub fn as_ptr(&mut self) -> *const posix_spawn_file_actions_t {
         let count = self.list.len() as c_int;
         let header = Header {

@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Where the node is to stay: its parts are pointed at.
+    /// Sets the pointers into the node, at its final place.
     fn settle(&mut self, next: *mut ifaddrs, has_broadcast: bool) {
         self.it.ifa_next = next;
         self.it.ifa_name = (&raw mut self.name).cast::<c_char>();

@@ -111,7 +111,7 @@ static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 /// The work before a signal ends the process.
 static AT_END: OnceLock<fn()> = OnceLock::new();
-/// One change at a time. Taken inside a guard only, so no handler waits for it.
+/// Serializes changes of the table. Taken inside a guard only, so no handler waits for it.
 static CHANGE: Lock = Lock::new();
 
 fn row(signal: c_int) -> Option<&'static Row> {
@@ -145,7 +145,7 @@ pub fn start() {
     });
 }
 
-/// From now on signals that end the process hand over its connections first.
+/// Has signals that end the process hand over its connections first, from now on.
 /// Call inside a guard.
 pub fn arm() {
     CHANGE.with(|| {

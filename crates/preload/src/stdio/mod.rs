@@ -16,7 +16,7 @@ const STREAMS_MAX: usize = 1024;
 
 /// One stream that [`abi::fdopen`] made.
 struct Stream {
-    /// Its address; 0: the place is free, 1: it is being filled.
+    /// Address of the stream; 0: the place is free, 1: it is being filled.
     at: AtomicUsize,
     fd: AtomicI32,
 }

@@ -189,7 +189,7 @@ impl Kernel {
 /// A doorbell for a service that runs on the kernel's sockets.
 ///
 /// # Errors
-/// There is no descriptor left.
+/// Fails if the process has no descriptor left.
 pub fn doorbell() -> io::Result<Doorbell> {
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     Ok(Doorbell::from_fd(eventfd(0, flags)?))

@@ -26,8 +26,8 @@ const STACK_EVENTS_MAX: usize = 64;
 const KERNEL_EVENTS_FEW: usize = 256;
 
 impl Process {
-    /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must
-    /// not be empty (the caller answers EINVAL).
+    /// Implements epoll_wait, epoll_pwait and epoll_pwait2. `timeout` `None` waits for ever. `out`
+    /// must not be empty (the caller answers EINVAL).
     pub fn epoll_wait(
         &self,
         epfd: i32,

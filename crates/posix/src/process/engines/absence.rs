@@ -17,10 +17,10 @@ const ASK_FOR_SLOT_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
     is_now: AtomicBool,
-    /// It has been away at some time, or an exec has failed: threads that sleep since then may wait
-    /// for an intent.
+    /// Set once the engine has been away or an exec has failed: threads that sleep since then may
+    /// wait for an intent.
     has_been: AtomicBool,
-    /// No thread asks before this time.
+    /// The time before which no thread asks again.
     ask_next_ns: AtomicU64,
 }
 

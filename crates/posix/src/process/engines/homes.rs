@@ -272,7 +272,8 @@ impl Homes {
         self.all.release();
     }
 
-    /// In a forked child: they are the parent's, and not even their destructors run.
+    /// Forgets all engines in a forked child: they are the parent's, and their destructors do not
+    /// run.
     pub(crate) fn reset(&self) {
         std::mem::forget(std::mem::take(&mut *self.all.lock()));
         self.is_any.store(false, Ordering::Release);

@@ -12,7 +12,7 @@ use crate::process::engines::Engines;
 use crate::socket::Stream;
 use crate::socket::description::{Decided, Description};
 
-/// Those of one set that may be elsewhere at most; further ones stay where they are.
+/// The most remote members of one set that are moved; further ones stay on their engine.
 const REMOTE_MEMBERS_MAX: usize = 1024;
 
 impl Set {
@@ -56,7 +56,7 @@ impl Engines {
         }
     }
 
-    /// Before a wait on the set.
+    /// Moves the remote members of a set before a wait on it.
     #[inline]
     pub(crate) fn move_remote_members(&self, set: &Set) {
         if set.has_remote_members.load(Ordering::Acquire) {

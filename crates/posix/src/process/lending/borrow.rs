@@ -280,7 +280,7 @@ impl Process {
         }
     }
 
-    /// No two pairs have the same.
+    /// Returns a token that no other pair of this process has.
     pub(super) fn next_token(&self) -> u64 {
         u64::from(std::process::id()) << 32 | (self.next_id() & u64::from(u32::MAX))
     }

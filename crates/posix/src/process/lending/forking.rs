@@ -15,7 +15,7 @@ use crate::socket::borrowed::control::Control;
 use crate::socket::description::Decided;
 
 impl Process {
-    /// Before a fork: control sockets, if there is anything that the child could use.
+    /// Makes control sockets before a fork if there is anything that the child could use.
     pub(crate) fn prepare_lending(&self) {
         let fork = self.prepare_child(|_| true);
         *self.lending.fork.lock() = fork;
@@ -90,7 +90,7 @@ impl Process {
         }
     }
 
-    /// There is no child.
+    /// Takes the lent connections back because no child was made.
     pub(super) fn lend_to_nobody(&self, fork: Fork) {
         for socket in fork.shared {
             self.take_back(&socket);

@@ -73,7 +73,7 @@ impl Process {
         })
     }
 
-    /// Another process has set an option of a connection that lives here.
+    /// Applies an option that another process has set on a connection of this one.
     pub(super) fn set_for_borrower(
         &self,
         socket: &Arc<Description>,

@@ -169,8 +169,8 @@ impl Process {
             .collect()
     }
 
-    /// Another program has sent number `fd`: a connection that it lends, or a socket that it has
-    /// bound.
+    /// Handles `fd`, which another program has sent: a connection that it lends, or a socket that
+    /// it has bound.
     pub fn receive(&'static self, fd: i32) {
         let Some(number) = Descriptor::new(fd) else {
             return;

@@ -65,8 +65,8 @@ impl Process {
             .is_some_and(|socket| is_lendable(&socket))
     }
 
-    /// Before a program is spawned that finds our connections `from` under the numbers `to`.
-    /// [`Process::end_spawn_lending`] must follow.
+    /// Lends connections to a program that is about to be spawned and finds `from` under the
+    /// numbers `to`. [`Process::end_spawn_lending`] must follow.
     #[must_use]
     pub fn prepare_spawn_lending(&self, copies: &[(i32, i32)]) -> Option<SpawnLending> {
         let fork = self.prepare_child(|number| copies.iter().any(|(from, _)| *from == number))?;

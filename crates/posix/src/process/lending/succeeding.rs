@@ -99,7 +99,8 @@ impl Process {
         carried
     }
 
-    /// In the helper: takes the connections, says so, and serves their users until there are none.
+    /// Takes the connections in the helper, reports that, and serves their users until there are
+    /// none.
     pub fn succeed(&'static self, succession: EndHandover) {
         let EndHandover {
             packed,

@@ -122,8 +122,8 @@ impl Network {
         }
     }
 
-    /// Before something is called too large: the link may take more by now. `true`: it does, or
-    /// takes less.
+    /// Reads the network again before a datagram is refused as too large. Returns `true` if the
+    /// link's MTU has changed.
     #[cold]
     pub(crate) fn has_other_mtu(&self) -> bool {
         let now = now_ns();

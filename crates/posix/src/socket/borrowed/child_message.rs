@@ -31,9 +31,9 @@ pub(crate) enum MessageKind {
     /// The child would have the connection for itself, and waits for the answer, which names
     /// `token`.
     Want = 7,
-    /// It has it, on the engine of slot `amount`.
+    /// The child has the connection, on the engine of slot `amount`.
     Have = 8,
-    /// It has no use for it now.
+    /// The child does not need the connection now.
     Leave = 9,
     /// A call on a datagram socket, or an option of any; a [`Request`](super::requests::Request)
     /// follows.
@@ -73,9 +73,9 @@ impl MessageKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadRequest {
     None,
-    /// As one call would receive: up to so many, at once when there are any.
+    /// Up to this many bytes, as soon as there are any.
     Some(u64),
-    /// So many, however they come (MSG_WAITALL).
+    /// Exactly this many bytes (MSG_WAITALL).
     Whole(u64),
     /// All data.
     All,
@@ -166,12 +166,12 @@ impl Message {
 
 /// The result of listening to a child.
 pub(crate) enum Heard {
-    /// With the length of the data that followed it.
+    /// A message with the length of the data that followed it.
     Message(Message, usize, Option<OwnedFd>),
-    /// It makes no sense.
+    /// An invalid message.
     Noise,
     Nothing,
-    /// It has ended or replaced itself.
+    /// The child has ended or replaced itself.
     End,
 }
 
@@ -255,8 +255,8 @@ pub(crate) fn answer(control: &OwnedFd) {
 /// the first one the connection or the call's result.
 pub(crate) const GIVEN: u8 = 1;
 pub(crate) const REFUSED: u8 = 2;
-/// Not an answer: a datagram that the owner leaves to a child. The socket's number in place of the
-/// token, the envelope and the payload follow.
+/// Marks a datagram that the owner leaves to a child (not an answer). The socket's number in place
+/// of the token, the envelope and the payload follow.
 pub(crate) const LEFT: u8 = 3;
 pub(crate) const ANSWER_HEAD: usize = 1 + 8;
 

@@ -20,7 +20,8 @@ pub(crate) struct Borrowed {
     pub(crate) id: u64,
     pub(crate) local: Option<SocketAddr>,
     remote: Lock<Option<SocketAddr>>,
-    /// To the owner's steward. `None`: the owner cannot be spoken to, or need not be any more.
+    /// Control socket to the owner's steward; `None` if the owner cannot be reached, or need not be
+    /// any more.
     control: Lock<Option<Arc<Control>>>,
     /// Tells the pair from all others, if the connection has come in a message.
     pair: Option<PairName>,
@@ -30,14 +31,14 @@ pub(crate) struct Borrowed {
     is_streaming: AtomicBool,
     /// The program has shut its direction down, or has got the connection's final state.
     has_ended: AtomicBool,
-    /// Another program has the end of the pair too.
+    /// Set if another program has the end of the pair too.
     is_passed: AtomicBool,
     /// The options are known that were set before the connection came in a message.
     has_options: AtomicBool,
     /// A datagram socket of this process's own, which takes its place when it is this process's
     /// alone.
     own: Lock<Option<Box<Dgram>>>,
-    /// Its kernel part, while the pair is under its numbers.
+    /// The kernel part, while the pair is under the socket's numbers.
     pub(crate) kernel_part: Lock<Option<Descriptor>>,
     pub(crate) turns: Turns,
     /// Taken while the connection may be coming here, and while a thread begins a call on it.
@@ -76,8 +77,8 @@ impl Borrowed {
         it
     }
 
-    /// One that another program has sent: the number is an end of `pair`. `joined`: the way to its
-    /// steward, which has been told that token of the pair.
+    /// Makes a borrowed connection that another program has sent: the number is an end of `pair`.
+    /// `joined`: the control socket to its steward, and the token that it has for the pair.
     pub(crate) fn sent(
         names: &Names,
         pair: PairName,
@@ -137,7 +138,7 @@ impl Borrowed {
         self
     }
 
-    /// This process's own socket.
+    /// Takes the own socket of this process.
     pub(crate) fn take_own(&self) -> Option<Box<Dgram>> {
         self.own.lock().take()
     }
@@ -146,7 +147,7 @@ impl Borrowed {
         self.own.lock().is_some()
     }
 
-    /// It has not come here.
+    /// Keeps the own socket because the borrowed one has not arrived.
     pub(crate) fn keep_own(&self, own: Box<Dgram>) {
         *self.own.lock() = Some(own);
     }
@@ -155,7 +156,7 @@ impl Borrowed {
         *self.remote.lock()
     }
 
-    /// This process has connected it.
+    /// Records that this process has connected the socket.
     pub(crate) fn note_connected(&self, addr: &[u8], family: Family) {
         *self.remote.lock() = match parse_peer(addr, family) {
             Ok(Given::Addr(addr)) => Some(addr),

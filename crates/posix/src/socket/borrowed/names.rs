@@ -12,7 +12,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Without the number.
+    /// Returns the names as text, without the number.
     pub(crate) fn text(&self) -> String {
         let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
         let (local, remote) = (shown(self.local), shown(self.remote));

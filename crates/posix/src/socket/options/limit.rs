@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 /// Twice of it, as the kernel counts, is an int (sock_setsockopt()).
 pub(crate) const NONE: u32 = i32::MAX as u32 / 2;
 
-/// As it is now.
+/// Returns the present limit.
 pub(crate) fn of_receiving() -> u32 {
     read("/proc/sys/net/core/rmem_max")
 }
@@ -14,7 +14,8 @@ pub(crate) fn of_sending() -> u32 {
     read("/proc/sys/net/core/wmem_max")
 }
 
-/// Where it cannot be read (another root, an old kernel's namespace) there is no limit.
+/// Returns the limit in `path`; [`NONE`] if it cannot be read (another root, an old kernel's
+/// namespace).
 fn read(path: &str) -> u32 {
     let parse = || {
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;

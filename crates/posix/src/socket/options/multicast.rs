@@ -252,7 +252,7 @@ pub(crate) fn link_of_any(all: &[Membership], request: &Request) -> u16 {
     found.map_or(0, |one| one.link)
 }
 
-/// From one filter to the other in the engine's words.
+/// Returns the changes that lead from one filter to another.
 fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
     let was_member = before.is_exclude || !before.sources.is_empty();
     let is_member = after.is_exclude || !after.sources.is_empty();
@@ -284,7 +284,7 @@ fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
     changes
 }
 
-/// By number if there is one, else by address.
+/// Returns the interface by number if there is one, else by address.
 pub(crate) fn interface(index: u32, address: Ipv4Addr) -> Interface {
     match (index, address) {
         (0, Ipv4Addr::UNSPECIFIED) => Interface::Any,

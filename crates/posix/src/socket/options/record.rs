@@ -22,7 +22,7 @@ const OPTIONS_MAX: usize = 128;
 /// Level, name and length of an option that another process is told.
 const HEAD: usize = 3 * 4;
 
-/// All of one socket. Cheap to clone: accepted sockets inherit their listener's.
+/// The options of one socket. Cheap to clone: accepted sockets inherit their listener's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     all: Option<Arc<Vec<Set>>>,

@@ -70,7 +70,8 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     }
 }
 
-/// Those that may be switched off. Timers of thin streams double like others'.
+/// Returns whether an option is refused unless its value switches it off. Timers of thin streams
+/// back off like others'.
 fn is_refused_if_set(level: i32, name: i32) -> bool {
     matches!(
         (level, name),

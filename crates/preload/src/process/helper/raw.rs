@@ -39,7 +39,7 @@ pub fn fork_away() -> libc::pid_t {
     }
 }
 
-/// In such a child: a session of its own, which no terminal's signals reach, and a name.
+/// Gives such a child a session of its own, which no terminal's signals reach, and a name.
 pub fn become_helper() {
     // SAFETY: takes nothing.
     unsafe { syscall6(libc::SYS_setsid, [0; 6]) };
