@@ -83,14 +83,16 @@ fn leave_limit(resource: Resource) {
     }
 }
 
-/// Returns whether a thread of a process waits for a processor or has one.
+/// Returns whether a thread of a process waits for a processor or a disk, or runs.
 pub fn is_ready(pid: u32) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
     };
     let state = |task: &fs::DirEntry| fs::read(task.path().join("stat")).ok();
     let mut stats = tasks.flatten().filter_map(|task| state(&task));
-    stats.any(|stat| fields(&stat).is_some_and(|mut fields| fields.next() == Some("R")))
+    stats.any(|stat| {
+        fields(&stat).is_some_and(|mut fields| matches!(fields.next(), Some("R" | "D")))
+    })
 }
 
 /// The fields of `/proc/PID/stat` from the third one on, which is the state. The name before it, in
