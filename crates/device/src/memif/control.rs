@@ -48,6 +48,8 @@ pub(super) struct Neighbour {
 pub(super) struct TurnOutcome {
     /// There is another link than before, or none.
     pub has_changed: bool,
+    /// The link that has ended because its peer did: frames may wait in its rings.
+    pub former: Option<Connection>,
     pub notice: Option<String>,
 }
 
@@ -471,7 +473,7 @@ impl Control {
         self.peer = None;
         self.retry_after(RETRY);
         if was_up {
-            *link = None;
+            outcome.former = link.take();
             board.set_generation(0);
             self.wake(u64::MAX);
             outcome.has_changed = true;

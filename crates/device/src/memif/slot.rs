@@ -54,6 +54,8 @@ pub(super) struct MemifSlot {
     /// Everything that this slot sleeps on.
     epoll: OwnedFd,
     link: Option<Connection>,
+    /// The link before, whose peer has ended: what it sent before is still to be taken.
+    former: Option<Connection>,
     /// The connection that the link is of, 0 = none.
     generation: u32,
     /// The connection that was checked last.
@@ -91,6 +93,7 @@ impl MemifSlot {
             inbox: setup.board.reader().ok_or(missing)?,
             epoll,
             link: None,
+            former: None,
             generation: 0,
             seen: 0,
             lane: 0,
@@ -123,8 +126,10 @@ impl MemifSlot {
         let current = self.setup.board.generation();
         self.seen = current;
         if let Source::Asked { pair, asked_for } = &mut self.setup.source {
-            if self.generation != current {
-                self.link = None;
+            if self.generation != current
+                && let Some(link) = self.link.take()
+            {
+                self.former = Some(link);
             }
             if current == 0 || self.generation == current {
                 return;
@@ -166,11 +171,33 @@ impl MemifSlot {
             return;
         };
         let outcome = control.turn(&self.setup.board, &mut self.link);
+        if outcome.former.is_some() {
+            self.former = outcome.former;
+        }
         if outcome.has_changed {
             self.generation = self.setup.board.generation();
             self.begin();
         }
         self.notice = outcome.notice.or_else(|| self.notice.take());
+    }
+
+    /// Takes what the peer of the former link sent before it ended.
+    #[cold]
+    fn drain(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        let current = std::mem::replace(&mut self.link, self.former.take());
+        let lanes = self.link.as_ref().map_or(0, Connection::lanes);
+        let mut done = 0;
+        for lane in 0..lanes {
+            // Where another slot works at the ring, that one drains it.
+            while done < budget
+                && let Ok(more @ 1..) = self.rx_ring(lane, budget - done, sink)
+            {
+                done += more;
+            }
+        }
+        let former = std::mem::replace(&mut self.link, current);
+        self.former = former.filter(|_| done == budget);
+        done
     }
 
     fn report_violation(&mut self, violation: ProtocolViolation) {
@@ -351,7 +378,11 @@ impl Device for MemifSlot {
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.control();
         self.refresh();
-        let mut done = self.rx_lane(self.lane, budget, sink);
+        let mut done = match self.former {
+            Some(_) => self.drain(budget, sink),
+            None => 0,
+        };
+        done += self.rx_lane(self.lane, budget - done, sink);
         for lane in 0..self.stalled.len() {
             if lane != self.lane && done < budget && self.is_stalled(lane) {
                 done += self.rx_lane(lane, budget - done, sink);
@@ -442,7 +473,7 @@ impl Device for MemifSlot {
         let has_frames = |link: &Connection| (0..link.lanes()).any(|lane| link.has_rx(lane));
         let has_link = self.link.as_ref().is_some_and(has_frames);
         let is_old = self.setup.board.generation() != self.seen;
-        has_link || is_old || !self.inbox.is_empty()
+        has_link || is_old || self.former.is_some() || !self.inbox.is_empty()
     }
 
     fn take_notice(&mut self) -> Option<String> {

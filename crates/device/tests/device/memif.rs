@@ -182,3 +182,34 @@ fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
         received(&mut *engine);
     }
 }
+
+#[test]
+fn frames_that_a_peer_sent_before_it_ended_arrive() {
+    if !net::may_run("memif drain") {
+        return;
+    }
+    let socket = Socket::new("drain");
+    let client = socket.open("client", 2);
+    let tables = client.steering();
+    tables.set_own(&[(STACK.into(), 24)]).unwrap();
+    tables.set_port(Transport::Udp, 7, Port::Slot(1)).unwrap();
+    let (mut keeper, mut engine) = (adopt(&client, 0), adopt(&client, 1));
+    let server = socket.open("server", 1);
+    let mut peer = adopt(&server, 0);
+    connect(&mut peer, &mut keeper);
+    received(&mut *engine);
+    for number in 0..30 {
+        let frame = datagram(client.link().mac, 6 + u16::from(number % 2), number);
+        net::send(&mut *peer, &frame, &[], TxOffload::NONE);
+    }
+    drop((peer, server));
+    let mut seen = vec![Vec::new(); 2];
+    until(&mut [&mut keeper, &mut engine], |slot, frames| {
+        seen[slot].extend(frames.iter().map(|frame| frame[42]));
+        seen.iter().map(Vec::len).sum::<usize>() == 30
+    });
+    for (slot, seen) in (0u8..).zip(seen) {
+        let expected: Vec<u8> = (0..15).map(|n| 2 * n + slot).collect();
+        assert_eq!(seen, expected, "slot {slot}");
+    }
+}

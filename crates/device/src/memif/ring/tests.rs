@@ -196,3 +196,84 @@ fn a_ring_that_is_none_is_refused() {
     open(|shape| shape.regions[0] += 4096);
     open(|shape| shape.regions.push(1));
 }
+
+/// Numbers that follow from a seed, many of them at an edge.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word ^ word >> 31
+    }
+
+    fn any(&mut self) -> u32 {
+        let word = self.next();
+        match word % 8 {
+            0 => 0,
+            1 => u32::MAX,
+            2 => 1 << 31,
+            3 => (word >> 32) as u32 % 32,
+            4 => (word >> 32) as u32 % 4096,
+            5 => ((word >> 32) as u32 % 64) * 2048,
+            _ => (word >> 32) as u32,
+        }
+    }
+}
+
+/// Writes over a ring what its peer may: positions, flags, descriptors.
+fn scribble(ring: &Ring, numbers: &mut Numbers) {
+    for _ in 0..1 + numbers.next() % 6 {
+        let index = numbers.next() as u16 % 16;
+        let mut desc = ring.read(index);
+        match numbers.next() % 8 {
+            0 => desc.flags = numbers.any() as u16,
+            1 => desc.region = numbers.any() as u16,
+            2 => desc.len = numbers.any(),
+            3 => desc.offset = numbers.any(),
+            place => {
+                let at = [HEAD_AT, TAIL_AT, FLAGS_AT, HEAD_AT][place as usize - 4];
+                let word = ring.region.u16(ring.offset + at).unwrap();
+                let near = word
+                    .load(Ordering::Relaxed)
+                    .wrapping_add(numbers.next() as u16 % 5);
+                let value = [near, numbers.any() as u16][numbers.next() as usize % 2];
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        ring.write(index, desc);
+    }
+}
+
+#[test]
+fn whatever_a_peer_writes_into_rings_ends_in_a_bounded_answer() {
+    let (mut violations, mut frames) = (0, 0);
+    for seed in 0..3000 {
+        let mut numbers = Numbers(seed);
+        let (client, server) = pair();
+        let (honest, liar) = match seed % 2 {
+            0 => (&server, &client),
+            _ => (&client, &server),
+        };
+        let mut buffer = vec![0; FRAME_MAX];
+        for _ in 0..4 {
+            let payload = [RawSlice::of(&[7; 900]), RawSlice::EMPTY];
+            let _ = liar.send(0, &[1; 60], payload);
+            scribble(&liar.lanes[0].tx, &mut numbers);
+            scribble(&liar.lanes[0].rx, &mut numbers);
+            let taken = honest.receive(0, 256, &mut buffer, |frame| {
+                assert!(frame.len() <= FRAME_MAX);
+                frames += 1;
+            });
+            // A ring has sixteen entries.
+            assert!(taken.unwrap_or(0) <= 16);
+            violations += usize::from(taken.is_err());
+            let sent = honest.send(0, &[2; 60], payload);
+            violations += usize::from(sent.is_err());
+        }
+    }
+    assert!(
+        violations > 1000 && frames > 1000,
+        "{violations} violations, {frames} frames"
+    );
+}
