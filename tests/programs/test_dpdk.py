@@ -10,6 +10,7 @@ import time
 from harness import Skip, test
 from harness.nginx import Nginx
 from harness.process import cpu_seconds, until
+from harness.testpmd import Testpmd, is_linked
 from harness.world import PYTHON
 
 ONLY = ("inprocess",)
@@ -348,38 +349,16 @@ def a_container_without_a_card_joins_a_vhost_user_socket_by_config_ini(world):
 @test(modes=ONLY, device="none")
 def frames_pass_through_testpmd_from_a_vhost_user_socket_to_memif(world):
     need_dpdk(world)
-    if shutil.which("dpdk-testpmd") is None:
-        raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
     vhost, memif = world.folder / "vhost.sock", world.folder / "memif.sock"
-    switch = [
-        "dpdk-testpmd",
-        "-l",
-        "0,1",
-        "--no-huge",
-        "-m",
-        "128",
-        "--no-pci",
-        "--no-telemetry",
-        "--no-shconf",
-        f"--vdev=net_vhost0,iface={vhost}",
-        f"--vdev=net_memif0,role=server,id=0,socket={memif},socket-abstract=no",
-        "--",
-        "--forward-mode=io",
-        "--auto-start",
-        "--total-num-mbufs=8192",
+    devices = [
+        f"net_vhost0,iface={vhost}",
+        f"net_memif0,role=server,id=0,socket={memif},socket-abstract=no",
     ]
-    here, there = socket.socketpair()
-    with here:
-        with there:
-            forwarder = world.process([*world.stack_ns.prefix(), *switch], stdin=there)
-        until(
-            lambda: memif.exists() and vhost.exists() or not forwarder.is_running(),
-            20,
-            "the switch listens",
-        )
-        assert forwarder.is_running(), forwarder.tail()
+    with Testpmd(world, world.stack_ns, devices) as forwarder:
         web_server(world, world.stack_ns, f"memif:{memif},role=client")
+        until(lambda: is_linked(world, memif), 20, "the link is up")
+        forwarder.start()
         client_ns = world._namespace("c")
         device = dpdk(f"--vdev=virtio_user0,path={vhost}")
         fetch_by(world, lambda *curl: run(world, client_ns, device, *curl, address=world.PEER))
-    assert forwarder.wait(20) == 0, forwarder.tail()
+        forwarder.stop()

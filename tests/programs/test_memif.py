@@ -1,18 +1,24 @@
 """Two stacks joined by memif, directly and through DPDK's own driver, which supports either
 role."""
 
-import shutil
 import socket
 import subprocess
 
-from harness import Skip, test
+from harness import test
 from harness.process import until
+from harness.testpmd import Testpmd, is_linked
 from harness.world import PYTHON
 
 ONLY = ("inprocess",)
 SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 SIZE = 3_000_000
-FRAMES = "--total-num-mbufs=8192"
+FETCHER = """
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=20) as answer, open(sys.argv[2], "wb") as file:
+    file.write(answer.read())
+print("fetched", flush=True)
+sys.stdin.read()
+"""
 
 
 class Ends:
@@ -21,7 +27,7 @@ class Ends:
 
     def __init__(self, world, server, client):
         self.world = world
-        self.client_kind = client
+        self.server_kind, self.client_kind = server, client
         self.client_ns = world._namespace("c")
         self.content = bytes(range(256)) * (SIZE // 256)
         pages = world.folder / "pages"
@@ -36,33 +42,45 @@ class Ends:
         )
         assert self.server.is_running(), self.server.tail()
 
-    def run(self, namespace, kind, address, *words):
+    def run(self, namespace, kind, address, *words, **keywords):
         world = self.world
         options = ["--run-dir", world.run_dir, "--device", f"memif:{kind}", "--ip", f"{address}/24"]
         words = [world.slipstack, "run", *options, "--", *words]
-        return world.process([*namespace.prefix(), *map(str, words)])
+        return world.process([*namespace.prefix(), *map(str, words)], **keywords)
 
-    def fetch(self):
-        """A client starts, fetches the file over a separate link, and ends."""
+    def admin(self, *words):
+        """A command beside the client."""
+        words = [self.world.slipstack, words[0], "--run-dir", self.world.run_dir, *words[1:]]
+        command = self.world.process([*self.client_ns.prefix(), *map(str, words)])
+        assert command.wait(10) == 0, command.tail()
+        return command.output()
+
+    def fetch(self, forwarder=None):
+        """A client starts, fetches the file over a separate link, and ends. Its link comes up and
+        goes down while the forwarder is stopped, with nothing left to be sent over it."""
         into = self.world.folder / "fetched"
-        curl = [
-            "curl",
-            "-sS",
-            "--retry",
-            "5",
-            "--retry-all-errors",
-            "-m",
-            "10",
-            "-o",
-            into,
-            f"http://{SERVER}:8000/big",
-        ]
-        client = self.run(self.client_ns, self.client_kind, CLIENT, *curl)
-        assert client.wait(20) == 0, client.tail()
+        words = (PYTHON, "-c", FETCHER, f"http://{SERVER}:8000/big", into)
+        client = self.run(self.client_ns, self.client_kind, CLIENT, *words, stdin=subprocess.PIPE)
+        if forwarder is not None:
+            near, far = (kind.split(",")[0] for kind in (self.server_kind, self.client_kind))
+            until(
+                lambda: is_linked(self.world, near) and is_linked(self.world, far),
+                20,
+                "both links are up",
+            )
+            forwarder.start()
+        until(
+            lambda: "fetched" in client.output() or not client.is_running(), 25, "the file is there"
+        )
+        assert client.is_running(), client.tail()
         assert into.read_bytes() == self.content
         into.unlink()
-        words = [self.world.slipstack, "stop", "--run-dir", self.world.run_dir, "--all"]
-        self.world.process([*self.client_ns.prefix(), *map(str, words)]).wait(10)
+        until(lambda: "8000" not in self.admin("ss", "-tn"), 10, "the connection is closed")
+        if forwarder is not None:
+            forwarder.stop()
+        client.stop()
+        self.admin("stop", "--all")
+        until(lambda: not self.client_ns.pids(), 10, "the client's keeper has ended")
 
 
 @test(modes=ONLY, device="none")
@@ -96,46 +114,16 @@ def a_servers_socket_goes_with_its_device_unless_it_is_anothers_by_then(world):
 
 
 def passes_through_dpdks_driver(world, queues):
-    if shutil.which("dpdk-testpmd") is None:
-        raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
     near, far = world.folder / "near.sock", world.folder / "far.sock"
-    ends = Ends(
-        world, f"{near},role=server,id=3,queues={queues}", f"{far},role=client,id=0,queues={queues}"
-    )
     devices = [
-        f"--vdev=net_memif0,role=server,id=0,socket={far},socket-abstract=no",
-        f"--vdev=net_memif1,role=client,id=3,socket={near},socket-abstract=no",
+        f"net_memif0,role=server,id=0,socket={far},socket-abstract=no",
+        f"net_memif1,role=client,id=3,socket={near},socket-abstract=no",
     ]
-    memory = [
-        "--no-huge",
-        "-m",
-        "128",
-        "--no-pci",
-        "--no-telemetry",
-        f"--file-prefix={world.folder.name}",
-    ]
-    words = [
-        "dpdk-testpmd",
-        "-l",
-        "0,1",
-        *memory,
-        *devices,
-        "--",
-        "--forward-mode=io",
-        "--auto-start",
-        FRAMES,
-    ]
-    words += [f"--rxq={queues}", f"--txq={queues}"]
-    # It ends with its input.
-    here, there = socket.socketpair()
-    with here:
-        with there:
-            forwarder = world.process([*world.peer_ns.prefix(), *words], stdin=there)
-        until(lambda: far.exists() or not forwarder.is_running(), 20, "the forwarder listens")
-        assert forwarder.is_running(), forwarder.tail()
-        ends.fetch()
-        ends.fetch()
-    assert forwarder.wait(20) == 0, forwarder.tail()
+    kinds = (f"{near},role=server,id=3,queues={queues}", f"{far},role=client,id=0,queues={queues}")
+    ends = Ends(world, *kinds)
+    with Testpmd(world, world.peer_ns, devices, queues) as forwarder:
+        ends.fetch(forwarder)
+        ends.fetch(forwarder)
 
 
 @test(modes=ONLY, device="none")
