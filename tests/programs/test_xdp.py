@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
 
 from harness import test
 from harness.http import Connection, get
 from harness.nginx import Nginx
 from harness.process import until
+from test_flapping import give_queues
 from test_iperf3 import assert_moved, measure
 from test_mtu import HEADERS, LEN, Asker, set_mtu
 from test_redis import PORT, benchmark, start_server
@@ -112,6 +114,55 @@ def the_kernel_keeps_its_services_and_nothing_is_left_of_a_killed_stack(world):
     again = world.stack(*world.program("threaded.py"), "server", 7000)
     world.wait_port(7000, process=again)
     assert "prog/xdp" in counters(world)
+
+
+ASKERS = """
+import socket, sys, threading
+host, port, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+failures = []
+def ask():
+    try:
+        for _ in range(30):
+            with socket.create_connection((host, port), timeout=10) as sock:
+                sock.sendall(b"who\\n")
+                assert sock.recv(100)
+    except Exception as failure:
+        failures.append(failure)
+asking = [threading.Thread(target=ask) for _ in range(threads)]
+for thread in asking:
+    thread.start()
+for thread in asking:
+    thread.join()
+print("failures", failures, flush=True)
+sys.stdin.read()
+"""
+
+
+def is_served(world):
+    """Returns whether the peer's own kernel reaches its server."""
+    with contextlib.suppress(OSError), world.at_peer():
+        socket.create_connection((world.peer_address, 7000), timeout=1).close()
+        return True
+    return False
+
+
+@test(modes=("inprocess",))
+def engines_connect_over_a_card_of_several_queues_that_tells_no_key(world):
+    give_queues(world)
+    world.kind = "xdp"
+    server = world.peer(*world.program("engines.py"), "own", 7000, 1)
+    until(lambda: is_served(world), 10, "the kernel's server answers")
+    assert server.is_running(), server.tail()
+    words = ("/usr/bin/python3", "-c", ASKERS, world.peer_address, 7000, 3)
+    client = world.stack(*words, options=("--thread-engines", "3"), stdin=subprocess.PIPE)
+    until(lambda: "failures" in client.output(), 30, "every thread has its answers")
+    assert "failures []" in client.output(), client.output()
+    report = json.loads(world.admin("status", "--json").output())[0]
+    (told,) = [it for it in report["device"]["mechanisms"] if it.startswith("queues: ")]
+    assert told.startswith("queues: 2 with AF_XDP; the driver tells no RSS key, so"), told
+    rows = json.loads(world.admin("locality", "--json").finish())
+    assert sum(row["connected"] for row in rows) == 90, rows
+    assert not any(row["away"] or row["lost"] for row in rows), rows
 
 
 AF_XDP, SO_BUSY_POLL, SO_PREFER_BUSY_POLL, PIDFD_GETFD = 44, 46, 69, 438

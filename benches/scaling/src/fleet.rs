@@ -38,6 +38,10 @@ pub struct Plan {
     pub is_trapped: bool,
     /// Every frame comes to the queue beside its own.
     pub is_misrouted: bool,
+    /// The card's hash alone decides where frames go, and the engines know it.
+    pub is_hash_alone: bool,
+    /// The engines know a wrong key.
+    pub has_wrong_key: bool,
     pub seed: u64,
 }
 
@@ -88,7 +92,7 @@ fn steering(engines: usize) -> Result<Steering, Failure> {
     let slots: Vec<u16> = (1..=engines as u16).collect();
     for (number, slot) in slots.iter().enumerate() {
         steering.set_alive(*slot, true)?;
-        let (first, last) = lease(number);
+        let (first, last) = lease(number, engines);
         steering.set_ports(Transport::Tcp, first..=last, Port::Slot(*slot))?;
     }
     steering.set_group(GROUP, &slots)?;
@@ -116,11 +120,16 @@ impl Fleet {
         let mut queues = Vec::new();
         let mut servers = Vec::new();
         for number in 0..plan.engines {
-            let queue = Queue::new(SERVER_MAC);
+            let mut queue = Queue::new(SERVER_MAC);
+            if plan.is_hash_alone {
+                let known = random_key(plan.seed + u64::from(plan.has_wrong_key) * 2);
+                queue.map = Nic::map(&known, number, plan.engines);
+            }
             queues.push([Arc::clone(&queue.rx), Arc::clone(&queue.tx)]);
             servers.push(Server::start(number, queue, &shared)?);
         }
         let mut nic = Nic::new(&random_key(plan.seed), nic_steering, queues);
+        nic.is_hash_alone = plan.is_hash_alone;
         let mut clients = Vec::new();
         for (address, mac) in (0..CLIENTS).map(client_at) {
             let queue = Queue::new(mac);
@@ -151,6 +160,11 @@ impl Fleet {
         }
         fleet.nic.is_faulty = plan.is_misrouted;
         Ok(fleet)
+    }
+
+    /// Frames of engines' own connections that came to another engine's queue.
+    pub fn away(&self) -> usize {
+        self.nic.away
     }
 
     /// A turn of each, and the frames in between.

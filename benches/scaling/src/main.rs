@@ -46,6 +46,13 @@ struct Options {
     /// Has the card put frames into the queue beside theirs, which the trap must notice.
     #[arg(long)]
     misroute: bool,
+    /// Has the card's hash alone decide on queues, as it does for cards without flow rules; the
+    /// engines choose the ports of their own connections by it.
+    #[arg(long)]
+    hash_alone: bool,
+    /// Tells the engines a key that is not the card's.
+    #[arg(long, requires = "hash_alone")]
+    wrong_key: bool,
     /// Chooses the key of the card's hash.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -69,12 +76,17 @@ fn run(options: &Options) -> Result<(), Failure> {
         is_proxy: options.what == What::Proxy,
         is_trapped: options.trap,
         is_misrouted: options.misroute,
+        is_hash_alone: options.hash_alone,
+        has_wrong_key: options.wrong_key,
         seed: options.seed,
     };
     let mut fleet = Fleet::new(plan)?;
     println!("marks at {:#x}", marks::address());
     let requests = fleet.run(options.rounds)?;
     println!("{requests} requests to {} engines", options.engines);
+    if options.hash_alone {
+        println!("{} frames at wrong queues", fleet.away());
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use slipstack_device::{Device, DeviceInfo, RxChecksum, RxMeta, Sink, TxFull, TxO
 use slipstack_device::{Port, Steering, Transport};
 use slipstack_mem::RawSlice;
 use slipstack_wire::flow::FrameFlow;
-use slipstack_wire::rss::{KEY_LEN, Toeplitz};
+use slipstack_wire::rss::{KEY_LEN, QueueMap, Toeplitz};
 
 /// Frames of one direction that wait at most.
 const LANE_FRAMES: usize = 1024;
@@ -79,6 +79,8 @@ pub struct Queue {
     pub tx: Arc<Lane>,
     mac: [u8; 6],
     buffer: Vec<u8>,
+    /// The card's hash as the engine knows it.
+    pub map: Option<QueueMap>,
 }
 
 impl Queue {
@@ -89,6 +91,7 @@ impl Queue {
             tx: Lane::new(),
             mac,
             buffer: vec![0; FRAME_BYTES],
+            map: None,
         }
     }
 
@@ -157,6 +160,10 @@ impl Device for Queue {
         -1
     }
 
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.map.clone()
+    }
+
     fn has_rx(&self) -> bool {
         !self.rx.frames().waiting.is_empty()
     }
@@ -174,12 +181,22 @@ pub struct Nic {
     hosts: Vec<([u8; 6], [Arc<Lane>; 2])>,
     /// Frames go to the queue beside theirs: a fault.
     pub is_faulty: bool,
+    /// The hash alone decides; there are no entries.
+    pub is_hash_alone: bool,
+    /// Frames of engines' own connections that came to another engine's queue.
+    pub away: usize,
     /// The queue at which the last new connection arrived.
     pub last_syn: Option<usize>,
     pub lost: usize,
 }
 
 impl Nic {
+    /// The hash of a card with this key and so many queues, for the owner of one.
+    pub fn map(key: &[u8; KEY_LEN], queue: usize, queues: usize) -> Option<QueueMap> {
+        let table: Vec<u16> = (0..INDIRECTION).map(|at| (at % queues) as u16).collect();
+        QueueMap::new(key, &table, queue as u16)
+    }
+
     pub fn new(key: &[u8; KEY_LEN], steering: Steering, queues: Vec<[Arc<Lane>; 2]>) -> Nic {
         let count = queues.len();
         Nic {
@@ -189,6 +206,8 @@ impl Nic {
             queues,
             hosts: Vec::new(),
             is_faulty: false,
+            is_hash_alone: false,
+            away: 0,
             last_syn: None,
             lost: 0,
         }
@@ -200,12 +219,18 @@ impl Nic {
     }
 
     /// The queue of a frame for the server.
-    fn queue_of(&self, flow: &FrameFlow<'_>) -> usize {
-        if let Port::Slot(slot) = self.steering.port(Transport::Tcp, flow.dst.port()) {
-            return usize::from(slot) - 1;
-        }
+    fn queue_of(&mut self, flow: &FrameFlow<'_>) -> usize {
         let hash = self.hash.hash(flow.src, flow.dst) as usize;
-        self.indirection[hash % INDIRECTION]
+        let hashed = self.indirection[hash % INDIRECTION];
+        let Port::Slot(slot) = self.steering.port(Transport::Tcp, flow.dst.port()) else {
+            return hashed;
+        };
+        let home = usize::from(slot) - 1;
+        if !self.is_hash_alone {
+            return home;
+        }
+        self.away += usize::from(hashed != home);
+        hashed
     }
 
     /// Moves the hosts' frames into the queues of the engines.

@@ -26,9 +26,10 @@ use crate::nic::Queue;
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PORT: u16 = 80;
-/// Ports of each engine for connections of its own, and the first of all.
-pub const LEASE: u16 = 200;
-pub const LEASES_FROM: u16 = 32_768;
+/// Ports of the engines for connections of their own, in equal parts, and the first of all: within
+/// the stack's own range.
+const LEASED: u16 = 28_000;
+const LEASES_FROM: u16 = 32_768;
 pub const FILE: [u8; 64] = [b'f'; 64];
 /// Size of the web server's cache in each engine.
 const CACHE_BYTES: usize = 1 << 20;
@@ -98,9 +99,10 @@ pub fn stack_config(address: Ipv4Addr, mac: [u8; 6], ephemeral: (u16, u16)) -> S
 }
 
 /// The ports of an engine's own connections.
-pub fn lease(number: usize) -> (u16, u16) {
-    let first = LEASES_FROM + LEASE * number as u16;
-    (first, first + LEASE - 1)
+pub fn lease(number: usize, engines: usize) -> (u16, u16) {
+    let len = LEASED / engines as u16;
+    let first = LEASES_FROM + len * number as u16;
+    (first, first + len - 1)
 }
 
 fn inside(shared: &Shared) -> std::io::Result<Inside> {
@@ -256,7 +258,7 @@ fn engine(number: usize, queue: Queue, shared: &Shared) -> Result<Engine, Failur
     let neighbours = Neighbours::open(shared.neighbours.fd().try_clone_to_owned()?)?;
     let end = EngineEnd::create_of(REGION_BYTES_MIN)?;
     let setup = Setup {
-        stack: stack_config(SERVER, queue.info().mac, lease(number)),
+        stack: stack_config(SERVER, queue.info().mac, lease(number, shared.engines)),
         device: Box::new(queue),
         directory: Some(end.region().clone()),
         fabric: Some(fabric),

@@ -30,6 +30,28 @@ fn requests_to_64_engines_store_nothing_that_others_have() {
 }
 
 #[test]
+fn connections_of_64_engines_take_ports_that_the_cards_hash_brings_home() {
+    for seed in ["1", "2", "3"] {
+        let words = ["proxy", "--engines", "64", "--hash-alone", "--seed", seed];
+        let output = run(&words);
+        assert!(output.status.success(), "{seed}: {}", said(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("\n0 frames at wrong queues"), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_key_brings_frames_to_other_queues_where_nobody_has_their_flow() {
+    let words = ["proxy", "--engines", "4", "--hash-alone", "--wrong-key"];
+    let output = run(&words);
+    assert!(
+        said(&output).contains("were not answered"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn a_frame_at_a_wrong_queue_is_a_store_that_is_trapped() {
     let output = run(&["http", "--engines", "4", "--misroute"]);
     assert_eq!(output.status.signal(), Some(SIGSEGV), "{}", said(&output));

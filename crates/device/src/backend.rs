@@ -92,6 +92,8 @@ pub struct Opened {
     pub needs_ingress_drop: bool,
     /// How it was opened, if there are several ways; for display.
     pub mode: Option<String>,
+    /// How received flows come to queues, if it has several; for display.
+    pub delivery: Option<String>,
 }
 
 /// Stands for the number of an interface where the kernel has none. It has no interface of so high

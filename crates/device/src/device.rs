@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 
 use slipstack_mem::{RawSlice, RawSpace};
 use slipstack_terms::VlanTag;
+use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{RxMeta, TxOffload};
 
 /// Properties of a device by which an engine configures its stack.
@@ -121,6 +122,18 @@ pub trait Device: Send {
         None
     }
 
+    /// Returns how the card spreads received flows over its queues, seen from the slot's; `None`:
+    /// that is unknown, or does not matter.
+    fn queue_map(&self) -> Option<QueueMap> {
+        None
+    }
+
+    /// Returns how many SYN-ACKs have arrived by another queue than the slot's own; 0 without a
+    /// [`Device::queue_map`].
+    fn answers_away(&self) -> u64 {
+        0
+    }
+
     /// Counters of the ports after the first, which [`Device::counters`] includes, with the numbers
     /// of their links.
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {
@@ -190,6 +203,14 @@ impl<T: Device + ?Sized> Device for Box<T> {
 
     fn take_notice(&mut self) -> Option<String> {
         (**self).take_notice()
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        (**self).queue_map()
+    }
+
+    fn answers_away(&self) -> u64 {
+        (**self).answers_away()
     }
 
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {

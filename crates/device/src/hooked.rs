@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use slipstack_mem::RawSlice;
 use slipstack_terms::VlanTag;
 pub use slipstack_wire::LinkId;
+use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
@@ -246,6 +247,14 @@ impl<D: Device> Device for Hooked<D> {
 
     fn take_notice(&mut self) -> Option<String> {
         self.device.take_notice()
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.device.queue_map()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.device.answers_away()
     }
 
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {

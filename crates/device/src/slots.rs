@@ -54,6 +54,7 @@ pub struct Slots {
     steering: Steering,
     held: Vec<OwnedFd>,
     mode: Option<String>,
+    delivery: Option<String>,
     /// How a device of one port is opened again.
     again: Option<Again>,
     /// Others have the device: nothing of it is undone here.
@@ -121,6 +122,7 @@ impl Slots {
             steering,
             held: opened.held,
             mode: opened.mode,
+            delivery: opened.delivery,
             again: None,
             is_left: false,
         }
@@ -166,6 +168,7 @@ impl Slots {
             steering,
             held,
             mode,
+            delivery: None,
             again: None,
             is_left: false,
         })
@@ -224,6 +227,7 @@ impl Slots {
         self.slots = slots.map(|(fds, own)| Slot { fds, own }).collect();
         self.held = opened.held;
         self.mode = opened.mode;
+        self.delivery = opened.delivery;
         self.install_ingress_drop().map(drop)
     }
 
@@ -282,6 +286,11 @@ impl Slots {
     /// Returns how the device was opened, if its back end has several ways.
     pub fn mode(&self) -> Option<&str> {
         self.mode.as_deref()
+    }
+
+    /// Returns how received flows come to queues, if the device has several, as a sentence.
+    pub fn delivery(&self) -> Option<&str> {
+        self.delivery.as_deref()
     }
 
     /// Name of the first interface.

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use slipstack_mem::RawSlice;
 use slipstack_terms::VlanTag;
 use slipstack_wire::TxOffload;
+use slipstack_wire::rss::QueueMap;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 
@@ -102,6 +103,14 @@ impl Device for Swap {
 
     fn take_notice(&mut self) -> Option<String> {
         self.0.take_notice()
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.0.queue_map()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.0.answers_away()
     }
 
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {

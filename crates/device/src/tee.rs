@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use slipstack_mem::RawSlice;
 use slipstack_terms::VlanTag;
+use slipstack_wire::rss::QueueMap;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::capture::{Capture, Direction};
@@ -195,6 +196,14 @@ impl<D: Device> Device for Tee<D> {
 
     fn take_notice(&mut self) -> Option<String> {
         self.device.take_notice()
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.device.queue_map()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.device.answers_away()
     }
 
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {

@@ -15,6 +15,7 @@ use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
+use slipstack_wire::rss::QueueMap;
 
 use crate::engine::Engine;
 use crate::local::{Outboxes, flow_of};
@@ -150,6 +151,14 @@ impl Device for Sorting {
 
     fn tx_pending(&self) -> bool {
         self.device.tx_pending()
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.device.queue_map()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.device.answers_away()
     }
 
     fn port_counters(&self) -> Vec<(u16, DeviceCounters)> {

@@ -117,6 +117,10 @@ pub struct Engine {
     /// Time at which its rules are fetched again.
     pub(crate) filter_due: Option<Instant>,
     pub(crate) has_chores: bool,
+    /// Connections take ports that the card's map of its queues brings to this engine's.
+    pub(crate) is_homing: bool,
+    /// SYN-ACKs that another engine has taken from its queue and handed over.
+    pub(crate) answers_handed_over: u64,
     load: Load,
     is_sleeping: bool,
 }
@@ -158,7 +162,7 @@ impl Engine {
             neighbours: setup.neighbours,
             doubted: Vec::new(),
         };
-        Engine {
+        let mut engine = Engine {
             port_blocks: vec![setup.stack.ephemeral],
             stack: Stack::new(setup.stack, now),
             device: setup.device,
@@ -176,9 +180,13 @@ impl Engine {
             filter: HeldFilter::default(),
             filter_due: None,
             has_chores: false,
+            is_homing: false,
+            answers_handed_over: 0,
             load: Load::default(),
             is_sleeping: false,
-        }
+        };
+        engine.begin_homing();
+        engine
     }
 
     /// Takes a program in. `bell` wakes it; none when it drives this engine itself.
@@ -314,7 +322,10 @@ impl Engine {
 
     fn on_message(&mut self, now: Instant, bytes: &[u8]) {
         match InboxMessage::parse(bytes) {
-            Ok(InboxMessage::Frame { link, frame }) => self.on_local(now, link, frame),
+            Ok(InboxMessage::Frame { link, frame }) => {
+                self.note_handed_over(frame);
+                self.on_local(now, link, frame);
+            }
             Ok(InboxMessage::Passing(head, passed)) => self.on_passed(now, &head, passed),
             Ok(InboxMessage::NetworkChanged) => self.on_network_changed(now),
             Ok(InboxMessage::Inquiry) => self.on_inquiry(now),

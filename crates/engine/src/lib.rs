@@ -24,6 +24,7 @@ mod filter_log;
 mod filtering;
 mod frames;
 mod groups;
+mod homing;
 mod inprocess;
 mod inquiry;
 mod inside;

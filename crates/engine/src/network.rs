@@ -65,6 +65,7 @@ impl Engine {
         if let Some(device) = open(&numbers) {
             let info = device.info();
             self.put_device(device);
+            self.begin_homing();
             self.stack.forget_neighbours();
             self.env.mac = info.mac;
             self.env.has_tx_checksum = info.tx_checksum;

@@ -45,6 +45,7 @@ impl Engine {
         (local, remote): (Option<SocketAddr>, SocketAddr),
         options: &SocketOptions,
     ) -> Result<ConnId, SocketError> {
+        self.judge_homing();
         let is_picked = local.is_none_or(|addr| addr.port() == 0);
         let mut rounds = 0;
         loop {
@@ -225,7 +226,7 @@ impl Engine {
             self.port_blocks.push(block);
         }
         if let Some(&(low, high)) = self.port_blocks.last() {
-            self.stack.set_ephemeral(low, high);
+            self.stack.add_ephemeral(low, high);
         }
         true
     }

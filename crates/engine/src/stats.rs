@@ -33,6 +33,8 @@ counters! {
     commands_refused,
     accepted,
     connected,
+    /// Times the card's map of its queues was given up, because answers came to other queues.
+    queue_map_refuted,
     /// Connections refused because no socket could be given to them.
     accept_refused,
     tx_frames,

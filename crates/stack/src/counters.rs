@@ -198,6 +198,8 @@ counters! {
     RxTcpFastOpenFull "rx_tcp_fast_open_full" "SYNs whose data was not taken since too many such \
         connections were pending"
     TcpConnects "tcp_connects" "active opens that were begun"
+    TcpConnectsAway "tcp_connects_away" "active opens from a port whose frames the card puts into \
+        another engine's queue, because no other was left"
     TcpTimeouts "tcp_timeouts" "retransmission timeouts"
     TxTcpMtuProbes "tx_tcp_mtu_probes" "packets larger than the path is known to take, sent to \
         find out"

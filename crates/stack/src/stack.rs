@@ -8,6 +8,7 @@ use core::time::Duration;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self as ipv4_header, Ipv4Packet};
 use slipstack_wire::ipv6 as ipv6_header;
+use slipstack_wire::rss::QueueMap;
 use slipstack_wire::zone::zone_of_ip;
 use slipstack_wire::{LinkId, checksum, protocol};
 
@@ -364,6 +365,23 @@ impl Stack {
         }
         self.udp.set_ephemeral(lo, hi);
         self.tcp.set_ephemeral(lo, hi);
+    }
+
+    /// As [`Stack::set_ephemeral`]; connections still use the former ports too.
+    pub fn add_ephemeral(&mut self, lo: u16, hi: u16) {
+        self.config.ephemeral = (lo, hi);
+        if self.config.scatter == Scatter::NONE {
+            let ports = &mut self.config.ports;
+            (ports.first, ports.last) = (ports.first.min(lo), ports.last.max(hi));
+        }
+        self.udp.set_ephemeral(lo, hi);
+        self.tcp.add_ephemeral(lo, hi);
+    }
+
+    /// Has connections choose local ports by which the card puts their frames into the queue of
+    /// this map.
+    pub fn set_queue_map(&mut self, map: Option<QueueMap>) {
+        self.tcp.set_queue_map(map);
     }
 }
 

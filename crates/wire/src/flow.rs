@@ -9,6 +9,9 @@ use crate::ipv6::Ipv6Packet;
 use crate::ipv6_extensions::{self as extensions, Walked};
 use crate::{checksum, protocol};
 
+/// TCP flags of the answer to a SYN.
+const SYN_AND_ACK: u8 = 0x12;
+
 /// TCP and UDP begin with their ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameFlow<'a> {
@@ -25,6 +28,12 @@ pub struct FrameFlow<'a> {
 /// Returns whether a frame goes to a link-layer group, the broadcast one included.
 pub fn is_group_frame(frame: &[u8]) -> bool {
     frame.first().is_some_and(|first| first & 1 != 0)
+}
+
+/// Returns whether a frame is the answer to a SYN.
+pub fn is_syn_ack(frame: &[u8]) -> bool {
+    let flags = FrameFlow::parse(frame).and_then(|flow| flow.tcp_flags());
+    flags.is_some_and(|flags| flags & SYN_AND_ACK == SYN_AND_ACK)
 }
 
 impl<'a> FrameFlow<'a> {

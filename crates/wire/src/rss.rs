@@ -4,8 +4,12 @@
 //! therefore linear, and the part of each field can be computed alone. The input is, in network
 //! order, source and destination address, source and destination port.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+/// Most entries of an indirection table.
+pub const ENTRIES_MAX: usize = 4096;
 /// Length of the usual key: enough for IPv6 with ports.
 pub const KEY_LEN: usize = 40;
 /// Bytes of the input of IPv6 with ports.
@@ -74,9 +78,105 @@ impl Toeplitz {
     }
 }
 
+/// The queues of received flows by a card's key and indirection table, for the owner of one queue.
+///
+/// Ports fall into classes: the ports of a class have the same part in the index of the table. So
+/// all ports of a class, or none, bring the frames of a given remote end to a given queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMap {
+    hash: Toeplitz,
+    /// The queue of each value of the hash's low bits.
+    table: Box<[u16]>,
+    queue: u16,
+    /// The entries that name this queue.
+    own: Box<[u16]>,
+}
+
+impl QueueMap {
+    /// Returns `None` if no entry names the queue, or the table's length is no power of two.
+    pub fn new(key: &[u8; KEY_LEN], table: &[u16], queue: u16) -> Option<QueueMap> {
+        if !table.len().is_power_of_two() || table.len() > ENTRIES_MAX {
+            return None;
+        }
+        let entries = table.iter().zip(0u16..);
+        let own: Vec<u16> = entries
+            .filter(|(named, _)| **named == queue)
+            .map(|(_, entry)| entry)
+            .collect();
+        (!own.is_empty()).then(|| QueueMap {
+            hash: Toeplitz::new(key),
+            table: table.into(),
+            queue,
+            own: own.into(),
+        })
+    }
+
+    /// The number of classes.
+    pub fn classes(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The class of a local port.
+    pub fn class_of(&self, is_ipv6: bool, local_port: u16) -> u16 {
+        self.masked(self.hash.of_dst_port(is_ipv6, local_port))
+    }
+
+    /// The classes whose ports bring frames of `remote` to this queue, beginning with any of them.
+    pub fn home_classes(
+        &self,
+        local: IpAddr,
+        remote: SocketAddr,
+        start: u64,
+    ) -> impl Iterator<Item = u16> {
+        let hash = self.hash.of_addresses(remote.ip(), local) ^ self.hash.of_src_port(remote);
+        let base = self.masked(hash);
+        let start = (start % self.own.len() as u64) as usize;
+        let (later, first) = self.own.split_at(start);
+        first.iter().chain(later).map(move |entry| entry ^ base)
+    }
+
+    /// Returns whether frames from `remote` to `local` come to this queue.
+    pub fn is_home(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let entry = self.masked(self.hash.hash(remote, local));
+        self.table[usize::from(entry)] == self.queue
+    }
+
+    fn masked(&self, hash: u32) -> u16 {
+        (hash as usize & (self.table.len() - 1)) as u16
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ports_of_a_class_lead_to_one_queue() {
+        let table: Vec<u16> = (0..128).map(|entry| entry % 6).collect();
+        let remotes = ["10.0.0.9:80", "10.7.0.1:443", "[fd00::9]:80"];
+        for (queue, remote) in (0..6).zip(remotes.iter().cycle()) {
+            let map = QueueMap::new(&KEY, &table, queue).unwrap();
+            let remote: SocketAddr = remote.parse().unwrap();
+            let local: IpAddr = match remote {
+                SocketAddr::V4(_) => "10.0.0.5".parse().unwrap(),
+                SocketAddr::V6(_) => "fd00::5".parse().unwrap(),
+            };
+            let home: Vec<u16> = map.home_classes(local, remote, 5).collect();
+            assert_eq!(home.len(), table.iter().filter(|it| **it == queue).count());
+            for port in (1024..=u16::MAX).step_by(7) {
+                let is_home = map.is_home(SocketAddr::new(local, port), remote);
+                let class = map.class_of(remote.is_ipv6(), port);
+                assert_eq!(home.contains(&class), is_home, "{remote} {port}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_that_never_names_the_queue_or_has_an_odd_length_makes_no_map() {
+        assert_eq!(QueueMap::new(&KEY, &[0, 1, 2, 3], 4), None);
+        assert_eq!(QueueMap::new(&KEY, &[0, 1, 2], 1), None);
+        assert_eq!(QueueMap::new(&KEY, &[], 0), None);
+    }
 
     /// The key of the specification's examples.
     const KEY: [u8; KEY_LEN] = [

@@ -87,6 +87,7 @@ const LAYERS: &[Layers] = &[
                 "commands",
                 "datagrams",
                 "detach",
+                "homing",
                 "inprocess",
                 "inside",
                 "instance",

@@ -19,7 +19,8 @@ pub fn command() -> Command {
         )
         .long_about(
             "\
-        Shows for each engine since it began: connections that were accepted and made on it,\n\
+        Shows for each engine since it began: connections that were accepted and made on it, how\n\
+        many of the latter have a port that the card puts into another engine's queue (away),\n\
         connections that came from and went to another engine, how many took the place of an\n\
         earlier one (pool), and frames that reached an engine without their flow (strays), were\n\
         handed from engine to engine (posted, received) or were lost on that way.",
@@ -42,6 +43,9 @@ struct Row {
     accepted: u64,
     /// Connections that its programs have made.
     connected: u64,
+    /// Connections begun from a port whose frames the card puts into another engine's queue, since
+    /// none was left.
+    away: u64,
     /// From another engine: before they were accepted (its listener's program did not accept), and
     /// after that (a thread of this engine uses them).
     moved_in: u64,
@@ -71,6 +75,7 @@ impl Row {
             instance: sample.engine.instance.clone(),
             accepted,
             connected,
+            away: sample.value("tcp_connects_away"),
             moved_in,
             moved_out: engine("passed_out") + engine("carried_out"),
             refused: engine("passed_refused"),
@@ -86,6 +91,7 @@ impl Row {
         let numbers = [
             self.accepted,
             self.connected,
+            self.away,
             self.moved_in,
             self.moved_out,
             self.refused,
@@ -118,7 +124,7 @@ pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failur
         ))?;
     } else {
         let head = [
-            "engine", "pid", "program", "accepted", "made", "in", "out", "refused", "pool",
+            "engine", "pid", "program", "accepted", "made", "away", "in", "out", "refused", "pool",
             "strays", "posted", "received", "lost",
         ];
         print(&table(

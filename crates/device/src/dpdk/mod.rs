@@ -86,6 +86,7 @@ impl Backend for Dpdk {
             held: Vec::new(),
             needs_ingress_drop: false,
             mode: Some(told.mode),
+            delivery: None,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Settings of interfaces by their drivers, read and written (linux/ethtool.h).
 
+mod rss;
 mod sys;
 
 use std::io;
@@ -7,6 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use rss::Rss;
 
 const GET_DRIVER: u32 = 0x03;
 

@@ -96,6 +96,7 @@ impl Backend for Memif {
             held: Vec::new(),
             needs_ingress_drop: false,
             mode: Some(mode),
+            delivery: None,
         })
     }
 

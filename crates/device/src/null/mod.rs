@@ -55,6 +55,7 @@ impl Backend for Null {
             held: Vec::new(),
             needs_ingress_drop: false,
             mode: None,
+            delivery: None,
         })
     }
 

@@ -59,6 +59,7 @@ impl Backend for Packet {
             held: Vec::new(),
             needs_ingress_drop: true,
             mode: None,
+            delivery: None,
         })
     }
 

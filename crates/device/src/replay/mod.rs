@@ -101,6 +101,7 @@ impl Backend for Replay {
             held: Vec::new(),
             needs_ingress_drop: false,
             mode: Some(if is_fast { "fast" } else { "timed" }.to_owned()),
+            delivery: None,
         })
     }
 

@@ -71,6 +71,7 @@ impl Backend for Tap {
             held: Vec::new(),
             needs_ingress_drop: false,
             mode: None,
+            delivery: None,
         })
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags};
 use serde::{Deserialize, Serialize};
 use slipstack_terms::XdpMode;
+use slipstack_wire::rss::QueueMap;
 
 use super::raw::Memory;
 use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
@@ -16,7 +17,7 @@ use crate::bpf::programs::{self, SLOT_OF_FIRST_QUEUE};
 use crate::bpf::sys as bpf;
 use crate::device::Device;
 use crate::error::DeviceError;
-use crate::ethtool::Ethtool;
+use crate::ethtool::{Ethtool, Rss};
 use crate::iface::{self, KernelInterface};
 use crate::ingress::load_program;
 use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
@@ -93,6 +94,24 @@ struct XdpParams {
     ring: RingParams,
     /// `None`: the slot has the packet socket alone.
     socket: Option<SocketParams>,
+    /// How the card spreads flows over its queues, if the driver tells it.
+    #[serde(default)]
+    rss: Option<RssParams>,
+}
+
+/// Key and indirection table of RSS, and the slot's own queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct RssParams {
+    key: Vec<u8>,
+    table: Vec<u16>,
+    queue: u16,
+}
+
+impl RssParams {
+    fn map(&self) -> Option<QueueMap> {
+        let key = self.key.as_slice().try_into().ok()?;
+        QueueMap::new(key, &self.table, self.queue)
+    }
 }
 
 impl Backend for Xdp {
@@ -155,7 +174,8 @@ impl Backend for Xdp {
             source,
         };
         let socket = Socket::adopt(socket, memory, shape).map_err(failed)?;
-        Ok(Box::new(XdpSlot::new(packet, socket).map_err(failed)?))
+        let map = params.rss.as_ref().and_then(RssParams::map);
+        Ok(Box::new(XdpSlot::new(packet, socket, map).map_err(failed)?))
     }
 }
 
@@ -204,18 +224,33 @@ impl Attached {
     }
 
     fn opened(self, link: &KernelInterface, packets: Vec<OwnedFd>, ring: RingParams) -> Opened {
-        let mut sockets = self.sockets.into_iter();
+        let rss = rss(&link.name);
+        let delivery = delivery(self.sockets.len(), &rss);
+        let mut sockets = self.sockets.into_iter().zip(0u16..);
         let slots = packets.into_iter().enumerate().map(|(slot, packet)| {
             let has_queue = slot >= SLOT_OF_FIRST_QUEUE as usize;
             match has_queue.then(|| sockets.next()).flatten() {
-                Some((socket, memory)) => {
+                Some(((socket, memory), queue)) => {
+                    let rss = rss.as_ref().ok().map(|rss| RssParams {
+                        key: rss.key.to_vec(),
+                        table: rss.table.clone(),
+                        queue,
+                    });
                     let params = XdpParams {
                         ring,
                         socket: Some(self.shape),
+                        rss,
                     };
                     (vec![packet, socket, memory], own_value(&params))
                 }
-                None => (vec![packet], own_value(&XdpParams { ring, socket: None })),
+                None => {
+                    let params = XdpParams {
+                        ring,
+                        socket: None,
+                        rss: None,
+                    };
+                    (vec![packet], own_value(&params))
+                }
             }
         });
         Opened {
@@ -229,8 +264,29 @@ impl Attached {
                 0 => self.mode.name().to_owned(),
                 frames => format!("{},busy={frames}", self.mode.name()),
             }),
+            delivery,
         }
     }
+}
+
+fn rss(name: &str) -> Result<Rss, String> {
+    let ethtool = Ethtool::new().map_err(|error| error.to_string())?;
+    ethtool.rss(name).map_err(|reason| reason.to_string())
+}
+
+/// Says how flows come to the queues of AF_XDP sockets, if there are several.
+fn delivery(queues: usize, rss: &Result<Rss, String>) -> Option<String> {
+    (queues > 1).then(|| match rss {
+        Ok(rss) => format!(
+            "{queues} with AF_XDP; connections take ports that the card's RSS (Toeplitz, {} \
+             entries) puts into their engine's queue, as long as answers come there",
+            rss.table.len()
+        ),
+        Err(reason) => format!(
+            "{queues} with AF_XDP; {reason}, so connections take any port, and flows that come to \
+             another engine's queue arrive by AF_PACKET"
+        ),
+    })
 }
 
 fn system(doing: &'static str, source: io::Error) -> DeviceError {

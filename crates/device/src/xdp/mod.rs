@@ -24,9 +24,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use slipstack_mem::{Descriptor, RawSlice, raised};
-use slipstack_wire::TxOffload;
+use slipstack_wire::flow::is_syn_ack;
+use slipstack_wire::rss::QueueMap;
+use slipstack_wire::{RxMeta, TxOffload};
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 use crate::packet::PacketSlot;
 use socket::Socket;
 
@@ -41,10 +43,36 @@ struct XdpSlot {
     counters: DeviceCounters,
     /// Frames that the kernel had no room for, when it was asked last.
     lost: Cell<u64>,
+    /// How the card spreads flows over its queues.
+    map: Option<QueueMap>,
+    /// SYN-ACKs that came by the packet socket.
+    answers_away: u64,
+}
+
+/// Counts SYN-ACKs on their way to the sink: each began a connection whose frames come to another
+/// queue.
+struct Watched<'a> {
+    answers: &'a mut u64,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Watched<'_> {
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        *self.answers += u64::from(is_syn_ack(frame));
+        self.sink.frame(frame, meta);
+    }
+
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        self.sink.large(beginning, meta, rest);
+    }
+
+    fn clock_ns(&self) -> Option<u64> {
+        self.sink.clock_ns()
+    }
 }
 
 impl XdpSlot {
-    fn new(packet: PacketSlot, socket: Socket) -> io::Result<XdpSlot> {
+    fn new(packet: PacketSlot, socket: Socket, map: Option<QueueMap>) -> io::Result<XdpSlot> {
         let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?);
         let add = |fd| epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN);
         add(socket.fd())?;
@@ -56,6 +84,8 @@ impl XdpSlot {
             epoll,
             counters: DeviceCounters::default(),
             lost: Cell::new(0),
+            map,
+            answers_away: 0,
         })
     }
 
@@ -81,7 +111,12 @@ impl Device for XdpSlot {
 
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let done = self.socket.rx(budget, sink, &mut self.counters);
-        done + self.packet.rx(budget - done, sink)
+        if self.map.is_none() {
+            return done + self.packet.rx(budget - done, sink);
+        }
+        let answers = &mut self.answers_away;
+        let mut watched = Watched { answers, sink };
+        done + self.packet.rx(budget - done, &mut watched)
     }
 
     fn tx(
@@ -130,6 +165,14 @@ impl Device for XdpSlot {
             true => None,
             false => self.packet.waiting_since_ns(),
         }
+    }
+
+    fn queue_map(&self) -> Option<QueueMap> {
+        self.map.clone()
+    }
+
+    fn answers_away(&self) -> u64 {
+        self.answers_away
     }
 
     fn tx_pending(&self) -> bool {

@@ -15,6 +15,9 @@ pub(super) fn describe(resources: &Resources) -> Vec<String> {
          connected"
             .to_owned(),
     ];
+    if let Some(delivery) = resources.slots.delivery() {
+        lines.push(format!("queues: {delivery}"));
+    }
     lines.extend(offloads(resources.slots.link()));
     match resources.slots.drop_kind() {
         DropKind::Tcx => lines.push(ingress("tcx")),

@@ -12,10 +12,12 @@ use super::connect::{self, Seed};
 use super::connection::{AckState, Connection};
 use super::fast_open::client;
 use super::flow::{FlowKey, Place};
+use super::free_ports::Fitness;
 use super::info;
 use super::options::{self, Preset};
 use super::output::{self, control, window};
 use super::phase::Phase;
+use super::ports::Wanted;
 use super::verdict::Verdict;
 use super::{Tcp, keepalive, seq, urgent};
 use crate::choices::ChoiceId;
@@ -183,7 +185,10 @@ impl Tcp {
                     cx,
                 )
             })
-            .ok_or(SocketError::LimitReached)?;
+            .ok_or_else(|| {
+                self.ports.release_flow(key.local_port);
+                SocketError::LimitReached
+            })?;
         let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
         let id = conn.id;
         conn.cc
@@ -212,33 +217,46 @@ impl Tcp {
         (source, port): (IpAddr, u16),
         remote: SocketAddr,
         range: PortRange,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         fx: &impl Effects,
     ) -> Result<(FlowKey, Option<u32>), SocketError> {
         let key_of = |port| FlowKey::new(source, port, remote.ip(), remote.port());
         let time_wait = nanos(cx.config.tcp.time_wait);
         if port != 0 {
+            let local = SocketAddr::new(source, port);
+            if !self.ports.leads_home(local, remote) {
+                cx.counters.bump(Counter::TcpConnectsAway);
+            }
             return match self.find_vacancy(now, &key_of(port), time_wait) {
                 Vacancy::Free => Ok((key_of(port), None)),
                 Vacancy::TimeWait(index) => Ok((key_of(port), self.evict_time_wait(index))),
                 Vacancy::Taken => Err(SocketError::FlowExists),
             };
         }
-        let start = self.hasher.port(&key_of(0));
+        let wanted = Wanted {
+            local: source,
+            remote,
+            start: self.hasher.port(&key_of(0)),
+        };
         let range = range.within(cx.config.ports);
         let Tcp { ports, .. } = self;
         let mut ports = core::mem::replace(ports, super::ports::Ports::placeholder());
-        let picked = ports.pick(start, |ports, port| {
-            range.has(port)
-                && !ports.is_held(port)
-                && !fx.is_elsewhere(SocketAddr::new(source, port), remote)
-                && !matches!(
-                    self.find_vacancy(now, &key_of(port), time_wait),
-                    Vacancy::Taken
-                )
+        let picked = ports.choose(&wanted, |ports, port| {
+            let is_elsewhere = || fx.is_elsewhere(SocketAddr::new(source, port), remote);
+            if !range.has(port) || ports.is_held(port) || is_elsewhere() {
+                return Fitness::Unfit;
+            }
+            match self.find_vacancy(now, &key_of(port), time_wait) {
+                Vacancy::Taken => Fitness::Taken,
+                Vacancy::Free | Vacancy::TimeWait(_) => Fitness::Free,
+            }
         });
         self.ports = ports;
-        let key = key_of(picked.ok_or(SocketError::AddrNotAvailable)?);
+        let picked = picked.ok_or(SocketError::AddrNotAvailable)?;
+        if !picked.is_home {
+            cx.counters.bump(Counter::TcpConnectsAway);
+        }
+        let key = key_of(picked.port);
         let iss = match self.find_vacancy(now, &key, time_wait) {
             Vacancy::TimeWait(index) => self.evict_time_wait(index),
             Vacancy::Free | Vacancy::Taken => None,

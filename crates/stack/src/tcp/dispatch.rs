@@ -298,7 +298,7 @@ impl Tcp {
                             self.dirty.push(place.pack());
                         }
                     }
-                    None => self.demux.remove(hash, Place::Connection(index)),
+                    None => self.forget_flow(index, hash),
                 }
             }
             Verdict::Failed(reason) => {
@@ -309,14 +309,20 @@ impl Tcp {
                     let key = conn.key;
                     self.on_fast_open_reset(now, &key, id);
                 }
-                self.demux.remove(hash, Place::Connection(index));
+                self.forget_flow(index, hash);
             }
-            Verdict::Closed | Verdict::Refused | Verdict::Alive => {
-                self.demux.remove(hash, Place::Connection(index));
-            }
+            Verdict::Closed | Verdict::Refused | Verdict::Alive => self.forget_flow(index, hash),
         }
         self.drop_block(index);
         fx.event(Event::Released { conn: id });
+    }
+
+    /// Takes a connection out of the demultiplexer; nothing is left of its flow.
+    pub(super) fn forget_flow(&mut self, index: u32, hash: u64) {
+        self.demux.remove(hash, Place::Connection(index));
+        if let Some(conn) = self.conns.at(index) {
+            self.ports.release_flow(conn.key.local_port);
+        }
     }
 
     /// Empties the block's place; the demultiplexer does not name it any more.
@@ -335,6 +341,9 @@ impl Tcp {
     /// Ends a TIME-WAIT: its time is over, or its two ends are used again.
     pub(super) fn drop_time_wait(&mut self, index: u32, hash: u64) {
         self.demux.remove(hash, Place::TimeWait(index));
+        if let Some(entry) = self.time_waits.entries.at(index) {
+            self.ports.release_flow(entry.key.local_port);
+        }
         self.time_waits.remove(index);
     }
 

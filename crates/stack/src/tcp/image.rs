@@ -447,7 +447,7 @@ impl Tcp {
         let image = self.image(id, choices)?;
         let conn = self.conns.find(id.index, id.generation)?;
         let hash = u64::from(conn.hash);
-        self.demux.remove(hash, Place::Connection(id.index));
+        self.forget_flow(id.index, hash);
         self.drop_block(id.index);
         Some(image)
     }

@@ -40,6 +40,7 @@ mod establish;
 mod fast_open;
 mod figures;
 mod flow;
+mod free_ports;
 mod half_open;
 mod image;
 mod in_flight;
@@ -100,6 +101,7 @@ use latest::Latest;
 use listen::Listeners;
 use ports::Ports;
 use slab::Slab;
+use slipstack_wire::rss::QueueMap;
 use syn::SynTable;
 pub use timewait::TimeWaitImage;
 use timewait::TimeWaits;
@@ -180,6 +182,14 @@ impl Tcp {
 
     pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
         self.ports.set_range(lo, hi);
+    }
+
+    pub fn add_ephemeral(&mut self, lo: u16, hi: u16) {
+        self.ports.add_range(lo, hi);
+    }
+
+    pub fn set_queue_map(&mut self, map: Option<QueueMap>) {
+        self.ports.set_queue_map(map);
     }
 
     /// How many connection blocks, SYN entries and TIME-WAIT entries there are.
