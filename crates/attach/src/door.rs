@@ -8,7 +8,7 @@ use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
 use slipstack_config::{Settings, SpreadRow, SpreadRule};
-use slipstack_device::Row;
+use slipstack_device::{PortSettings, Row};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, Spread};
 use slipstack_mem::{Descriptor, raised};
@@ -67,6 +67,11 @@ pub fn options(settings: &Settings) -> Options {
         kind: settings.device_with_mode(),
         interface: settings.interface.clone(),
         vlans: [settings.own_vlan()].into_iter().chain(vlans).collect(),
+        settings: PortSettings {
+            has_no_segmentation: settings.has_no_segmentation,
+            has_no_checksum: settings.has_no_checksum,
+            is_promiscuous: settings.is_promiscuous,
+        },
     };
     Options {
         base: settings.run_dir.clone(),

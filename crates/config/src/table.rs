@@ -67,6 +67,28 @@ options! {
             that to interrupts",
     }
 
+    has_no_segmentation: bool = "no-tso" "" {
+        kind: Kind::Flag,
+        default: "false",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Cut segments and datagrams in the stack, also where the interface could do it",
+    }
+
+    has_no_checksum: bool = "no-tx-checksum" "" {
+        kind: Kind::Flag,
+        default: "false",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Compute checksums of sent frames in the stack, for interfaces that get them wrong; \
+            includes --no-tso",
+    }
+
+    is_promiscuous: bool = "promiscuous" "" {
+        kind: Kind::Flag,
+        default: "false",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "The interfaces hear frames to all stations for as long as the stack uses them",
+    }
+
     /// Empty: a private pair on a TAP of our own.
     addresses: Vec<Cidr> = "ip" "ADDRESS/LENGTH" {
         kind: Kind::Cidrs,

@@ -74,6 +74,18 @@ pub struct Description<'a> {
     pub ring_frames: u32,
     /// 802.1Q VLAN; 0 = frames without a tag.
     pub vlan: u16,
+    pub settings: PortSettings,
+}
+
+/// An operator's settings of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortSettings {
+    /// The stack cuts segments and datagrams itself.
+    pub has_no_segmentation: bool,
+    /// The stack computes checksums itself, and so cuts segments too.
+    pub has_no_checksum: bool,
+    /// The interface hears frames to all stations for as long as the stack has it.
+    pub is_promiscuous: bool,
 }
 
 /// An opened device.

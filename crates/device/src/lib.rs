@@ -52,7 +52,9 @@ pub mod tee;
 mod vnet;
 mod xdp;
 
-pub use backend::{Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened};
+pub use backend::{
+    Backend, Capabilities, Description, DeviceKind, NO_INTERFACE, Opened, PortSettings,
+};
 pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;

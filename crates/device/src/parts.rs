@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::PortSettings;
 use crate::device::DeviceInfo;
 use crate::error::DeviceError;
 
@@ -30,6 +31,15 @@ pub struct LinkProperties {
 }
 
 impl LinkProperties {
+    /// Leaves out the offloads that are not to be used.
+    pub(crate) fn limit(&mut self, settings: PortSettings) {
+        if settings.has_no_segmentation || settings.has_no_checksum {
+            self.tso_max = 0;
+            self.udp_segmentation = false;
+        }
+        self.tx_checksum &= !settings.has_no_checksum;
+    }
+
     pub(crate) fn info(&self) -> DeviceInfo {
         DeviceInfo {
             mac: self.mac,
@@ -96,6 +106,29 @@ impl SlotParts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segmentation_is_left_out_alone_and_with_the_checksums_it_needs() {
+        let with = |has_no_segmentation, has_no_checksum| {
+            let mut link = LinkProperties {
+                mac: [2, 3, 4, 5, 6, 7],
+                mtu: 1500,
+                tx_checksum: true,
+                tso_max: TSO_MAX,
+                udp_segmentation: true,
+                vlan: 0,
+            };
+            link.limit(PortSettings {
+                has_no_segmentation,
+                has_no_checksum,
+                is_promiscuous: false,
+            });
+            (link.tso_max, link.udp_segmentation, link.tx_checksum)
+        };
+        assert_eq!(with(false, false), (TSO_MAX, true, true));
+        assert_eq!(with(true, false), (0, false, true));
+        assert_eq!(with(false, true), (0, false, false));
+    }
 
     #[test]
     fn parameters_round_trip_and_invalid_bytes_are_refused() {

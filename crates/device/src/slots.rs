@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use slipstack_wire::LinkId;
 
-use crate::backend::{Backend, Description, Opened};
+use crate::backend::{Backend, Description, Opened, PortSettings};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
 use crate::joined::{Joined, JoinedPart, join};
 use crate::kinds::{find, find_any};
+use crate::packet;
 use crate::parts::{LinkProperties, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
 use crate::steering::{Rule, SLOTS_MAX, Steering, maps};
@@ -29,6 +30,7 @@ struct Slot {
 struct Again {
     argument: Option<String>,
     ring_frames: u32,
+    settings: PortSettings,
 }
 
 /// One interface of a device.
@@ -92,10 +94,7 @@ impl Slots {
         let steering = Steering::create(rule)?;
         let mut opened = Vec::new();
         for description in descriptions {
-            let vlan = description.vlan.min(VLAN_MAX);
-            let mut port = backend.open(description, &steering)?;
-            port.link.vlan = vlan;
-            opened.push(port);
+            opened.push(open_port(backend, description, &steering)?);
         }
         Ok(match <[Opened; 1]>::try_from(opened) {
             Ok([alone]) => {
@@ -103,6 +102,7 @@ impl Slots {
                 slots.again = descriptions.first().map(|it| Again {
                     argument: it.argument.map(str::to_owned),
                     ring_frames: it.ring_frames,
+                    settings: it.settings,
                 });
                 slots
             }
@@ -192,7 +192,7 @@ impl Slots {
                 argument,
                 slots,
                 ring_frames,
-                vlan: 0,
+                ..Description::default()
             },
         )
     }
@@ -208,18 +208,18 @@ impl Slots {
                 "one of several interfaces is not opened again".to_owned(),
             ));
         };
-        let vlan = port.link.vlan;
-        let mut opened = self.backend.open(
+        let opened = open_port(
+            self.backend,
             &Description {
                 interface: &port.name,
                 argument: again.argument.as_deref(),
                 slots: self.count(),
                 ring_frames: again.ring_frames,
-                vlan,
+                vlan: port.link.vlan,
+                settings: again.settings,
             },
             &self.steering,
         )?;
-        opened.link.vlan = vlan;
         // Ports and programs of the former interface have gone with it.
         self.ports = vec![Port::of(&opened)];
         self.link = opened.link;
@@ -436,6 +436,24 @@ pub fn peek_slot(
     backend.peek(parts, position, sink)
 }
 
+/// Opens one interface as it is described.
+fn open_port(
+    backend: &'static dyn Backend,
+    description: &Description<'_>,
+    steering: &Steering,
+) -> Result<Opened, DeviceError> {
+    let mut port = backend.open(description, steering)?;
+    port.link.vlan = description.vlan.min(VLAN_MAX);
+    port.link.limit(description.settings);
+    if description.settings.is_promiscuous {
+        let heard = packet::hear_all(port.index);
+        let failed =
+            |source| DeviceError::system("making the interface promiscuous", "CAP_NET_RAW", source);
+        port.held.push(heard.map_err(failed)?);
+    }
+    Ok(port)
+}
+
 /// Refuses combinations that no device of this kind supports.
 fn check_ports(
     backend: &'static dyn Backend,
@@ -456,6 +474,12 @@ fn check_ports(
     }
     for description in descriptions {
         check_count(description.slots)?;
+        if description.settings.is_promiscuous && !is.takes_interface() {
+            return Err(DeviceError::Unsuitable(format!(
+                "--promiscuous is for interfaces of the kernel's; a device of kind \"{name}\" \
+                 has its own setting, or hears all frames"
+            )));
+        }
         if description.vlan != 0 && !is.has_vlans {
             return Err(DeviceError::Unsuitable(format!(
                 "a device of kind \"{name}\" has no VLANs"

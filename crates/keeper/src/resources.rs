@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{FilterState, Interface, NetworkState};
 use slipstack_channel::control::{self, DeviceSummary};
-use slipstack_device::{Backend, Description, Slots, Transport, choose, find, iface};
+use slipstack_device::{Backend, Description, PortSettings, Slots, Transport, choose, find, iface};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use tracing::error;
@@ -39,6 +39,8 @@ pub struct DeviceChoice {
     pub interface: Option<String>,
     /// 802.1Q VLAN that the own link of each port is in; 0, or not there = what has no tag.
     pub vlans: Vec<u16>,
+    /// Those of every port.
+    pub settings: PortSettings,
 }
 
 impl DeviceChoice {
@@ -47,16 +49,15 @@ impl DeviceChoice {
         DeviceChoice {
             kind: Some("tap".to_owned()),
             interface: Some(name.to_owned()),
-            vlans: Vec::new(),
+            ..DeviceChoice::default()
         }
     }
 
     /// An interface that exists.
     pub fn of_interface(name: &str) -> DeviceChoice {
         DeviceChoice {
-            kind: None,
             interface: Some(name.to_owned()),
-            vlans: Vec::new(),
+            ..DeviceChoice::default()
         }
     }
 
@@ -413,6 +414,7 @@ fn open_slots(options: &Options, count: u16) -> Result<Slots, KeeperError> {
             slots: count,
             ring_frames: 0,
             vlan,
+            settings: options.device.settings,
         })
         .collect();
     Ok(Slots::open_ports(

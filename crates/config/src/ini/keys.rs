@@ -50,22 +50,13 @@ const DPDK: &[(&str, Use)] = &[
     ("port_list", Read),
     ("nb_vdev", Read),
     ("nb_bond", Read),
-    (
-        "promiscuous",
-        Dpdk("the interface stays as the kernel has set it"),
-    ),
+    ("promiscuous", Read),
     (
         "numa_on",
         Moot("memory is placed where its first user runs"),
     ),
-    (
-        "tso",
-        Dpdk("segmentation is left to the interface where it offers it"),
-    ),
-    (
-        "tx_csum_offoad_skip",
-        Dpdk("checksums are left to the interface where it offers it"),
-    ),
+    ("tso", Read),
+    ("tx_csum_offoad_skip", Read),
     (
         "vlan_strip",
         Moot("tagged and stripped frames are both understood"),

@@ -75,6 +75,8 @@ pub(crate) fn network(import: &mut FileImport<'_>) -> Result<(), ConfigError> {
             return Err(import.refusal(line, reason.to_owned()));
         }
         dpdk::device(import, first.port)?;
+    } else {
+        port_settings(import)?;
     }
     match attachments.as_slice() {
         [only] => attach(import, only)?,
@@ -253,6 +255,20 @@ fn attach_vlans(import: &mut FileImport<'_>, vlans: &[Attachment]) -> Result<(),
     if !further.is_empty() {
         let line = import.line("dpdk", "port_list");
         import.give(OPTION.further.name, further.join(";"), line);
+    }
+    Ok(())
+}
+
+/// Settings of every port: those that differ from what the interface does of itself.
+fn port_settings(import: &mut FileImport<'_>) -> Result<(), ConfigError> {
+    for (key, value, option) in [
+        ("promiscuous", true, OPTION.is_promiscuous.name),
+        ("tso", false, OPTION.has_no_segmentation.name),
+        ("tx_csum_offoad_skip", true, OPTION.has_no_checksum.name),
+    ] {
+        if import.parsed("dpdk", key, fields::switch)? == Some(value) {
+            import.give(option, "true".to_owned(), import.line("dpdk", key));
+        }
     }
     Ok(())
 }

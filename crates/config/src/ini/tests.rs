@@ -203,6 +203,7 @@ fn value_of(key: &str) -> &'static str {
         "snaplen" => "200",
         "savelen" => "16777216",
         "vlan_filter" => "7",
+        "tso" => "0",
         _ => "1",
     }
 }
@@ -403,7 +404,19 @@ fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
         "02:00.1",
     );
     let file = parse(&without).unwrap();
-    assert_eq!((device_of(&file), file.notes.len()), ("", 7));
+    assert_eq!((device_of(&file), file.notes.len()), ("", 4));
+    let own = |text: &str| {
+        let it = settings(text, 0);
+        (
+            it.is_promiscuous,
+            it.has_no_segmentation,
+            it.has_no_checksum,
+        )
+    };
+    assert_eq!(own(&without), (false, false, true));
+    let other = without.replace("promiscuous=0\ntso=1", "promiscuous=1\ntso=0");
+    assert_eq!(own(&other), (true, true, true));
+    assert_eq!(own(BASE), (false, false, false));
     let several = text.replace("port_list=0", "port_list=0-1")
         + "[port1]\naddr=10.1.0.5\nnetmask=255.255.255.0\n";
     let error = parse_for_dpdk(&several).unwrap_err().to_string();

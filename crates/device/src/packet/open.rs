@@ -67,6 +67,21 @@ fn hear_groups(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     sys::set_option(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request)
 }
 
+/// Lets the interface receive frames to all stations for as long as the socket lives.
+pub(crate) fn hear_all(index: u32) -> io::Result<OwnedFd> {
+    const PACKET_ADD_MEMBERSHIP: i32 = 1;
+    const PACKET_MR_PROMISC: u32 = 1;
+    let socket = sys::socket()?;
+    let request = [index, PACKET_MR_PROMISC, 0, 0];
+    sys::set_option(
+        socket.as_fd(),
+        libc::SOL_PACKET,
+        PACKET_ADD_MEMBERSHIP,
+        &request,
+    )?;
+    Ok(socket)
+}
+
 fn ring_params(mtu: u16, ring_frames: u32) -> RingParams {
     let frame_size = (u32::from(mtu) + SLOT_OVERHEAD)
         .next_power_of_two()

@@ -18,7 +18,7 @@ fn slots(kind: &str, interface: &str, rule: Rule) -> Slots {
         argument,
         slots: SLOTS,
         ring_frames: 256,
-        vlan: 0,
+        ..Description::default()
     };
     Slots::open_ports(backend, &[description], Some(rule)).unwrap()
 }
