@@ -82,6 +82,21 @@ def its_children_may_limit_their_address_space(world):
 
 
 @test
+def a_session_whose_standard_error_is_its_connection_gets_no_sentence_into_it(world):
+    server(world, "session")
+    with world.at_peer():
+        listener = socket.create_server((world.peer_address, 0))
+    with listener, world.connect(7200) as sock:
+        listener.settimeout(10)
+        sock.sendall(b"%d\n" % listener.getsockname()[1])
+        data, _ = listener.accept()
+        with data, data.makefile("rb") as stream:
+            assert stream.read() == b"data"
+        said = sock.makefile("rb").read()
+        assert said == b"sent\n", said
+
+
+@test
 def many_children_serve_at_once(world):
     started = server(world, "lines")
     socks = [world.connect(7200) for _ in range(20)]

@@ -2,6 +2,7 @@
 //! handlers, and between fork and exec.
 
 use core::ffi::{CStr, c_int, c_long};
+use core::mem::MaybeUninit;
 
 use slipstack_posix::Errno;
 
@@ -279,8 +280,29 @@ pub fn append(path: &CStr, bytes: &[u8]) -> bool {
     written == bytes.len() as isize
 }
 
-/// Writes to standard error, whatever the program has done to libc.
+/// Whether standard input and standard error are one socket.
+fn is_conversation() -> bool {
+    let [input, error] = [0, 2].map(status);
+    let is_same = |a: libc::stat, b: libc::stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    matches!((input, error), (Some(input), Some(error))
+        if error.st_mode & libc::S_IFMT == libc::S_IFSOCK && is_same(input, error))
+}
+
+fn status(fd: usize) -> Option<libc::stat> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    let args = [fd, status.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes a `struct stat`, for which there is room.
+    let got = unsafe { syscall6(libc::SYS_fstat, args) };
+    // SAFETY: a call that succeeded has filled it.
+    (got == 0).then(|| unsafe { status.assume_init() })
+}
+
+/// Writes to standard error, whatever the program has done to libc. Nothing is written if that is
+/// the program's connection, as inetd makes it: its peer would take it for an answer.
 pub fn write_stderr(bytes: &[u8]) {
+    if is_conversation() {
+        return;
+    }
     let args = [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
     // SAFETY: the pointer and length are those of a live slice.
     unsafe { syscall6(libc::SYS_write, args) };

@@ -5,6 +5,8 @@ HOW: lines    answers each line, blocking
      epoll    the same with a set of epoll that it makes first
      caged    the same as poll, in a sandbox that kills who makes a descriptor, as sshd's
      narrow   the same as lines, in an address space that is limited to 400 MB, as vsftpd's
+     session  is nobody's, without threads, and has the connection as its three standard streams, as
+              vsftpd's; connects to the port in the first line, then says so
      half     answers with the length of all that came, after the peer's end
      http     answers one request of HTTP/1.0 with 5,000 bytes
      bulk     sends 2 MB and ends
@@ -110,6 +112,19 @@ def narrow(sock):
     resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
     mmap.mmap(-1, 32 << 20).close()
     lines(sock)
+
+
+def session(sock):
+    for number in range(3):
+        os.dup2(sock.fileno(), number)
+    port = int(sock.makefile().readline())
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    with socket.create_connection((sock.getpeername()[0], port)) as data:
+        data.sendall(b"data")
+    sock.sendall(b"sent\n")
 
 
 EVENTFD2, EPOLL_CREATE1, SOCKET = 290, 291, 41
