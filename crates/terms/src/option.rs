@@ -126,6 +126,8 @@ options! {
     35 NoChecksumV6(bool) => no_checksum_v6: bool;
     /// Datagrams over IPv6 that have no checksum are taken (UDP_NO_CHECK6_RX).
     36 TakesNoChecksumV6(bool) => takes_no_checksum_v6: bool;
+    /// Largest pacing rate in bytes a second (SO_MAX_PACING_RATE); 0 = no limit.
+    37 MaxPacingRate(u32) => max_pacing_rate: u32;
 }
 
 #[cfg(test)]

@@ -141,6 +141,8 @@ figures! {
     segs_out: u32,
     data_segs_in: u32,
     data_segs_out: u32,
+    /// Nanoseconds since data arrived last, to a millisecond if segments without data followed.
+    data_age_ns: u64,
 }
 
 #[cfg(test)]

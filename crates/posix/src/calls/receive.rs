@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::process::wait::Plan;
 use crate::process::{Process, Received};
 use crate::ready::bits;
-use crate::socket::ancillary::Writer;
+use crate::socket::ancillary::{RequestedControl, Writer};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::{How, Stream, StreamError};
 
@@ -32,10 +32,14 @@ impl Process {
         };
         self.let_overdue_leave_at(&socket);
         match socket.decided() {
-            Some(Decided::Stream(_)) if flags & libc::MSG_ERRQUEUE != 0 => {
+            Some(Decided::Stream(stream)) if flags & libc::MSG_ERRQUEUE != 0 => {
+                self.look_for_acks(&socket, stream);
                 Ok(self.recv_queued(&socket, control).ok_or(Errno::EAGAIN)?)
             }
-            Some(Decided::Stream(stream)) if stream.wants_inq() || socket.peek_from().is_some() => {
+            Some(Decided::Stream(stream))
+                if stream.requested() != RequestedControl::default()
+                    || socket.peek_from().is_some() =>
+            {
                 self.recv_with_more(&socket, stream, (bufs, control), flags)
             }
             Some(Decided::Stream(stream)) => self.read_stream(&socket, stream, bufs, flags),
@@ -60,7 +64,7 @@ impl Process {
         }
     }
 
-    /// SO_PEEK_OFF or TCP_INQ is on.
+    /// SO_PEEK_OFF, TCP_INQ or a timestamp is on.
     #[cold]
     fn recv_with_more(
         &self,
@@ -73,15 +77,32 @@ impl Process {
         if flags & libc::MSG_OOB == 0 {
             socket.move_peek_offset(flags & libc::MSG_PEEK != 0, received.len);
         }
-        if stream.wants_inq() {
-            let mut writer = Writer::new(control);
+        let requested = stream.requested();
+        let mut writer = Writer::new(control);
+        if requested.has_times()
+            && received.len > 0
+            && flags & libc::MSG_OOB == 0
+            && let Ok(info) = stream.info()
+        {
+            let now_ns = self.now_ns();
+            writer.put_times(requested, now_ns.saturating_sub(info.data_age_ns), now_ns);
+        }
+        if requested.has(RequestedControl::INQ) {
             let (level, kind) = (libc::IPPROTO_TCP, libc::TCP_CM_INQ);
             writer.put(level, kind, &stream.inq().to_ne_bytes());
-            let (control_len, is_cut) = writer.finish();
-            received.control_len = control_len;
-            received.flags |= if is_cut { libc::MSG_CTRUNC } else { 0 };
         }
+        let (control_len, is_cut) = writer.finish();
+        received.control_len = control_len;
+        received.flags |= if is_cut { libc::MSG_CTRUNC } else { 0 };
         Ok(received)
+    }
+
+    /// Stamps that wait for acknowledgements may have them by now.
+    fn look_for_acks(&self, socket: &Description, stream: &Stream) {
+        if socket.error_queue.awaits_acks() {
+            self.turn_if_idle(stream.attachment());
+            socket.settle_acks();
+        }
     }
 
     fn read_stream(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::addr::{Given, parse};
 use crate::calls::carved::LENT;
 use crate::calls::connect::ConnectParams;
+use crate::calls::send_datagram::system_time;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -51,10 +52,15 @@ impl Process {
     ) -> Outcome<usize> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                if !control.is_empty() {
-                    check_stream(control)?;
+                let stamps = match control {
+                    [] => None,
+                    control => check_stream(control)?,
+                };
+                let sent = self.write_stream(socket, stream, bufs, flags)?;
+                if socket.error_queue.on_written(sent, stamps, system_time) {
+                    socket.notify(socket.error_queue.bits());
                 }
-                self.write_stream(socket, stream, bufs, flags)
+                Ok(sent)
             }
             Some(Decided::Dgram(dgram)) => {
                 self.send_dgram(socket, dgram, bufs, (to, control), flags)

@@ -385,7 +385,7 @@ fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, 
     }
 }
 
-fn system_time() -> Duration {
+pub(super) fn system_time() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

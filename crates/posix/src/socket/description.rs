@@ -311,7 +311,19 @@ impl Description {
 
     /// The epoll bits that hold now for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
+        if self.error_queue.awaits_acks() {
+            self.settle_acks();
+        }
         self.error_queue.bits() | self.own_readiness()
+    }
+
+    /// Stamps what has been acknowledged; an event comes with the next acknowledgement.
+    #[cold]
+    pub(crate) fn settle_acks(&self) -> bool {
+        match self.decided() {
+            Some(Decided::Stream(stream)) => self.error_queue.settle(stream.watch_acked()),
+            _ => false,
+        }
     }
 
     fn own_readiness(&self) -> u32 {
@@ -468,7 +480,10 @@ impl Recipient for Description {
                     _ => news::IN | news::HUP,
                 };
                 self.sigio.note(edges.news & !heard);
-                edges.bits
+                match self.error_queue.awaits_acks() && self.settle_acks() {
+                    true => edges.bits | self.error_queue.bits(),
+                    false => edges.bits,
+                }
             }
             Some(Decided::Listener(listener)) => listener.readiness(),
             Some(Decided::Dgram(dgram)) => {

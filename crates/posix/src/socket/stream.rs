@@ -13,6 +13,7 @@ use slipstack_mem::Lock;
 use crate::attachment::Attachment;
 use crate::attachment::seen::Seen;
 use crate::errno::Errno;
+use crate::socket::ancillary::RequestedControl;
 use crate::socket::moved::ConnectionPlace;
 
 /// The program has shut its receiving side down.
@@ -108,8 +109,8 @@ pub(crate) struct Stream {
     pub(super) is_unanswered: AtomicBool,
     /// SO_RCVLOWAT.
     low_water: AtomicUsize,
-    /// TCP_INQ.
-    wants_inq: AtomicBool,
+    /// Control messages that its data comes with: bits of `RequestedControl`.
+    requested: AtomicU32,
     /// TCP_NOTSENT_LOWAT; 0 = none.
     pub(super) unsent_low: AtomicU32,
     /// SO_LINGER as (on, seconds).
@@ -135,7 +136,7 @@ impl Stream {
             told_urgent: AtomicU64::new(0),
             is_unanswered: AtomicBool::new(false),
             low_water: AtomicUsize::new(1),
-            wants_inq: AtomicBool::new(false),
+            requested: AtomicU32::new(0),
             unsent_low: AtomicU32::new(0),
             linger: Lock::new(None),
         }
@@ -477,12 +478,12 @@ impl Stream {
     }
 
     #[inline]
-    pub(crate) fn wants_inq(&self) -> bool {
-        self.wants_inq.load(Ordering::Relaxed)
+    pub(crate) fn requested(&self) -> RequestedControl {
+        RequestedControl::from_bits(self.requested.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_wants_inq(&self, is_on: bool) {
-        self.wants_inq.store(is_on, Ordering::Relaxed);
+    pub(crate) fn set_requested(&self, requested: RequestedControl) {
+        self.requested.store(requested.bits(), Ordering::Relaxed);
     }
 
     /// tcp_inq_hint(): unread bytes; the peer's FIN counts as a byte, also when it has been read.

@@ -50,6 +50,12 @@ impl Stream {
         here.program().await_acked(here.sock())
     }
 
+    /// As [`Self::await_acked`], without an event for a thread that waits for room.
+    pub(crate) fn watch_acked(&self) -> usize {
+        let here = self.here();
+        here.program().await_acked(here.sock())
+    }
+
     pub(crate) fn set_unsent_low(&self, bytes: u32) {
         self.unsent_low.store(bytes, Ordering::Relaxed);
     }

@@ -371,15 +371,48 @@ impl Connection {
         flight.is_some_and(|flight| flight.pacer.take_due(now))
     }
 
+    /// Bytes a second; 0 = not known yet.
+    pub fn pacing_rate(&self) -> u64 {
+        let rate = self.cc.pacing_rate(self.rtt.smoothed_ns());
+        match self.cc.has_rate_limit() {
+            false => rate,
+            true => self.limited(rate),
+        }
+    }
+
+    #[cold]
+    fn limited(&self, rate: u64) -> u64 {
+        match (self.rate_max(), rate) {
+            (0, rate) => rate,
+            (most, 0) => most.into(),
+            (most, rate) => rate.min(most.into()),
+        }
+    }
+
+    /// The program's limit of the pacing rate; 0 = none.
+    pub fn rate_max(&self) -> u32 {
+        self.kept.as_deref().map_or(0, |kept| kept.rate_max)
+    }
+
+    /// Limits the pacing rate, in bytes a second; 0 lifts the limit. `is_paced`: the configured
+    /// value.
+    pub fn limit_rate(&mut self, rate_max: u32, is_paced: bool) {
+        if rate_max == self.rate_max() {
+            return;
+        }
+        self.kept.get_or_insert_default().rate_max = rate_max;
+        self.cc.set_limited(rate_max != 0, is_paced);
+    }
+
     /// Notes that `len` bytes of paced data have left.
     pub fn pace(&mut self, now: Instant, len: u64) {
-        let rate = self.cc.pacing_rate(self.rtt.smoothed_ns());
+        let rate = self.pacing_rate();
         self.flight_mut().pacer.on_sent(now, len, rate);
     }
 
     /// The largest super-frame, at most `most` bytes.
     pub fn burst(&self, most: u64) -> u64 {
-        let rate = self.cc.pacing_rate(self.rtt.smoothed_ns());
+        let rate = self.pacing_rate();
         pacing::burst(u64::from(self.snd.mss), rate, most)
     }
 }

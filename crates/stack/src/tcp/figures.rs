@@ -196,6 +196,8 @@ pub struct Kept {
     pub search: Option<Search>,
     /// REMOTE_UTO (RFC 5482 3.1).
     pub peer_timeout: Option<UserTimeout>,
+    /// Largest pacing rate in bytes a second (SO_MAX_PACING_RATE); 0 = no limit.
+    pub rate_max: u32,
 }
 
 /// Counters kept while a connection rests.

@@ -34,7 +34,7 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const RANGES: usize = 8;
 /// Farthest distance between two numbers of one direction.
 const SPAN_MAX: u64 = 1 << 31;
@@ -47,7 +47,7 @@ pub struct ConnectionImage {
 
 impl ConnectionImage {
     /// Length of the plain form.
-    pub const LEN: usize = 456;
+    pub const LEN: usize = 460;
 
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         self.bytes
@@ -143,6 +143,7 @@ struct Fields {
     choice_mark: u32,
     choice_table: u16,
     choice_link: u16,
+    rate_max: u32,
     ranges: [Range; RANGES],
 }
 
@@ -212,7 +213,8 @@ macro_rules! each_field {
             retransmitted,
             choice_mark,
             choice_table,
-            choice_link
+            choice_link,
+            rate_max
         )
     };
 }
@@ -309,6 +311,7 @@ impl Fields {
             choice_mark: 0,
             choice_table: 0,
             choice_link: 0,
+            rate_max: 0,
             ranges: [Range { start: 0, end: 0 }; RANGES],
         }
     }
@@ -341,6 +344,7 @@ impl Fields {
         (fields.ts_recent, fields.ts_offset) = (rcv.ts_recent, opts.ts_offset);
         (fields.srtt, fields.rttvar) = (conn.rtt.smoothed_ns(), conn.rtt.variance_ns());
         (fields.cwnd, fields.ssthresh) = (conn.cc.window.cwnd, conn.cc.window.ssthresh);
+        fields.rate_max = conn.rate_max();
         (fields.keep_idle_ms, fields.keep_interval_ms) = (opts.keep_idle_ms, opts.keep_interval_ms);
         (fields.user_timeout_ms, fields.linger2_ms) = (opts.user_timeout_ms, opts.linger2_ms);
         (fields.peer_mss, fields.mss_max) = (snd.peer_mss, opts.mss_max);
@@ -571,6 +575,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     let tcp = &cx.config.tcp;
     conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);
     conn.cc.resume(f.cwnd, f.ssthresh);
+    conn.limit_rate(f.rate_max, tcp.pacing);
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
         origin::note_sent_elsewhere(&mut conn, una, nxt, now);

@@ -13,7 +13,7 @@ use super::recovery::state::State;
 use super::seq;
 use super::timers::Resend;
 use crate::config::TcpConfig;
-use crate::time::{Instant, nanos};
+use crate::time::{Instant, Tick, nanos};
 
 /// tcpi_snd_ssthresh while there is none (Linux: TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
@@ -50,6 +50,7 @@ pub fn of(conn: &Connection, now: Instant, tcp: &TcpConfig) -> TcpInfo {
         notsent_bytes: u32::try_from(unsent).unwrap_or(u32::MAX),
         last_data_sent_ms: ms(now.nanos_since(conn.snd.last_at)),
         last_data_recv_ms: ms(conn.rcv.data_at.nanos_until(now)),
+        data_age_ns: data_age_ns(conn, now),
         last_ack_recv_ms: ms(now.nanos_since(conn.rcv.last_at)),
         ..with_traffic(
             with_times(in_flight(conn, &flight), conn, tcp),
@@ -57,6 +58,15 @@ pub fn of(conn: &Connection, now: Instant, tcp: &TcpConfig) -> TcpInfo {
             now,
             &flight,
         )
+    }
+}
+
+/// Time since in-order data arrived last: exact if the last segment had it.
+fn data_age_ns(conn: &Connection, now: Instant) -> u64 {
+    let rcv = &conn.rcv;
+    match Tick::of(rcv.last_at) == rcv.data_at {
+        true => now.nanos_since(rcv.last_at),
+        false => rcv.data_at.nanos_until(now),
     }
 }
 
@@ -115,7 +125,7 @@ fn with_traffic(info: TcpInfo, conn: &Connection, now: Instant, flight: &Flight)
         .map_or_else(Figures::default, |figures| figures.upto(now));
     let sent = seq::offset(conn.snd.nxt.max(seq::FIRST)) - u64::from(conn.snd.is_fin_sent);
     TcpInfo {
-        pacing_rate: conn.cc.pacing_rate(conn.rtt.smoothed_ns()),
+        pacing_rate: conn.pacing_rate(),
         delivery_rate,
         is_delivery_app_limited,
         busy_us: figures.busy_ns() / 1_000 + conn.past.busy_ns() / 1_000,

@@ -44,6 +44,8 @@ pub struct Preset {
     /// Shift of windows that go out, if both sides scale.
     pub shift: u8,
     pub congestion: Congestion,
+    /// Largest pacing rate; 0 = no limit.
+    pub rate_max: u32,
     /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
     pub deferrals: u8,
     /// The user timeout that a SYN-ACK announces.
@@ -87,6 +89,7 @@ impl Preset {
             is_rcvbuf_fixed: options.rcvbuf.is_some() || clamp.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
+            rate_max: options.max_pacing_rate,
             deferrals: options.defer_accept.min(DEFERRALS_MAX),
             told_timeout: user_timeout::option_of(user_timeout_ms).filter(|_| tells_timeout),
             header_v6: (options.tos_v6, options.ttl_v6),
@@ -126,6 +129,7 @@ pub fn change(
         SocketOption::RcvBuf(bytes) => fix_rcvbuf(conn, bytes.max(RCVBUF_MIN)),
         SocketOption::SndBuf(bytes) => fix_sndbuf(conn, bytes, fx),
         SocketOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
+        SocketOption::MaxPacingRate(most) => conn.limit_rate(most, cx.config.tcp.pacing),
         SocketOption::MaxSeg(Some(mss)) => {
             conn.opts.mss_max = conn.opts.mss_max.min(mss.max(MSS_MIN));
             conn.set_mss();

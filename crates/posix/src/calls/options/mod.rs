@@ -3,3 +3,4 @@
 mod elsewhere;
 mod memory;
 mod sockopt;
+mod stamping;

@@ -9,13 +9,14 @@ use slipstack_channel::Congestion;
 
 use crate::addr::Family;
 use crate::calls::options::memory::figures_of;
+use crate::calls::options::stamping::{is_stamping, requested_messages, stamping_value};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::ancillary::TIMESTAMPING_NEW;
+use crate::socket::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 use crate::socket::description::{Decided, Description, Kind};
 use crate::socket::options::attaching::{
-    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, filter_of, read_filter,
+    ATTACH, CHOOSE, DETACH, UNCHOOSE, chooser_of, chooser_value, read_filter,
 };
 use crate::socket::options::meaning::{CONGESTION_NAME_MAX, congestion};
 use crate::socket::options::push_chooser;
@@ -45,7 +46,7 @@ impl Process {
             return Ok(());
         }
         let code = match (level, name) {
-            ATTACH => filter_of(self.program_of(value)?, self.runs_program(&socket))?,
+            ATTACH => self.filter_for(&socket, self.program_of(value)?)?,
             CHOOSE => {
                 let code = self.program_of(value)?;
                 chooser_of(&code, self.runs_program(&socket), self.now_ns())?
@@ -121,7 +122,7 @@ impl Process {
     }
 
     /// Whether engines run the programs of a socket, and not the kernel alone.
-    fn runs_program(&self, socket: &Description) -> bool {
+    pub(super) fn runs_program(&self, socket: &Description) -> bool {
         socket.kind == Kind::Dgram && self.network.policy().is_some()
     }
 
@@ -140,6 +141,12 @@ impl Process {
         if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && socket.kind == Kind::Stream
         {
             return self.set_congestion(socket, value);
+        }
+        if is_stamping(level, name)
+            && matches!(socket.decided(), Some(Decided::Stream(_)))
+            && let Some(flags) = int_of(value)
+        {
+            return self.judge_stamping(socket, (level, name), flags);
         }
         if !is_plain(socket.kind, level, name, value) {
             return self.try_on_kernel(socket, level, name, value);
@@ -170,7 +177,16 @@ impl Process {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_LINGER) => stream.apply_linger(options),
             (libc::SOL_SOCKET, libc::SO_OOBINLINE) => stream.apply_inline(options),
-            (libc::IPPROTO_TCP, libc::TCP_INQ) => stream.apply_inq(options),
+            (libc::IPPROTO_TCP, libc::TCP_INQ)
+            | (
+                libc::SOL_SOCKET,
+                libc::SO_TIMESTAMP
+                | libc::SO_TIMESTAMPNS
+                | TIMESTAMP_NEW
+                | TIMESTAMPNS_NEW
+                | libc::SO_TIMESTAMPING
+                | TIMESTAMPING_NEW,
+            ) => stream.apply_requested(options),
             (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
                 stream.apply_unsent_low(options);
                 socket.on_change();
@@ -238,7 +254,7 @@ impl Process {
 
     /// Lets the kernel judge an option: on the socket's own kernel part, or on one made for the
     /// moment.
-    fn try_on_kernel(
+    pub(super) fn try_on_kernel(
         &self,
         socket: &Description,
         level: i32,
@@ -276,7 +292,8 @@ impl Process {
             match (level, name) {
                 (libc::IPPROTO_TCP, libc::TCP_INFO) => {
                     let info = stream.info()?;
-                    return Ok(tcp_info::write(&info, value));
+                    let rate_max = socket.cold.lock().options.pacing_rate_max();
+                    return Ok(tcp_info::write(&info, rate_max, value));
                 }
                 (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
                     let info = stream.info()?;
@@ -399,6 +416,11 @@ impl Process {
                 tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
                 Ok(Some(len))
             }
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
+                if matches!(socket.decided(), Some(Decided::Stream(_))) =>
+            {
+                Ok(Some(put(value, &stamping_value(socket))))
+            }
             _ => Ok(self.network.filter_of(socket, level, name, value)?),
         }
     }
@@ -498,7 +520,7 @@ pub(super) fn note_beside(
             | libc::SO_SELECT_ERR_QUEUE
             | libc::SO_TIMESTAMPING
             | TIMESTAMPING_NEW,
-        ) => socket.error_queue.set(options.error_queue_messages()),
+        ) => socket.error_queue.set(requested_messages(socket, options)),
         (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
             let offset = int_of(value).unwrap_or(-1);
             socket.peek_offset.store(offset, Ordering::Relaxed);

@@ -36,6 +36,7 @@ requested! {
     TIME_NS_NEW = 11, libc::SOL_SOCKET, TIMESTAMPNS_NEW;
     LOST = 12, libc::SOL_SOCKET, libc::SO_RXQ_OVFL;
     SEGMENT = 13, libc::SOL_UDP, libc::UDP_GRO;
+    INQ = 16, libc::IPPROTO_TCP, libc::TCP_INQ;
 }
 
 /// Returns which receive timestamps are taken and reported.
@@ -58,6 +59,22 @@ impl RequestedControl {
             .iter()
             .filter(|(_, level, name)| options.is_on(*level, *name));
         RequestedControl(wished.fold(stamps(options), |bits, (request, ..)| bits | request.0))
+    }
+
+    /// Returns those that a connection's data comes with.
+    pub(crate) fn of_stream(options: &Options) -> RequestedControl {
+        const TIMES: u32 = RequestedControl::TIME.0
+            | RequestedControl::TIME_NS.0
+            | RequestedControl::TIME_NEW.0
+            | RequestedControl::TIME_NS_NEW.0
+            | RequestedControl::STAMP.0
+            | RequestedControl::STAMP_NEW.0;
+        RequestedControl(RequestedControl::of(options).0 & (TIMES | RequestedControl::INQ.0))
+    }
+
+    /// Whether there are others than TCP_INQ.
+    pub(crate) fn has_times(self) -> bool {
+        self.0 & !RequestedControl::INQ.0 != 0
     }
 
     pub(crate) fn bits(self) -> u32 {

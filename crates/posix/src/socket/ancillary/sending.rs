@@ -42,12 +42,34 @@ pub(crate) fn parse(control: &[u8], family: Family) -> Result<Sending, Errno> {
     Ok(sending)
 }
 
-/// sock_cmsg_send(): of a stream's control messages only those of SOL_SOCKET are read.
-pub(crate) fn check_stream(control: &[u8]) -> Result<(), Errno> {
+/// sock_cmsg_send(): of a stream's control messages only those of SOL_SOCKET are read. Returns the
+/// requested timestamps.
+pub(crate) fn check_stream(control: &[u8]) -> Result<Option<u32>, Errno> {
+    let mut stamps = None;
     each(control, |(level, kind), data| match level {
-        libc::SOL_SOCKET => take_socket(kind, data),
+        libc::SOL_SOCKET => {
+            take_socket(kind, data)?;
+            if is_stamping(kind) {
+                stamps = Some(stamps_of(data)?);
+            }
+            Ok(())
+        }
         _ => Ok(()),
-    })
+    })?;
+    Ok(stamps)
+}
+
+fn is_stamping(kind: i32) -> bool {
+    matches!(kind, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW)
+}
+
+/// __sock_cmsg_send(): only the requested timestamps can be set for one message.
+fn stamps_of(data: &[u8]) -> Result<u32, Errno> {
+    let bits = whole_int(data)?.cast_unsigned();
+    match bits & !stamping::TX_RECORD {
+        0 => Ok(bits),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Walks the messages: their level and kind, and their data.
@@ -84,13 +106,8 @@ fn take(
             if kind == SO_MARK {
                 sending.mark = Some(whole_int(data)?.cast_unsigned());
             }
-            if matches!(kind, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) {
-                // __sock_cmsg_send(): only the requested timestamps can be set for one datagram.
-                let bits = whole_int(data)?.cast_unsigned();
-                if bits & !stamping::TX_RECORD != 0 {
-                    return Err(Errno::EINVAL);
-                }
-                sending.stamps = Some(bits);
+            if is_stamping(kind) {
+                sending.stamps = Some(stamps_of(data)?);
             }
             Ok(())
         }

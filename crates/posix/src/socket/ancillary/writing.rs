@@ -138,13 +138,22 @@ impl<'a> Writer<'a> {
     }
 
     fn put_socket(&mut self, requested: RequestedControl, it: &Envelope, now_ns: u64) {
+        self.put_times(requested, it.time_ns, now_ns);
+        // Linux is silent while nothing was lost.
+        if requested.has(RequestedControl::LOST) && it.lost != 0 {
+            self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
+        }
+    }
+
+    /// Writes when data arrived, by CLOCK_MONOTONIC, as requested.
+    pub(crate) fn put_times(&mut self, requested: RequestedControl, then_ns: u64, now_ns: u64) {
         let is_coarse =
             requested.has(RequestedControl::TIME) || requested.has(RequestedControl::TIME_NEW);
         if is_coarse
             || requested.has(RequestedControl::TIME_NS)
             || requested.has(RequestedControl::TIME_NS_NEW)
         {
-            let at = wall_time(it.time_ns, now_ns);
+            let at = wall_time(then_ns, now_ns);
             let kind = match requested {
                 requested if requested.has(RequestedControl::TIME) => libc::SO_TIMESTAMP,
                 requested if requested.has(RequestedControl::TIME_NS) => libc::SO_TIMESTAMPNS,
@@ -162,12 +171,8 @@ impl<'a> Writer<'a> {
             self.put(libc::SOL_SOCKET, kind, &data);
         }
         if requested.has(RequestedControl::STAMP) || requested.has(RequestedControl::STAMP_NEW) {
-            let at = wall_time(it.time_ns, now_ns);
+            let at = wall_time(then_ns, now_ns);
             self.put_stamp(at, requested.has(RequestedControl::STAMP_NEW));
-        }
-        // Linux is silent while nothing was lost.
-        if requested.has(RequestedControl::LOST) && it.lost != 0 {
-            self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
         }
     }
 

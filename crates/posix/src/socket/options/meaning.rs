@@ -77,6 +77,12 @@ impl Options {
         self.for_stack(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)
     }
 
+    /// Returns SO_MAX_PACING_RATE as TCP_INFO has it.
+    pub(crate) fn pacing_rate_max(&self) -> u64 {
+        let set = self.bytes(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+        set.and_then(pacing_rate).unwrap_or(u64::MAX)
+    }
+
     /// As [`Options::for_stack`], of headers and of datagrams.
     fn for_datagrams(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
@@ -114,6 +120,11 @@ impl Options {
             }
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
                 SocketOption::MtuDiscoveryV6(self.mtu_discovery(true))
+            }
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => {
+                let rate = pacing_rate(self.bytes(level, name)?)?;
+                // No connection reaches more than 32 bits.
+                SocketOption::MaxPacingRate(u32::try_from(rate).unwrap_or(0))
             }
             (libc::SOL_SOCKET, _) => return way::for_stack(name, int()),
             _ => return multicast::for_stack(self, level, name),
@@ -177,6 +188,17 @@ fn timeouts(seconds: i32) -> u8 {
         timeout = (timeout * 2).min(LONGEST);
     }
     count
+}
+
+/// Bytes a second: sk_setsockopt() takes a long, or an int whose largest value is no limit.
+fn pacing_rate(value: &[u8]) -> Option<u64> {
+    Some(match value.first_chunk() {
+        Some(long) => u64::from_ne_bytes(*long),
+        None => match int_of(value)?.cast_unsigned() {
+            u32::MAX => u64::MAX,
+            rate => rate.into(),
+        },
+    })
 }
 
 /// sock_setsockopt() doubles the requested size, for its own bookkeeping; the ring needs none.

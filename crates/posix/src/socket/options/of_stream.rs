@@ -1,6 +1,7 @@
 //! Recorded options of a connection that act on the program's side of it.
 
 use crate::socket::Stream;
+use crate::socket::ancillary::RequestedControl;
 use crate::socket::options::Options;
 use crate::socket::options::record::int_of;
 
@@ -9,7 +10,7 @@ impl Stream {
     pub(crate) fn apply(&self, options: &Options) {
         self.apply_linger(options);
         self.apply_inline(options);
-        self.apply_inq(options);
+        self.apply_requested(options);
         self.apply_unsent_low(options);
         self.apply_low_water(options);
     }
@@ -30,9 +31,9 @@ impl Stream {
         self.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
     }
 
-    /// TCP_INQ.
-    pub(crate) fn apply_inq(&self, options: &Options) {
-        self.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
+    /// TCP_INQ, SO_TIMESTAMP and its relatives.
+    pub(crate) fn apply_requested(&self, options: &Options) {
+        self.set_requested(RequestedControl::of_stream(options));
     }
 
     /// TCP_NOTSENT_LOWAT.

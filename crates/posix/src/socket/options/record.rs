@@ -129,6 +129,7 @@ impl Options {
             is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
             is_selected: self.is_on(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
             stamps: self.timestamping(),
+            queued: 0,
         }
     }
 

@@ -3,7 +3,6 @@
 //! keep out, or let it wait for events that never happen.
 
 use crate::errno::Errno;
-use crate::socket::stamping;
 
 /// Not in libc (linux/tcp.h, linux/udp.h, asm-generic/socket.h).
 const SO_BUF_LOCK: i32 = 72;
@@ -13,7 +12,6 @@ const TCP_RTO_MAX_MS: i32 = 44;
 const TCP_RTO_MIN_US: i32 = 45;
 const TCP_DELACK_MAX_US: i32 = 46;
 const UDP_ENCAP: i32 = 100;
-const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// Segment authentication (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY,
 /// TCP_AO_INFO) and minimum TTLs (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT); SYNs saved for the program,
@@ -51,21 +49,10 @@ pub(crate) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
         return Some(Errno::EOPNOTSUPP);
     }
     match (level, name) {
-        // Segments are not stamped, and all that are sent are of one pace.
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
-            if is_stream && makes_stamps(value) =>
-        {
-            Some(Errno::ENOPROTOOPT)
-        }
         // A connection goes to whichever listener of a group accepts it first.
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) if is_stream => Some(Errno::ENOPROTOOPT),
         // Buffers that tune themselves are not locked.
         (libc::SOL_SOCKET, SO_BUF_LOCK) if is_stream && is_set(value) => Some(Errno::ENOPROTOOPT),
-        (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
-            if is_stream && value.iter().any(|byte| *byte != u8::MAX) =>
-        {
-            Some(Errno::ENOPROTOOPT)
-        }
         _ => None,
     }
 }
@@ -83,13 +70,6 @@ fn is_refused_if_set(level: i32, name: i32) -> bool {
 
 fn is_set(value: &[u8]) -> bool {
     value.iter().any(|byte| *byte != 0)
-}
-
-fn makes_stamps(value: &[u8]) -> bool {
-    let asked = value
-        .first_chunk()
-        .map_or(0, |word| u32::from_ne_bytes(*word));
-    asked & (stamping::TX_RECORD | stamping::RX_SOFTWARE) != 0
 }
 
 #[cfg(test)]
@@ -111,13 +91,7 @@ mod tests {
             assert_eq!(of(is_stream, level, name, &on), Some(Errno::ENOPROTOOPT));
         }
         assert_eq!(of(dgram, socket, SO_BUF_LOCK, &on), None);
-        let stamps = (stamping::RX_SOFTWARE | stamping::SOFTWARE).to_ne_bytes();
-        assert_eq!(of(dgram, socket, libc::SO_TIMESTAMPING, &stamps), None);
-        let refused = of(stream, socket, libc::SO_TIMESTAMPING, &stamps);
-        assert_eq!(refused, Some(Errno::ENOPROTOOPT));
         let ebpf = of(dgram, socket, libc::SO_ATTACH_REUSEPORT_EBPF, &on);
         assert_eq!(ebpf, Some(Errno::EOPNOTSUPP));
-        let pace = (u32::MAX).to_ne_bytes();
-        assert_eq!(of(stream, socket, libc::SO_MAX_PACING_RATE, &pace), None);
     }
 }

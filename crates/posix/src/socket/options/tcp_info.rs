@@ -6,8 +6,9 @@ use slipstack_channel::TcpInfo;
 /// (no path is chosen again) stay 0.
 pub(crate) const LEN: usize = 280;
 
-/// Writes the structure; its length. A shorter `out` takes its beginning.
-pub(crate) fn write(info: &TcpInfo, out: &mut [u8]) -> usize {
+/// Writes the structure; its length. A shorter `out` takes its beginning. `rate_max` is the
+/// program's limit of the pacing rate.
+pub(crate) fn write(info: &TcpInfo, rate_max: u64, out: &mut [u8]) -> usize {
     let mut bytes = [0u8; LEN];
     bytes[..8].copy_from_slice(&[
         info.state as u8,
@@ -49,6 +50,7 @@ pub(crate) fn write(info: &TcpInfo, out: &mut [u8]) -> usize {
     for (place, value) in bytes[8..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&value.to_ne_bytes());
     }
+    bytes[112..120].copy_from_slice(&rate_max.to_ne_bytes());
     write_traffic(info, &mut bytes);
     let count = out.len().min(LEN);
     out[..count].copy_from_slice(&bytes[..count]);
@@ -77,10 +79,8 @@ pub(crate) fn add_waiting(count: usize, info: &mut [u8]) {
 
 /// Writes the fields after tcpi_total_retrans.
 fn write_traffic(info: &TcpInfo, bytes: &mut [u8; LEN]) {
-    // tcpi_max_pacing_rate: no limit.
     let long = [
         (104, info.pacing_rate),
-        (112, u64::MAX),
         (120, info.bytes_acked),
         (128, info.bytes_received),
         (160, info.delivery_rate),
@@ -140,7 +140,7 @@ mod tests {
             ..TcpInfo::default()
         };
         let mut out = [0u8; 512];
-        assert_eq!(write(&info, &mut out), LEN);
+        assert_eq!(write(&info, u64::MAX, &mut out), LEN);
         let word = |at: usize| u32::from_ne_bytes(out[at..at + 4].try_into().unwrap());
         assert_eq!(out[0], 1);
         assert_eq!(word(8), 200_000);
@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn a_short_buffer_takes_the_beginning() {
         let mut out = [0u8; 104];
-        assert_eq!(write(&TcpInfo::default(), &mut out), 104);
+        assert_eq!(write(&TcpInfo::default(), u64::MAX, &mut out), 104);
     }
 }

@@ -65,6 +65,26 @@ impl Algorithm {
     }
 }
 
+/// Which segments are paced, beside those of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pacing {
+    /// Those of large windows on long paths.
+    AsNeeded,
+    /// All, as configured.
+    Always,
+    /// All: the program limits the rate (SO_MAX_PACING_RATE).
+    Limited,
+}
+
+impl Pacing {
+    fn configured(is_paced: bool) -> Pacing {
+        match is_paced {
+            true => Pacing::Always,
+            false => Pacing::AsNeeded,
+        }
+    }
+}
+
 /// The state to which a spurious reduction is undone.
 #[derive(Clone, Debug)]
 pub struct Saved {
@@ -83,8 +103,7 @@ pub struct Control {
     /// The algorithm needs every delivery: no ACK takes the fast path.
     pub wants_samples: bool,
     pub is_paced: bool,
-    /// Paced whatever the window and the path are.
-    is_always_paced: bool,
+    pacing: Pacing,
     algorithm: Algorithm,
 }
 
@@ -101,7 +120,7 @@ impl Control {
             is_limited: false,
             wants_samples: false,
             is_paced: false,
-            is_always_paced: is_paced,
+            pacing: Pacing::configured(is_paced),
             algorithm: Algorithm::Starting(HyStart::default()),
         };
         control.install(kind);
@@ -138,7 +157,7 @@ impl Control {
             Congestion::Bbr => Algorithm::Bbr(Box::new(Bbr::new(&self.window))),
         };
         self.wants_samples = matches!(kind, Congestion::Dctcp | Congestion::Bbr);
-        self.is_paced = self.is_always_paced || kind == Congestion::Bbr;
+        self.is_paced = self.pacing != Pacing::AsNeeded || kind == Congestion::Bbr;
     }
 
     pub fn kind(&self) -> Congestion {
@@ -147,10 +166,27 @@ impl Control {
 
     /// `is_paced`: the configured value for algorithms that need no pacing.
     pub fn set_kind(&mut self, kind: Congestion, is_paced: bool) {
-        self.is_always_paced = is_paced;
+        if self.pacing != Pacing::Limited {
+            self.pacing = Pacing::configured(is_paced);
+        }
         if self.kind() != kind {
             self.install(kind);
         }
+    }
+
+    /// Notes whether the program limits the pacing rate. `is_paced`: the configured value for
+    /// algorithms that need no pacing.
+    pub fn set_limited(&mut self, is_limited: bool, is_paced: bool) {
+        self.pacing = match is_limited {
+            true => Pacing::Limited,
+            false => Pacing::configured(is_paced),
+        };
+        self.is_paced |= is_limited;
+    }
+
+    /// Returns whether the program limits the pacing rate.
+    pub fn has_rate_limit(&self) -> bool {
+        self.pacing == Pacing::Limited
     }
 
     /// The algorithm sets cwnd by itself, in recovery too.
@@ -169,8 +205,9 @@ impl Control {
     }
 
     fn grow(&mut self, ack: &Ack) {
-        self.is_paced =
-            self.is_always_paced || self.has_model() || self.is_worth_spreading(ack.srtt_ns);
+        self.is_paced = self.pacing != Pacing::AsNeeded
+            || self.has_model()
+            || self.is_worth_spreading(ack.srtt_ns);
         let mut bytes = ack.bytes;
         if self.window.is_slow_start() {
             bytes = self.slow_start(ack);
@@ -210,7 +247,7 @@ impl Control {
             _ => ABC_L,
         };
         // RFC 9406 4.3: with pacing there is no burst that L would have to prevent.
-        let limit = if self.is_always_paced && !ack.is_after_timeout {
+        let limit = if self.pacing == Pacing::Always && !ack.is_after_timeout {
             u32::MAX
         } else if ack.is_after_timeout {
             self.window.mss

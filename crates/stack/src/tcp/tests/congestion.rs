@@ -381,3 +381,29 @@ fn a_threshold_that_was_never_set_makes_no_window() {
     assert_eq!(after.ca_state, 0);
     assert!(after.snd_cwnd <= 20, "{}", after.snd_cwnd);
 }
+
+#[test]
+fn a_limited_pacing_rate_spaces_segments_until_it_is_lifted() {
+    // SO_MAX_PACING_RATE: a segment each 10 ms, of which one may be early.
+    let mut world = accepted(1_000, true);
+    limit_rate(&mut world, 100_000);
+    world.write(9_000);
+    assert_eq!(total(&data(&mut world)), 1_000);
+    assert_eq!(info(&world).pacing_rate, 100_000);
+    world.acknowledge(1_000);
+    world.sleep(8 * MS);
+    world.none();
+    world.sleep(3 * MS);
+    assert_eq!(total(&data(&mut world)), 1_000);
+    limit_rate(&mut world, 0);
+    world.acknowledge(1_000);
+    world.sleep(15 * MS);
+    assert_eq!(total(&data(&mut world)), 7_000);
+}
+
+fn limit_rate(world: &mut World, bytes: u32) {
+    let option = crate::SocketOption::MaxPacingRate(bytes);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+    assert_eq!(set, Ok(()));
+}

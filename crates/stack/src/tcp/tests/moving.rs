@@ -49,6 +49,19 @@ fn a_moved_connection_goes_on_both_ways() {
 }
 
 #[test]
+fn a_moved_connection_keeps_its_limit_of_the_pacing_rate() {
+    let mut world = established();
+    let option = crate::SocketOption::MaxPacingRate(100_000);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+    assert_eq!(set, Ok(()));
+    let mut world = moved(world);
+    world.write(9_000);
+    let sent: u32 = world.take_sent().iter().map(|sent| sent.len()).sum();
+    assert!(sent < 4_000, "{sent}");
+}
+
+#[test]
 fn data_in_flight_before_the_move_is_sent_again_if_lost() {
     let mut world = established();
     world.write(3000);
