@@ -8,6 +8,7 @@ from harness import test
 from harness.http import get
 from harness.native import EXAMPLES, compiled, start
 from harness.process import until
+from harness.registry import Skip
 from harness.world import PROGRAMS
 
 ON_STACK = ("inprocess", "instance")
@@ -39,6 +40,21 @@ def kqueue_reports_the_events_of_freebsd(world):
         peer.do(step)
     assert program.wait(15) == 0, program.tail()
     assert "FAILED" not in program.output(), program.tail()
+
+
+@test(modes=ON_STACK)
+def a_kqueue_inside_of_queues_and_sets_is_ready_in_all_of_them(world):
+    program = start(world, compiled(world, PROGRAMS / "kqueue_nested.c"))
+    assert program.wait(20) == 0, program.tail()
+
+
+@test(modes=("inprocess",))
+def forks_and_new_programs_of_processes_are_events(world):
+    program = start(world, compiled(world, PROGRAMS / "kqueue_processes.c"))
+    code = program.wait(20)
+    if code == 77:
+        raise Skip("the kernel allows no performance events here")
+    assert code == 0, program.tail()
 
 
 class Peer:

@@ -28,6 +28,7 @@ mod region;
 mod sleeper;
 mod sync;
 pub mod thread;
+mod trace;
 
 pub use arena::Arena;
 pub use bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};
@@ -43,3 +44,4 @@ pub use packet_ring::{PACKET_MAX, PacketReceiver, PacketSender, packet_ring};
 pub use raw::{Line, RawSlice, RawSpace};
 pub use region::{Lines, PAGE, Region, WipedPage};
 pub use sleeper::Sleeper;
+pub use trace::{Happened, Trace};

@@ -50,6 +50,12 @@ static void user_events(void)
     check(next(&e, 0) == 0, "EV_CLEAR: once");
     check(change(1, EVFILT_USER, EV_DELETE, 0, 0) == 0, "deleted");
     check(change(1, EVFILT_USER, EV_DELETE, 0, 0) == -1 && errno == ENOENT, "gone is ENOENT");
+    change(1, EVFILT_USER, EV_ADD | EV_DISPATCH, 0, 0);
+    change(1, EVFILT_USER, 0, NOTE_TRIGGER, 0);
+    check(next(&e, 0) == 1 && next(&e, 0) == 0, "EV_DISPATCH: once");
+    change(1, EVFILT_USER, EV_ENABLE, 0, 0);
+    check(next(&e, 0) == 1, "a trigger without EV_CLEAR stays");
+    change(1, EVFILT_USER, EV_DELETE, 0, 0);
     check(change(1, 77, EV_ADD, 0, 0) == -1 && errno == EINVAL, "unknown filter is EINVAL");
     check(change(999, EVFILT_READ, EV_ADD, 0, 0) == -1 && errno == EBADF,
           "wrong descriptor is EBADF");

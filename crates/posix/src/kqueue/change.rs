@@ -145,7 +145,8 @@ impl KqueueRef<'_> {
                 _ => Ok(()),
             };
         }
-        let events = wanted(member, self.host.is_ours(fd));
+        let is_socket = matches!(self.host.target(fd), Some(Target::Socket(_)));
+        let events = wanted(member, is_socket);
         let event = libc::epoll_event {
             events,
             u64: u64::from(fd.cast_unsigned()),
@@ -195,9 +196,10 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::ENOENT | Errno::EBADF)
 }
 
-/// Returns the events of a member's epoll item. An item of ours is edge-triggered, and put back
-/// explicitly; a kernel item only if no note wants the level.
-fn wanted(member: &Member, is_ours: bool) -> u32 {
+/// Returns the events of a member's epoll item. The item of a socket is edge-triggered, and put
+/// back explicitly; that of a kernel descriptor or of a set, whose kernel part the kernel watches,
+/// only if no note wants the level.
+fn wanted(member: &Member, is_socket: bool) -> u32 {
     let mut events = 0;
     let mut is_edge = true;
     for note in member.enabled() {
@@ -207,7 +209,7 @@ fn wanted(member: &Member, is_ours: bool) -> u32 {
         };
         is_edge &= note.is_clear() || note.fflags & crate::kqueue::NOTE_LOWAT != 0;
     }
-    match is_ours || is_edge {
+    match is_socket || is_edge {
         true => events | EDGE,
         false => events,
     }

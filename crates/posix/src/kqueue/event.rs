@@ -54,8 +54,11 @@ pub const NOTE_NSECONDS: u32 = 8;
 pub const NOTE_ABSTIME: u32 = 0x10;
 
 pub const NOTE_EXIT: u32 = 0x8000_0000;
-/// The bits of EVFILT_PROC that carry no event.
-pub(crate) const NOTE_PDATAMASK: u32 = 0x000f_ffff;
+pub const NOTE_FORK: u32 = 0x4000_0000;
+pub const NOTE_EXEC: u32 = 0x2000_0000;
+pub const NOTE_TRACK: u32 = 1;
+pub const NOTE_TRACKERR: u32 = 2;
+pub const NOTE_CHILD: u32 = 4;
 
 pub const NOTE_DELETE: u32 = 0x1;
 pub const NOTE_WRITE: u32 = 0x2;

@@ -246,8 +246,9 @@ impl KqueueRef<'_> {
         let Some(member) = inner.members.get(&fd) else {
             return;
         };
-        // An item of ours only tells its notes that a check is due.
-        let is_due = match self.host.is_ours(fd) {
+        // The item of a socket only tells its notes that a check is due.
+        let is_socket = matches!(self.host.target(fd), Some(Target::Socket(_)));
+        let is_due = match is_socket {
             true => member.is_empty(),
             false => outcome.has_changed || (outcome.is_level && member.is_edge()),
         };

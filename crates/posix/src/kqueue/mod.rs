@@ -14,10 +14,12 @@ mod kqueues;
 mod members;
 mod note;
 mod others;
+mod processes;
 mod queue;
 mod scan;
 mod timers;
 mod vnode;
+mod watched;
 
 pub(crate) use at::{Host, KqueueRef};
 pub use event::*;

@@ -1,8 +1,8 @@
 //! One registration of a program in a kqueue: a knote.
 
 use crate::kqueue::{
-    EV_ACTION, EV_CLEAR, EV_DISABLE, EV_DISPATCH, EV_ENABLE, EV_FORCEONESHOT, EV_ONESHOT,
-    EV_RECEIPT, Kevent,
+    EV_ACTION, EV_CLEAR, EV_DISABLE, EV_DISPATCH, EV_ENABLE, EV_EOF, EV_FORCEONESHOT, EV_ONESHOT,
+    EV_RECEIPT, Kevent, NOTE_CHILD,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Note {
         Note {
             ident: change.ident,
             filter: change.filter,
-            flags: change.flags & !(EV_ACTION | EV_RECEIPT),
+            flags: change.flags & !(EV_ACTION | EV_RECEIPT | EV_EOF),
             fflags: change.fflags,
             data: change.data,
             udata: change.udata,
@@ -50,6 +50,20 @@ impl Note {
             is_active: false,
             count: 0,
             fired: 0,
+        }
+    }
+
+    /// knote_fork(): the note of a child of this one's process, which the program is first told of.
+    pub(crate) fn for_child(&self, child: usize) -> Note {
+        Note {
+            ident: child,
+            data: i64::try_from(self.ident).unwrap_or(0),
+            is_enabled: true,
+            is_forced: false,
+            is_active: false,
+            count: 0,
+            fired: NOTE_CHILD,
+            ..*self
         }
     }
 
@@ -74,6 +88,11 @@ impl Note {
 
     pub(crate) fn is_clear(&self) -> bool {
         self.flags & EV_CLEAR != 0
+    }
+
+    /// The process has ended: nothing more will come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.flags & EV_EOF != 0
     }
 
     /// The event that the program is given.

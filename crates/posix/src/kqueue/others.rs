@@ -1,21 +1,19 @@
-//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, EVFILT_PROC, and their
-//! common part.
+//! Notes without a descriptor of the program's: EVFILT_USER, EVFILT_SIGNAL, and their common part.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll;
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::Descriptor;
 
 use crate::errno::Errno;
 use crate::kqueue::at::KqueueRef;
 use crate::kqueue::note::{After, Note};
 use crate::kqueue::queue::{Inner, Key, OTHERS_MAX, Queue};
 use crate::kqueue::{
-    EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ONESHOT, EVFILT_PROC, EVFILT_SIGNAL, EVFILT_TIMER,
-    EVFILT_USER, EVFILT_VNODE, Kevent, NOTE_EXIT, NOTE_FFAND, NOTE_FFCOPY, NOTE_FFCTRLMASK,
-    NOTE_FFLAGSMASK, NOTE_FFOR, NOTE_PDATAMASK, NOTE_TRIGGER,
+    EV_ADD, EV_CLEAR, EV_DELETE, EVFILT_PROC, EVFILT_SIGNAL, EVFILT_TIMER, EVFILT_USER,
+    EVFILT_VNODE, Kevent, NOTE_CHILD, NOTE_FFAND, NOTE_FFCOPY, NOTE_FFCTRLMASK, NOTE_FFLAGSMASK,
+    NOTE_FFOR, NOTE_TRIGGER,
 };
 
 /// The data of descriptors of the queue's own in its set; the program's have their numbers, of 32
@@ -24,6 +22,7 @@ const INSIDE: u64 = 1 << 32;
 pub(super) const ALARM: u64 = INSIDE;
 pub(super) const BELL: u64 = INSIDE + 1;
 pub(super) const FILES: u64 = INSIDE + 2;
+pub(super) const TRACE: u64 = INSIDE + 3;
 /// Marks a key that holds a process id.
 pub(super) const PROCESS: u64 = INSIDE << 1;
 
@@ -51,6 +50,8 @@ impl KqueueRef<'_> {
             self.add_other(&mut inner, change)?;
         } else if change.filter == EVFILT_TIMER && change.flags & EV_ADD != 0 {
             self.set_timer(&mut inner, change)?;
+        } else if change.filter == EVFILT_PROC {
+            self.change_process(&mut inner, change)?;
         } else if let Some(note) = inner.others.get_mut(&key) {
             note.change(change);
             match change.filter {
@@ -87,7 +88,7 @@ impl KqueueRef<'_> {
             }
             EVFILT_PROC => {
                 self.watch_process(inner, change)?;
-                note.flags |= EV_CLEAR | EV_ONESHOT;
+                note.flags |= EV_CLEAR;
             }
             _ => self.watch_file(inner, change)?,
         }
@@ -100,7 +101,7 @@ impl KqueueRef<'_> {
         match key.0 {
             EVFILT_TIMER => self.rearm(inner),
             // Closing it takes it out of the set.
-            EVFILT_PROC => drop(inner.processes.remove(&key.1)),
+            EVFILT_PROC => inner.forget_process(key.1),
             EVFILT_SIGNAL => _ = inner.signals.remove(&key.1),
             EVFILT_VNODE => inner.forget_file(i32::try_from(key.1).unwrap_or(-1)),
             _ => {}
@@ -155,41 +156,6 @@ impl KqueueRef<'_> {
             inner.activate((EVFILT_SIGNAL, signal));
         }
     }
-
-    /// Watches a process. Linux reports only its end: for the rest (NOTE_FORK, NOTE_EXEC,
-    /// NOTE_TRACK) there would never be an event.
-    fn watch_process(self, inner: &mut Inner, change: &Kevent) -> Result<(), Errno> {
-        if change.fflags & !NOTE_PDATAMASK != NOTE_EXIT {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let number = i32::try_from(change.ident).map_err(|_| Errno::ESRCH)?;
-        let pid = Pid::from_raw(number).ok_or(Errno::ESRCH)?;
-        let process = raised(pidfd_open(pid, PidfdFlags::empty())?);
-        let data = PROCESS | u64::from(number.cast_unsigned());
-        self.watch_inside(process.as_fd(), data)?;
-        inner.processes.insert(change.ident, process);
-        Ok(())
-    }
-
-    /// A process has ended. Its status is known of children alone.
-    pub(super) fn on_process(self, inner: &mut Inner, ident: usize) {
-        let Some(process) = inner.processes.remove(&ident) else {
-            return;
-        };
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let status = waitid(WaitId::PidFd(process.as_fd()), options)
-            .ok()
-            .flatten();
-        let status = status.map_or(0, |status| {
-            let exit = status.exit_status().map(|code| (code & 0xff) << 8);
-            exit.or(status.terminating_signal()).unwrap_or(0)
-        });
-        if let Some(note) = inner.others.get_mut(&(EVFILT_PROC, ident)) {
-            note.count = i64::from(status);
-            note.fired = NOTE_EXIT;
-        }
-        inner.activate((EVFILT_PROC, ident));
-    }
 }
 
 /// filt_usertouch()
@@ -224,7 +190,8 @@ pub(super) fn tell_others(
         }
         let (flags, fflags, data) = match note.filter {
             EVFILT_USER => (0, note.fflags & NOTE_FFLAGSMASK, note.data),
-            EVFILT_PROC => (EV_EOF, note.fired, note.count),
+            // A tracked child is told of by itself, with its parent.
+            EVFILT_PROC if note.fired & NOTE_CHILD != 0 => (0, NOTE_CHILD, note.data),
             _ => (0, note.fired, note.count),
         };
         if !put(note.event(flags, fflags, data)) {
@@ -232,17 +199,49 @@ pub(super) fn tell_others(
             break;
         }
         count += 1;
-        let after = note.on_reported();
-        if after != After::Level || note.filter != EVFILT_USER {
-            note.is_active = false;
-            (note.count, note.fired) = (0, 0);
-        }
-        match after {
-            After::Gone => _ = inner.forget(key),
-            After::Level if key.0 == EVFILT_USER => inner.active.push_back(key),
-            After::Level | After::Edge | After::Disabled => {}
+        match note.filter == EVFILT_PROC && fflags == NOTE_CHILD {
+            true => settle_child(inner, key),
+            false => settle(inner, key),
         }
     }
     queue.note_active(inner);
     count
+}
+
+/// Updates a note whose event was reported.
+fn settle(inner: &mut Inner, key: Key) {
+    let Some(note) = inner.others.get_mut(&key) else {
+        return;
+    };
+    let after = note.on_reported();
+    // filt_usertouch(): a trigger stays until EV_CLEAR takes it.
+    let stays = note.filter == EVFILT_USER && !note.is_clear() && after != After::Gone;
+    if !stays {
+        note.is_active = false;
+        (note.count, note.fired) = (0, 0);
+    }
+    match after {
+        After::Gone => {
+            inner.forget(key);
+            if key.0 == EVFILT_PROC {
+                inner.forget_process(key.1);
+            }
+        }
+        _ if stays => inner.active.push_back(key),
+        After::Level | After::Edge | After::Disabled => {}
+    }
+}
+
+/// Updates the note of a tracked child that was announced: what it has done since then is next.
+fn settle_child(inner: &mut Inner, key: Key) {
+    let Some(note) = inner.others.get_mut(&key) else {
+        return;
+    };
+    note.fired &= !NOTE_CHILD;
+    note.is_active = false;
+    if note.fired != 0 {
+        inner.activate(key);
+    } else if note.is_over() {
+        inner.forget(key);
+    }
 }

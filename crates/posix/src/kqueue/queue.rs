@@ -8,6 +8,7 @@ use slipstack_mem::Lock;
 
 use crate::kqueue::files::Files;
 use crate::kqueue::note::Note;
+use crate::kqueue::watched::Processes;
 use crate::kqueue::{EVFILT_EMPTY, EVFILT_READ, EVFILT_TIMER, EVFILT_WRITE};
 
 /// Filter and ident of a note that has no descriptor.
@@ -75,8 +76,7 @@ pub(crate) struct Inner {
     /// Signal counts at the last report.
     pub(crate) signals: HashMap<usize, u64>,
     pub(crate) is_bell_in_set: bool,
-    /// Processes whose end is watched.
-    pub(crate) processes: HashMap<usize, OwnedFd>,
+    pub(crate) processes: Processes,
     pub(crate) files: Files,
 }
 

@@ -10,7 +10,7 @@ use crate::epoll::Target;
 use crate::kqueue::Kevent;
 use crate::kqueue::at::KqueueRef;
 use crate::kqueue::members::Look as Member;
-use crate::kqueue::others::{ALARM, BELL, FILES, PROCESS, tell_others};
+use crate::kqueue::others::{ALARM, BELL, FILES, PROCESS, TRACE, tell_others};
 use crate::kqueue::queue::Inner;
 use crate::ready::{Ask, Look};
 use crate::socket::description::Decided;
@@ -62,6 +62,8 @@ impl KqueueRef<'_> {
         if self.queue.has_signals.load(Ordering::Acquire) {
             self.count_signals(inner);
         }
+        // A poll of the queue itself takes a trace's event off its descriptor.
+        self.read_traces(inner);
     }
 
     /// Descriptors of ours.
@@ -115,6 +117,10 @@ impl KqueueRef<'_> {
                     inner.read_files();
                     has_others = true;
                 }
+                TRACE => {
+                    self.read_traces(inner);
+                    has_others = true;
+                }
                 data if data & PROCESS != 0 => {
                     self.on_process(inner, (data & !PROCESS) as usize);
                     has_others = true;
@@ -145,8 +151,9 @@ impl KqueueRef<'_> {
                 }
                 Some(Target::Socket(socket))
             }
-            // Its item reports the event.
-            Some(Target::Set(_)) => return 0,
+            // Its item reports events of the stack's; those of the kernel's are known here alone.
+            Some(Target::Set(set)) if set.has_ready() => return 0,
+            Some(Target::Set(set)) => Some(Target::Set(set)),
             _ => None,
         };
         let look = Member {
